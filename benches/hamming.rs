@@ -10,11 +10,11 @@ use bytes::Bytes;
 use cpu_time::ThreadTime;
 use flyswarm::data::Dataset;
 use flyswarm::protocol::hamming::{ot, phe, transposed};
-use flyswarm_kernels::crypto::ot::base::{Sender as Base, choose};
-use flyswarm_kernels::crypto::ot::extension::{Receiver, Sender};
-use flyswarm_kernels::crypto::phe::{Holder, Public};
-use flyswarm_kernels::crypto::stream::Stream;
-use flyswarm_kernels::sketch::lsh::Codes;
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_mpc::ot::base::{Sender as Base, choose};
+use flyswarm_mpc::ot::extension::{Receiver, Sender};
+use flyswarm_mpc::phe::{Holder, Public};
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use serde_json::{Map, Value, json};
 
 const FEATURES: usize = 512;

@@ -9,11 +9,11 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use flyswarm::Model;
 use flyswarm::data::Dataset;
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::model::bloom::{self, Counts};
-use flyswarm_kernels::sketch::flyhash::FlyHash;
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
-use flyswarm_kernels::sketch::{Parameters, Sketch};
+use flyswarm_data::digits::digits;
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::model::bloom::{self, Counts};
+use flyswarm_learn::sketch::flyhash::FlyHash;
+use flyswarm_learn::sketch::{Parameters, Sketch};
 
 const CLASSES: usize = 10;
 

@@ -36,7 +36,7 @@ use flyswarm::protocol::all_reduce::{CHUNK, SumId};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::pairwise::{Mask, Masks};
 use flyswarm::session::Peer;
-use flyswarm_kernels::crypto::mask::{Sign, Word};
+use flyswarm_sealed_sum::crypto::mask::{Sign, Word};
 
 /// As in the program; the bare transfer has it too.
 #[global_allocator]

@@ -6,8 +6,8 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use flyswarm::data::Dataset;
-use flyswarm_kernels::crypto::stream::Stream;
-use flyswarm_kernels::sketch::distribution::{DistributionSketch, Family};
+use flyswarm_learn::sketch::distribution::{DistributionSketch, Family};
+use flyswarm_sealed_sum::crypto::stream::Stream;
 
 const FEATURES: usize = 784;
 const RANGE: usize = 64;

@@ -18,11 +18,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
-use flyswarm_kernels::data::{Dataset, Expected, load};
-use flyswarm_kernels::model::{Model, bloom};
-use flyswarm_kernels::sketch::flyhash::FlyHash;
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
-use flyswarm_kernels::sketch::{Parameters, Sketch};
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_data::{Dataset, Expected, load};
+use flyswarm_learn::model::{Model, bloom};
+use flyswarm_learn::sketch::flyhash::FlyHash;
+use flyswarm_learn::sketch::{Parameters, Sketch};
 use serde_json::json;
 
 /// The least of many short runs is taken: other work on the machine only ever adds.

@@ -5,8 +5,8 @@
 //! number of rows and estimator: the root of the mean squared relative error over queries and seeds, and the
 //! mean relative error (bias). `lab/scripts/plot-density.py` draws them.
 
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::sketch::distribution::{DistributionSketch, Family};
+use flyswarm_data::digits::digits;
+use flyswarm_learn::sketch::distribution::{DistributionSketch, Family};
 
 const SEEDS: u8 = 12;
 const ROWS: [usize; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];

@@ -31,7 +31,7 @@ use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::{Network, Scenario};
 use flyswarm::task::{History, Outcome, Task, Work};
-use flyswarm_kernels::crypto::stream::Stream;
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use futures::executor::{block_on, block_on_stream};
 
 type Failure = Box<dyn Error + Send + Sync>;

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session};
 use flyswarm::task::{History, Outcome, Task, Work};
-use flyswarm_kernels::crypto::identity::Identity;
+use flyswarm_sealed_sum::crypto::identity::Identity;
 use futures::executor::block_on;
 
 type Failure = Box<dyn Error + Send + Sync>;

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use flyswarm_kernels::synthetic::{Clusters, binary, clusters};
+use flyswarm_learn::synthetic::{Clusters, binary, clusters};
 
 fn main() -> ExitCode {
     let numbers: Option<Vec<u32>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();

@@ -15,15 +15,15 @@
 //! From the cosines follows the victim's row by least squares, with the best regularisation there is. Each
 //! number is the mean over victims of the cosine between what it finds and the true row.
 
-use flyswarm_kernels::crypto::stream::Stream;
-use flyswarm_kernels::data::Dataset;
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::model::propagation::integer::reference::Reference;
-use flyswarm_kernels::model::propagation::integer::{Plan, Settings, VALUE_BITS, WEIGHT_BITS};
-use flyswarm_kernels::shares::input::{Inputs, parcels, unpack};
-use flyswarm_kernels::shares::program::{Outcome, run};
-use flyswarm_kernels::shares::{Context, in_memory};
-use flyswarm_kernels::sketch::lsh::Codes;
+use flyswarm_data::Dataset;
+use flyswarm_data::digits::digits;
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_mpc::propagation::integer::reference::Reference;
+use flyswarm_mpc::propagation::integer::{Plan, Settings, VALUE_BITS, WEIGHT_BITS};
+use flyswarm_mpc::shares::input::{Inputs, parcels, unpack};
+use flyswarm_mpc::shares::program::{Outcome, run};
+use flyswarm_mpc::shares::{Context, in_memory};
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
@@ -245,7 +245,7 @@ impl World {
             }
             let line = rebuilt(&made_up, &fitted(&scores, &cosines), own, truth);
             let mut order = Stream::new(&[victim as u8; 32], "chance", &[]);
-            flyswarm_kernels::data::deal::shuffle(&mut scores, &mut order);
+            flyswarm_data::deal::shuffle(&mut scores, &mut order);
             let chance = rebuilt(&made_up, &fitted(&scores, &cosines), own, truth);
             [rebuilt(&used, &targets, own, truth), line, chance]
         };

@@ -11,21 +11,21 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use flyswarm_kernels::crypto::stream::Stream;
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::data::{Dataset, Expected, deal, load};
-use flyswarm_kernels::model::propagation::integer::reference::{Output, Reference};
-use flyswarm_kernels::model::propagation::integer::{Plan, Settings, enough_steps};
-use flyswarm_kernels::shares::chebyshev::propagate;
-use flyswarm_kernels::shares::input::{Inputs, parcels, unpack};
-use flyswarm_kernels::shares::memory::in_memory;
-use flyswarm_kernels::shares::nearest::nearest;
-use flyswarm_kernels::shares::newton::reciprocals;
-use flyswarm_kernels::shares::output::unseal;
-use flyswarm_kernels::shares::program::{Outcome, bits_of_distances, dense, edges, run, weights};
-use flyswarm_kernels::shares::{Context, Shared, Stage};
-use flyswarm_kernels::sketch::lsh::Codes;
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::digits::digits;
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_data::{Dataset, Expected, deal, load};
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_mpc::propagation::integer::reference::{Output, Reference};
+use flyswarm_mpc::propagation::integer::{Plan, Settings, enough_steps};
+use flyswarm_mpc::shares::chebyshev::propagate;
+use flyswarm_mpc::shares::input::{Inputs, parcels, unpack};
+use flyswarm_mpc::shares::memory::in_memory;
+use flyswarm_mpc::shares::nearest::nearest;
+use flyswarm_mpc::shares::newton::reciprocals;
+use flyswarm_mpc::shares::output::unseal;
+use flyswarm_mpc::shares::program::{Outcome, bits_of_distances, dense, edges, run, weights};
+use flyswarm_mpc::shares::{Context, Shared, Stage};
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use zeroize::Zeroizing;
 
 const SETS: [&str; 3] = ["digits", "optdigits", "segment"];

@@ -12,16 +12,14 @@
 
 use std::path::Path;
 
-use flyswarm_kernels::crypto::stream::Stream;
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::data::{Dataset, Expected, deal, load};
-use flyswarm_kernels::model::propagation::graph::{Edge, Graph};
-use flyswarm_kernels::model::propagation::integer::reference::Reference;
-use flyswarm_kernels::model::propagation::integer::{
-    Plan, Refusal, Settings, VALUE_BITS, WEIGHT_BITS, enough_steps,
-};
-use flyswarm_kernels::sketch::lsh::Codes;
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::digits::digits;
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_data::{Dataset, Expected, deal, load};
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_mpc::propagation::graph::{Edge, Graph};
+use flyswarm_mpc::propagation::integer::reference::Reference;
+use flyswarm_mpc::propagation::integer::{Plan, Refusal, Settings, VALUE_BITS, WEIGHT_BITS, enough_steps};
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use rayon::prelude::*;
 
 const BITS: usize = 4096;

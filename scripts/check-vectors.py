@@ -3321,7 +3321,7 @@ def check_musts():
     rows = re.findall(r"^\| (M\w+\.\d+) \|[^|]*\|([^|]*)\|([^|]*)\|$", (ROOT / "tests/vectors/README.md").read_text(), re.M)
     check("no number twice", len(numbers) == len(set(numbers)))
     check("a row for every MUST, in order", [number for number, _, _ in rows] == numbers)
-    source = "\n".join(path.read_text() for top in ("src", "kernels/src", "tests") for path in (ROOT / top).rglob("*.rs"))
+    source = "\n".join(path.read_text() for top in ("src", "crates", "tests") for path in (ROOT / top).rglob("*.rs"))
     tests = set(re.findall(r"\bfn (\w+)", source))
     for number, files, names in rows:
         for name in re.findall(r"^ `(\w+)`|; `(\w+)`", files):

@@ -1,4 +1,4 @@
-"""Losses and gradients of the built-in learner's networks by NumPy, in binary64: kernels/tests/learner.json.
+"""Losses and gradients of the built-in learner's networks by NumPy, in binary64: crates/learn/tests/learner.json.
 
 Run it again after a change of a network: python3 scripts/learner-vectors.py
 """
@@ -107,6 +107,6 @@ cases = [
         [(convolution, 2), (pool, 0)] * 3 + [(flat, 0), (hidden, 2), (plain, 2)],
     ),
 ]
-path = Path(__file__).parent.parent / "kernels/tests/learner.json"
+path = Path(__file__).parent.parent / "crates/learn/tests/learner.json"
 path.write_text(json.dumps(cases) + "\n")
 print(f"{path}: {path.stat().st_size} bytes")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes kernels/tests/formats: the same four rows in every format, by the programs that people use. Needs numpy, pandas, pyarrow and scikit-learn.
+"""Writes crates/data/tests/formats: the same four rows in every format, by the programs that people use. Needs numpy, pandas, pyarrow and scikit-learn.
 
     python3 scripts/make-formats.py [FOLDER]
 """
@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.io import arff
 from sklearn.datasets import dump_svmlight_file
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "kernels" / "tests" / "formats")
+folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "crates" / "data" / "tests" / "formats")
 folder.mkdir(exist_ok=True)
 
 X = np.array([[1, -2.5, 40], [3, 4, 0], [0.1, 7e3, -1], [5, 0, 2]])

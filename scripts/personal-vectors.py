@@ -1,4 +1,4 @@
-"""Nearest neighbours, their vote and the choice of lambda by NumPy: kernels/tests/personal.json.
+"""Nearest neighbours, their vote and the choice of lambda by NumPy: crates/learn/tests/personal.json.
 
 Run it again after a change of what kNN-Per computes: python3 scripts/personal-vectors.py
 """
@@ -50,6 +50,6 @@ def case(k, scale):
 
 
 cases = [case(10, 1.0), case(3, 0.25), case(100, 4.0)]
-path = Path(__file__).parent.parent / "kernels/tests/personal.json"
+path = Path(__file__).parent.parent / "crates/learn/tests/personal.json"
 path.write_text(json.dumps(cases) + "\n")
 print(f"{path}: {path.stat().st_size} bytes")

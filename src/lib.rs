@@ -73,9 +73,8 @@
 //! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
 //! is the `flyswarm` command; leave it out to use the library.
 
-// Imports go one way: `data, crypto, privacy < sketch < model < evaluate, session < protocol < node < net,
-// sim < peer < cli`. The modules up to `model` are the package `flyswarm-kernels`; of `data` and `model` a
-// part is shown here. What no program needs is `pub(crate)`.
+// Imports go one way: `data, model < evaluate, session < protocol < node < net, sim < peer < cli`. `crates/`
+// stands below: `sealed-sum < data < learn < mpc`; of `data` and `model` a part is shown here. What no program needs is `pub(crate)`.
 
 // The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
 #![allow(rustdoc::private_intra_doc_links)]
@@ -117,4 +116,5 @@ pub use peer::Peer;
 #[doc(no_inline)]
 pub use session::Session;
 
-use flyswarm_kernels::{crypto, files, privacy, sketch};
+use flyswarm_learn::{privacy, sketch};
+use flyswarm_sealed_sum::{crypto, files};

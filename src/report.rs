@@ -11,8 +11,8 @@ mod quantities;
 
 use std::fmt::Write as _;
 
-use flyswarm_kernels::model::columns::Beside;
-use flyswarm_kernels::model::figures::Figures;
+use flyswarm_learn::model::columns::Beside;
+use flyswarm_learn::model::figures::Figures;
 use serde_json::Value;
 
 use self::figures::{Compared, Whose};

@@ -31,8 +31,8 @@ pub use crate::model::readout::Score;
 
 pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
-use flyswarm_kernels::data::prepare::Preparation;
-pub use flyswarm_kernels::learner::{Architecture, Schedule};
+use flyswarm_data::prepare::Preparation;
+pub use flyswarm_learn::learner::{Architecture, Schedule};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::SessionError;
 pub(crate) use rules::{check_name, printable};
@@ -180,7 +180,7 @@ pub enum Scaling {
     /// As `Center`, then divided by the standard deviation over all peers (a second sealed sum).
     Standard,
     /// As `Standard`, then each feature spread over overlapping bins (an extension, see
-    /// [`crate::sketch::scaling`]).
+    /// [`flyswarm_data::scaling`]).
     SoftBins {
         /// Bins of a feature: 2 to 64; features x bins at most 2^20.
         bins: u16,
@@ -198,8 +198,8 @@ impl Scaling {
 
     /// The scaling as [`crate::sketch`] applies it to rows.
     #[must_use]
-    pub fn of_rows(self) -> crate::sketch::scaling::Scaling {
-        use crate::sketch::scaling::Scaling as OfRows;
+    pub fn of_rows(self) -> flyswarm_data::scaling::Scaling {
+        use flyswarm_data::scaling::Scaling as OfRows;
         match self {
             Self::None => OfRows::None,
             Self::UnitNorm => OfRows::UnitNorm,

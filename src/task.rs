@@ -20,7 +20,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm_kernels::data::prepare::{Gap, Preparation};
+use flyswarm_data::prepare::{Gap, Preparation};
 use serde_json::{Map, Value};
 use sha2::Digest;
 

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 use flyswarm::data::Dataset;
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::model::readout::{Readout, Score};
-use flyswarm_kernels::model::{Model, bloom};
-use flyswarm_kernels::sketch::Parameters;
-use flyswarm_kernels::sketch::flyhash::FlyHash;
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::digits::digits;
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::model::readout::{Readout, Score};
+use flyswarm_learn::model::{Model, bloom};
+use flyswarm_learn::sketch::Parameters;
+use flyswarm_learn::sketch::flyhash::FlyHash;
 
 fn python() -> String {
     std::env::var("FLYSWARM_PYTHON").unwrap_or_else(|_| "python3".into())

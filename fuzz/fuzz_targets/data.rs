@@ -11,8 +11,8 @@ mod seeds;
 use std::fs;
 use std::sync::LazyLock;
 
-use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
-use flyswarm_kernels::data::{Column, Expected, LabelColumn, load_named};
+use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
+use flyswarm_data::{Column, Expected, LabelColumn, load_named};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -103,26 +103,26 @@ fn inputs() -> Vec<Vec<u8>> {
         input(12, b"", b"\xef\xbb\xbfx,y\n1,\"a,b\"\n"),
         input(0, &labels, &images),
         input(4, b"", &images),
-        input(0, b"", include_bytes!("../../kernels/tests/formats/rows.npy")),
+        input(0, b"", include_bytes!("../../crates/data/tests/formats/rows.npy")),
         input(
             4,
-            include_bytes!("../../kernels/tests/formats/y.npy"),
-            include_bytes!("../../kernels/tests/formats/X.npy"),
+            include_bytes!("../../crates/data/tests/formats/y.npy"),
+            include_bytes!("../../crates/data/tests/formats/X.npy"),
         ),
         input(
             0,
-            include_bytes!("../../kernels/tests/formats/y.npy"),
-            include_bytes!("../../kernels/tests/formats/X.npy"),
+            include_bytes!("../../crates/data/tests/formats/y.npy"),
+            include_bytes!("../../crates/data/tests/formats/X.npy"),
         ),
-        input(0x80, b"", include_bytes!("../../kernels/tests/formats/rows-fortran.npy")),
-        input(0, b"", include_bytes!("../../kernels/tests/formats/rows.npz")),
-        input(4, b"", include_bytes!("../../kernels/tests/formats/named.npz")),
-        input(0, b"", include_bytes!("../../kernels/tests/formats/rows.parquet")),
-        input(0x40, b"", include_bytes!("../../kernels/tests/formats/rows-zstd.parquet")),
-        input(0x80, b"", include_bytes!("../../kernels/tests/formats/rows-gzip.parquet")),
-        input(0, b"", include_bytes!("../../kernels/tests/formats/rows-none.parquet")),
-        input(0, b"", include_bytes!("../../kernels/tests/formats/rows.arff")),
-        input(0, b"", include_bytes!("../../kernels/tests/formats/sparse.arff")),
+        input(0x80, b"", include_bytes!("../../crates/data/tests/formats/rows-fortran.npy")),
+        input(0, b"", include_bytes!("../../crates/data/tests/formats/rows.npz")),
+        input(4, b"", include_bytes!("../../crates/data/tests/formats/named.npz")),
+        input(0, b"", include_bytes!("../../crates/data/tests/formats/rows.parquet")),
+        input(0x40, b"", include_bytes!("../../crates/data/tests/formats/rows-zstd.parquet")),
+        input(0x80, b"", include_bytes!("../../crates/data/tests/formats/rows-gzip.parquet")),
+        input(0, b"", include_bytes!("../../crates/data/tests/formats/rows-none.parquet")),
+        input(0, b"", include_bytes!("../../crates/data/tests/formats/rows.arff")),
+        input(0, b"", include_bytes!("../../crates/data/tests/formats/sparse.arff")),
         input(0, b"", b"0 1:1 2:-2.5 # x\n1 2:4\n"),
         [&[0, 255][..], b"y,d,c,b,a\ncat,1.2.2026,I,u,1.5\ndog,31/12/1999,,,NA\n"].concat(),
         [&[3, 255][..], b"a;b;c;d;y\n1.234,5;\"v\nw\";II;1-1-1970;cat\n"].concat(),

@@ -7,7 +7,7 @@
 mod seeds;
 
 use bytes::Bytes;
-use flyswarm_kernels::crypto::identity::Signature;
+use flyswarm_sealed_sum::crypto::identity::Signature;
 use flyswarm::node::Record;
 use flyswarm::protocol::all_reduce::{self, Direction, SumId};
 use flyswarm::protocol::ballot::Ballot;

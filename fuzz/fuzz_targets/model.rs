@@ -6,11 +6,11 @@
 mod seeds;
 
 use flyswarm::Model;
-use flyswarm_kernels::model::bloom::Counts;
-use flyswarm_kernels::model::file::MAGIC;
-use flyswarm_kernels::model::origin::Origin;
-use flyswarm_kernels::sketch::Parameters;
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_learn::model::bloom::Counts;
+use flyswarm_learn::model::file::MAGIC;
+use flyswarm_learn::model::origin::Origin;
+use flyswarm_learn::sketch::Parameters;
+use flyswarm_data::scaling::{Scaler, Scaling};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
 

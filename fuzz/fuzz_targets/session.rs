@@ -7,7 +7,7 @@ use flyswarm::Identity;
 use flyswarm::session::{
     ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
 };
-use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
+use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {

@@ -1,13 +1,13 @@
 //! Transcripts of uneven inputs, outputs for numpy, an injected constant: an example of the package of shares.
 #![allow(clippy::all, missing_docs)]
-use flyswarm_kernels::crypto::stream::Stream;
-use flyswarm_kernels::model::propagation::integer::{Plan, Settings, enough_steps};
-use flyswarm_kernels::shares::input::Inputs;
-use flyswarm_kernels::shares::nearest::nearest;
-use flyswarm_kernels::shares::output::unseal;
-use flyswarm_kernels::shares::program::{Outcome, bits_of_distances, edges, run};
-use flyswarm_kernels::shares::round::{Line, Part, Side};
-use flyswarm_kernels::shares::{Context, Keys, Shared, Stage};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+use flyswarm_mpc::propagation::integer::{Plan, Settings, enough_steps};
+use flyswarm_mpc::shares::input::Inputs;
+use flyswarm_mpc::shares::nearest::nearest;
+use flyswarm_mpc::shares::output::unseal;
+use flyswarm_mpc::shares::program::{Outcome, bits_of_distances, edges, run};
+use flyswarm_mpc::shares::round::{Line, Part, Side};
+use flyswarm_mpc::shares::{Context, Keys, Shared, Stage};
 use std::io::Write as _;
 use std::task::{Context as Wakeup, Poll, Waker};
 
@@ -410,7 +410,7 @@ fn configs(count: u8) {
 }
 
 fn inject() {
-    use flyswarm_kernels::shares::chebyshev::INJECT;
+    use flyswarm_mpc::shares::chebyshev::INJECT;
     let (bits, classes, k, alpha) = (1024usize, 4usize, 5usize, 0.9);
     let owners = vec![50usize, 50, 50];
     let n = 150;

@@ -4,7 +4,7 @@
     pip install scikit-learn && cargo bench --no-default-features --bench table6 --no-run
     lab/scripts/bench-knn.py [FILE.csv[.gz] ...]
 
-Each file: no header, the class in the last column; kernels/data/digits.csv.gz unless given. Four fifths of the rows are learnt,
+Each file: no header, the class in the last column; crates/data/data/digits.csv.gz unless given. Four fifths of the rows are learnt,
 shuffled with seed 0; both sides use one thread, and CPU time. FlyNN: m = 256 d (at most 16384), s = 0.3 d, rho = 32.
 """
 
@@ -69,7 +69,7 @@ def flyswarm(x, y, test_x, test_y):
 
 
 def main():
-    files = sys.argv[1:] or [ROOT / "kernels" / "data" / "digits.csv.gz"]
+    files = sys.argv[1:] or [ROOT / "crates" / "data" / "data" / "digits.csv.gz"]
     print(f"{'':36}{'train s':>10}{'predict s':>11}{'both':>9}{'ratio':>8}{'accuracy':>10}")
     for path in files:
         x, y = read(path)

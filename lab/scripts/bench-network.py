@@ -26,7 +26,7 @@ arguments.add_argument("--port", type=int, default=21500)
 given = arguments.parse_args()
 program = given.program.resolve()
 root = pathlib.Path(__file__).resolve().parents[2]
-with gzip.open(root / "kernels" / "data" / "digits.csv.gz", "rt") as file:
+with gzip.open(root / "crates" / "data" / "data" / "digits.csv.gz", "rt") as file:
     rows = list(file)
 sizes = [64, *map(int, given.hidden.split(",")), 10]
 weights = sum((inputs + 1) * outputs for inputs, outputs in zip(sizes, sizes[1:]))

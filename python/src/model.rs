@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use flyswarm_kernels::data::prepare::Preparation;
-use flyswarm_kernels::data::prepare::read::Dialect;
-use flyswarm_kernels::data::{self, Borrowed, Expected, LabelColumn, NamedBy};
-use flyswarm_kernels::model::bloom::{self, Counts};
-use flyswarm_kernels::model::file::FileError;
-use flyswarm_kernels::model::readout::{Readout, Score};
-use flyswarm_kernels::model::{self as kernel, ModelError};
-use flyswarm_kernels::sketch::flyhash::FlyHash;
-use flyswarm_kernels::sketch::scaling::{Moments, Scaler, Scaling, moments};
-use flyswarm_kernels::sketch::{Parameters, Sketch};
+use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::read::Dialect;
+use flyswarm_data::scaling::{Moments, Scaler, Scaling, moments};
+use flyswarm_data::{Borrowed, Expected, LabelColumn, NamedBy, load_named};
+use flyswarm_learn::model::bloom::{self, Counts};
+use flyswarm_learn::model::file::FileError;
+use flyswarm_learn::model::readout::{Readout, Score};
+use flyswarm_learn::model::{self as kernel, ModelError};
+use flyswarm_learn::sketch::flyhash::FlyHash;
+use flyswarm_learn::sketch::{Parameters, Sketch};
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -67,7 +67,7 @@ pub(crate) fn prepared<'py>(
         dialect: Dialect { delimiter: Some(b','), decimal_comma: Some(false) },
         ..Expected::default()
     };
-    let data = py.detach(|| data::load_named(file, &expected)).map_err(value)?.data;
+    let data = py.detach(|| load_named(file, &expected)).map_err(value)?.data;
     let shape = (data.rows(), data.features());
     Ok(Array2::from_shape_vec(shape, data.values().to_vec()).map_err(value)?.into_pyarray(py))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flyswarm_kernels::learner::Classifier;
+use flyswarm_learn::learner::Classifier;
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;

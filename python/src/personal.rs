@@ -1,7 +1,7 @@
 //! Neighbours among a user's own rows, and how they are mixed with what a classifier says (kNN-Per).
 
-use flyswarm_kernels::data::split;
-use flyswarm_kernels::personal::{self, LAMBDAS, Mixture, Tally};
+use flyswarm_data::split;
+use flyswarm_learn::personal::{self, LAMBDAS, Mixture, Tally};
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 

@@ -1,10 +1,10 @@
 //! Labels for points whose neighbours have some: the integer reference of the task `xclp`, in one place.
 
-use flyswarm_kernels::data::Dataset;
-use flyswarm_kernels::model::propagation::integer::reference::Reference;
-use flyswarm_kernels::model::propagation::integer::{Plan, Settings, enough_steps};
-use flyswarm_kernels::sketch::lsh::Codes;
-use flyswarm_kernels::sketch::scaling::Scaler;
+use flyswarm_data::Dataset;
+use flyswarm_data::scaling::Scaler;
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_mpc::propagation::integer::reference::Reference;
+use flyswarm_mpc::propagation::integer::{Plan, Settings, enough_steps};
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use flyswarm_kernels::data::Dataset;
+use flyswarm_data::Dataset;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -76,7 +76,7 @@ class Lab:
 
     def deal(self, hosts, rows=600):
         """Digits for everybody: rows of all classes, the label last."""
-        with gzip.open(os.path.join(ROOT, "kernels", "data", "digits.csv.gz"), "rt") as file:
+        with gzip.open(os.path.join(ROOT, "crates", "data", "data", "digits.csv.gz"), "rt") as file:
             lines = list(file)[: rows + 60]
         for place, host in enumerate(hosts):
             host.write("my-rows.csv", "".join(lines[60 + place :: len(hosts)]))

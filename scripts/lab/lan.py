@@ -106,7 +106,7 @@ def slow_network(lab):
 def wide_area(lab):
     """XCLP of all digits among three hosts with round trips of 20 ms, five labels of each class known."""
     _, hosts = lab.hosts(NAMES[:3], shape=(0.005, 0, 125e6))
-    with gzip.open(os.path.join(ROOT, "kernels", "data", "digits.csv.gz"), "rt") as file:
+    with gzip.open(os.path.join(ROOT, "crates", "data", "data", "digits.csv.gz"), "rt") as file:
         rows = [line.strip().rsplit(",", 1) for line in file]
     left = dict.fromkeys((label for _, label in rows), 5)
     truth = {host: [] for host in hosts}

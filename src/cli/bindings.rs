@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
-use flyswarm_kernels::learner::Trained;
+use flyswarm_learn::learner::Trained;
 
 use super::data::{DataArguments, Reading};
 use super::{Arguments, Failure, SAID, join, one_line, run};

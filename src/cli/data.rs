@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use flyswarm_kernels::learner::Classifier;
+use flyswarm_learn::learner::Classifier;
 
 use super::{Failure, kind, output, say};
 use crate::data::prepare::Preparation;

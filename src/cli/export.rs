@@ -138,7 +138,7 @@ impl Export {
 mod tests {
     use super::*;
     use crate::cli::model::tests::small_model;
-    use crate::sketch::scaling::Scaling;
+    use flyswarm_data::scaling::Scaling;
 
     #[test]
     fn a_full_disk_is_remembered_as_one_error() {

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use flyswarm_kernels::learner::Classifier;
-use flyswarm_kernels::personal::PersonalModel;
+use flyswarm_learn::learner::Classifier;
+use flyswarm_learn::personal::PersonalModel;
 
 use crate::model::file::MAGIC;
 

@@ -9,8 +9,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use flyswarm_kernels::model::columns::Beside;
-use flyswarm_kernels::model::figures::{Figures, Sums};
+use flyswarm_learn::model::columns::Beside;
+use flyswarm_learn::model::figures::{Figures, Sums};
 use serde_json::{Value, json};
 
 use super::data::DataArguments;
@@ -23,8 +23,8 @@ use crate::model::readout;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 use crate::session::EvaluateSpec;
-use crate::sketch::scaling::Scaling;
 use crate::task::flynn::evaluate::compared;
+use flyswarm_data::scaling::Scaling;
 
 pub(super) use diff::ModelCommand;
 use network::Network;

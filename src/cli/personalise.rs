@@ -7,8 +7,8 @@ use clap::Args;
 #[cfg(feature = "net")]
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use flyswarm_kernels::learner::{Classifier, Settings};
-use flyswarm_kernels::personal::{
+use flyswarm_learn::learner::{Classifier, Settings};
+use flyswarm_learn::personal::{
     Assessment, Contents, Datastore, Drift, LAMBDAS, Mixture, PersonalError, PersonalModel, Practice, assess,
     trained,
 };

@@ -16,7 +16,7 @@ use super::{Failure, output, print};
 use crate::data::{Dataset, Expected};
 use crate::evaluate::Metric;
 use crate::evaluate::nested::{Plan, SetResult, evaluate};
-use flyswarm_kernels::synthetic::{Clusters, binary, clusters};
+use flyswarm_learn::synthetic::{Clusters, binary, clusters};
 
 /// Compares FlyNN with other methods over many data sets: wins, ties, losses, p-values
 ///

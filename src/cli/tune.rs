@@ -18,7 +18,7 @@ use crate::evaluate::candidate::{Ranges, readouts};
 use crate::evaluate::search::{TrialError, search};
 use crate::evaluate::{Candidate, Metric, Tally, Trial, best, summed};
 use crate::model::readout::Readout;
-use crate::sketch::scaling::Scaling;
+use flyswarm_data::scaling::Scaling;
 
 /// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same
 /// folds

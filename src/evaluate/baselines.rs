@@ -9,7 +9,7 @@ use crate::data::Dataset;
 use crate::model::ModelError;
 use crate::model::neighbours::{Neighbours, TRIED};
 use crate::model::simhash;
-use crate::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::scaling::{Scaler, Scaling};
 
 /// How rows are put on one scale for a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

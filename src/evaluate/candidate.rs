@@ -5,9 +5,9 @@ use std::fmt;
 use rand::{Rng, RngExt};
 
 use crate::model::readout::{Readout, Score};
-use crate::sketch::scaling::Scaling;
 use crate::sketch::{MAX_COUNTS, Parameters};
-use flyswarm_kernels::synthetic::generator;
+use flyswarm_data::scaling::Scaling;
+use flyswarm_learn::synthetic::generator;
 
 /// A sketch to try, without its seed.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,8 +11,8 @@ use super::private::{Round, StudyError};
 use crate::crypto::stream::derive;
 use crate::session::{Scaling, Session, TaskSpec};
 use crate::sketch::Parameters;
-use crate::sketch::scaling::Scaling as OfRows;
-use flyswarm_kernels::synthetic::{Clusters, clusters};
+use flyswarm_data::scaling::Scaling as OfRows;
+use flyswarm_learn::synthetic::{Clusters, clusters};
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;

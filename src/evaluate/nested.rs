@@ -232,7 +232,7 @@ pub(crate) fn evaluate(
 mod tests {
     use super::*;
     use crate::crypto::stream::Stream;
-    use flyswarm_kernels::synthetic::{Clusters, clusters};
+    use flyswarm_learn::synthetic::{Clusters, clusters};
 
     fn plan() -> Plan {
         Plan { rows: 200, outer: 3, inner: 2, budget: 6, max_m: 512, seed: 1 }

@@ -19,8 +19,8 @@ use crate::privacy::mechanism::Mechanism;
 use crate::session::NoiseMode;
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::{Scaler, Scaling};
-use flyswarm_kernels::synthetic::{Clusters, SyntheticError, clusters};
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;

@@ -11,7 +11,7 @@ use crate::model::bloom::{self, Counts};
 use crate::model::readout::{Readout, Scorer, gather, lowest};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::{Scaler, ScalingError};
+use flyswarm_data::scaling::{Scaler, ScalingError};
 
 /// Rows that are hashed at a time.
 const BLOCK: usize = 4096;
@@ -115,7 +115,7 @@ mod tests {
     use crate::data::split::train_test;
     use crate::evaluate::candidate::readouts;
     use crate::model::Model;
-    use crate::sketch::scaling::Scaling;
+    use flyswarm_data::scaling::Scaling;
 
     #[test]
     fn a_trial_predicts_what_a_model_of_the_same_parameters_does() {

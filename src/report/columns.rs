@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyswarm_kernels::model::columns::{Beside, Column};
+use flyswarm_learn::model::columns::{Beside, Column};
 
 use crate::page::{escape, number, sized, table};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyswarm_kernels::model::figures::{Figures, Gain, Share};
+use flyswarm_learn::model::figures::{Figures, Gain, Share};
 use serde_json::Value;
 
 use super::{pictures, text};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flyswarm_kernels::model::figures::{Bin, Figures};
+use flyswarm_learn::model::figures::{Bin, Figures};
 use serde_json::Value;
 
 use crate::page::{escape, percent, sized, table};

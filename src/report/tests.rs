@@ -1,7 +1,7 @@
 //! Nothing from outside becomes markup, and what a page shows is what the receipt says.
 
-use flyswarm_kernels::model::columns::{Column, Spread};
-use flyswarm_kernels::model::figures::{Gain, Sums};
+use flyswarm_learn::model::columns::{Column, Spread};
+use flyswarm_learn::model::figures::{Gain, Sums};
 use serde_json::json;
 
 use super::*;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::crypto::identity::PublicKey;
 use crate::data::MAX_FEATURES;
-use crate::sketch::scaling::MAX_BINS;
+use flyswarm_data::scaling::MAX_BINS;
 
 use super::{DataSpec, Entry, Scaling, Session, TaskSpec, Timing};
 

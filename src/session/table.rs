@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 use std::path::Path;
 
-use flyswarm_kernels::data::prepare::value::{date, days};
-use flyswarm_kernels::data::prepare::{DateOrder, Described, Fill, Kind, Preparation, PrepareError};
+use flyswarm_data::prepare::value::{date, days};
+use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation, PrepareError};
 use serde::Deserialize;
 use toml::{Table, Value};
 

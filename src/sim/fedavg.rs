@@ -14,7 +14,7 @@ use crate::protocol::record::Value;
 use crate::session::{FedavgSpec, Peer, Session};
 use crate::task::fedavg::{Fedavg, Plan};
 use crate::task::{History, Task};
-use flyswarm_kernels::learner::Classifier;
+use flyswarm_learn::learner::Classifier;
 
 /// The parameters of the session's task.
 pub(super) fn spec(scenario: &Scenario) -> Result<FedavgSpec, ScenarioError> {

@@ -11,7 +11,7 @@ use crate::model::score::Confusion;
 use crate::session::FedavgXclpSpec;
 use crate::task::Rows;
 use crate::task::fedavg::Plan;
-use flyswarm_kernels::learner::Classifier;
+use flyswarm_learn::learner::Classifier;
 
 /// The parameters of the session's task.
 pub(super) fn spec(scenario: &Scenario) -> Result<FedavgXclpSpec, ScenarioError> {

@@ -8,7 +8,7 @@ mod tree;
 
 use std::fmt::Write as _;
 
-use flyswarm_kernels::model::figures::Share;
+use flyswarm_learn::model::figures::Share;
 
 pub use crate::page::bytes;
 use crate::page::{WIDTH, escape, percent, svg, table, time};

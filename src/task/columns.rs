@@ -17,7 +17,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use flyswarm_kernels::model::columns::Beside;
+use flyswarm_learn::model::columns::Beside;
 use serde_json::{Map, Value, json};
 
 use super::exchange::{Seat, Source};
@@ -26,7 +26,7 @@ use crate::data::Dataset;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, TaskSpec};
-use crate::sketch::scaling::{Moments, moments};
+use flyswarm_data::scaling::{Moments, moments};
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
 pub(crate) const FAR: f64 = 6.0;

@@ -2,7 +2,7 @@
 //! by its nearest rows (spec, section 15.4).
 
 use bytes::Bytes;
-use flyswarm_kernels::model::figures::{Figures, Gain, Sums};
+use flyswarm_learn::model::figures::{Figures, Gain, Sums};
 use serde_json::{Value, json};
 
 /// How held-out rows were predicted; of several peers they add up.

@@ -24,7 +24,7 @@ mod words;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
+use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
 use serde_json::{Map, Value, json};
 
 use super::holders::{self, HOLDERS};
@@ -35,9 +35,9 @@ use crate::data::split::train_test;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
 use crate::session::{FedavgSpec, Peer, Session, SessionError};
-use crate::sketch::scaling::{self, ScalingError};
 #[cfg(test)]
 pub(crate) use best::Best;
+use flyswarm_data::scaling::{self, ScalingError};
 pub(crate) use plan::Plan;
 use trainer::{Order, Trainer};
 use words::{Figures, ONE, WordsError, mean_word};

@@ -15,7 +15,7 @@ mod layout;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::learner::{PseudoLabels, Tape, class_weights, shares};
+use flyswarm_learn::learner::{PseudoLabels, Tape, class_weights, shares};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 

@@ -7,9 +7,9 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::data::prepare::Preparation;
-use flyswarm_kernels::data::prepare::value::date;
-use flyswarm_kernels::data::prepare::{Fill, Kind};
+use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::value::date;
+use flyswarm_data::prepare::{Fill, Kind};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 

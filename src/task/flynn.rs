@@ -20,7 +20,7 @@ pub(crate) mod evaluate;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_kernels::data::prepare::Preparation;
+use flyswarm_data::prepare::Preparation;
 
 use super::evaluation::Evaluation;
 use super::holders::{self, HOLDERS};
@@ -39,8 +39,8 @@ use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
 use crate::protocol::view::Rng;
 use crate::session::{EvaluateSpec, FlynnSpec, ModelSpec, NoiseMode, Peer, Session};
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use crate::sketch::{Parameters, Sketch};
+use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
 
 /// The task with these parameters.
 #[must_use]

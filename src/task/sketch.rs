@@ -39,7 +39,7 @@ use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, SketchSpec};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
-use crate::sketch::scaling::{self, Moments, Scaler, Scaling, ScalingError};
+use flyswarm_data::scaling::{self, Moments, Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
 const BATCH: usize = 4096;

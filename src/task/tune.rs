@@ -34,7 +34,7 @@ use crate::protocol::context::Quantity;
 use crate::session::{Peer, Session, Setting, TuneSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::{self, Moments, Scaler, ScalingError};
+use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
 
 /// One peer's part.
 #[derive(Debug)]

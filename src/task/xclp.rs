@@ -31,17 +31,17 @@ use super::exchange::{Seat, Source};
 use super::{Build, BuiltIn, History, Labels, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::model::propagation::integer::reference::{self, Reference};
-use crate::model::propagation::integer::{self, COARSE_BITS};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Quantity;
 use crate::protocol::shares::output::Sealed;
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
-use crate::sketch::scaling::{self, Moments, Scaler, Scaling};
 use compute::{Compute, Out, Seen};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
+use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
+use flyswarm_mpc::propagation::integer::reference::{self, Reference};
+use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 use labels::labels_text;
 
 /// Slot of `rows`: word p is the number of rows of peer p.

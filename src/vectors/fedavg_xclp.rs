@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm_kernels::model::propagation::integer::{Plan, reference};
+use flyswarm_mpc::propagation::integer::{Plan, reference};
 use serde_json::{Value, json};
 
 use crate::data::Dataset;

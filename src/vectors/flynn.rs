@@ -8,12 +8,12 @@ use crate::model::bloom;
 use crate::session::{Peer, Session, TaskSpec};
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling;
-use crate::sketch::scaling::{Moments, Scaler, Scaling};
 use crate::task::flynn::{Flynn, Plan};
 use crate::task::tune::Tune;
 use crate::task::{History, Task};
 use bytes::Bytes;
+use flyswarm_data::scaling;
+use flyswarm_data::scaling::{Moments, Scaler, Scaling};
 use serde_json::{Value, json};
 
 use super::sessions::{EVALUATE, SMALL, TUNE, flynn_spec, small_text, toml};

@@ -1,14 +1,14 @@
 //! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and how
 //! blocks are cut.
 
-use crate::crypto::ot::base::{Sender as Base, choose};
-use crate::crypto::ot::extension::{Receiver, Sender};
 use crate::crypto::stream::Stream;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
 use crate::protocol::hamming::{to_bytes, transposed};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
+use flyswarm_mpc::ot::base::{Sender as Base, choose};
+use flyswarm_mpc::ot::extension::{Receiver, Sender};
 use serde_json::{Value, json};
 
 use super::{bytes, hex};

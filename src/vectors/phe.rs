@@ -1,12 +1,12 @@
 //! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256, as
 //! they are long), and shares of a block.
 
-use crate::crypto::phe::{Holder, Public};
 use crate::crypto::stream::Stream;
 use crate::protocol::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
 use crate::protocol::hamming::to_bytes;
 use crate::sketch::lsh::Codes;
 use bytes::Bytes;
+use flyswarm_mpc::phe::{Holder, Public};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

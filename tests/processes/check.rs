@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use flyswarm::session::TaskSpec;
 use flyswarm::task::flynn::Plan;
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::model::{Model, bloom};
-use flyswarm_kernels::sketch::flyhash::FlyHash;
-use flyswarm_kernels::sketch::scaling;
+use flyswarm_data::digits::digits;
+use flyswarm_data::scaling;
+use flyswarm_learn::model::{Model, bloom};
+use flyswarm_learn::sketch::flyhash::FlyHash;
 use serde_json::Value;
 
 use super::swarm::{NAMES, Swarm};

@@ -44,7 +44,7 @@ fn private_processes_get_one_model_and_a_killed_one_pays_once() {
             let spent = ledger(&swarm, i);
             assert!(spent.contains("ward: 1 spent\n") && spent.lines().count() == 3, "{spent}");
         }
-        let model = |i| flyswarm_kernels::model::Model::load(&swarm.file(i, "model")).expect("a model");
+        let model = |i| flyswarm_learn::model::Model::load(&swarm.file(i, "model")).expect("a model");
         let digests: Vec<_> = (0..3).map(|i| model(i).digest()).collect();
         assert!(digests[0] == digests[1] && digests[1] == digests[2]);
         // The next session finds the budget spent, and sends nothing.
@@ -87,7 +87,7 @@ fn private_rounds_of_processes_give_one_network_and_a_killed_one_pays_once() {
         let spent = ledger(&swarm, i);
         assert!(spent.contains("ward: 8 spent (delta 1.0e-5)\n") && spent.lines().count() == 3, "{spent}");
         assert!(swarm.told(i, "figures").is_empty(), "no exact sums of a private session are told");
-        let network = flyswarm_kernels::learner::Classifier::load(&swarm.file(i, "model"));
+        let network = flyswarm_learn::learner::Classifier::load(&swarm.file(i, "model"));
         networks.push(network.expect("a network").weights().to_vec());
     }
     assert!(networks[0] == networks[1] && networks[1] == networks[2]);

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use flyswarm::session::Scaling;
-use flyswarm_kernels::data::digits::digits;
+use flyswarm_data::digits::digits;
 
 use super::check::same_and_exact;
 use super::lives::{one_line, succeeded};

@@ -18,7 +18,7 @@ use flyswarm::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Run, Scaling, Score, Session,
     Timing,
 };
-use flyswarm_kernels::data::digits::digits;
+use flyswarm_data::digits::digits;
 use rand::TryRng;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use flyswarm::session::{Scaling, Session, TaskSpec, XclpSpec};
-use flyswarm_kernels::data::digits::digits;
+use flyswarm_data::digits::digits;
 use serde_json::Value;
 
 use super::swarm::{NAMES, PROGRAM, Swarm};

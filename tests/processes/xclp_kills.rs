@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use flyswarm::session::{Hamming, Peer, TaskSpec};
 use flyswarm::task::xclp::{Said, Xclp};
-use flyswarm_kernels::data::digits::digits;
-use flyswarm_kernels::sketch::lsh::Codes;
+use flyswarm_data::digits::digits;
+use flyswarm_learn::sketch::lsh::Codes;
 use serde_json::Value;
 
 use super::check::members;

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use flyswarm_kernels::learner::{Architecture, Classifier};
+use flyswarm_learn::learner::{Architecture, Classifier};
 use serde_json::{Value, json};
 
 use super::children::{Finished, Nodes};

@@ -52,7 +52,7 @@ fn a_session_files_digest_is_its_id_and_addresses_do_not_count() {
 
 #[test]
 fn archives_of_the_same_arrays_have_one_digest_and_other_files_are_refused_by_name() {
-    let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/tests/formats");
+    let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/data/tests/formats");
     let read = |name: &str| std::fs::read(formats.join(name)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (rows, named) = (read("rows.npz"), read("named.npz"));

@@ -2,8 +2,8 @@
 //! 17): scaling, layers and the class. Only the few messages of `onnx.proto` that such a graph needs are
 //! written, in the wire format of Protocol Buffers.
 
-use flyswarm_kernels::learner::{Architecture, Classifier};
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::learner::{Architecture, Classifier};
 use serde_json::json;
 
 /// Types of numbers, `TensorProto.DataType`.

@@ -51,14 +51,14 @@ fn a_network_to_start_from_is_given_where_the_session_says_so_and_nowhere_else()
     assert_eq!((told(&xclp, None), told(&drawn, None)), (String::new(), String::new()));
     assert!(told(&named, None).contains("--initial FILE gives it"));
     assert!(told(&named, Some(&file)).ends_with("not a network of the task fedavg"));
-    let shape = flyswarm_kernels::learner::Architecture::Logistic;
-    let scaler = flyswarm_kernels::sketch::scaling::Scaling::None;
+    let shape = flyswarm_learn::learner::Architecture::Logistic;
+    let scaler = flyswarm_data::scaling::Scaling::None;
     let pool = Dataset::new(2, vec![0.0; 2], Vec::new(), Vec::new()).unwrap();
-    let scaler = flyswarm_kernels::sketch::scaling::Scaler::fit(&scaler, &pool).unwrap();
+    let scaler = flyswarm_data::scaling::Scaler::fit(&scaler, &pool).unwrap();
     let classes = vec!["a".into(), "b".into()];
     let from = ("t".into(), [0; 32]);
     let network =
-        flyswarm_kernels::learner::Classifier::new(&shape, scaler, classes, Vec::new(), vec![0.5; 6], from);
+        flyswarm_learn::learner::Classifier::new(&shape, scaler, classes, Vec::new(), vec![0.5; 6], from);
     network.unwrap().save(&file).unwrap();
     let error = told(&named, Some(&file));
     assert!(error.contains(&format!("n.safetensors: fedavg.initial is {digest}, the network")), "{error}");
@@ -69,8 +69,8 @@ fn a_network_to_start_from_is_given_where_the_session_says_so_and_nowhere_else()
 #[test]
 fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_figures() {
     use crate::cli::model::tests::digits_csv;
-    use flyswarm_kernels::learner::{Architecture, Classifier, Network};
-    use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+    use flyswarm_data::scaling::{Scaler, Scaling};
+    use flyswarm_learn::learner::{Architecture, Classifier, Network};
     let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
     let data = format!("[data]\nfeatures = 64\nclasses = [{}]", classes.join(", "));
     let (fedavg, xclp) = (format!("task = \"fedavg\"\n{data}"), format!("task = \"xclp\"\n{data}"));

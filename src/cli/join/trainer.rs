@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use flyswarm_kernels::learner::Trained;
+use flyswarm_learn::learner::Trained;
 use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;

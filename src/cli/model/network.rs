@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use flyswarm_kernels::learner::{Classifier, ClassifierError};
-use flyswarm_kernels::personal::{PersonalError, PersonalModel};
+use flyswarm_learn::learner::{Classifier, ClassifierError};
+use flyswarm_learn::personal::{PersonalError, PersonalModel};
 use serde_json::json;
 
 use super::super::data::DataArguments;
@@ -13,7 +13,7 @@ use super::super::{Failure, kind, one_line};
 use crate::data::prepare::Preparation;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
-use crate::sketch::scaling::Scaler;
+use flyswarm_data::scaling::Scaler;
 
 /// What such a file holds.
 pub(in crate::cli) enum Network {
@@ -160,7 +160,7 @@ fn inspect(network: &Classifier, as_json: bool) -> String {
     let (digest, id) = (hex::encode(network.digest()), hex::encode(id));
     if as_json {
         let tensor =
-            |tensor: &flyswarm_kernels::learner::Tensor| json!({"name": tensor.name, "shape": tensor.shape});
+            |tensor: &flyswarm_learn::learner::Tensor| json!({"name": tensor.name, "shape": tensor.shape});
         let value = json!({
             "kind": "network", "digest": digest, "session": session, "id": id, "network": name,
             "features": network.scaler().features(), "scaling": scaling, "classes": network.classes(),

@@ -8,7 +8,7 @@ use crate::model::bloom::{self, Counts};
 use crate::model::origin::Origin;
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::Scaler;
+use flyswarm_data::scaling::Scaler;
 
 /// Of the digits, m = 100.
 pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {
@@ -60,7 +60,7 @@ fn predict_prints_one_class_a_line_with_or_without_a_label_column() {
 
 #[test]
 fn a_network_is_predicted_from_evaluated_and_shown_like_a_model() {
-    use flyswarm_kernels::learner::{Architecture, Classifier, Network};
+    use flyswarm_learn::learner::{Architecture, Classifier, Network};
     let folder = folder(&digits_csv(10, true));
     let data = crate::data::digits::digits();
     let weights = Network::new(&Architecture::Logistic, 64, 10).unwrap().initial(&[1; 32]);
@@ -135,7 +135,7 @@ fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
 
 /// A folder with `n` (a network of the digits that has learnt nothing) and labelled rows, `own.csv`.
 fn network_of_digits() -> tempfile::TempDir {
-    use flyswarm_kernels::learner::{Architecture, Classifier, Network};
+    use flyswarm_learn::learner::{Architecture, Classifier, Network};
     let folder = tempfile::tempdir().unwrap();
     let data = crate::data::digits::digits();
     let weights = Network::new(&Architecture::Logistic, 64, 10).unwrap().initial(&[1; 32]);
@@ -151,7 +151,7 @@ fn network_of_digits() -> tempfile::TempDir {
 /// A logistic regression of one column: the scores of a row x are 0 and x.
 #[test]
 fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
-    use flyswarm_kernels::learner::{Architecture, Classifier};
+    use flyswarm_learn::learner::{Architecture, Classifier};
     let folder = folder("x,class\n-2,no\n-1,yes\n1,no\n2,yes\n");
     let pool = crate::data::Dataset::new(1, vec![-3.0, 5.0], vec![], vec![]).unwrap();
     let scaler = |scaling| Scaler::fit(&scaling, &pool).unwrap();

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use flyswarm_kernels::learner::{Architecture, Network};
-use flyswarm_kernels::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::learner::{Architecture, Network};
 use serde_json::Value;
 
 use super::*;

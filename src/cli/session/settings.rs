@@ -16,7 +16,7 @@ use crate::session::{
     DataSpec, EvaluateSpec, FlynnSpec, ModelSpec, Scaling, Score, Session, Setting, Size, Sizes, TaskSpec,
     words,
 };
-use crate::sketch::scaling::Scaling as OfRows;
+use flyswarm_data::scaling::Scaling as OfRows;
 
 /// The largest file of settings: those of 64 candidates with their scores are a few kilobytes.
 const LIMIT: u64 = 1 << 20;

@@ -389,8 +389,8 @@ fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_tak
 
 #[test]
 fn a_session_of_rounds_names_the_network_file_that_it_starts_from() {
-    use flyswarm_kernels::learner::Classifier;
-    use flyswarm_kernels::sketch::scaling::{Scaler, Scaling as OfRows};
+    use flyswarm_data::scaling::{Scaler, Scaling as OfRows};
+    use flyswarm_learn::learner::Classifier;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("n.safetensors");
     let pool = crate::data::Dataset::new(1, vec![0.0], Vec::new(), Vec::new()).unwrap();

@@ -21,7 +21,7 @@ use crate::session::Peer;
 use crate::sim::scenario::{File, Rates};
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::{Scaler, Scaling};
+use flyswarm_data::scaling::{Scaler, Scaling};
 
 /// How long each thing is done at least, so often. Short goes, for other programs only ever slow one down,
 /// and the best counts.

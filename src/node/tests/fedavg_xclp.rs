@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm_kernels::learner::{Classifier, PseudoLabels, Settings, Tape, shares, train};
-use flyswarm_kernels::model::propagation::integer::{self, reference::Reference};
-use flyswarm_kernels::sketch::lsh::Codes;
-use flyswarm_kernels::sketch::scaling::Scaler;
+use flyswarm_data::scaling::Scaler;
+use flyswarm_learn::learner::{Classifier, PseudoLabels, Settings, Tape, shares, train};
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_mpc::propagation::integer::{self, reference::Reference};
 
 use super::network::{Fault, Network};
 use super::numbers::{session, timing};
@@ -36,7 +36,7 @@ struct Lab {
 
 fn spec() -> FedavgXclpSpec {
     let fedavg = FedavgSpec {
-        network: flyswarm_kernels::learner::Architecture::Perceptron { hidden: vec![6] },
+        network: flyswarm_learn::learner::Architecture::Perceptron { hidden: vec![6] },
         rounds: 5,
         batch: 8,
         ..FedavgSpec::default()
@@ -381,7 +381,7 @@ fn patient(patience: u32) -> FedavgXclpSpec {
         patience,
         rounds: 12,
         rate: 0.6,
-        schedule: flyswarm_kernels::learner::Schedule::Constant,
+        schedule: flyswarm_learn::learner::Schedule::Constant,
         ..spec().fedavg
     };
     FedavgXclpSpec { fedavg, after: 3, refresh: 2, ..spec() }

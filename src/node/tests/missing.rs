@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm_kernels::data::prepare::{Described, Fill, Gap, Kind, Preparation};
+use flyswarm_data::prepare::{Described, Fill, Gap, Kind, Preparation};
 
 use super::network::Network;
 use super::numbers::{session, timing};

@@ -1,6 +1,6 @@
 //! Secure Hamming distances by oblivious transfer (spec, section 15c, `ot`): Bringer, Chabanne & Patey,
 //! "SHADE: Secure Hamming distance computation from oblivious transfer", Financial Cryptography Workshops
-//! 2013, with [`crate::crypto::ot`].
+//! 2013, with [`flyswarm_mpc::ot`].
 //!
 //! The owner with fewer rows (of equal ones the earlier) is the *receiver*: there is one transfer for each
 //! bit of its codes, which carries a word for each row of the other, the *sender*. For bit b of the receiver
@@ -12,12 +12,12 @@
 use sha2::Digest;
 
 use super::{ones, transposed};
-use crate::crypto::ot::extension::{Receiver, Sender};
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::protocol::ballot::Ballot;
 use crate::session::Peer;
 use crate::sketch::lsh::{Codes, WORD};
+use flyswarm_mpc::ot::extension::{Receiver, Sender};
 
 /// Bytes of strings that a piece of more than one word of a code has at most.
 const PIECE: usize = 1024 * 1024;
@@ -153,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::crypto::ot::base;
+    use flyswarm_mpc::ot::base;
 
     fn codes(rows: usize, bits: usize, salt: u8) -> Codes {
         let mut bytes = vec![0; rows * bits / 8];

@@ -1,5 +1,5 @@
 //! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way,
-//! packed ([`crate::crypto::phe`]) instead of a ciphertext for each bit.
+//! packed ([`flyswarm_mpc::phe`]) instead of a ciphertext for each bit.
 //!
 //! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key: it sends the other, the
 //! *evaluator*, its rows encrypted, 512 at a time, and gets for each row of the evaluator an answer that
@@ -11,8 +11,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::ones;
-use crate::crypto::phe::{Holder, Layout, MAX_STRIDE, Public};
 use crate::sketch::lsh::Codes;
+use flyswarm_mpc::phe::{Holder, Layout, MAX_STRIDE, Public};
 
 /// How the rows of a block are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

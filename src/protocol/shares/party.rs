@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::input::Inputs;
 use super::program::{Outcome, boxed};
 use super::round::{Line, Part, SIDES, Side};
-use crate::model::propagation::integer::Plan;
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
-use flyswarm_kernels::shares::{Context, Keys, Stage};
+use flyswarm_mpc::propagation::integer::Plan;
+use flyswarm_mpc::shares::{Context, Keys, Stage};
 
 /// Most bytes of a frame.
 pub(crate) const PAYLOAD: usize = 256 * 1024;

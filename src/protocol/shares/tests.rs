@@ -2,7 +2,7 @@
 
 mod whole;
 
-use flyswarm_kernels::shares::{Ring, Shared, context};
+use flyswarm_mpc::shares::{Ring, Shared, context};
 
 use crate::crypto::stream::Stream;
 

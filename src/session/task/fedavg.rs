@@ -4,7 +4,7 @@ mod noise;
 
 use std::fmt::{self, Write};
 
-use flyswarm_kernels::learner::{Architecture, Augment, Network, Schedule};
+use flyswarm_learn::learner::{Architecture, Augment, Network, Schedule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use super::super::encoding::{Field, flag, integer, number, text};
 use super::super::rules::{self, Limit, check_number};
 use super::super::{DataSpec, Session, SessionError};
 use super::{Section, Sections, Spec, fields, section};
-use crate::model::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
+use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
 
 /// Three members compute; every two peers talk, so there are not too many.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use flyswarm_kernels::data::prepare::{Described, Kind, Preparation};
-use flyswarm_kernels::learner::{Architecture, Classifier};
+use flyswarm_data::prepare::{Described, Kind, Preparation};
+use flyswarm_learn::learner::{Architecture, Classifier};
 
 use crate::session::{FedavgSpec, Session};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm_kernels::data::prepare::Preparation;
-use flyswarm_kernels::learner::{Classifier, Network, Settings, train};
+use flyswarm_data::prepare::Preparation;
+use flyswarm_learn::learner::{Classifier, Network, Settings, train};
 use serde_json::{Map, Value, json};
 
 use super::super::{History, holders};
@@ -15,7 +15,7 @@ use crate::data::Dataset;
 use crate::data::deal::shuffle;
 use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
 use crate::session::{FedavgSpec, Peer, RoundNoise, Session, Weighting};
-use crate::sketch::scaling::{Moments, Scaler, Scaling};
+use flyswarm_data::scaling::{Moments, Scaler, Scaling};
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! adds its share of the noise (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
 
 use bytes::Bytes;
-use flyswarm_kernels::privacy::discrete_gaussian;
+use flyswarm_learn::privacy::discrete_gaussian;
 use serde_json::{Map, Value, json};
 
 use super::super::History;

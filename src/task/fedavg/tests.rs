@@ -4,8 +4,8 @@
 mod early;
 mod private;
 
-use flyswarm_kernels::data::prepare::{Described, Kind, Preparation};
-use flyswarm_kernels::learner::{Classifier, Settings, Trained};
+use flyswarm_data::prepare::{Described, Kind, Preparation};
+use flyswarm_learn::learner::{Classifier, Settings, Trained};
 use proptest::prelude::*;
 
 use super::words::{Carried, LIMIT, Layout, mean};
@@ -21,7 +21,7 @@ use crate::sim::participants::Participants;
 use crate::sim::run::play;
 use crate::sim::scenario::File;
 use crate::sim::swarm::Swarm;
-use crate::sketch::scaling::Scaler;
+use flyswarm_data::scaling::Scaler;
 
 const COIN: [u8; 32] = [5; 32];
 
@@ -534,9 +534,9 @@ fn a_network_file_that_is_not_the_sessions_is_refused_by_field() {
     assert!(told.starts_with("the session file has no fedavg.initial"), "{told}");
     let told = refused(&same, &|spec| spec.initial = Some([7; 32]));
     assert!(told.starts_with("fedavg.initial is 0707") && told.contains("file has "), "{told}");
-    let told = refused(&same, &|spec| spec.network = flyswarm_kernels::learner::Architecture::Logistic);
+    let told = refused(&same, &|spec| spec.network = flyswarm_learn::learner::Architecture::Logistic);
     assert_eq!(told, "fedavg.network is logistic, the network file has mlp");
-    let hidden = flyswarm_kernels::learner::Architecture::Perceptron { hidden: vec![7, 2] };
+    let hidden = flyswarm_learn::learner::Architecture::Perceptron { hidden: vec![7, 2] };
     let told = refused(&same, &|spec| spec.network = hidden.clone());
     assert_eq!(told, "fedavg.hidden is [7, 2], the network file has [6]");
     let told = refused(&|session| session.data.features = 63, &as_it_is);

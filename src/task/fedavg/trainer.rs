@@ -1,7 +1,7 @@
 //! A trainer of the user's own in place of the built-in learner: what it is asked, and weights as a file in
 //! the format safetensors (`docs/trainer.md`).
 
-use flyswarm_kernels::learner::{Batch, Network, Settings, Tape, Tensor, Trained};
+use flyswarm_learn::learner::{Batch, Network, Settings, Tape, Tensor, Trained};
 use serde_json::{Map, Value, json};
 
 use crate::data::Dataset;

@@ -80,7 +80,7 @@ fn means_and_spreads_are_those_of_rows_with_and_without_labels() {
     let slot = slot(&*task, "moments");
     let found = task.contribution(slot, &history(slot as usize, &everybody(), &[20])).unwrap();
     let rows = Dataset::new(3, (0u8..15).map(f32::from).collect(), Vec::new(), Vec::new()).unwrap();
-    let expected = crate::sketch::scaling::moments(&rows, true);
+    let expected = flyswarm_data::scaling::moments(&rows, true);
     assert_eq!(found, expected.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
 }
 

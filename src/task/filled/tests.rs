@@ -1,8 +1,8 @@
-use flyswarm_kernels::crypto::mask;
-use flyswarm_kernels::data::prepare::value::{date, days};
-use flyswarm_kernels::data::prepare::{DateOrder, read::Dialect};
-use flyswarm_kernels::data::{Expected, LabelColumn, Loaded, load_named};
-use flyswarm_kernels::model::Model;
+use flyswarm_data::prepare::value::{date, days};
+use flyswarm_data::prepare::{DateOrder, read::Dialect};
+use flyswarm_data::{Expected, LabelColumn, Loaded, load_named};
+use flyswarm_learn::model::Model;
+use flyswarm_sealed_sum::crypto::mask;
 use proptest::prelude::*;
 
 use super::*;

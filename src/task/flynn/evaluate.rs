@@ -7,7 +7,7 @@
 //! rows.
 
 use bytes::Bytes;
-use flyswarm_kernels::model::figures::Sums;
+use flyswarm_learn::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
 use super::{Flynn, FlynnError, Plan, seed};
@@ -20,9 +20,9 @@ use crate::model::neighbours::Neighbours;
 use crate::model::readout::lowest;
 use crate::session::{EvaluateSpec, Peer};
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::scaling::Scaler;
 use crate::task::evaluation::Evaluation;
 use crate::task::{History, Outcome, Work, holders};
+use flyswarm_data::scaling::Scaler;
 
 /// The quantity: counts of the rows that are not held out.
 pub(super) const LEARNT: &str = "learnt";

@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::evaluate::Metric;
 use crate::evaluate::candidate::Candidate;
 use crate::model::readout::Readout;
-use crate::sketch::scaling::Scaling;
+use flyswarm_data::scaling::Scaling;
 
 /// Every setting with its scores as comments, then the lines of the best for a session file.
 pub(super) fn settings(outcome: &Outcome) -> String {

@@ -21,7 +21,6 @@ pub(crate) use super::setup::{Out, Rows, Seen, Setup};
 use super::talk::{Body, Incoming, Outgoing, WINDOW, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
-use crate::model::propagation::integer::Plan;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::shares::input::{
     Inputs, parcel_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
@@ -35,6 +34,7 @@ use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::task::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
+use flyswarm_mpc::propagation::integer::Plan;
 
 /// What a job gives.
 enum Made {

@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::talk::{Body, Incoming, Outgoing, What, read, tell};
 use super::watch::Watch;
-use crate::model::propagation::integer::reference;
 use crate::protocol::shares::output::{Sealed, unseal};
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Input, Step, Time};
 use crate::session::Peer;
 use crate::task::exchange::{Content, Exchange, Output, Roles, Vocabulary};
+use flyswarm_mpc::propagation::integer::reference;
 
 /// The constants of one peer's part.
 #[derive(Debug)]

@@ -3,17 +3,17 @@
 //! To the others such a row is one without a label. What is found out stays with the peer: a table of right
 //! and wrong labels summed over two owners would tell each of them the other's.
 
-use flyswarm_kernels::model::figures::Sums;
+use flyswarm_learn::model::figures::Sums;
 use serde_json::Value;
 
 use super::{Said, Xclp, planes};
 use crate::data::Dataset;
 use crate::data::split::held_out;
 use crate::model::neighbours::Neighbours;
-use crate::sketch::scaling::Scaler;
 use crate::task::evaluation::Evaluation;
 use crate::task::flynn::evaluate::NEIGHBOURS;
 use crate::task::{History, Rows};
+use flyswarm_data::scaling::Scaler;
 
 /// Most rows of a peer that keeps labels back: it propagates labels over them alone, with 10 bytes for each
 /// pair.

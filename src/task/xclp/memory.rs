@@ -1,6 +1,6 @@
 //! The memory of a computing party, and who is refused for want of it.
 
-use flyswarm_kernels::shares::program;
+use flyswarm_mpc::shares::program;
 
 use crate::session::{Peer, Session, XclpSpec};
 

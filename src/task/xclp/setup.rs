@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
 
 use crate::data::Dataset;
-use crate::model::propagation::integer::Plan;
 use crate::protocol::all_reduce::SumId;
 use crate::session::{Hamming, Peer};
+use flyswarm_mpc::propagation::integer::Plan;
 
 /// Those who never compute again, as far as this peer knows. It outlives a view.
 pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;

@@ -14,8 +14,6 @@ use super::deliver::{self, Deliver};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::model::propagation::integer::reference::{Output as Answer, Reference};
-use crate::model::propagation::integer::{Plan, Settings};
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::shares::input::unpack;
@@ -24,6 +22,8 @@ use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
 use crate::task::exchange::{Content, Exchange, Output, Vocabulary};
+use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
+use flyswarm_mpc::propagation::integer::{Plan, Settings};
 
 pub(super) const ROWS: [usize; 5] = [7, 0, 6, 9, 0];
 pub(super) const FEATURES: usize = 5;

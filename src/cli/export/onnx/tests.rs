@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use flyswarm_kernels::learner::Network;
+use flyswarm_learn::learner::Network;
 
 use super::*;
 use crate::cli::tests::run_line;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use flyswarm_kernels::learner::{Architecture, Batch, Network, Settings, Tape};
+use flyswarm_learn::learner::{Architecture, Batch, Network, Settings, Tape};
 
 use super::*;
 use crate::data::Dataset;

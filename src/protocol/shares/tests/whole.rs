@@ -9,20 +9,20 @@ use super::super::Party;
 use super::super::party::{Frame, PAYLOAD};
 use super::{opened, words};
 use crate::crypto::stream::Stream;
-use crate::model::propagation::integer::reference::Reference;
-use crate::model::propagation::integer::{Plan, Settings};
 use crate::protocol::{Action, Fault, Input, Machine, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
-use flyswarm_kernels::shares::chebyshev::propagate;
-use flyswarm_kernels::shares::input::{Inputs, parcels, parcels_of_distances, unpack, unpack_distances};
-use flyswarm_kernels::shares::memory::{Run, in_memory, with_keys};
-use flyswarm_kernels::shares::nearest::nearest;
-use flyswarm_kernels::shares::newton::reciprocals;
-use flyswarm_kernels::shares::output::{Sealed, seal, unseal};
-use flyswarm_kernels::shares::program::{Outcome, bits_of_distances, dense, edges, run, weights};
-use flyswarm_kernels::shares::round::{Part, Side};
-use flyswarm_kernels::shares::{Context, Keys, Shared, Stage};
+use flyswarm_mpc::propagation::integer::reference::Reference;
+use flyswarm_mpc::propagation::integer::{Plan, Settings};
+use flyswarm_mpc::shares::chebyshev::propagate;
+use flyswarm_mpc::shares::input::{Inputs, parcels, parcels_of_distances, unpack, unpack_distances};
+use flyswarm_mpc::shares::memory::{Run, in_memory, with_keys};
+use flyswarm_mpc::shares::nearest::nearest;
+use flyswarm_mpc::shares::newton::reciprocals;
+use flyswarm_mpc::shares::output::{Sealed, seal, unseal};
+use flyswarm_mpc::shares::program::{Outcome, bits_of_distances, dense, edges, run, weights};
+use flyswarm_mpc::shares::round::{Part, Side};
+use flyswarm_mpc::shares::{Context, Keys, Shared, Stage};
 
 /// Points of several owners.
 struct Case {
@@ -126,8 +126,8 @@ impl Case {
     }
 
     /// The owners' outputs, put together.
-    fn output(&self, sealed: &[Sealed; 3]) -> crate::model::propagation::integer::reference::Output {
-        let mut whole = crate::model::propagation::integer::reference::Output::default();
+    fn output(&self, sealed: &[Sealed; 3]) -> flyswarm_mpc::propagation::integer::reference::Output {
+        let mut whole = flyswarm_mpc::propagation::integer::reference::Output::default();
         let mut start = 0;
         for &rows in &self.rows {
             let part = |party: usize| sealed[party].for_owner(party, start..start + rows);

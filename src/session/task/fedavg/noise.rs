@@ -1,7 +1,7 @@
 //! Differential privacy of rounds: what a session promises of one member, and the noise that this takes
 //! (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
 
-use flyswarm_kernels::privacy::gaussian::{concentrated, share_variance};
+use flyswarm_learn::privacy::gaussian::{concentrated, share_variance};
 
 use super::super::super::{NoiseSpec, Session, SessionError};
 use super::{FedavgSpec, Weighting, refuse};

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use flyswarm_kernels::model::columns::Beside;
+use flyswarm_learn::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
 use crate::session::{CustomSpec, EvaluateSpec, FlynnSpec, Session, TaskSpec};
-use crate::sketch::scaling::{self, Moments};
 use crate::task::columns::Compared;
 use crate::task::flynn::tests::{federated, parts, tasks, together, value};
 use crate::task::{Rows, Task};
+use flyswarm_data::scaling::{self, Moments};
 
 fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
     let classes: Vec<String> = (0..10).map(|class| format!("\"{class}\"")).collect();

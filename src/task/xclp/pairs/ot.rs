@@ -6,11 +6,11 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::{Side, Terms};
-use crate::crypto::ot::extension::{Receiver, Sender};
-use crate::crypto::ot::{BASE, WORD, base};
 use crate::protocol::Fault;
 use crate::protocol::hamming::ot::{self, Cut, Piece};
 use crate::sketch::lsh::Codes;
+use flyswarm_mpc::ot::extension::{Receiver, Sender};
+use flyswarm_mpc::ot::{BASE, WORD, base};
 
 /// Pieces whose columns may have left and whose strings have not come.
 pub(super) const AHEAD: usize = 4;

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use zeroize::Zeroizing;
 
 use super::{Side, Terms};
-use crate::crypto::phe::{CIPHERTEXT, Holder, PUBLIC_KEY, Public};
 use crate::protocol::Fault;
 use crate::protocol::hamming::phe::{self, Groups};
 use crate::sketch::lsh::Codes;
+use flyswarm_mpc::phe::{CIPHERTEXT, Holder, PUBLIC_KEY, Public};
 
 /// Ciphertexts or answers in a vector, but the last of a group: what is looked up is made once for so many.
 pub(super) const AT_ONCE: usize = 32;

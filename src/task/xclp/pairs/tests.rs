@@ -95,7 +95,7 @@ fn parts(counter: u64, hamming: Hamming) -> BTreeMap<Peer, Vec<u16>> {
     found
 }
 
-type Shared<T> = flyswarm_kernels::shares::Shared<T>;
+type Shared<T> = flyswarm_mpc::shares::Shared<T>;
 
 #[test]
 fn two_computing_parties_see_distances_and_uniform_parts_of_them_and_nothing_of_single_codes() {
@@ -229,7 +229,7 @@ fn who_floods_a_partner_with_vectors_that_it_has_not_answered_is_refused() {
     let setup = Setup { owners, rows: Some(with_rows), ..pairing(1, 1, Hamming::Ot) };
     let mut pairs = Pairs::new(&setup).expect("an owner");
     pairs.begin(Arc::new(Codes::from_words(64, vec![7; 30]).expect("codes"))).expect("nothing came");
-    let base = crate::crypto::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
+    let base = flyswarm_mpc::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
     pairs.part(Peer(0), 0, &base, true).expect("the first word");
     let (_, step) = pairs.step().expect("choices are made");
     let sent = pairs.stepped(step()).expect("a point").expect("choices");
@@ -250,8 +250,8 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     let data = crate::data::Dataset::new(5, values, Vec::new(), Vec::new()).expect("rows");
     let labels = Arc::new(vec![None; 100]);
     let with_rows = super::super::compute::Rows { data: Arc::new(data), labels, ..rows(0) };
-    let settings = crate::model::propagation::integer::Settings { bits: 4096, ..*plan().settings() };
-    let plan = crate::model::propagation::integer::Plan::new(120, CLASSES, settings).expect("fits");
+    let settings = flyswarm_mpc::propagation::integer::Settings { bits: 4096, ..*plan().settings() };
+    let plan = flyswarm_mpc::propagation::integer::Plan::new(120, CLASSES, settings).expect("fits");
     let setup = Setup { owners, plan, rows: Some(with_rows), ..pairing(1, 1, Hamming::Ot) };
     let mut net = Net::new([(Peer(1), Box::new(Compute::new(setup)) as Box<dyn Exchange>)]);
     let say = |net: &mut Net, from: u16, body: &Body, data: Vec<u8>| {
@@ -260,7 +260,7 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     net.give(Peer(1), Input::Start);
     [0, 3, 4].into_iter().for_each(|from| say(&mut net, from, &Body::Begin(Vec::new()), Vec::new()));
     let part = |number| Body::Part { what: What::Pair(number), last: true };
-    let base = crate::crypto::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
+    let base = flyswarm_mpc::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
     say(&mut net, 0, &part(0), base.to_vec());
     // It gives no credits. Strings of a piece are four parts: of the third one the last two do not leave.
     let mut pieces = 0;
@@ -289,7 +289,7 @@ fn an_answer_to_what_was_not_sent_is_blamed() {
     let (.., base) = step(&mut pairs).expect("a vector").expect("the first word");
     let base = base.try_into().expect("32 bytes");
     let context = hamming::ot::context(&[9; 32], pairs.sum.ballot, Peer(0), Peer(1));
-    let (choices, _) = crate::crypto::ot::base::choose(&context, &base, 5, &[2; 32]).expect("a point");
+    let (choices, _) = flyswarm_mpc::ot::base::choose(&context, &base, 5, &[2; 32]).expect("a point");
     pairs.part(Peer(1), 0, &choices, true).expect("choices");
     assert_eq!(step(&mut pairs), Ok(None));
     pairs.part(Peer(1), 1, &[0; 3840], true).expect("as long as strings");

@@ -1,0 +1,15 @@
+//! The digits in the binary: 1,797 images of 8 x 8, for demonstrations and tests; see `data/README.md` for
+//! the source.
+
+use super::{Dataset, Expected, Source, csv};
+
+const FILE: &[u8] = include_bytes!("../data/digits.csv.gz");
+
+/// 1,797 rows of 64 features (pixels 0..16), classes `0` to `9`.
+#[must_use]
+pub fn digits() -> Dataset {
+    Source::from_bytes("digits (built in)", FILE)
+        .and_then(|source| csv::read(source, &Expected::default()))
+        .map(|loaded| loaded.data)
+        .unwrap_or_else(|error| unreachable!("BUG: the built-in data is good: {error}"))
+}

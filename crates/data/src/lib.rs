@@ -1,0 +1,553 @@
+//! Data: rows of numbers with a class each, read from files ([`Format`]), split and dealt to peers.
+//!
+//! What is read is checked once, here: every number is finite and below [`MAX_MAGNITUDE`], every row has the
+//! same number of features, every label is a class of the session. Later stages rely on it (no NaN can arise
+//! in a projection).
+//!
+//! **Class names are text.** A label matches a class when the two are equal byte for byte after white space
+//! around them is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file:
+//! the distinct labels, in numeric order if all of them are whole numbers, else in byte order.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ndarray::{Array2, ArrayView2};
+
+mod arff;
+mod columns;
+mod csv;
+pub mod deal;
+pub mod digits;
+mod format;
+mod idx;
+mod labels;
+mod libsvm;
+mod npy;
+mod npz;
+mod parquet;
+pub mod prepare;
+pub mod scaling;
+mod source;
+pub mod split;
+
+pub use columns::{Column, LabelColumn};
+pub use format::Format;
+pub use labels::check_class_name;
+use labels::{Labels, quoted, whole};
+use prepare::Preparation;
+use prepare::read::{Dialect, Unseen};
+use source::{Lines, Source};
+
+/// Most features of a row: 2^20. A guess, far above the 3,072 of CIFAR.
+pub const MAX_FEATURES: usize = 1 << 20;
+/// Most rows of a data set: 2^23 - 1, so that the sums of [`scaling`] fit their words.
+pub const MAX_ROWS: usize = (1 << 23) - 1;
+/// Most numbers of a data set, rows x features: 2^31, that is 8 GiB.
+pub const MAX_VALUES: usize = 1 << 31;
+/// Most classes: an index fits u16 with room for "none".
+pub const MAX_CLASSES: usize = u16::MAX as usize;
+/// Longest class name, in bytes.
+pub const MAX_CLASS_NAME: usize = 256;
+/// Magnitudes stay below 2^80: a sum of 2^20 entries of a Walsh-Hadamard transform of 2^20 such numbers is
+/// below 2^120 and so finite in f32, and no infinity means no NaN.
+pub const MAX_MAGNITUDE: f32 = (1u128 << 80) as f32;
+
+/// Why data was refused. Nothing was kept.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The file could not be opened or read.
+    #[error("{}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The gzip stream is damaged or ends too early.
+    #[error("{}: damaged or truncated gzip stream: {source}", file.display())]
+    Gzip {
+        /// The file.
+        file: PathBuf,
+        /// What the decoder said.
+        source: io::Error,
+    },
+    /// There is no row.
+    #[error("{}: no rows{}", file.display(), if *header { " after the header" } else { ": the file is empty" })]
+    NoRows {
+        /// The file.
+        file: PathBuf,
+        /// Whether there was a header.
+        header: bool,
+    },
+    /// One field is not what it must be.
+    #[error("{}, line {line}, column {column}: found {found}, expected {expected}", file.display())]
+    Field {
+        /// The file.
+        file: PathBuf,
+        /// From 1.
+        line: u64,
+        /// From 1.
+        column: usize,
+        /// The field, shortened.
+        found: String,
+        /// What would have been right.
+        expected: String,
+    },
+    /// A row has another number of columns than the first line.
+    #[error("{}, line {line}: {found} columns, expected {expected} as in the first line", file.display())]
+    Ragged {
+        /// The file.
+        file: PathBuf,
+        /// From 1.
+        line: u64,
+        /// Columns in this line.
+        found: usize,
+        /// Columns in the first line.
+        expected: usize,
+    },
+    /// The file has another number of features than the session or model.
+    #[error("{}, line {line}: {found} features{}, expected {expected}", file.display(), if *labelled { " beside the label" } else { " and no label column" })]
+    Features {
+        /// The file.
+        file: PathBuf,
+        /// The line that shows it, from 1 (1 for IDX).
+        line: u64,
+        /// Features in the file.
+        found: usize,
+        /// Features that were asked for.
+        expected: usize,
+        /// Whether a column was set aside as the label.
+        labelled: bool,
+    },
+    /// The label column, header or labels file asked for does not fit the file.
+    #[error("{}: {problem}", file.display())]
+    Layout {
+        /// The file.
+        file: PathBuf,
+        /// What does not fit and what would.
+        problem: String,
+    },
+    /// An entry of a file that has no lines is not what it must be.
+    #[error("{}: {what} is {found}, expected {expected}", file.display())]
+    Entry {
+        /// The file.
+        file: PathBuf,
+        /// Which entry.
+        what: String,
+        /// What the file says.
+        found: String,
+        /// What would have been right.
+        expected: String,
+    },
+    /// A bound of this module is exceeded.
+    #[error("{}: {what}: {found}, limit {limit}", file.display())]
+    Limit {
+        /// The file.
+        file: PathBuf,
+        /// What is bounded.
+        what: &'static str,
+        /// What was found.
+        found: u64,
+        /// The bound.
+        limit: u64,
+    },
+    /// A table is not as its columns are described: all that is wrong with it.
+    #[error(transparent)]
+    Problems(Box<prepare::Problems>),
+    /// Rows given by a program, not a file, do not form a data set.
+    #[error("not a data set: {0}")]
+    Shape(String),
+}
+
+/// Rows of features, each with a class, or none of them with one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    features: usize,
+    values: Vec<f32>,
+    labels: Vec<u16>,
+    classes: Vec<String>,
+}
+
+impl Dataset {
+    /// `values` is row-major, rows x `features`; `labels` is empty or has an index into `classes` for each
+    /// row.
+    ///
+    /// # Errors
+    /// [`DataError::Shape`] when lengths do not match, there is no row, a label is not below `classes.len()`,
+    /// or a number is not finite or not below [`MAX_MAGNITUDE`].
+    pub fn new(
+        features: usize,
+        values: Vec<f32>,
+        labels: Vec<u16>,
+        classes: Vec<String>,
+    ) -> Result<Self, DataError> {
+        let refuse = |problem: String| Err(DataError::Shape(problem));
+        let rows = Borrowed::new(features, &values)?.rows();
+        if !labels.is_empty() && labels.len() != rows {
+            return refuse(format!("{} labels for {rows} rows", labels.len()));
+        }
+        if let Some(label) = labels.iter().find(|&&l| usize::from(l) >= classes.len()) {
+            return refuse(format!("label {label} with {} classes", classes.len()));
+        }
+        Ok(Self { features, values, labels, classes })
+    }
+
+    /// `features` is rows x features; `labels` is empty or has an index into `classes` for each row.
+    ///
+    /// # Errors
+    /// As [`Dataset::new`].
+    pub fn from_arrays(
+        features: Array2<f32>,
+        labels: Vec<u16>,
+        classes: Vec<String>,
+    ) -> Result<Self, DataError> {
+        let width = features.ncols();
+        let values = if features.is_standard_layout() {
+            features.into_raw_vec_and_offset().0
+        } else {
+            features.iter().copied().collect()
+        };
+        Self::new(width, values, labels, classes)
+    }
+
+    /// All numbers, rows x features.
+    #[must_use]
+    pub fn view(&self) -> ArrayView2<'_, f32> {
+        ArrayView2::from_shape((self.rows(), self.features), &self.values)
+            .unwrap_or_else(|_| unreachable!("BUG: the values fill the rows"))
+    }
+
+    /// Numbers in a row.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// Number of rows, at least 1 unless made by an empty [`Dataset::subset`].
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.features
+    }
+
+    /// The features of row `i`, counted from 0.
+    ///
+    /// # Panics
+    /// If `i` is not below [`Dataset::rows`].
+    #[must_use]
+    pub fn row(&self, i: usize) -> &[f32] {
+        &self.values[i * self.features..(i + 1) * self.features]
+    }
+
+    /// All numbers, row-major, rows x features.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// The class index of each row; empty when the data was loaded without labels.
+    #[must_use]
+    pub fn labels(&self) -> &[u16] {
+        &self.labels
+    }
+
+    /// Names of the classes, in the order of their indices.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The rows named by `rows`, in that order; repeats are allowed.
+    ///
+    /// # Panics
+    /// If an index is not below [`Dataset::rows`].
+    #[must_use]
+    pub fn subset(&self, rows: &[usize]) -> Self {
+        let mut values = Vec::with_capacity(rows.len() * self.features);
+        for &i in rows {
+            values.extend_from_slice(self.row(i));
+        }
+        let labels =
+            if self.labels.is_empty() { Vec::new() } else { rows.iter().map(|&i| self.labels[i]).collect() };
+        Self { features: self.features, values, labels, classes: self.classes.clone() }
+    }
+
+    /// The same labels with rows of `features` numbers, written by `f(row, place)`, which must keep them
+    /// finite.
+    pub(crate) fn map_rows(&self, features: usize, f: impl Fn(&[f32], &mut [f32])) -> Self {
+        let mut values = vec![0.0; self.rows() * features];
+        let rows = self.values.chunks_exact(self.features);
+        rows.zip(values.chunks_exact_mut(features)).for_each(|(row, place)| f(row, place));
+        Self { features, values, labels: self.labels.clone(), classes: self.classes.clone() }
+    }
+
+    /// Rows of each class, for `classes` classes; labels at or above it are not counted.
+    #[must_use]
+    pub fn class_counts(&self, classes: usize) -> Vec<u64> {
+        let mut counts = vec![0; classes];
+        for &label in &self.labels {
+            if let Some(count) = counts.get_mut(usize::from(label)) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// Rows of features that are owned elsewhere, as good as those of a [`Dataset`].
+#[derive(Debug, Clone, Copy)]
+pub struct Borrowed<'a> {
+    features: usize,
+    values: &'a [f32],
+}
+
+impl<'a> Borrowed<'a> {
+    /// `values` is row-major, rows x `features`.
+    ///
+    /// # Errors
+    /// [`DataError::Shape`] when the length does not match, there is no row, there are too many rows or
+    /// features, or a number is not finite or not below [`MAX_MAGNITUDE`].
+    pub fn new(features: usize, values: &'a [f32]) -> Result<Self, DataError> {
+        let refuse = |problem: String| Err(DataError::Shape(problem));
+        if features == 0 || features > MAX_FEATURES {
+            return refuse(format!("{features} features, expected 1 to {MAX_FEATURES}"));
+        }
+        if values.is_empty() || !values.len().is_multiple_of(features) {
+            return refuse(format!("{} values do not fill rows of {features}", values.len()));
+        }
+        let rows = values.len() / features;
+        if rows > MAX_ROWS {
+            return refuse(format!("{rows} rows, limit {MAX_ROWS}"));
+        }
+        if let Some(at) = values.iter().position(|&x| !magnitude_ok(x)) {
+            return refuse(format!(
+                "row {}, feature {} is {}, expected a number below 2^80",
+                at / features,
+                at % features,
+                values[at]
+            ));
+        }
+        Ok(Self { features, values })
+    }
+
+    /// Numbers in a row.
+    #[must_use]
+    pub fn features(self) -> usize {
+        self.features
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(self) -> usize {
+        self.values.len() / self.features
+    }
+
+    /// The features of row `i`, counted from 0.
+    ///
+    /// # Panics
+    /// If `i` is not below [`Borrowed::rows`].
+    #[must_use]
+    pub fn row(self, i: usize) -> &'a [f32] {
+        &self.values[i * self.features..(i + 1) * self.features]
+    }
+}
+
+impl<'a> From<&'a Dataset> for Borrowed<'a> {
+    fn from(data: &'a Dataset) -> Self {
+        Self { features: data.features, values: &data.values }
+    }
+}
+
+impl<'a> From<&'a Arc<Dataset>> for Borrowed<'a> {
+    fn from(data: &'a Arc<Dataset>) -> Self {
+        Self::from(&**data)
+    }
+}
+
+/// What the caller knows about a file before it is read.
+#[derive(Debug, Clone, Default)]
+pub struct Expected<'a> {
+    /// Features per row, where known.
+    pub features: Option<usize>,
+    /// How columns become features, where they are described; then `columns` and `limits` do not count.
+    pub preparation: Option<&'a Preparation>,
+    /// Whether levels that are not described are counted ([`Loaded::unseen`]) and not refused.
+    pub lenient: bool,
+    /// How the file differs from what is described.
+    pub dialect: Dialect,
+    /// Names of the features in their order, where known: a file that has names must have these, in any
+    /// order.
+    pub columns: &'a [String],
+    /// For each feature in the order of `columns` the smallest and the largest value that a row may have;
+    /// empty where there are no limits.
+    pub limits: &'a [(f64, f64)],
+    /// Who gives these names, for errors.
+    pub named_by: NamedBy,
+    /// Class names in the order of their indices; made from the file where not given.
+    pub classes: Option<&'a [String]>,
+    /// Whether the label of a row may be missing; see [`Loaded::labels`].
+    pub partly: bool,
+    /// Where the label is, or [`LabelColumn::None`] for rows without labels.
+    pub label: LabelColumn,
+    /// Columns that are left out.
+    pub drop: &'a [Column],
+    /// Whether the first line of a CSV file is a header; found out where not given, see [`load`].
+    pub header: Option<bool>,
+    /// The labels file that belongs to an IDX or NPY file.
+    pub labels_file: Option<&'a Path>,
+    /// The array of features in an NPZ file; `X` where not given.
+    pub array: Option<&'a str>,
+    /// The format; found out where not given.
+    pub format: Option<Format>,
+}
+
+/// Who says what the columns are called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NamedBy {
+    /// A session file.
+    #[default]
+    SessionFile,
+    /// A model.
+    Model,
+}
+
+impl fmt::Display for NamedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SessionFile => "the session file",
+            Self::Model => "the model",
+        })
+    }
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The rows; without labels and classes where [`Expected::partly`].
+    pub data: Dataset,
+    /// Where [`Expected::partly`], of each row the index of its class, or nothing; else empty.
+    pub labels: Vec<Option<u16>>,
+    /// Names of the features, in the order of the rows; empty where the file has none.
+    pub columns: Vec<String>,
+    /// Whether the columns were brought into the order of [`Expected::columns`].
+    pub reordered: bool,
+    /// Columns of the file that no description names; they are no features.
+    pub left_out: Vec<String>,
+    /// Levels that are not described; where [`Expected::lenient`].
+    pub unseen: Vec<Unseen>,
+    /// Missing values that wait for what the peers add up, in the order of the rows.
+    pub gaps: Vec<prepare::Gap>,
+}
+
+/// Reads a data file; see [`Format`] for what is read and how it is told.
+///
+/// # Errors
+/// One [`DataError`], naming file and line or array, for the first thing that is wrong.
+pub fn load(path: &Path, expected: &Expected) -> Result<Dataset, DataError> {
+    load_named(path, expected).map(|loaded| loaded.data)
+}
+
+/// As [`load`], with the names of the columns.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError> {
+    let source = Source::open(path)?;
+    let format = match expected.format {
+        Some(format) => format,
+        None => format::detect(&source)?,
+    };
+    if let (Some(_), Format::Csv | Format::Npz | Format::Parquet | Format::Arff | Format::Libsvm) =
+        (expected.labels_file, format)
+    {
+        let problem =
+            format!("a labels file goes with IDX images and NPY arrays only, and this file is {format}");
+        return Err(DataError::Layout { file: path.into(), problem });
+    }
+    for (option, given, only) in [
+        ("an array name", expected.array.is_some(), Format::Npz),
+        ("a header", expected.header.is_some(), Format::Csv),
+    ] {
+        if given && format != only {
+            let problem = format!("{option} goes with {only} only, and this file is {format}");
+            return Err(DataError::Layout { file: path.into(), problem });
+        }
+    }
+    if expected.preparation.is_some() {
+        return prepare::read::read(source, expected, format);
+    }
+    let loaded = match format {
+        // Looks at the limits line by line.
+        Format::Csv => return csv::read(source, expected),
+        Format::Idx => idx::read(source, expected),
+        Format::Npy => npy::read(source, expected),
+        Format::Npz => npz::read(source, expected),
+        Format::Parquet => parquet::read(source, expected),
+        Format::Arff => arff::read(source, expected),
+        Format::Libsvm => libsvm::read(source, expected),
+    }?;
+    for row in 0..loaded.data.rows() {
+        if let Some((at, limit)) = expected.outside(loaded.data.row(row)) {
+            let name = expected.columns.get(at).map_or_else(|| format!("feature {}", at + 1), Clone::clone);
+            return Err(DataError::Entry {
+                file: path.into(),
+                what: format!("{name} of row {}", row + 1),
+                found: loaded.data.row(row)[at].to_string(),
+                expected: limit,
+            });
+        }
+    }
+    Ok(loaded)
+}
+
+/// The texts of a column of a CSV file with so many rows, for columns that are no features: names or numbers
+/// of rows.
+///
+/// # Errors
+/// [`DataError`], also where the file is of another format, or has no such column.
+pub fn column_texts(
+    path: &Path,
+    column: &Column,
+    rows: usize,
+    expected: &Expected,
+) -> Result<Vec<String>, DataError> {
+    let source = Source::open(path)?;
+    let format = format::detect(&source)?;
+    if expected.preparation.is_some() && matches!(format, Format::Csv | Format::Parquet | Format::Arff) {
+        return prepare::read::texts(source, column, rows, expected);
+    }
+    if format != Format::Csv {
+        let problem = format!("ids of rows come from a column of a CSV file, and this file is {format}");
+        return Err(DataError::Layout { file: path.into(), problem });
+    }
+    csv::texts_of(source, column, rows, expected.dialect.delimiter)
+}
+
+/// A digest of an NPZ archive: SHA-256 of the tag `flyswarm/4 npz\0` and of each array in the order of the
+/// names: the name's length (64 bits, little-endian), the name, and SHA-256 of its NPY file. How and when the
+/// archive is packed does not count.
+///
+/// # Errors
+/// [`DataError`] where the file cannot be read or is damaged.
+pub fn npz_digest(path: &Path) -> Result<[u8; 32], DataError> {
+    npz::digest(path)
+}
+
+impl Expected<'_> {
+    /// The first feature of a row that is outside its limits, and these.
+    fn outside(&self, row: &[f32]) -> Option<(usize, String)> {
+        let mut limits = row.iter().zip(self.limits);
+        let at = limits.position(|(&x, (lo, hi))| !(*lo..=*hi).contains(&f64::from(x)))?;
+        let (lo, hi) = self.limits[at];
+        Some((at, format!("{lo} to {hi}, the limits of the session")))
+    }
+}
+
+/// Finite and below [`MAX_MAGNITUDE`].
+fn magnitude_ok(x: f32) -> bool {
+    x.abs() < MAX_MAGNITUDE
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! The rows of a Parquet file as texts, some thousands at a time.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::path::PathBuf;
+
+use ::parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
+use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use ::parquet::data_type::DataType;
+use ::parquet::errors::ParquetError;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::schema::types::ColumnDescriptor;
+
+use super::{BATCH, INDEX, Kind, damaged, kind, not_zipped};
+use crate::prepare::rows::Typed;
+use crate::prepare::value::date;
+use crate::{DataError, Source, quoted};
+
+/// What is written for the values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Plain(Kind),
+    /// Days since 1970-01-01.
+    Days,
+    /// So many of these a day since then.
+    Moments(i64),
+}
+
+impl Written {
+    /// How a column is read, or why it is not.
+    fn of(column: &ColumnDescriptor) -> Result<Self, String> {
+        const DAY_MS: i64 = 86_400_000;
+        let flat = column.max_rep_level() == 0 && column.path().parts().len() == 1;
+        if flat && column.path().string().starts_with(INDEX) {
+            return Err("an index of pandas".into());
+        }
+        let dated = match (column.logical_type_ref(), column.converted_type(), column.physical_type()) {
+            (Some(LogicalType::Date), _, Type::INT32) | (None, ConvertedType::DATE, Type::INT32) => {
+                Some(Self::Days)
+            }
+            (Some(LogicalType::Timestamp(moment)), _, Type::INT64) => {
+                Some(Self::Moments(match moment.unit {
+                    TimeUnit::MILLIS => DAY_MS,
+                    TimeUnit::MICROS => DAY_MS * 1_000,
+                    TimeUnit::NANOS => DAY_MS * 1_000_000,
+                }))
+            }
+            (None, ConvertedType::TIMESTAMP_MILLIS, Type::INT64) => Some(Self::Moments(DAY_MS)),
+            (None, ConvertedType::TIMESTAMP_MICROS, Type::INT64) => Some(Self::Moments(DAY_MS * 1_000)),
+            _ => None,
+        };
+        match dated.filter(|_| flat) {
+            Some(dated) => Ok(dated),
+            None => kind(column).map(Self::Plain).map_err(|found| format!("of type {found}")),
+        }
+    }
+}
+
+/// The fields of a column in the rows at hand.
+#[derive(Debug, Default)]
+struct Fields {
+    text: Vec<u8>,
+    /// Where each field ends.
+    ends: Vec<usize>,
+}
+
+impl Fields {
+    fn field(&self, row: usize) -> &[u8] {
+        let start = row.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(row).copied().unwrap_or(start);
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    /// Reads the next values of a column; a null becomes an empty field. Gives the number of rows.
+    fn fill<T: DataType>(
+        &mut self,
+        reader: &mut ColumnReaderImpl<T>,
+        write: impl Fn(&T::T, &mut Vec<u8>),
+    ) -> Result<usize, ParquetError> {
+        let (mut levels, mut values) = (Vec::new(), Vec::new());
+        let (rows, ..) = reader.read_records(BATCH, Some(&mut levels), None, &mut values)?;
+        let mut values = values.iter();
+        for row in 0..rows {
+            // A column in which nothing may be missing has no levels.
+            let there = levels.get(row).is_none_or(|&level| level > 0);
+            if let Some(value) = values.next_if_some(there) {
+                write(value, &mut self.text);
+            }
+            self.ends.push(self.text.len());
+        }
+        Ok(rows)
+    }
+
+    fn read(&mut self, written: Written, reader: &mut ColumnReader) -> Result<usize, ParquetError> {
+        self.text.clear();
+        self.ends.clear();
+        match (written, reader) {
+            (Written::Plain(Kind::Bool), ColumnReader::BoolColumnReader(reader)) => {
+                self.fill(reader, |&x, out| out.extend(if x { &b"True"[..] } else { b"False" }))
+            }
+            (Written::Plain(Kind::Int32), ColumnReader::Int32ColumnReader(reader)) => {
+                self.fill(reader, |x, out| put(out, x))
+            }
+            (Written::Plain(Kind::Uint32), ColumnReader::Int32ColumnReader(reader)) => {
+                self.fill(reader, |x, out| put(out, x.cast_unsigned()))
+            }
+            (Written::Plain(Kind::Int64), ColumnReader::Int64ColumnReader(reader)) => {
+                self.fill(reader, |x, out| put(out, x))
+            }
+            (Written::Plain(Kind::Uint64), ColumnReader::Int64ColumnReader(reader)) => {
+                self.fill(reader, |x, out| put(out, x.cast_unsigned()))
+            }
+            // NaN is what pandas has for a missing number.
+            (Written::Plain(Kind::Float), ColumnReader::FloatColumnReader(reader)) => {
+                self.fill(reader, |x, out| {
+                    if !x.is_nan() {
+                        put(out, x)
+                    }
+                })
+            }
+            (Written::Plain(Kind::Double), ColumnReader::DoubleColumnReader(reader)) => {
+                self.fill(reader, |x, out| {
+                    if !x.is_nan() {
+                        put(out, x)
+                    }
+                })
+            }
+            (Written::Plain(Kind::Text), ColumnReader::ByteArrayColumnReader(reader)) => {
+                self.fill(reader, |x, out| out.extend(x.data()))
+            }
+            (Written::Days, ColumnReader::Int32ColumnReader(reader)) => {
+                self.fill(reader, |&days, out| put_date(out, days.into()))
+            }
+            (Written::Moments(day), ColumnReader::Int64ColumnReader(reader)) => {
+                self.fill(reader, |&moment, out| put_date(out, moment.div_euclid(day)))
+            }
+            _ => Err(ParquetError::General("a column of another type than its schema".into())),
+        }
+    }
+}
+
+/// The next of an iterator where it is asked for.
+trait NextIf: Iterator {
+    fn next_if_some(&mut self, asked: bool) -> Option<Self::Item> {
+        if asked { self.next() } else { None }
+    }
+}
+
+impl<T: Iterator> NextIf for T {}
+
+struct Bytes<'a>(&'a mut Vec<u8>);
+
+impl Write for Bytes<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.extend(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn put(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+    // Writing to a vector cannot fail.
+    let _ = write!(Bytes(out), "{value}");
+}
+
+/// Writes a date year-month-day; beyond the years 0 to 9999 the number of days, which is no date.
+fn put_date(out: &mut Vec<u8>, days: i64) {
+    match date(days as f64) {
+        Some(text) => out.extend(text.as_bytes()),
+        None => put(out, days),
+    }
+}
+
+/// A Parquet file as rows of texts.
+pub(crate) struct Texts {
+    file: PathBuf,
+    reader: SerializedFileReader<File>,
+    names: Vec<String>,
+    written: Vec<Result<Written, String>>,
+    /// The row group that comes next, and the columns of the one at hand.
+    group: usize,
+    columns: Vec<Option<ColumnReader>>,
+    fields: Vec<Fields>,
+    /// The row among the `count` ones at hand that comes next.
+    at: usize,
+    count: usize,
+    rows: u64,
+}
+
+impl std::fmt::Debug for Texts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Texts({}, row {})", self.file.display(), self.rows)
+    }
+}
+
+impl Texts {
+    /// Reads the schema; only the name of the source counts.
+    pub(crate) fn open(source: &Source) -> Result<Self, DataError> {
+        not_zipped(source)?;
+        let file = source.file.clone();
+        let opened = File::open(&file).map_err(|source| DataError::Read { file: file.clone(), source })?;
+        let reader = SerializedFileReader::new(opened).map_err(|error| damaged(&file, &error))?;
+        let columns = reader.metadata().file_metadata().schema_descr().columns();
+        let names: Vec<String> = columns.iter().map(|column| column.path().string()).collect();
+        let written = columns.iter().map(|column| Written::of(column)).collect();
+        let fields = names.iter().map(|_| Fields::default()).collect();
+        let columns = Vec::new();
+        Ok(Self { file, reader, names, written, group: 0, columns, fields, at: 0, count: 0, rows: 0 })
+    }
+
+    /// Reads the next rows; `false` at the end of the file.
+    fn read(&mut self, wanted: &[bool]) -> Result<bool, DataError> {
+        (self.at, self.count) = (0, 0);
+        loop {
+            let mut count = None;
+            for (at, reader) in self.columns.iter_mut().enumerate() {
+                let (Some(reader), Ok(written)) = (reader, &self.written[at]) else { continue };
+                let found = self.fields[at].read(*written, reader);
+                let found = found.map_err(|error| damaged(&self.file, &error))?;
+                if *count.get_or_insert(found) != found {
+                    let name = quoted(self.names[at].as_bytes());
+                    let problem = format!("damaged: column {name} has another number of rows than others");
+                    return Err(DataError::Layout { file: self.file.clone(), problem });
+                }
+            }
+            self.count = count.unwrap_or(0);
+            if self.count > 0 {
+                return Ok(true);
+            }
+            if self.group >= self.reader.num_row_groups() {
+                return Ok(false);
+            }
+            let group = self.reader.get_row_group(self.group).map_err(|error| damaged(&self.file, &error))?;
+            self.group += 1;
+            self.columns.clear();
+            for (at, written) in self.written.iter().enumerate() {
+                let asked = written.is_ok() && wanted.get(at) == Some(&true);
+                let reader = asked.then(|| group.get_column_reader(at)).transpose();
+                self.columns.push(reader.map_err(|error| damaged(&self.file, &error))?);
+            }
+        }
+    }
+}
+
+impl Typed for Texts {
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn unread(&self, at: usize) -> Option<&str> {
+        self.written.get(at)?.as_ref().err().map(String::as_str)
+    }
+
+    fn levels(&self, _at: usize) -> Option<&[String]> {
+        None
+    }
+
+    fn is_date(&self, at: usize) -> bool {
+        matches!(self.written.get(at), Some(Ok(Written::Days | Written::Moments(_))))
+    }
+
+    fn unit(&self) -> &'static str {
+        "row"
+    }
+
+    fn next(
+        &mut self,
+        wanted: &[bool],
+        text: &mut Vec<u8>,
+        fields: &mut Vec<(usize, usize)>,
+    ) -> Result<Option<u64>, DataError> {
+        if self.at == self.count && !self.read(wanted)? {
+            return Ok(None);
+        }
+        for column in &self.fields {
+            let start = text.len();
+            text.extend(column.field(self.at));
+            fields.push((start, text.len()));
+        }
+        self.at += 1;
+        self.rows += 1;
+        Ok(Some(self.rows))
+    }
+}

@@ -1,0 +1,187 @@
+//! Missing values that the mean or the most frequent level over all peers takes the place of.
+//!
+//! A peer reads its rows with *gaps* there. All peers add up the words below, and each resolves the
+//! preparation with the sum: then it names a constant for each gap. The words of each column that
+//! waits, in order, over the values that are there:
+//!
+//! | kind | words | what |
+//! | --- | --- | --- |
+//! | number, date | 4 | how many values, and the three words of their sum ([`moments()`]) |
+//! | category, ordinal | one for each level | how many values are this level |
+//!
+//! They are added mod 2^64; with at most [`MAX_ROWS`] rows over all peers no word wraps.
+
+use std::collections::BTreeSet;
+
+use super::{Described, Fill, Kind, Preparation, PrepareError};
+use crate::scaling::{Moments, moments};
+use crate::{DataError, Dataset, MAX_ROWS};
+
+/// Words of a column of numbers.
+const NUMBER_WORDS: usize = Moments::words(1, false);
+
+/// A missing value that waits for what the peers add up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Gap {
+    /// The row, from 0.
+    pub row: u32,
+    /// The column, by its place in [`Preparation::columns`].
+    pub column: u16,
+}
+
+impl Described {
+    fn pooled_words(&self) -> usize {
+        match &self.kind {
+            _ if self.fill != Fill::Pooled => 0,
+            Kind::Ignored => 0,
+            Kind::Number | Kind::Date(_) => NUMBER_WORDS,
+            Kind::Category(levels) | Kind::Ordinal(levels) => levels.len(),
+        }
+    }
+
+    /// The words of values that are there, each as the numbers of a row.
+    fn words<'a>(&self, values: impl Iterator<Item = &'a [f32]>) -> Vec<u64> {
+        let mut counts = vec![0; self.pooled_words()];
+        let firsts = values.map(|value| match &self.kind {
+            Kind::Category(_) => value.iter().position(|&number| number == 1.0).unwrap_or(usize::MAX) as f32,
+            _ => value.first().copied().unwrap_or_default(),
+        });
+        if matches!(self.kind, Kind::Number | Kind::Date(_)) {
+            return match Dataset::new(1, firsts.collect(), Vec::new(), Vec::new()) {
+                Ok(data) => moments(&data, false),
+                // Not one value.
+                Err(_) => counts,
+            };
+        }
+        for level in firsts {
+            if let Some(count) = counts.get_mut(level as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    /// What takes the place of a missing value by the sum of everybody's words.
+    fn resolved(&self, words: &[u64]) -> Result<Fill, PrepareError> {
+        let refuse = |found: String, expected: &str| {
+            PrepareError::new(format!("the sum over column {:?}", self.name), found, expected)
+        };
+        if matches!(self.kind, Kind::Number | Kind::Date(_)) {
+            let found = Moments::from_words(words, 1);
+            let found = found.map_err(|error| refuse(error.to_string(), "that of 1 value or more"))?;
+            let mean = f64::from(found.means.first().copied().unwrap_or_default() as f32);
+            return Ok(Fill::Number(if self.kind == Kind::Number { mean } else { mean.round() } + 0.0));
+        }
+        let rows = words.iter().try_fold(0u64, |sum, &word| sum.checked_add(word)).unwrap_or(u64::MAX);
+        if !(1..=MAX_ROWS as u64).contains(&rows) {
+            return Err(refuse(format!("that of {rows} values"), "1 or more, and no more than rows"));
+        }
+        let most = words.iter().max();
+        let level = self.levels().iter().zip(words).find(|&(_, word)| Some(word) == most);
+        level
+            .map(|(level, _)| Fill::Level(level.clone()))
+            .ok_or_else(|| refuse("of no level".into(), "levels"))
+    }
+}
+
+impl Preparation {
+    /// The columns that wait: the place of each among the columns, the column, and the place of its first
+    /// number in a row.
+    fn waiting(&self) -> impl Iterator<Item = (usize, &Described, usize)> {
+        let places = self.columns.iter().scan(0, |next, column| {
+            let place = *next;
+            *next += column.width();
+            Some(place)
+        });
+        let columns = self.columns.iter().enumerate().zip(places);
+        columns
+            .filter(|((_, column), _)| column.pooled_words() > 0)
+            .map(|((at, column), place)| (at, column, place))
+    }
+
+    /// The columns whose missing values wait for what the peers add up.
+    pub fn pooled(&self) -> impl Iterator<Item = &Described> {
+        self.waiting().map(|(_, column, _)| column)
+    }
+
+    /// How many words [`Preparation::pooled_values`] gives.
+    #[must_use]
+    pub fn pooled_words(&self) -> usize {
+        self.pooled().map(Described::pooled_words).sum()
+    }
+
+    /// The words that a peer with these rows adds to the sum; see the [module](self).
+    #[must_use]
+    pub fn pooled_values(&self, data: &Dataset, gaps: &[Gap]) -> Vec<u64> {
+        let words = self.waiting().map(|(at, column, place)| {
+            let missing = rows_of(gaps, at);
+            let there = (0..data.rows()).filter(|&row| !missing.contains(&row));
+            column.words(there.filter_map(|row| data.row(row).get(place..place + column.width())))
+        });
+        words.flatten().collect()
+    }
+
+    /// For each column that waits, whether a value of it is in these rows.
+    #[must_use]
+    pub fn pooled_held(&self, data: &Dataset, gaps: &[Gap]) -> Vec<bool> {
+        self.waiting().map(|(at, ..)| rows_of(gaps, at).len() < data.rows()).collect()
+    }
+
+    /// The preparation with a constant for each column that waits, by the sum of everybody's words.
+    ///
+    /// # Errors
+    /// [`PrepareError`]: words that are not such a sum, or a column without any value.
+    pub fn resolved(&self, words: &[u64]) -> Result<Self, PrepareError> {
+        let (found, expected) = (words.len(), self.pooled_words());
+        if found != expected {
+            let expected = expected.to_string();
+            return Err(PrepareError::new("the number of words", found.to_string(), expected));
+        }
+        let mut rest = words;
+        let mut out = self.clone();
+        for column in &mut out.columns {
+            let (own, others) = rest.split_at_checked(column.pooled_words()).unwrap_or_default();
+            if !own.is_empty() {
+                column.fill = column.resolved(own)?;
+            }
+            rest = others;
+        }
+        Ok(out)
+    }
+
+    /// The rows with the constants of this resolved preparation in their gaps.
+    ///
+    /// # Errors
+    /// [`DataError`]: a gap is in no row, or its column has no constant.
+    pub fn filled(&self, data: &Dataset, gaps: &[Gap]) -> Result<Dataset, DataError> {
+        if gaps.is_empty() {
+            return Ok(data.clone());
+        }
+        let places: Vec<usize> = self.columns.iter().fold(vec![0], |mut places, column| {
+            places.push(places.last().copied().unwrap_or(0) + column.width());
+            places
+        });
+        let mut values = data.values().to_vec();
+        for &Gap { row, column } in gaps {
+            let found = self.columns.get(usize::from(column)).zip(places.get(usize::from(column)));
+            let fill = found.and_then(|(column, &place)| {
+                let level = |text: &String| column.levels().iter().position(|level| level == text);
+                let (offset, number) = match (&column.fill, &column.kind) {
+                    (Fill::Number(number), _) => (0, *number as f32),
+                    (Fill::Level(text), Kind::Ordinal(_)) => (0, level(text)? as f32),
+                    (Fill::Level(text), _) => (level(text)?, 1.0),
+                    (Fill::Refuse | Fill::NoLevel | Fill::Pooled, _) => return None,
+                };
+                let at = row as usize * data.features() + place + offset;
+                values.get_mut(at).map(|value| *value = number)
+            });
+            fill.ok_or_else(|| DataError::Shape(format!("row {row} has no value for column {column}")))?;
+        }
+        Dataset::new(data.features(), values, data.labels().to_vec(), data.classes().to_vec())
+    }
+}
+
+/// The rows of which this column has a gap.
+fn rows_of(gaps: &[Gap], column: usize) -> BTreeSet<usize> {
+    gaps.iter().filter(|gap| usize::from(gap.column) == column).map(|gap| gap.row as usize).collect()
+}

@@ -1,0 +1,347 @@
+//! What is wrong with a table, collected: each problem once, with its column, first line and number of rows.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::value::{NoNumber, looks_missing};
+use super::{Kind, MAX_LEVELS, MAX_TOKENS, Preparation};
+use crate::quoted;
+
+/// Different texts of one problem that are kept.
+const TEXTS: usize = MAX_LEVELS;
+/// Texts of one problem that a line shows.
+const SHOWN: usize = 5;
+
+/// All that is wrong with a file, in the order of its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems {
+    /// The file.
+    pub file: PathBuf,
+    /// Each kind of problem of each column, at least one in an error.
+    pub list: Vec<Problem>,
+}
+
+/// A problem of one column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is seen first, from 1; 0 where it is in no row, and the file has no lines.
+    pub line: u64,
+    /// What `line` counts: `line`, or `row` in a format without lines.
+    pub unit: &'static str,
+    /// The column's name.
+    pub column: String,
+    /// What it is.
+    pub trouble: Trouble,
+    /// Rows that have it.
+    pub rows: u64,
+    /// What stands there, and in how many rows; at most 1,000 texts.
+    pub texts: Vec<(String, u64)>,
+}
+
+/// What can be wrong with a column.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// No column is called so; perhaps another one is meant.
+    NoColumn(Option<String>),
+    /// Several columns are called so.
+    Twice,
+    /// A row has fewer or more fields than the header.
+    Fields(usize),
+    /// Missing, and nothing is agreed on in its place.
+    Missing,
+    /// A row without a label.
+    NoLabel,
+    /// No number.
+    Number(NoNumber),
+    /// No date; what was expected.
+    Date(&'static str),
+    /// Not UTF-8.
+    Encoding,
+    /// Outside the limits, as text.
+    Outside(String),
+    /// No level of the column.
+    Level,
+    /// No class; what was expected.
+    Class(String),
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, ", self.file.display())?;
+        match &self.list[..] {
+            [] => f.write_str("no problem"),
+            [one] => one.fmt(f),
+            [first, rest @ ..] => {
+                let s = if rest.len() == 1 { "" } else { "s" };
+                write!(f, "{first} (and {} more problem{s}: `flyswarm columns check` lists all)", rest.len())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problem {
+    /// Without the file: the line, the column, what is there how often, what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let column = quoted(self.column.as_bytes());
+        match &self.trouble {
+            Trouble::NoColumn(near) => {
+                write!(f, "{}: no column is called {column}", self.place())?;
+                return match near {
+                    Some(near) => {
+                        write!(f, "; {} is: call it {column} in the header", quoted(near.as_bytes()))
+                    }
+                    None => {
+                        f.write_str("; the session has it: add it to the file, or agree on a file without it")
+                    }
+                };
+            }
+            Trouble::Twice => {
+                return write!(f, "{}: several columns are called {column}; rename one", self.place());
+            }
+            Trouble::Fields(expected) => {
+                let found = self.texts.first().map_or("0", |(found, _)| found);
+                write!(f, "{}: {found} columns, expected {expected} as in the header", self.place())?;
+                self.count(f)?;
+                return f.write_str("; a delimiter inside a value needs quotes around the value");
+            }
+            _ => {}
+        }
+        write!(f, "{}, column {column}: found ", self.place())?;
+        let shown = self.texts.iter().take(SHOWN);
+        for (at, (text, rows)) in shown.enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{}", quoted(text.as_bytes()))?;
+            if self.texts.len() > 1 {
+                write!(f, " ({rows})")?;
+            }
+        }
+        if self.texts.len() > SHOWN {
+            write!(f, ", and {} texts more", self.texts.len() - SHOWN)?;
+        }
+        self.count(f)?;
+        write!(f, ", expected {}", self.advice())
+    }
+}
+
+impl Problem {
+    fn place(&self) -> String {
+        if self.line == 0 { "the schema".into() } else { format!("{} {}", self.unit, self.line) }
+    }
+
+    fn count(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rows > 1 { write!(f, " in {} rows", self.rows) } else { Ok(()) }
+    }
+
+    /// What was expected, and what to do.
+    fn advice(&self) -> String {
+        let column = quoted(self.column.as_bytes());
+        match &self.trouble {
+            Trouble::Missing => format!(
+                "a value; leave these rows out, or agree on what takes its place: `fill = ...` for {column} in the session file"
+            ),
+            Trouble::NoLabel => "a label; leave rows without one out".into(),
+            Trouble::Number(why) => match why {
+                NoNumber::OtherDecimal => {
+                    "a number with the session's decimal sign; --decimal-comma yes (or no) reads this file with the other".into()
+                }
+                NoNumber::Ambiguous => {
+                    "a number that cannot be taken for another: write it without a sign between thousands, or set --decimal-comma".into()
+                }
+                NoNumber::Limit => {
+                    "a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that".into()
+                }
+                NoNumber::Percent => "a number; write it without the sign, and let all peers write percent or shares alike".into(),
+                NoNumber::Unit => "a number; take the unit out, and make sure that all rows and peers use the same".into(),
+                NoNumber::Date => format!("a number; for dates agree on kind = \"date\" for {column} in the session file"),
+                NoNumber::Large => "a finite number below 2^80".into(),
+                NoNumber::Missing => {
+                    "a number; if it stands for a missing value, `flyswarm columns check --amend` adds it to `missing` in the session file".into()
+                }
+                NoNumber::Text => format!(
+                    "a number; correct it, or agree on kind = \"category\" or \"ignored\" for {column} in the session file"
+                ),
+            },
+            Trouble::Date(order) => format!("a date written {order}, such as {}", example(order)),
+            Trouble::Encoding => "UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into(),
+            Trouble::Outside(limits) => format!("{limits}, the limits of the session; correct it (other units?), or leave such rows out"),
+            Trouble::Level => "one of the levels of the session file; correct it, or `flyswarm columns check --amend` adds it".into(),
+            Trouble::Class(expected) => expected.clone(),
+            Trouble::NoColumn(_) | Trouble::Twice | Trouble::Fields(_) => String::new(),
+        }
+    }
+}
+
+fn example(order: &str) -> &'static str {
+    match order {
+        "day-month-year" => "31.01.2026",
+        "month-day-year" => "01/31/2026",
+        _ => "2026-01-31",
+    }
+}
+
+/// Problems as they are met.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    met: BTreeMap<(String, Trouble), Met>,
+}
+
+#[derive(Debug)]
+struct Met {
+    line: u64,
+    rows: u64,
+    /// In the order in which they are met; the places by text.
+    texts: Vec<(String, u64)>,
+    places: BTreeMap<String, usize>,
+}
+
+impl Met {
+    /// Counts a text that stands in so many rows more.
+    fn count(&mut self, text: String, rows: u64) {
+        let next = self.texts.len();
+        match self.places.get(&text) {
+            Some(&place) => {
+                if let Some((_, known)) = self.texts.get_mut(place) {
+                    *known += rows;
+                }
+            }
+            None if next < TEXTS => {
+                self.texts.push((text.clone(), rows));
+                self.places.insert(text, next);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Collector {
+    pub(super) fn add(&mut self, line: u64, column: &str, trouble: Trouble, text: &[u8]) {
+        let met = self.met.entry((column.to_owned(), trouble)).or_insert_with(|| Met {
+            line,
+            rows: 0,
+            texts: Vec::new(),
+            places: BTreeMap::new(),
+        });
+        met.rows += 1;
+        met.count(String::from_utf8_lossy(text).chars().take(256).collect(), 1);
+    }
+
+    /// Adds what was met in rows behind those of this one, of which no problem has more than [`TEXTS`] texts.
+    pub(super) fn append(&mut self, behind: Self) {
+        for ((column, trouble), Met { line, rows, texts, places }) in behind.met {
+            match self.met.entry((column, trouble)) {
+                Entry::Vacant(place) => {
+                    place.insert(Met { line, rows, texts, places });
+                }
+                Entry::Occupied(mut met) => {
+                    let met = met.get_mut();
+                    met.rows += rows;
+                    texts.into_iter().for_each(|(text, rows)| met.count(text, rows));
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.met.is_empty()
+    }
+
+    pub(super) fn finish(self, file: PathBuf, unit: &'static str) -> Problems {
+        let met = self.met.into_iter();
+        let mut list: Vec<Problem> = met
+            .map(|((column, trouble), Met { line, rows, texts, .. })| Problem {
+                line,
+                unit,
+                column,
+                trouble,
+                rows,
+                texts,
+            })
+            .collect();
+        list.sort_by_key(|problem| problem.line);
+        Problems { file, list }
+    }
+}
+
+/// The one of these names that may be meant: the same but for case, or for a letter or two.
+pub(super) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+    let small = text.to_lowercase();
+    let distance = |name: &String| {
+        let other = name.to_lowercase();
+        let most = match small.chars().count().min(other.chars().count()) {
+            0..=3 => 0,
+            4..=7 => 1,
+            _ => 2,
+        };
+        Some(strsim::damerau_levenshtein(&small, &other)).filter(|&distance| distance <= most)
+    };
+    let near =
+        names.into_iter().filter(|name| *name != text).filter_map(|name| Some((distance(name)?, name)));
+    near.min_by_key(|&(distance, _)| distance).map(|(_, name)| name)
+}
+
+/// What [`Preparation::amend`] did.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Amended {
+    /// Levels that were added: column and level.
+    pub levels: Vec<(String, String)>,
+    /// Texts for missing values that were added.
+    pub tokens: Vec<String>,
+    /// Levels that were not added, since they look like another one: column, level, the other.
+    pub alike: Vec<(String, String, String)>,
+    /// Texts for missing values that were not added, since they are a level: text, column of the level.
+    pub levels_already: Vec<(String, String)>,
+}
+
+impl Preparation {
+    /// Adds the levels of categories and the texts for missing values that a file has beside those known
+    /// here. A level that looks like another one misspelt is not added, and neither is one of an ordinal,
+    /// whose place is not known.
+    #[must_use]
+    pub fn amend(&mut self, problems: &Problems) -> Amended {
+        const NO_LEVEL: [&str; 8] = ["na", "n/a", "nan", "null", "?", "-", "--", "."];
+        let mut amended = Amended::default();
+        // First what is missing in any column: no column has it for a level then.
+        for problem in &problems.list {
+            for (text, _) in &problem.texts {
+                let missing = match problem.trouble {
+                    Trouble::Number(_) | Trouble::Date(_) => looks_missing(text),
+                    Trouble::Level => NO_LEVEL.contains(&text.to_lowercase().as_str()),
+                    _ => false,
+                };
+                if !missing || self.missing.contains(text) || self.missing.len() >= MAX_TOKENS {
+                    continue;
+                }
+                match self.columns.iter().find(|column| column.levels().contains(text)) {
+                    Some(column) => amended.levels_already.push((text.clone(), column.name.clone())),
+                    None => {
+                        self.missing.push(text.clone());
+                        amended.tokens.push(text.clone());
+                    }
+                }
+            }
+        }
+        for problem in problems.list.iter().filter(|problem| problem.trouble == Trouble::Level) {
+            let Some(column) = self.columns.iter_mut().find(|column| column.name == problem.column) else {
+                continue;
+            };
+            let Kind::Category(levels) = &mut column.kind else { continue };
+            for (text, _) in problem.texts.iter().filter(|(text, _)| !self.missing.contains(text)) {
+                match near(text, &*levels) {
+                    Some(other) => {
+                        amended.alike.push((problem.column.clone(), text.clone(), other.clone()));
+                    }
+                    None if levels.len() < MAX_LEVELS => {
+                        levels.push(text.clone());
+                        amended.levels.push((problem.column.clone(), text.clone()));
+                    }
+                    None => {}
+                }
+            }
+        }
+        amended
+    }
+}

@@ -1,0 +1,510 @@
+//! Reading a table as a [`Preparation`] says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use super::problems::{Collector, near};
+use super::problems::{Problems, Trouble};
+use super::rows::{Batch, Row, Rows, fields, likely};
+use super::value::{days, number};
+use super::{DateOrder, Described, Fill, Gap, Kind, Preparation};
+use crate::{
+    Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
+    parquet, quoted,
+};
+
+/// What may stand between the columns of a table.
+pub const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// How one file differs from what was agreed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dialect {
+    /// Another delimiter.
+    pub delimiter: Option<u8>,
+    /// Another decimal sign.
+    pub decimal_comma: Option<bool>,
+}
+
+/// A level of a category that is not known, in rows that were read all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unseen {
+    /// The column.
+    pub column: String,
+    /// The level.
+    pub level: String,
+    /// Rows that have it.
+    pub rows: u64,
+}
+
+/// Different unseen levels that are kept.
+const MOST_UNSEEN: usize = 1_000;
+
+/// Reads a file to its end and collects what is wrong with it; gives what could be read, if it is whole.
+///
+/// # Errors
+/// [`DataError`] for what keeps a file from being read at all.
+pub fn check(path: &Path, expected: &Expected) -> Result<(Option<Loaded>, Problems), DataError> {
+    let source = Source::open(path)?;
+    let format = format_told(&source, expected)?;
+    gather(source, expected, format)
+}
+
+pub(crate) fn read(source: Source, expected: &Expected, format: Format) -> Result<Loaded, DataError> {
+    match gather(source, expected, format)? {
+        (Some(loaded), problems) if problems.list.is_empty() => Ok(loaded),
+        (_, problems) => Err(DataError::Problems(Box::new(problems))),
+    }
+}
+
+/// The texts of one column of a table with so many rows.
+pub(crate) fn texts(
+    source: Source,
+    column: &Column,
+    count: usize,
+    expected: &Expected,
+) -> Result<Vec<String>, DataError> {
+    let file = source.file.clone();
+    let format = format_told(&source, expected)?;
+    let mut rows = open(source, format, expected)?;
+    let at = match column {
+        Column::Number(number) => number.checked_sub(1).filter(|&at| at < rows.names.len()),
+        Column::Name(name) => rows.names.iter().position(|other| other == name),
+    };
+    let Some(at) = at else {
+        let problem = format!("line {} has no column {column:?}", rows.header);
+        return Err(DataError::Layout { file, problem });
+    };
+    let mut out = Vec::new();
+    rows.want([at]);
+    while out.len() < count && rows.next()? {
+        out.push(String::from_utf8_lossy(rows.field(at)).into_owned());
+    }
+    if out.len() < count {
+        let problem = format!("{} rows, expected {count}", out.len());
+        return Err(DataError::Layout { file, problem });
+    }
+    Ok(out)
+}
+
+/// Opens a table; without a delimiter given it is the one with which most described columns are found.
+fn open(source: Source, format: Format, expected: &Expected) -> Result<Rows, DataError> {
+    let known: BTreeSet<&str> = expected.preparation.map(known).unwrap_or_default();
+    let delimiter =
+        expected.dialect.delimiter.or(expected.preparation.and_then(|preparation| preparation.delimiter));
+    Rows::open(source, format, |line| match delimiter {
+        Some(delimiter) => delimiter,
+        None => {
+            let named = |delimiter: u8| {
+                fields(line, delimiter).iter().filter(|name| known.contains(name.as_str())).count()
+            };
+            let most = DELIMITERS.into_iter().rev().max_by_key(|&delimiter| named(delimiter));
+            most.filter(|&delimiter| named(delimiter) > 0).unwrap_or_else(|| likely(line))
+        }
+    })
+}
+
+/// All names that are described.
+fn known(preparation: &Preparation) -> BTreeSet<&str> {
+    preparation.columns.iter().map(|column| &*column.name).chain(preparation.label.as_deref()).collect()
+}
+
+/// What a column of the file is for.
+enum Use<'a> {
+    /// A described column, its place among them, and the place of its first number.
+    Column(&'a Described, u16, usize),
+    Label,
+}
+
+fn gather(
+    source: Source,
+    expected: &Expected,
+    format: Format,
+) -> Result<(Option<Loaded>, Problems), DataError> {
+    if format == Format::Parquet {
+        let file = source.file.clone();
+        return parquet::unless_damaged(&file, || gather_rows(source, expected, format));
+    }
+    gather_rows(source, expected, format)
+}
+
+fn gather_rows(
+    source: Source,
+    expected: &Expected,
+    format: Format,
+) -> Result<(Option<Loaded>, Problems), DataError> {
+    let file = source.file.clone();
+    let layout = |problem: String| Err(DataError::Layout { file: file.clone(), problem });
+    let Some(preparation) = expected.preparation else {
+        return layout("no columns are described".into());
+    };
+    if !Rows::takes(format) {
+        return layout(format!(
+            "described columns are read from CSV, JSON lines, Parquet and ARFF, and this file is {format}: save \
+             it as one of them, with names of columns"
+        ));
+    }
+    if expected.header == Some(false) {
+        return layout("described columns are found by their names: a header is needed".into());
+    }
+    let known = known(preparation);
+    let mut rows = open(source, format, expected)?;
+    let mut problems = Collector::default();
+    let label = label(&rows, preparation, expected)?;
+    let (uses, left_out) = find(&rows, preparation, expected, label.as_deref(), &mut problems);
+    if !problems.is_empty() {
+        if let Some(hint) = wrong_layout(&rows, &known) {
+            return layout(hint);
+        }
+        return Ok((None, problems.finish(file, rows.unit())));
+    }
+    for (at, _) in &uses {
+        if let Some(found) = rows.unread(*at) {
+            let name = quoted(rows.names[*at].as_bytes());
+            return layout(format!(
+                "column {name} is {found}, which is not read: write it as a number, a date or text"
+            ));
+        }
+    }
+    rows.want(uses.iter().map(|(at, _)| *at));
+    // Decimals in JSON follow a point, whatever the session says.
+    let comma =
+        expected.dialect.decimal_comma.unwrap_or(preparation.decimal_comma && rows.delimiter.is_some());
+    let width = preparation.width();
+    let typed = uses.iter().map(|(at, _)| Written { comma, iso: rows.is_date(*at) }).collect();
+    let reader = Reader::new(preparation, &uses, typed, rows.names.clone(), expected.lenient);
+    let (mut values, mut labels): (Vec<f32>, _) = (Vec::new(), Labels::new(expected));
+    let mut unseen: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut gaps = Vec::new();
+    let mut count = 0;
+    let mut batch = Batch::default();
+    while rows.fill(&mut batch)? {
+        if (count + batch.rows.len() + 1) * width > MAX_VALUES || count + batch.rows.len() > MAX_ROWS {
+            let limit = MAX_ROWS.min(MAX_VALUES / width) as u64;
+            return Err(DataError::Limit { file, what: "too many rows", found: limit + 1, limit });
+        }
+        let parts: Vec<Part> = batch.rows.par_chunks(CHUNK).map(|rows| reader.part(&batch, rows)).collect();
+        for part in parts {
+            values.extend(part.values);
+            gaps.extend(part.gaps.into_iter().map(|gap| Gap { row: gap.row + count as u32, ..gap }));
+            problems.append(part.problems);
+            for (key, rows) in part.unseen {
+                if unseen.len() < MOST_UNSEEN || unseen.contains_key(&key) {
+                    *unseen.entry(key).or_default() += rows;
+                }
+            }
+            for (line, text) in part.labels {
+                let missing = text.is_empty() || preparation.missing.contains(&text);
+                if let Err(expected) = labels.push(if missing { "" } else { &text }) {
+                    let trouble = if missing { Trouble::NoLabel } else { Trouble::Class(expected) };
+                    problems.add(line, reader.label_name(), trouble, text.as_bytes());
+                }
+            }
+            count += part.rows;
+        }
+    }
+    if count == 0 {
+        return Err(DataError::NoRows { file, header: true });
+    }
+    let problems = problems.finish(file, rows.unit());
+    if !problems.list.is_empty() {
+        return Ok((None, problems));
+    }
+    let mut loaded = labels.finish(width, values);
+    loaded.columns = preparation.features();
+    loaded.left_out = left_out;
+    loaded.gaps = gaps;
+    loaded.unseen =
+        unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
+    Ok((Some(loaded), problems))
+}
+
+/// Rows that are read at a time, on one of the machine's threads; fewer than the texts of a problem that are
+/// kept.
+const CHUNK: usize = 256;
+
+/// What turns fields into numbers.
+struct Reader<'a> {
+    preparation: &'a Preparation,
+    uses: &'a [(usize, Use<'a>)],
+    /// How each of these columns is written, and the places of its levels.
+    written: Vec<Written>,
+    levels: Vec<BTreeMap<&'a str, usize>>,
+    names: Vec<String>,
+    lenient: bool,
+    width: usize,
+}
+
+/// What some rows hold.
+#[derive(Default)]
+struct Part {
+    rows: usize,
+    values: Vec<f32>,
+    /// Lines and texts of labels, where labels are asked for.
+    labels: Vec<(u64, String)>,
+    /// Rows count from the first of these.
+    gaps: Vec<Gap>,
+    unseen: BTreeMap<(String, String), u64>,
+    problems: Collector,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        preparation: &'a Preparation,
+        uses: &'a [(usize, Use<'a>)],
+        written: Vec<Written>,
+        names: Vec<String>,
+        lenient: bool,
+    ) -> Self {
+        let levels = uses.iter().map(|(_, used)| match used {
+            Use::Column(column, ..) => column.levels().iter().map(String::as_str).zip(0..).collect(),
+            Use::Label => BTreeMap::new(),
+        });
+        let (levels, width) = (levels.collect(), preparation.width());
+        Self { preparation, uses, written, levels, names, lenient, width }
+    }
+
+    fn label_name(&self) -> &str {
+        let label = self.uses.iter().find(|(_, used)| matches!(used, Use::Label));
+        label.and_then(|(at, _)| self.names.get(*at)).map_or("", String::as_str)
+    }
+
+    fn part(&self, batch: &Batch, rows: &[Row]) -> Part {
+        let mut part = Part { rows: rows.len(), ..Part::default() };
+        part.values.resize(rows.len() * self.width, 0.0);
+        let mut fields = Vec::new();
+        for (number, (row, values)) in rows.iter().zip(part.values.chunks_exact_mut(self.width)).enumerate() {
+            let text = batch.split(row, &mut fields);
+            if fields.len() != self.names.len() {
+                let found = fields.len().to_string();
+                part.problems.add(row.line, "", Trouble::Fields(self.names.len()), found.as_bytes());
+                continue;
+            }
+            let whole = std::str::from_utf8(text).ok();
+            for ((at, used), (levels, written)) in self.uses.iter().zip(self.levels.iter().zip(&self.written))
+            {
+                let (start, end) = fields.get(*at).copied().unwrap_or_default();
+                let field = whole.and_then(|text| text.get(start..end)).map_or_else(
+                    || std::str::from_utf8(text.get(start..end).unwrap_or_default().trim_ascii()),
+                    |field| Ok(field.trim_ascii()),
+                );
+                let name = &self.names[*at];
+                let Ok(field) = field else {
+                    let field = text.get(start..end).unwrap_or_default();
+                    part.problems.add(row.line, name, Trouble::Encoding, field.trim_ascii());
+                    continue;
+                };
+                let (column, number_of, place) = match used {
+                    Use::Label => {
+                        part.labels.push((row.line, field.to_owned()));
+                        continue;
+                    }
+                    Use::Column(column, number_of, place) => (*column, *number_of, *place),
+                };
+                let places = &mut values[place..place + column.width()];
+                match put(column, field, levels, self.preparation, *written, places) {
+                    Ok(Met::Numbers) => {}
+                    Ok(Met::Gap) => part.gaps.push(Gap { row: number as u32, column: number_of }),
+                    Err(Trouble::Level) if self.lenient && matches!(column.kind, Kind::Category(_)) => {
+                        let key = (column.name.clone(), field.chars().take(256).collect());
+                        *part.unseen.entry(key).or_default() += 1;
+                    }
+                    Err(trouble) => part.problems.add(row.line, name, trouble, field.as_bytes()),
+                }
+            }
+        }
+        part
+    }
+}
+
+/// The label's column, where labels are asked for.
+fn label(rows: &Rows, preparation: &Preparation, expected: &Expected) -> Result<Option<String>, DataError> {
+    let at = |number: usize| number.checked_sub(1).and_then(|at| rows.names.get(at)).cloned();
+    match (&expected.label, &preparation.label) {
+        (LabelColumn::None, _) => Ok(None),
+        (LabelColumn::Name(name), _) => Ok(Some(name.clone())),
+        (LabelColumn::Number(number), _) => match at(*number) {
+            Some(name) => Ok(Some(name)),
+            None => {
+                let problem = format!("label column {number} asked for, expected 1 to {}", rows.names.len());
+                Err(DataError::Layout { file: rows.source().file.clone(), problem })
+            }
+        },
+        (LabelColumn::Last, Some(name)) => Ok(Some(name.clone())),
+        (LabelColumn::Last, None) => Ok(rows.names.last().cloned()),
+    }
+}
+
+/// Finds the described columns and the label in the header; and the columns that are neither.
+fn find<'a>(
+    rows: &Rows,
+    preparation: &'a Preparation,
+    expected: &Expected,
+    label: Option<&str>,
+    problems: &mut Collector,
+) -> (Vec<(usize, Use<'a>)>, Vec<String>) {
+    let described = preparation.columns.iter();
+    let mut place = 0;
+    let mut wanted: Vec<(&str, Option<Use<'a>>)> = Vec::new();
+    for (column, number) in described.zip(0u16..) {
+        let start = place;
+        place += column.width();
+        let used = (column.kind != Kind::Ignored).then_some(Use::Column(column, number, start));
+        wanted.push((&column.name, used));
+    }
+    let known: BTreeSet<&str> =
+        wanted.iter().map(|(name, _)| *name).chain(label).chain(preparation.label.as_deref()).collect();
+    let spare: Vec<String> =
+        rows.names.iter().filter(|name| !known.contains(name.as_str())).cloned().collect();
+    let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (at, name) in rows.names.iter().enumerate() {
+        places.entry(name).or_insert((at, 0)).1 += 1;
+    }
+    let mut uses = Vec::new();
+    let wanted = wanted.into_iter().filter_map(|(name, used)| Some((name, used?)));
+    for (name, used) in wanted.chain(label.map(|name| (name, Use::Label))) {
+        match places.get(name) {
+            None => {
+                let near = near(name, &spare).cloned();
+                problems.add(rows.header, name, Trouble::NoColumn(near), b"");
+            }
+            Some((_, 2..)) => problems.add(rows.header, name, Trouble::Twice, b""),
+            Some(&(at, _)) => uses.push((at, used)),
+        }
+    }
+    let dropped: BTreeSet<&str> = expected
+        .drop
+        .iter()
+        .filter_map(|column| match column {
+            crate::Column::Name(name) => Some(name.as_str()),
+            crate::Column::Number(number) => {
+                number.checked_sub(1).and_then(|at| rows.names.get(at)).map(String::as_str)
+            }
+        })
+        .collect();
+    let left_out = spare.into_iter().filter(|name| !dropped.contains(name.as_str()));
+    (uses, left_out.collect())
+}
+
+/// What is wrong where no described column is found at all.
+fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
+    if rows.names.iter().any(|name| known.contains(name.as_str())) {
+        return None;
+    }
+    let first = known.iter().take(3).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    let numbers = rows.names.iter().filter(|name| name.parse::<f64>().is_ok()).count();
+    Some(if rows.names.len() == 1 && known.len() > 1 {
+        format!(
+            "line {}: one column, expected several, such as {first}: --delimiter says what parts them",
+            rows.header
+        )
+    } else if numbers * 2 > rows.names.len() {
+        format!(
+            "line {}: numbers, expected a header with the names of the columns, such as {first}",
+            rows.header
+        )
+    } else {
+        format!("line {}: none of the session's columns, such as {first}, is in the header", rows.header)
+    })
+}
+
+/// What was written of a field.
+#[derive(Debug, PartialEq, Eq)]
+enum Met {
+    /// Its numbers.
+    Numbers,
+    /// Nothing but that it is missing: it waits for what the peers add up.
+    Gap,
+}
+
+/// How the values of a column are written in a file.
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    /// Decimals follow a comma.
+    comma: bool,
+    /// Dates are year-month-day, whatever is described.
+    iso: bool,
+}
+
+/// Writes the numbers of a field.
+fn put(
+    column: &Described,
+    text: &str,
+    levels: &BTreeMap<&str, usize>,
+    preparation: &Preparation,
+    written: Written,
+    row: &mut [f32],
+) -> Result<Met, Trouble> {
+    if text.is_empty() || preparation.missing.iter().any(|token| token == text) {
+        if column.indicator
+            && let Some(last) = row.last_mut()
+        {
+            *last = 1.0;
+        }
+        return match &column.fill {
+            Fill::Refuse => Err(Trouble::Missing),
+            Fill::Number(value) => set(row, 0, *value as f32),
+            Fill::Level(level) => put_level(column, levels.get(level.as_str()), row),
+            Fill::NoLevel => Ok(Met::Numbers),
+            Fill::Pooled => Ok(Met::Gap),
+        };
+    }
+    match &column.kind {
+        Kind::Ignored => Ok(Met::Numbers),
+        Kind::Number => {
+            let value = number(text, written.comma).map_err(Trouble::Number)?;
+            set(row, 0, limited(column, value)?)
+        }
+        Kind::Date(order) => {
+            let order = if written.iso { &DateOrder::YearMonthDay } else { order };
+            let value = days(text, *order).ok_or(Trouble::Date(order.name()))?;
+            set(row, 0, limited(column, value as f32)?)
+        }
+        Kind::Category(_) | Kind::Ordinal(_) => put_level(column, levels.get(text), row),
+    }
+}
+
+fn put_level(column: &Described, level: Option<&usize>, row: &mut [f32]) -> Result<Met, Trouble> {
+    let &level = level.ok_or(Trouble::Level)?;
+    match column.kind {
+        Kind::Ordinal(_) => set(row, 0, level as f32),
+        _ => set(row, level, 1.0),
+    }
+}
+
+fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<Met, Trouble> {
+    if let Some(place) = row.get_mut(at) {
+        *place = value.into();
+    }
+    Ok(Met::Numbers)
+}
+
+/// The value within its limits, compared as binary64.
+fn limited(column: &Described, value: f32) -> Result<f32, Trouble> {
+    let wide = f64::from(value);
+    let (low, high) = (column.min.filter(|&min| wide < min), column.max.filter(|&max| wide > max));
+    match low.or(high) {
+        None => Ok(value),
+        Some(limit) if column.clip => Ok(limit as f32),
+        Some(_) => Err(Trouble::Outside(limits(column))),
+    }
+}
+
+fn limits(column: &Described) -> String {
+    let shown = |limit: f64| match column.kind {
+        Kind::Date(_) => super::value::date(limit).unwrap_or_else(|| limit.to_string()),
+        _ => limit.to_string(),
+    };
+    match (column.min, column.max) {
+        (Some(min), Some(max)) => format!("{} to {}", shown(min), shown(max)),
+        (Some(min), None) => format!("at least {}", shown(min)),
+        (None, Some(max)) => format!("at most {}", shown(max)),
+        (None, None) => "any number".into(),
+    }
+}
+
+/// The format where it is told, else found out.
+pub(crate) fn format_told(source: &Source, expected: &Expected) -> Result<Format, DataError> {
+    expected.format.map_or_else(|| format::detect(source), Ok)
+}

@@ -1,0 +1,433 @@
+//! The rows of a table as texts: CSV with any of four delimiters, JSON lines, or a format with types.
+
+use std::io::BufRead;
+use std::io::Read;
+
+use ::csv::{ByteRecord, ReaderBuilder};
+use serde_json::Value;
+
+use super::read::DELIMITERS;
+use crate::{DataError, Format, Source, arff, parquet};
+
+/// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a quote that is never closed from filling
+/// memory.
+const MAX_ROW: u64 = 1 << 26;
+
+/// The rows of a format whose columns have types: each value becomes the text that a CSV file would have.
+pub(crate) trait Typed: std::fmt::Debug {
+    /// The names of the columns.
+    fn names(&self) -> Vec<String>;
+
+    /// Why a column cannot be read, if it cannot; its fields are empty then.
+    fn unread(&self, at: usize) -> Option<&str>;
+
+    /// The texts that are declared to be all that a column can hold.
+    fn levels(&self, at: usize) -> Option<&[String]>;
+
+    /// Whether a column holds dates, which are written year-month-day.
+    fn is_date(&self, at: usize) -> bool;
+
+    /// What counts rows: `line`, or `row` where there are no lines.
+    fn unit(&self) -> &'static str;
+
+    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its line, `None`
+    /// at the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
+    fn next(
+        &mut self,
+        wanted: &[bool],
+        text: &mut Vec<u8>,
+        fields: &mut Vec<(usize, usize)>,
+    ) -> Result<Option<u64>, DataError>;
+}
+
+/// The header, and the rows as they are read.
+#[derive(Debug)]
+pub(super) struct Rows {
+    source: Source,
+    /// In place of the source, where the format has types.
+    typed: Option<Box<dyn Typed>>,
+    /// The columns whose fields are asked for.
+    wanted: Vec<bool>,
+    /// The names of the columns: the first line that is neither blank nor a comment; of JSON lines the names
+    /// in the first object.
+    pub(super) names: Vec<String>,
+    /// The line of the header.
+    pub(super) header: u64,
+    /// What stands between fields; none in JSON lines.
+    pub(super) delimiter: Option<u8>,
+    /// The line where the row at hand begins, from 1.
+    pub(super) line: u64,
+    /// The last line that was read.
+    read: u64,
+    text: Vec<u8>,
+    /// Where fields end in `text`, and where they begin.
+    fields: Vec<(usize, usize)>,
+    record: ByteRecord,
+    /// The first object of JSON lines is both: names and a row.
+    pending: bool,
+}
+
+/// Bytes of a batch of rows.
+const BATCH: usize = 1 << 22;
+
+/// Rows that have been read; most of a CSV file are not yet split into fields.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    text: Vec<u8>,
+    fields: Vec<(usize, usize)>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// A row of a batch.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its line, from 1.
+    pub(super) line: u64,
+    text: (usize, usize),
+    /// Its fields among those of the batch, or what stands between them.
+    fields: Result<(usize, usize), u8>,
+}
+
+impl Batch {
+    /// The text of a row; its fields are put into `fields`.
+    pub(super) fn split(&self, row: &Row, fields: &mut Vec<(usize, usize)>) -> &[u8] {
+        let text = self.text.get(row.text.0..row.text.1).unwrap_or_default();
+        fields.clear();
+        match row.fields {
+            Ok((start, end)) => fields.extend(self.fields.get(start..end).unwrap_or_default()),
+            Err(delimiter) => split_at(text, delimiter, fields),
+        }
+        text
+    }
+}
+
+/// Where the fields of a line without quotes begin and end.
+fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
+    let mut start = 0;
+    for (at, &byte) in text.iter().enumerate() {
+        if byte == delimiter {
+            fields.push((start, at));
+            start = at + 1;
+        }
+    }
+    fields.push((start, text.len()));
+}
+
+impl Rows {
+    /// Whether rows of this format can be read as texts.
+    pub(super) fn takes(format: Format) -> bool {
+        matches!(format, Format::Csv | Format::Parquet | Format::Arff)
+    }
+
+    /// Reads the header. `choose` picks the delimiter for a first line.
+    pub(super) fn open(
+        source: Source,
+        format: Format,
+        choose: impl Fn(&[u8]) -> u8,
+    ) -> Result<Self, DataError> {
+        let file = source.file.clone();
+        let typed: Box<dyn Typed> = match format {
+            Format::Parquet => Box::new(parquet::Texts::open(&source)?),
+            Format::Arff => Box::new(arff::Texts::open(source)?),
+            _ => return Self::open_text(source, choose),
+        };
+        let names = typed.names();
+        let wanted = vec![true; names.len()];
+        Ok(Self { typed: Some(typed), names, wanted, ..Self::of(Source::empty(file)) })
+    }
+
+    fn of(source: Source) -> Self {
+        Self {
+            source,
+            typed: None,
+            wanted: Vec::new(),
+            names: Vec::new(),
+            header: 0,
+            delimiter: None,
+            line: 0,
+            read: 0,
+            text: Vec::new(),
+            fields: Vec::new(),
+            record: ByteRecord::new(),
+            pending: false,
+        }
+    }
+
+    fn open_text(source: Source, choose: impl Fn(&[u8]) -> u8) -> Result<Self, DataError> {
+        let mut rows = Self::of(source);
+        let head = &rows.source.head;
+        if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+            return rows.refuse("UTF-16 text; save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into());
+        }
+        loop {
+            if !rows.take_line()? {
+                return Err(DataError::NoRows { file: rows.source.file, header: false });
+            }
+            if !rows.text.starts_with(b"#") {
+                break;
+            }
+        }
+        match rows.text.trim_ascii_start().first() {
+            Some(b'{') => {
+                rows.pending = true;
+                rows.header = rows.line;
+                let object = rows.object()?;
+                rows.names = object.into_iter().map(|(name, _)| name).collect();
+                rows.split_object()?;
+            }
+            Some(b'[') => {
+                return rows
+                    .refuse("a JSON array; one object a line is read (jq -c '.[]' makes that)".into());
+            }
+            _ => {
+                rows.delimiter = Some(choose(&rows.text));
+                rows.split()?;
+                rows.header = rows.line;
+                let name = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+                rows.names = (0..rows.len()).map(|at| name(rows.field(at))).collect();
+            }
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Says of which columns fields are asked for, by their places; without it of all.
+    pub(super) fn want(&mut self, wanted: impl IntoIterator<Item = usize>) {
+        self.wanted = vec![false; self.names.len()];
+        for at in wanted {
+            if let Some(wanted) = self.wanted.get_mut(at) {
+                *wanted = true;
+            }
+        }
+    }
+
+    /// Why a column cannot be read, if it cannot.
+    pub(super) fn unread(&self, at: usize) -> Option<&str> {
+        self.typed.as_ref()?.unread(at)
+    }
+
+    /// The texts that the file declares to be all that a column can hold.
+    pub(super) fn levels(&self, at: usize) -> Option<&[String]> {
+        self.typed.as_ref()?.levels(at)
+    }
+
+    /// Whether the file itself says that a column holds dates, which then are written year-month-day.
+    pub(super) fn is_date(&self, at: usize) -> bool {
+        self.typed.as_ref().is_some_and(|typed| typed.is_date(at))
+    }
+
+    /// What counts rows in messages: `line` or `row`.
+    pub(super) fn unit(&self) -> &'static str {
+        self.typed.as_ref().map_or("line", |typed| typed.unit())
+    }
+
+    fn refuse<T>(&self, problem: String) -> Result<T, DataError> {
+        Err(DataError::Layout { file: self.source.file.clone(), problem })
+    }
+
+    /// Fields of the row at hand.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// A field of the row at hand without white space around it; empty where there is none.
+    pub(super) fn field(&self, at: usize) -> &[u8] {
+        let bounds = self.fields.get(at).copied().unwrap_or_default();
+        self.text.get(bounds.0..bounds.1).unwrap_or_default().trim_ascii()
+    }
+
+    /// Replaces the rows of a batch by the next ones; `false` where none are left.
+    pub(super) fn fill(&mut self, batch: &mut Batch) -> Result<bool, DataError> {
+        batch.text.clear();
+        batch.fields.clear();
+        batch.rows.clear();
+        while batch.text.len() < BATCH && self.advance(false)? {
+            let start = batch.text.len();
+            batch.text.extend(&self.text);
+            let fields = match self.delimiter.filter(|_| self.fields.is_empty()) {
+                Some(delimiter) => Err(delimiter),
+                None => {
+                    let start = batch.fields.len();
+                    batch.fields.extend(&self.fields);
+                    Ok((start, batch.fields.len()))
+                }
+            };
+            batch.rows.push(Row { line: self.line, text: (start, batch.text.len()), fields });
+        }
+        Ok(!batch.rows.is_empty())
+    }
+
+    /// Moves on to the next row; `false` at the end.
+    pub(super) fn next(&mut self) -> Result<bool, DataError> {
+        self.advance(true)
+    }
+
+    /// Moves on to the next row; unless `split` a line without quotes is left as it is, without fields.
+    fn advance(&mut self, split: bool) -> Result<bool, DataError> {
+        if let Some(typed) = &mut self.typed {
+            self.text.clear();
+            self.fields.clear();
+            let line = typed.next(&self.wanted, &mut self.text, &mut self.fields)?;
+            self.line = line.unwrap_or(self.line);
+            return Ok(line.is_some());
+        }
+        if std::mem::take(&mut self.pending) {
+            return Ok(true);
+        }
+        loop {
+            if !self.take_line()? {
+                return Ok(false);
+            }
+            if self.delimiter.is_none() {
+                self.split_object()?;
+                return Ok(true);
+            }
+            if !split && !self.text.starts_with(b"#") && !self.text.contains(&b'"') {
+                self.fields.clear();
+                return Ok(true);
+            }
+            self.split()?;
+            // A comment; but a first field may begin so as well.
+            if !self.text.starts_with(b"#") || (self.len() == self.names.len() && self.len() > 1) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Adds a line to the text, without its end; `false` at the end of the file.
+    fn add_line(&mut self) -> Result<bool, DataError> {
+        let before = self.text.len();
+        let limit = MAX_ROW + 1 - (before as u64).min(MAX_ROW);
+        match (&mut self.source.reader).take(limit).read_until(b'\n', &mut self.text) {
+            Ok(0) => return Ok(false),
+            Ok(_) => self.read += 1,
+            Err(error) => return Err(self.source.failed(error)),
+        }
+        if self.text.len() as u64 > MAX_ROW {
+            let (what, found) = ("bytes in one row (a quote that is not closed?)", self.text.len() as u64);
+            return Err(DataError::Limit { file: self.source.file.clone(), what, found, limit: MAX_ROW });
+        }
+        if self.text.last() == Some(&b'\n') {
+            self.text.pop();
+        }
+        if self.text.last() == Some(&b'\r') {
+            self.text.pop();
+        }
+        Ok(true)
+    }
+
+    /// The next line that is not blank.
+    fn take_line(&mut self) -> Result<bool, DataError> {
+        loop {
+            self.text.clear();
+            if !self.add_line()? {
+                return Ok(false);
+            }
+            if self.read == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
+                self.text.drain(..3);
+            }
+            self.line = self.read;
+            if !self.text.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Finds the fields; a line break inside quotes belongs to its field.
+    fn split(&mut self) -> Result<(), DataError> {
+        let delimiter = self.delimiter.unwrap_or(b',');
+        self.fields.clear();
+        if !self.text.contains(&b'"') {
+            split_at(&self.text, delimiter, &mut self.fields);
+            return Ok(());
+        }
+        while in_quotes(&self.text, delimiter) {
+            self.text.push(b'\n');
+            if !self.add_line()? {
+                let problem = format!("line {}: a quote (\") is opened and not closed", self.line);
+                return self.refuse(problem);
+            }
+        }
+        let mut reader =
+            ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(&self.text[..]);
+        self.record.clear();
+        if let Err(error) = reader.read_byte_record(&mut self.record) {
+            return Err(self.source.failed(std::io::Error::other(error)));
+        }
+        self.text.clear();
+        for field in &self.record {
+            let start = self.text.len();
+            self.text.extend(field);
+            self.fields.push((start, self.text.len()));
+        }
+        Ok(())
+    }
+
+    /// The object in the line at hand.
+    fn object(&self) -> Result<serde_json::Map<String, Value>, DataError> {
+        match serde_json::from_slice(&self.text) {
+            Ok(Value::Object(object)) => Ok(object),
+            Ok(_) => self.refuse(format!("line {}: no JSON object, expected one in each line", self.line)),
+            Err(error) => self.refuse(format!("line {}: not JSON: {error}", self.line)),
+        }
+    }
+
+    /// Finds the values in the order of the names; null and what is absent are missing.
+    fn split_object(&mut self) -> Result<(), DataError> {
+        let object = self.object()?;
+        self.text.clear();
+        self.fields.clear();
+        for name in &self.names {
+            let start = self.text.len();
+            match object.get(name) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => self.text.extend(text.as_bytes()),
+                Some(other) => self.text.extend(other.to_string().as_bytes()),
+            }
+            self.fields.push((start, self.text.len()));
+        }
+        if let Some((name, _)) = object.iter().find(|(name, _)| !self.names.contains(name)) {
+            let problem = format!(
+                "line {}: {name:?} is not in the first line's object, expected the same names in each",
+                self.line
+            );
+            return self.refuse(problem);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line ends inside quotes, which open at the start of a field only.
+fn in_quotes(text: &[u8], delimiter: u8) -> bool {
+    let (mut inside, mut start) = (false, true);
+    let mut bytes = text.iter().peekable();
+    while let Some(&byte) = bytes.next() {
+        if inside {
+            if byte == b'"' && bytes.next_if_eq(&&b'"').is_none() {
+                inside = false;
+            }
+        } else {
+            inside = start && byte == b'"';
+            start = byte == delimiter;
+        }
+    }
+    inside
+}
+
+/// The fields of a first line with this delimiter.
+pub(super) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
+    let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(line);
+    let mut record = ByteRecord::new();
+    let _ = reader.read_byte_record(&mut record);
+    record.iter().map(|field| String::from_utf8_lossy(field.trim_ascii()).into_owned()).collect()
+}
+
+/// The delimiter that a first line has most of; a comma where it has none.
+pub(crate) fn likely(line: &[u8]) -> u8 {
+    let count = |delimiter: &u8| fields(line, *delimiter).len();
+    // Of equal ones the last would be taken.
+    DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')
+}

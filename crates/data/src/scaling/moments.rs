@@ -1,0 +1,290 @@
+//! Means and deviations over all peers, from one exact sum.
+//!
+//! Peers add 64-bit words mod 2^64. With Q = round(x 2^40), halves away from zero, and limbs of 40 bits:
+//!
+//! | words | of each feature | what |
+//! | --- | --- | --- |
+//! | 1 | | n, the number of rows |
+//! | 3 d | sums | of Q mod 2^40, of floor(Q / 2^40) mod 2^40, of floor(Q / 2^80) in two's complement |
+//! | 6 d, not for `center` | squares | of floor(Q^2 / 2^(40 k)) mod 2^40, k = 0..5 |
+//!
+//! Every word is a sum over rows, so that the total depends on the rows alone, not on whose they are.
+//!
+//! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 <
+//! 2^240: no limb is 2^40 or more (the signed one is from -2^40 to 2^40). With n < 2^23 rows in all, no word
+//! wraps. No feature is too large to have a mean.
+//!
+//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly; below, features
+//! are as good as rounded to 12 decimal places. A feature that is within 2^-41 of 0 everywhere counts as
+//! constant.
+
+use num_bigint::BigInt;
+use num_traits::{Signed, ToPrimitive};
+
+use super::ScalingError;
+use crate::{Borrowed, MAX_MAGNITUDE, MAX_ROWS};
+use flyswarm_sealed_sum::crypto::mask::{self, Word};
+
+/// Q = x 2^40.
+const FRACTION_BITS: u32 = 40;
+/// Bits of a limb of Q and of Q^2.
+const LIMB_BITS: u32 = 40;
+/// Limbs of Q.
+const SUM_LIMBS: usize = 3;
+/// Limbs of Q^2.
+const SQUARE_LIMBS: usize = 6;
+const LIMB: u128 = (1 << LIMB_BITS) - 1;
+
+const _CAPACITY: () = {
+    assert!(MAX_MAGNITUDE == (1u128 << 80) as f32 && 80 + FRACTION_BITS == SUM_LIMBS as u32 * LIMB_BITS);
+    assert!(SQUARE_LIMBS == 2 * SUM_LIMBS);
+    // A limb is read as a signed number: it has half of the ring either way.
+    assert!(mask::capacity(Word::W64, MAX_ROWS as u64) / 2 >= 1 << LIMB_BITS);
+    // n^2 is exact in binary64.
+    assert!((MAX_ROWS as u128).pow(2) < 1 << 53);
+};
+
+/// The words that a peer with these rows adds to the sum, [`Moments::words`] of them.
+#[must_use]
+pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64> {
+    let data = data.into();
+    let d = data.features();
+    let mut words = vec![0u64; Moments::words(d, with_squares)];
+    let (count, rest) = words.split_at_mut(1);
+    count[0] = data.rows() as u64;
+    let (sums, squares) = rest.split_at_mut(SUM_LIMBS * d);
+    let (sums, squares) = (sums.as_chunks_mut::<SUM_LIMBS>().0, squares.as_chunks_mut::<SQUARE_LIMBS>().0);
+    for row in 0..data.rows() {
+        for (feature, (&x, sums)) in data.row(row).iter().zip(&mut *sums).enumerate() {
+            // The product is exact in binary64, and what is rounded is below 2^120.
+            let q = (f64::from(x) * (1u64 << FRACTION_BITS) as f64).round() as i128;
+            if q == 0 {
+                continue;
+            }
+            let low =
+                [q.cast_unsigned() & LIMB, (q >> LIMB_BITS).cast_unsigned() & LIMB].map(|limb| limb as u64);
+            let high = ((q >> (2 * LIMB_BITS)) as i64).cast_unsigned();
+            sums.iter_mut().zip([low[0], low[1], high]).for_each(|(sum, limb)| *sum = sum.wrapping_add(limb));
+            if let Some(squares) = squares.get_mut(feature) {
+                // Q has at most 24 bits that matter: its square is a number below 2^50, shifted.
+                let magnitude = q.unsigned_abs();
+                let zeros = magnitude.trailing_zeros();
+                let (limb, shift) = (2 * zeros / LIMB_BITS, 2 * zeros % LIMB_BITS);
+                let mut square = (magnitude >> zeros).pow(2) << shift;
+                for sum in &mut squares[limb as usize..] {
+                    *sum += (square & LIMB) as u64;
+                    square >>= LIMB_BITS;
+                }
+            }
+        }
+    }
+    words
+}
+
+/// Number of rows, means and, where squares were summed, variances (divisor n) over all peers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moments {
+    /// Rows in all, 1 to [`MAX_ROWS`].
+    pub rows: u64,
+    /// The mean of each feature.
+    pub means: Vec<f64>,
+    /// The variance of each feature, where known.
+    pub variances: Option<Vec<f64>>,
+}
+
+impl Moments {
+    /// How many words [`moments`] gives for `d` features.
+    #[must_use]
+    pub const fn words(d: usize, with_squares: bool) -> usize {
+        1 + d * if with_squares { SUM_LIMBS + SQUARE_LIMBS } else { SUM_LIMBS }
+    }
+
+    /// From the total of everybody's [`moments`] for `d` features: exact integers until the one division.
+    ///
+    /// # Errors
+    /// [`ScalingError`] when the words are not such a total.
+    pub fn from_words(words: &[u64], d: usize) -> Result<Self, ScalingError> {
+        let (plain, squared) = (Self::words(d, false), Self::words(d, true));
+        let found = words.len();
+        if found != plain && found != squared {
+            return Err(ScalingError::Words { found, plain, squared, features: d });
+        }
+        let rows = words[0];
+        if rows == 0 || rows > MAX_ROWS as u64 {
+            return Err(ScalingError::Rows(rows));
+        }
+        let (sums, squares) = words[1..].split_at(SUM_LIMBS * d);
+        let (sums, squares) = (sums.as_chunks::<SUM_LIMBS>().0, squares.as_chunks::<SQUARE_LIMBS>().0);
+        let mut moments =
+            Self { rows, means: Vec::with_capacity(d), variances: (found == squared).then(Vec::new) };
+        for (feature, &[low, middle, high]) in sums.iter().enumerate() {
+            let inconsistent = || ScalingError::Inconsistent(feature + 1);
+            let high = high.cast_signed();
+            if high.unsigned_abs() > rows << LIMB_BITS {
+                return Err(inconsistent());
+            }
+            let low = joined(&[low, middle], rows).ok_or_else(inconsistent)?;
+            let sum = (BigInt::from(high) << (2 * LIMB_BITS)) + low;
+            // Rounded once; the divisors are exact, n < 2^23 and a power of two.
+            moments.means.push(rounded(&sum) / (rows as f64 * 2f64.powi(FRACTION_BITS as i32)));
+            if let (Some(variances), Some(squares)) = (&mut moments.variances, squares.get(feature)) {
+                let squares = joined(squares, rows).ok_or_else(inconsistent)?;
+                let numerator = squares * rows - &sum * &sum;
+                if numerator.is_negative() {
+                    return Err(inconsistent());
+                }
+                variances
+                    .push(rounded(&numerator) / ((rows * rows) as f64 * 2f64.powi(2 * FRACTION_BITS as i32)));
+            }
+        }
+        Ok(moments)
+    }
+}
+
+/// The number whose limbs are summed in `limbs`, lowest first; `None` where a sum is too large for so many
+/// rows.
+fn joined(limbs: &[u64], rows: u64) -> Option<BigInt> {
+    let add = |sum: BigInt, &limb: &u64| (limb <= rows << LIMB_BITS).then(|| (sum << LIMB_BITS) + limb);
+    limbs.iter().rev().try_fold(BigInt::ZERO, add)
+}
+
+/// To binary64, ties to even. What is rounded here is below 2^290.
+fn rounded(x: &BigInt) -> f64 {
+    x.to_f64().unwrap_or(f64::INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Dataset;
+    use crate::digits::digits;
+
+    fn data(features: usize, values: &[f32]) -> Dataset {
+        Dataset::new(features, values.to_vec(), Vec::new(), Vec::new()).unwrap()
+    }
+
+    fn opened(rows: &Dataset) -> Moments {
+        Moments::from_words(&moments(rows, true), rows.features()).unwrap()
+    }
+
+    fn added(a: &[u64], b: &[u64]) -> Vec<u64> {
+        a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect()
+    }
+
+    #[test]
+    fn largest_features_and_most_rows_fit_their_words() {
+        let x = MAX_MAGNITUDE.next_down();
+        let one = moments(&data(2, &[x, -x]), true);
+        let many: Vec<u64> = one.iter().map(|word| word.wrapping_mul(MAX_ROWS as u64)).collect();
+        let moments = Moments::from_words(&many, 2).unwrap();
+        assert_eq!(moments.means, [f64::from(x), f64::from(-x)]);
+        assert_eq!(moments.variances, Some(vec![0.0, 0.0]));
+    }
+
+    /// What binary64 sums would lose: 2^79 and 2^-40 beside it.
+    #[test]
+    fn a_huge_feature_does_not_hide_a_tiny_one() {
+        let (huge, tiny) = (2f32.powi(79), 2f32.powi(-40));
+        let found = opened(&data(2, &[huge, tiny, tiny, 3.0 * tiny, -huge, 2.0 * tiny]));
+        assert_eq!(found.means, [f64::from(tiny) / 3.0, 2.0 * f64::from(tiny)]);
+        let variances = found.variances.unwrap();
+        assert_eq!(variances[1], 2.0 * f64::from(tiny).powi(2) / 3.0);
+        assert!((variances[0] / (2.0 * f64::from(huge).powi(2) / 3.0) - 1.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn what_is_below_the_resolution_counts_as_a_constant() {
+        let half = 2f32.powi(-41);
+        let variance = |values: &[f32]| opened(&data(1, values)).variances.unwrap()[0];
+        assert_eq!(variance(&[half.next_down(), 0.0, -half.next_down(), 1e-40]), 0.0);
+        assert!(variance(&[half, 0.0]) > 0.0, "halves are rounded away from zero");
+        assert_eq!(variance(&[1e20; 3]), 0.0);
+    }
+
+    #[test]
+    fn words_of_no_rows_are_refused() {
+        let words = moments(&data(1, &[1.0, 2.0, 4.0]), true);
+        assert!(Moments::from_words(&words, 1).is_ok());
+        assert!(matches!(Moments::from_words(&words, 2), Err(ScalingError::Words { .. })));
+        let with = |at: usize, value| {
+            let mut words = words.clone();
+            words[at] = value;
+            Moments::from_words(&words, 1)
+        };
+        assert_eq!(with(0, 0), Err(ScalingError::Rows(0)));
+        assert_eq!(with(0, 1 << 23), Err(ScalingError::Rows(1 << 23)));
+        for limb in [1, 2, 4, 9] {
+            assert_eq!(with(limb, u64::MAX - (1 << 62)), Err(ScalingError::Inconsistent(1)), "word {limb}");
+        }
+        // The signed limb, either way; and squares that are smaller than the mean's.
+        assert_eq!(with(3, 1 << 62), Err(ScalingError::Inconsistent(1)));
+        assert_eq!(with(3, (1u64 << 62).wrapping_neg()), Err(ScalingError::Inconsistent(1)));
+        assert_eq!(with(6, 0), Err(ScalingError::Inconsistent(1)));
+    }
+
+    /// Any legal f32, all exponents alike: huge and tiny ones side by side.
+    fn values() -> impl Strategy<Value = Vec<f32>> {
+        let any = (-149i32..80, 0u32..1 << 23, any::<bool>()).prop_map(|(exponent, fraction, negative)| {
+            let x = ((f64::from(fraction) / f64::from(1 << 23) + 1.0) * 2f64.powi(exponent)) as f32;
+            let x = if x < MAX_MAGNITUDE { x } else { MAX_MAGNITUDE.next_down() };
+            if negative { -x } else { x }
+        });
+        prop::collection::vec(prop_oneof![any, Just(0.0)], 3..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        #[test]
+        fn moments_of_any_parts_add_up_to_those_of_the_whole(
+            values in values(), owners in prop::collection::vec(0usize..4, 20), squares: bool,
+        ) {
+            let whole = data(3, &values[..values.len() / 3 * 3]);
+            let mut total = vec![0; Moments::words(3, squares)];
+            for owner in 0..4 {
+                let rows: Vec<usize> = (0..whole.rows()).filter(|&i| owners[i] == owner).collect();
+                total = added(&total, &moments(&whole.subset(&rows), squares));
+            }
+            prop_assert_eq!(&total, &moments(&whole, squares));
+            prop_assert_eq!(Moments::from_words(&total, 3).unwrap().rows, whole.rows() as u64);
+        }
+
+        /// Against Q as one big integer for each value.
+        #[test]
+        fn means_and_variances_are_those_of_exact_integers(values in values()) {
+            let q = |x: f32| (f64::from(x) * 2f64.powi(40)).round() as i128;
+            let n = BigInt::from(values.len());
+            let sum: BigInt = values.iter().map(|&x| BigInt::from(q(x))).sum();
+            let squares: BigInt = values.iter().map(|&x| BigInt::from(q(x)).pow(2)).sum();
+            let found = opened(&data(1, &values));
+            let rows = values.len() as f64;
+            prop_assert_eq!(found.means[0], sum.to_f64().unwrap() / (rows * 2f64.powi(40)));
+            let variance = (&n * squares - &sum * &sum).to_f64().unwrap() / (rows * rows * 2f64.powi(80));
+            prop_assert_eq!(found.variances.unwrap()[0], variance);
+        }
+
+        #[test]
+        fn moments_are_close_to_floating_point_ones(
+            values in prop::collection::vec(-1000f32..1000.0, 2..50),
+        ) {
+            let found = opened(&data(1, &values));
+            let n = values.len() as f64;
+            let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+            let variance = values.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n;
+            prop_assert!((found.means[0] - mean).abs() < 1e-9);
+            prop_assert!((found.variances.unwrap()[0] - variance).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn moments_of_a_set_of_images_add_up_whatever_the_cut() {
+        let data = digits();
+        let rows: Vec<usize> = (0..data.rows()).collect();
+        for cut in [1, 17, 900, 1796] {
+            let [a, b] =
+                [data.subset(&rows[..cut]), data.subset(&rows[cut..])].map(|part| moments(&part, true));
+            assert_eq!(added(&a, &b), moments(&data, true));
+        }
+    }
+}

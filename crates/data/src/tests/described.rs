@@ -1,0 +1,200 @@
+//! Described columns in every format that has types: the same rows as their CSV.
+
+use super::*;
+use crate::prepare::draft::draft;
+use crate::prepare::problems::Trouble;
+use crate::prepare::read::check;
+use crate::prepare::{DateOrder, Described, Fill, Kind};
+
+fn fixture(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "formats", name].iter().collect()
+}
+
+fn texts(words: &str) -> Vec<String> {
+    words.split(' ').map(str::to_owned).collect()
+}
+
+fn with(fill: Fill, name: &str, kind: Kind) -> Described {
+    Described { fill, ..Described::new(name, kind) }
+}
+
+/// The table that `scripts/make-formats.py` writes.
+fn patients() -> Preparation {
+    let columns = vec![
+        Described { indicator: true, ..with(Fill::Number(50.0), "age", Kind::Number) },
+        with(Fill::NoLevel, "sex", Kind::Category(texts("f m"))),
+        Described::new("stage", Kind::Ordinal(texts("I II III"))),
+        // Typed dates need no order; texts do.
+        with(Fill::Number(7.0), "seen", Kind::Date(DateOrder::DayMonthYear)),
+        Described::new("left", Kind::Date(DateOrder::YearMonthDay)),
+        with(Fill::NoLevel, "smoker", Kind::Category(texts("True False"))),
+        with(Fill::Pooled, "visits", Kind::Number),
+    ];
+    Preparation { label: Some("kind".into()), columns, ..Preparation::default() }
+}
+
+fn expected<'a>(preparation: &'a Preparation, classes: &'a [String]) -> Expected<'a> {
+    Expected { preparation: Some(preparation), classes: Some(classes), ..Expected::default() }
+}
+
+#[test]
+fn a_parquet_table_is_read_as_its_columns_are_described() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let loaded = load_named(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap();
+    #[rustfmt::skip]
+    let rows = [
+        61.0, 0.0, 1.0, 0.0, 1.0, 10.0, 11.0, 1.0, 0.0, 3.0,
+        50.0, 1.0, 0.0, 0.0, 0.0, 11_016.0, 11_017.0, 0.0, 0.0, 1.0,
+        48.5, 0.0, 0.0, 1.0, 2.0, 7.0, 10_956.0, 0.0, 1.0, 0.0,
+        70.0, 0.0, 1.0, 0.0, 0.0, -1.0, -1.0, 1.0, 0.0, 2.0,
+    ];
+    assert_eq!(loaded.data.values(), rows);
+    assert_eq!(loaded.data.labels(), [0, 1, 0, 1]);
+    assert_eq!(loaded.left_out, ["notes.list.element"], "a list that nobody has described does not matter");
+    assert_eq!(loaded.gaps, [prepare::Gap { row: 2, column: 6 }]);
+    // pandas writes the same table as CSV, with dates as texts.
+    let mut written = preparation.clone();
+    written.columns[3].kind = Kind::Date(DateOrder::YearMonthDay);
+    let csv = load_named(&fixture("patients.csv"), &expected(&written, &classes)).unwrap();
+    assert_eq!((csv.data, csv.gaps, csv.columns), (loaded.data, loaded.gaps, loaded.columns));
+    let sex = column_texts(
+        &fixture("patients.parquet"),
+        &Column::Name("sex".into()),
+        4,
+        &expected(&preparation, &classes),
+    );
+    assert_eq!(sex.unwrap(), ["f", "", "m", "f"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_parquet_table_is_listed_with_its_rows() {
+    let (mut preparation, classes) = (patients(), texts("sick well"));
+    preparation.columns[0].fill = Fill::Refuse;
+    preparation.columns[0].indicator = false;
+    preparation.columns[2].kind = Kind::Ordinal(texts("I II"));
+    let (loaded, problems) = check(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap();
+    assert_eq!(loaded, None);
+    let found: Vec<_> =
+        problems.list.iter().map(|problem| (problem.line, &*problem.column, &problem.trouble)).collect();
+    assert_eq!(found, [(2, "age", &Trouble::Missing), (3, "stage", &Trouble::Level)]);
+    assert!(problems.list[1].to_string().starts_with("row 3, column \"stage\": found \"III\""));
+    preparation.columns[2].name = "Stage".into();
+    let (_, problems) = check(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap();
+    assert_eq!(
+        problems.list[0].to_string(),
+        "the schema: no column is called \"Stage\"; \"stage\" is: call it \"Stage\" in the header"
+    );
+    let mut preparation = patients();
+    preparation.columns.push(Described::new("notes.list.element", Kind::Number));
+    let error = load(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap_err();
+    assert!(
+        error.to_string().contains("column \"notes.list.element\" is of type nested, which is not read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_parquet_table_is_drafted_with_its_types() {
+    let described = Expected { label: LabelColumn::Name("kind".into()), ..Expected::default() };
+    let drafted = draft(&fixture("patients.parquet"), &described).unwrap().unwrap();
+    assert_eq!(drafted.classes, texts("sick well"));
+    let kinds: Vec<&Kind> = drafted.preparation.columns.iter().map(|column| &column.kind).collect();
+    let date = Kind::Date(DateOrder::YearMonthDay);
+    let [category, stages, smoker] =
+        ["f m", "I II III", "False True"].map(|levels| Kind::Category(texts(levels)));
+    assert_eq!(
+        kinds,
+        [&Kind::Number, &category, &stages, &date, &date, &smoker, &Kind::Number, &Kind::Ignored]
+    );
+    assert!(drafted.notes[7].ends_with("which is not read"), "{:?}", drafted.notes);
+    let read = Expected { preparation: Some(&drafted.preparation), ..described };
+    assert_eq!(load(&fixture("patients.parquet"), &read).unwrap().rows(), 4);
+    assert_eq!(draft(&fixture("rows.npy"), &Expected::default()).unwrap(), None, "an array has no columns");
+}
+
+const ARFF: &str = "@relation wards\n@attribute age numeric\n@attribute sex {m, f, 'not said'}\n\
+                    @attribute seen date\n@attribute kind {sick,well}\n@data\n";
+
+#[test]
+fn an_arff_table_is_read_as_described_and_drafted_with_its_declared_levels() {
+    let described = Expected { label: LabelColumn::Name("kind".into()), ..Expected::default() };
+    let files = Files::new();
+    let file =
+        files.write("a.arff", format!("{ARFF}61,f,1970-01-11,sick\n% x\n?,?,2000-02-29,well\n").as_bytes());
+    let drafted = draft(&file, &described).unwrap().unwrap();
+    let levels = ["m", "f", "not said"].map(String::from).to_vec();
+    assert_eq!(drafted.preparation.columns[1].kind, Kind::Category(levels));
+    let read = Expected { preparation: Some(&drafted.preparation), ..described.clone() };
+    let loaded = load(&file, &read).unwrap();
+    assert_eq!(
+        loaded.values(),
+        [61.0, 0.0, 0.0, 1.0, 0.0, 10.0, 61.0, 1.0, 0.0, 0.0, 0.0, 11_016.0],
+        "the only age is the median"
+    );
+    // What is not there in a sparse row is 0, or the first level.
+    let sparse = files
+        .write("b.arff", format!("{ARFF}{{1 f, 2 1970-01-11}}\n{{0 ?, 2 1970-01-12, 3 well}}\n").as_bytes());
+    let loaded = load(&sparse, &read).unwrap();
+    assert_eq!(loaded.values(), [0.0, 0.0, 0.0, 1.0, 0.0, 10.0, 61.0, 1.0, 1.0, 0.0, 0.0, 11.0]);
+    assert_eq!(loaded.labels(), [0, 1]);
+    for (row, part) in [
+        ("61,f,1970-01-11", "a comma: 4 values a row"),
+        ("61,f,1970-01-11,sick,7", "the end: 4 values a row"),
+        ("{1 f, 0 3}", "an ascending number of an attribute, 2 to 3"),
+        ("{1 f", "a comma or a closing brace"),
+        ("61,'f", "the end of a text in quotes"),
+    ] {
+        let file = files.write("c.arff", format!("{ARFF}{row}\n").as_bytes());
+        let error = load(&file, &read).unwrap_err().to_string();
+        assert!(error.contains("c.arff, line 7") && error.contains(part), "{row}: {error}");
+    }
+    let file = files.write("d.arff", format!("{ARFF}61,x,1970-01-11,sick\n").as_bytes());
+    let error = load(&file, &read).unwrap_err().to_string();
+    assert!(error.contains("d.arff, line 7, column \"sex\": found \"x\""), "{error}");
+}
+
+#[test]
+fn arrays_are_refused_where_columns_are_described() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let error = load(&fixture("rows.npy"), &expected(&preparation, &classes)).unwrap_err().to_string();
+    assert!(error.contains("from CSV, JSON lines, Parquet and ARFF, and this file is npy"), "{error}");
+}
+
+#[test]
+fn a_damaged_parquet_table_is_refused_in_one_line() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let whole = std::fs::read(fixture("patients.parquet")).unwrap();
+    let files = Files::new();
+    for at in 0..whole.len() {
+        for change in [0x01, 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= change;
+            let file = files.write("rows.parquet", &damaged);
+            if let Err(error) = load(&file, &expected(&preparation, &classes)) {
+                assert!(!error.to_string().contains('\n'), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn described_columns_need_a_header_and_a_column_of_texts_has_one_for_each_row() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let described = expected(&preparation, &classes);
+    let csv = fixture("patients.csv");
+    let error = load(&csv, &Expected { header: Some(false), ..described.clone() }).unwrap_err().to_string();
+    assert!(error.ends_with("described columns are found by their names: a header is needed"), "{error}");
+    let error = column_texts(&csv, &Column::Name("sex".into()), 5, &described).unwrap_err().to_string();
+    assert!(error.ends_with("4 rows, expected 5"), "{error}");
+}
+
+#[test]
+fn a_row_longer_than_64_mib_is_refused_before_it_fills_memory() {
+    let (preparation, classes) = (patients(), texts("sick well"));
+    let mut text = std::fs::read(fixture("patients.csv")).unwrap();
+    text.resize(text.len() + (1 << 26) + 1, b'x');
+    let file = Files::new();
+    let path = file.write("rows.csv", &text);
+    let error = load(&path, &expected(&preparation, &classes)).unwrap_err().to_string();
+    assert!(error.contains("bytes in one row (a quote that is not closed?)"), "{error}");
+}

@@ -1,0 +1,429 @@
+//! A trained network with all that prediction needs, and its file.
+//!
+//! The file is in the format safetensors (8 bytes with the length of a header, the header as JSON, then
+//! numbers, all little-endian), so that PyTorch and others read the weights as they are. Tensors: where the
+//! scaling has them `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
+//! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`; `architecture`,
+//! `scaling`, `classes` and `columns` are JSON; `preparation`, only where columns are described, is the
+//! encoding of [`flyswarm_data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say where
+//! it comes from. Objects have their keys in byte order and there is no white space but blanks that fill the
+//! header to a multiple of 8 bytes: one encoding for each model, the same bytes at every peer.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use ndarray::{Array2, ArrayView2};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Architecture, MAX_WEIGHTS, Network, NetworkError, Tape};
+use crate::model::{ModelError, check_classes};
+use flyswarm_data::prepare::Preparation;
+use flyswarm_data::scaling::{Scaler, Scaling, ScalingError};
+use flyswarm_data::{MAX_CLASSES, MAX_FEATURES};
+use flyswarm_sealed_sum::crypto::tagged_hash;
+use flyswarm_sealed_sum::files::write_whole;
+
+/// The value of `format`.
+const FORMAT: &str = "flyswarm-network/1";
+/// The longest header: names of the most columns and classes.
+const MAX_HEADER: usize = 1 << 27;
+/// No file is longer.
+const MAX_FILE: usize = 8 + MAX_HEADER + 4 * MAX_WEIGHTS + 16 * MAX_FEATURES;
+
+/// Why there is no classifier.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassifierError {
+    /// The file could not be read or written; on writing, what stood there before still does.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The bytes are not such a file.
+    #[error("not a flyswarm network: {0}")]
+    Bad(String),
+    /// The architecture does not fit the rows.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The classes or columns are no names.
+    #[error(transparent)]
+    Names(#[from] ModelError),
+    /// The scaler's numbers are impossible.
+    #[error(transparent)]
+    Scaling(#[from] ScalingError),
+    /// Rows of another width.
+    #[error("rows have {0} features, the network takes {1}")]
+    Features(usize, usize),
+}
+
+/// A trained network, with scaling, classes and columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Classifier {
+    network: Network,
+    scaler: Scaler,
+    classes: Vec<String>,
+    columns: Vec<String>,
+    preparation: Option<Arc<Preparation>>,
+    weights: Vec<f32>,
+    session: (String, [u8; 32]),
+}
+
+fn bad<T>(text: impl Into<String>) -> Result<T, ClassifierError> {
+    Err(ClassifierError::Bad(text.into()))
+}
+
+impl Classifier {
+    /// Puts a classifier together; `session` is the name and id of the session that it comes from.
+    ///
+    /// # Errors
+    /// [`ClassifierError`] where the parts do not belong together or a weight is not finite.
+    pub fn new(
+        architecture: &Architecture,
+        scaler: Scaler,
+        classes: Vec<String>,
+        columns: Vec<String>,
+        weights: Vec<f32>,
+        session: (String, [u8; 32]),
+    ) -> Result<Self, ClassifierError> {
+        check_classes(&classes)?;
+        check_classes(&columns)?;
+        if !columns.is_empty() && columns.len() != scaler.features() {
+            return bad(format!("{} names for {} columns", columns.len(), scaler.features()));
+        }
+        let network = Network::new(architecture, scaler.width(), classes.len())?;
+        if weights.len() != network.weights() {
+            return bad(format!("{} weights, the network has {}", weights.len(), network.weights()));
+        }
+        if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
+            return bad(format!("weight {at} is {}", weights[at]));
+        }
+        Ok(Self { network, scaler, classes, columns, preparation: None, weights, session })
+    }
+
+    /// The same for rows of a table that become its features so.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Names`] where a rule is broken, [`ClassifierError::Bad`] where it makes other
+    /// features.
+    pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ClassifierError> {
+        preparation.check_resolved().map_err(ModelError::from)?;
+        if preparation.features() != self.columns {
+            return bad("the described columns make other features");
+        }
+        Ok(Self { preparation: Some(preparation), ..self })
+    }
+
+    /// How a table becomes features, where that is described.
+    #[must_use]
+    pub fn preparation(&self) -> Option<&Preparation> {
+        self.preparation.as_deref()
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The weights.
+    #[must_use]
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// The scaler of the rows.
+    #[must_use]
+    pub fn scaler(&self) -> &Scaler {
+        &self.scaler
+    }
+
+    /// The classes.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Names of the features in their order; empty where they have none.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Name and id of the session that it comes from.
+    #[must_use]
+    pub fn session(&self) -> (&str, &[u8; 32]) {
+        (&self.session.0, &self.session.1)
+    }
+
+    /// The scores (logits) of rows: rows x classes.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Features`].
+    pub fn scores(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f32>, ClassifierError> {
+        Ok(self.represent(rows)?.1)
+    }
+
+    /// The representation of rows, rows x [`Network::representation`], and their scores (logits), rows x
+    /// classes.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Features`].
+    pub fn represent(
+        &self,
+        rows: ArrayView2<'_, f32>,
+    ) -> Result<(Array2<f32>, Array2<f32>), ClassifierError> {
+        if rows.ncols() != self.scaler.features() {
+            return Err(ClassifierError::Features(rows.ncols(), self.scaler.features()));
+        }
+        let mut scaled = Array2::zeros((rows.nrows(), self.scaler.width()));
+        for (from, mut to) in rows.rows().into_iter().zip(scaled.rows_mut()) {
+            let to = to.as_slice_mut().unwrap_or_default();
+            match from.as_slice() {
+                Some(from) => self.scaler.apply(from, to),
+                None => self.scaler.apply(&from.to_vec(), to),
+            }
+        }
+        Ok(self.network.represent(&self.weights, scaled.view(), &mut Tape::default()))
+    }
+
+    /// The same with other weights, such as those of [`train`](super::train()) from these.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Bad`] where there are more or fewer of them, or one is not finite.
+    pub fn with_weights(&self, weights: Vec<f32>) -> Result<Self, ClassifierError> {
+        let Self { network, scaler, classes, columns, preparation, session, .. } = self.clone();
+        let new = Self::new(network.architecture(), scaler, classes, columns, weights, session)?;
+        Ok(Self { preparation, ..new })
+    }
+
+    /// The class index of each row: the highest score, of equal scores the first.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Features`].
+    pub fn predict(&self, rows: ArrayView2<'_, f32>) -> Result<Vec<u16>, ClassifierError> {
+        let highest = |scores: ndarray::ArrayView1<'_, f32>| {
+            let (mut best, mut most) = (0, f32::NEG_INFINITY);
+            for (class, &score) in (0u16..).zip(scores) {
+                if score > most {
+                    (best, most) = (class, score);
+                }
+            }
+            best
+        };
+        Ok(self.scores(rows)?.rows().into_iter().map(highest).collect())
+    }
+
+    /// SHA-256 of the tag `network` and of the file.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let hash: Sha256 = tagged_hash("network").chain_update(self.encode());
+        hash.finalize().into()
+    }
+
+    /// The file, as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let (mut header, mut at) = (Map::new(), 0);
+        let mut tensor = |name: &str, dtype: &str, shape: &[usize], bytes: usize| {
+            let place = json!({"dtype": dtype, "shape": shape, "data_offsets": [at, at + bytes]});
+            header.insert(name.into(), place);
+            at += bytes;
+        };
+        let moments =
+            [("scaler.means", self.scaler.means()), ("scaler.deviations", self.scaler.deviations())];
+        for (name, values) in moments.iter().filter(|(_, values)| !values.is_empty()) {
+            tensor(name, "F64", &[values.len()], 8 * values.len());
+        }
+        for each in self.network.tensors() {
+            tensor(&each.name, "F32", &each.shape, 4 * each.len());
+        }
+        let mut metadata = json!({
+            "format": FORMAT,
+            "architecture": architecture_json(self.network.architecture()).to_string(),
+            "scaling": scaling_json(self.scaler.scaling()).to_string(),
+            "features": self.scaler.features().to_string(),
+            "classes": json!(self.classes).to_string(),
+            "columns": json!(self.columns).to_string(),
+            "session": self.session.0,
+            "session_id": hex::encode(self.session.1),
+        });
+        if let Some(preparation) = &self.preparation {
+            metadata["preparation"] = hex::encode(preparation.encode()).into();
+        }
+        header.insert("__metadata__".into(), metadata);
+        let mut text = Value::Object(header).to_string();
+        while !text.len().is_multiple_of(8) {
+            text.push(' ');
+        }
+        let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(text.as_bytes());
+        for (_, values) in moments {
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        bytes.extend(self.weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        bytes
+    }
+
+    /// From the bytes of a file.
+    ///
+    /// # Errors
+    /// [`ClassifierError`], also where the bytes are not the one encoding of their classifier.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ClassifierError> {
+        let short = || ClassifierError::Bad("the file is cut off".into());
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_HEADER {
+            return bad("no header of safetensors");
+        }
+        let (text, data) = rest.split_at_checked(length).ok_or_else(short)?;
+        let header: Map<String, Value> = match serde_json::from_slice(text) {
+            Ok(header) => header,
+            Err(error) => return bad(format!("the header: {error}")),
+        };
+        let metadata = header.get("__metadata__").and_then(Value::as_object);
+        let field = |name: &str| metadata.and_then(|all| all.get(name)).and_then(Value::as_str);
+        if field("format") != Some(FORMAT) {
+            return bad(format!("format is {:?}, expected {FORMAT}", field("format").unwrap_or("missing")));
+        }
+        let missing = |name: &str| ClassifierError::Bad(format!("{name} is missing or not what it must be"));
+        let read = |name: &str| {
+            let value = field(name).and_then(|text| serde_json::from_str::<Value>(text).ok());
+            value.ok_or_else(|| missing(name))
+        };
+        let names = |name: &str| {
+            let list = read(name)?;
+            let list = list.as_array().ok_or_else(|| missing(name))?;
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            list.iter().map(text).collect::<Option<Vec<_>>>().ok_or_else(|| missing(name))
+        };
+        let architecture = architecture(&read("architecture")?).ok_or_else(|| missing("architecture"))?;
+        let scaling = scaling(&read("scaling")?).ok_or_else(|| missing("scaling"))?;
+        let features = read("features")?.as_u64().and_then(|features| usize::try_from(features).ok());
+        let features = features.filter(|features| (1..=MAX_FEATURES).contains(features));
+        let features = features.ok_or_else(|| missing("features"))?;
+        let classes = names("classes")?;
+        if classes.len() > MAX_CLASSES {
+            return Err(missing("classes"));
+        }
+        scaling.check(features).map_err(|error| ClassifierError::Bad(error.to_string()))?;
+        let squares = scaling.needs_moments();
+        let counts = [squares.is_some(), squares == Some(true)].map(|has| if has { features } else { 0 });
+        let mut data = data;
+        let mut moments = [Vec::new(), Vec::new()];
+        for (count, values) in counts.into_iter().zip(&mut moments) {
+            let (own, rest) = data.split_at_checked(8 * count).ok_or_else(short)?;
+            *values = own.as_chunks::<8>().0.iter().map(|&value| f64::from_le_bytes(value)).collect();
+            data = rest;
+        }
+        let [means, deviations] = moments;
+        let weights = data.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect();
+        let mut id = [0; 32];
+        if hex::decode_to_slice(field("session_id").unwrap_or_default(), &mut id).is_err() {
+            return Err(missing("session_id"));
+        }
+        let session = (field("session").ok_or_else(|| missing("session"))?.to_owned(), id);
+        let scaler = Scaler::from_parts(scaling, features, means, deviations)?;
+        let mut classifier = Self::new(&architecture, scaler, classes, names("columns")?, weights, session)?;
+        if let Some(digits) = field("preparation") {
+            let encoded = hex::decode(digits).map_err(|_| missing("preparation"))?;
+            let preparation = Preparation::decode(&encoded).map_err(ModelError::from)?;
+            classifier = classifier.with_preparation(preparation.into())?;
+        }
+        // Names, shapes and places of tensors, and whatever else could be written in two ways.
+        if classifier.encode() != bytes {
+            return bad("the header is not the one of its network");
+        }
+        Ok(classifier)
+    }
+
+    /// Whether a file may be one of these, by its first bytes; at least 512 of them.
+    #[must_use]
+    pub fn looks_like(bytes: &[u8]) -> bool {
+        looks_like(bytes, FORMAT)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ClassifierError`].
+    pub fn load(path: &Path) -> Result<Self, ClassifierError> {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > MAX_FILE {
+            return bad("longer than any network's file");
+        }
+        Self::decode(&bytes)
+    }
+
+    /// Writes a file; what stood there before is replaced whole.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Io`].
+    pub fn save(&self, path: &Path) -> Result<(), ClassifierError> {
+        Ok(write_whole(path, &self.encode(), true)?)
+    }
+}
+
+/// Whether bytes begin as a file with this `format` does; what comes after its header may be another's file.
+pub(crate) fn looks_like(bytes: &[u8], format: &str) -> bool {
+    let Some((length, start)) = bytes.split_first_chunk::<8>() else { return false };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let header = start.get(..length).unwrap_or(start);
+    let format = format!("\"format\":\"{format}\"");
+    header.starts_with(b"{\"__metadata__\":{")
+        && header.windows(format.len()).any(|window| window == format.as_bytes())
+}
+
+fn architecture_json(architecture: &Architecture) -> Value {
+    let name = architecture.name();
+    match architecture {
+        Architecture::Logistic => json!({"network": name}),
+        Architecture::Perceptron { hidden } => json!({"network": name, "hidden": hidden}),
+        Architecture::Convolutional { image, filters, hidden } => {
+            json!({"network": name, "image": image, "filters": filters, "hidden": [hidden]})
+        }
+    }
+}
+
+fn architecture(value: &Value) -> Option<Architecture> {
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        value.get(name)?.as_array()?.iter().map(number).collect()
+    };
+    Some(match value.get("network")?.as_str()? {
+        "logistic" => Architecture::Logistic,
+        "mlp" => Architecture::Perceptron { hidden: numbers("hidden")? },
+        "cnn" => Architecture::Convolutional {
+            image: numbers("image")?.try_into().ok()?,
+            filters: numbers("filters")?.try_into().ok()?,
+            hidden: <[u32; 1]>::try_from(numbers("hidden")?).ok()?[0],
+        },
+        _ => return None,
+    })
+}
+
+fn scaling_json(scaling: &Scaling) -> Value {
+    let wide = |bounds: &[f32]| bounds.iter().map(|&bound| f64::from(bound)).collect::<Vec<_>>();
+    match scaling {
+        Scaling::Range { lo, hi } => json!({"range": {"lo": wide(lo), "hi": wide(hi)}}),
+        Scaling::SoftBins(bins) => json!({"soft-bins": bins}),
+        other => json!(other.name()),
+    }
+}
+
+fn scaling(value: &Value) -> Option<Scaling> {
+    if let Some(name) = value.as_str() {
+        let plain = [Scaling::None, Scaling::UnitNorm, Scaling::Center, Scaling::Standard];
+        return plain.into_iter().find(|scaling| scaling.name() == name);
+    }
+    if let Some(bins) = value.get("soft-bins") {
+        return Some(Scaling::SoftBins(u16::try_from(bins.as_u64()?).ok()?));
+    }
+    let range = value.get("range")?;
+    let bounds = |name: &str| -> Option<Vec<f32>> {
+        #[expect(clippy::cast_possible_truncation, reason = "written from a binary32")]
+        let bound = |value: &Value| value.as_f64().map(|bound| bound as f32);
+        range.get(name)?.as_array()?.iter().map(bound).collect()
+    };
+    Some(Scaling::Range { lo: bounds("lo")?, hi: bounds("hi")? })
+}

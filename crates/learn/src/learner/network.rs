@@ -1,0 +1,418 @@
+//! Networks: their layers, their first weights, loss and gradient.
+
+use ndarray::{Array2, ArrayView2};
+
+use super::MAX_WEIGHTS;
+use super::layer::{Layer, Scratch};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+
+/// Rows that are classified at a time.
+const ROWS: usize = 256;
+
+/// The shape of a network between its features and its classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// One matrix: multinomial logistic regression.
+    Logistic,
+    /// Hidden layers of so many units, each with ReLU.
+    Perceptron {
+        /// Units of each hidden layer, first to last.
+        hidden: Vec<u32>,
+    },
+    /// Three times a convolution 3 x 3 with ReLU and a maximum over 2 x 2, then a hidden layer with ReLU.
+    Convolutional {
+        /// Channels, height and width: a row is one channel after another, each line by line.
+        image: [u32; 3],
+        /// Filters of the three convolutions.
+        filters: [u32; 3],
+        /// Units of the hidden layer.
+        hidden: u32,
+    },
+}
+
+/// Why there is no such network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// The image has another number of pixels than a row has features.
+    #[error("an image of {0} x {1} x {2} numbers, the rows have {3}")]
+    Image(u32, u32, u32, usize),
+    /// Three poolings leave nothing of the image.
+    #[error("an image of {0} x {1} pixels, three poolings need at least 8 x 8")]
+    Small(u32, u32),
+    /// A layer has no units.
+    #[error("a layer of 0 units")]
+    Empty,
+    /// The network is too large.
+    #[error("more than {MAX_WEIGHTS} weights")]
+    Large,
+}
+
+/// A network; its weights are elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    architecture: Architecture,
+    features: usize,
+    classes: usize,
+    layers: Vec<Layer>,
+    weights: usize,
+}
+
+/// One tensor of a network's weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Such as `convolution1.weight`.
+    pub name: String,
+    /// As PyTorch has it: outputs first.
+    pub shape: Vec<usize>,
+    /// The place of its first number among the weights.
+    pub start: usize,
+}
+
+impl Tensor {
+    /// Its numbers.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What was said of some rows, against their labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// The sum of the rows' cross-entropies, with their weights, in nats.
+    pub loss: f64,
+    /// Rows whose class got the highest score; of equal scores the first counts.
+    pub right: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+/// Buffers of a pass, to be used again.
+#[derive(Clone, Debug, Default)]
+pub struct Tape {
+    /// The batch, and the output of every layer.
+    values: Vec<Vec<f32>>,
+    upper: Vec<f32>,
+    lower: Vec<f32>,
+    scratch: Scratch,
+}
+
+impl Architecture {
+    /// The name in session files and model files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Logistic => "logistic",
+            Self::Perceptron { .. } => "mlp",
+            Self::Convolutional { .. } => "cnn",
+        }
+    }
+
+    fn layers(&self, features: usize, classes: usize) -> Result<Vec<Layer>, NetworkError> {
+        let dense = |inputs, outputs, relu| Layer::Dense { inputs, outputs, relu };
+        Ok(match self {
+            Self::Logistic => vec![dense(features, classes, false)],
+            Self::Perceptron { hidden } => {
+                let widths: Vec<usize> =
+                    std::iter::once(features).chain(hidden.iter().map(|&units| units as usize)).collect();
+                let last = widths.last().copied().unwrap_or(features);
+                let hidden = widths.windows(2).map(|pair| dense(pair[0], pair[1], true));
+                hidden.chain([dense(last, classes, false)]).collect()
+            }
+            &Self::Convolutional { image, filters, hidden } => {
+                let [channels, height, width] = image.map(|size| size as usize);
+                let pixels = channels.checked_mul(height).and_then(|lines| lines.checked_mul(width));
+                if pixels != Some(features) {
+                    return Err(NetworkError::Image(image[0], image[1], image[2], features));
+                }
+                if height < 8 || width < 8 {
+                    return Err(NetworkError::Small(image[1], image[2]));
+                }
+                let mut layers = vec![Layer::Transpose { channels, area: height * width, to_channels: true }];
+                let (mut channels, mut height, mut width) = (channels, height, width);
+                for filters in filters.map(|filters| filters as usize) {
+                    layers.push(Layer::Convolution { channels, filters, height, width });
+                    layers.push(Layer::Pool { channels: filters, height, width });
+                    (channels, height, width) = (filters, height / 2, width / 2);
+                }
+                let area = height * width;
+                let hidden = hidden as usize;
+                layers.push(Layer::Transpose { channels, area, to_channels: false });
+                layers.push(dense(channels.saturating_mul(area), hidden, true));
+                layers.push(dense(hidden, classes, false));
+                layers
+            }
+        })
+    }
+}
+
+impl Network {
+    /// The network between so many features and classes.
+    ///
+    /// # Errors
+    /// [`NetworkError`].
+    pub fn new(architecture: &Architecture, features: usize, classes: usize) -> Result<Self, NetworkError> {
+        // Before any product is taken.
+        let units: Vec<u32> = match architecture {
+            Architecture::Logistic => Vec::new(),
+            Architecture::Perceptron { hidden } => hidden.clone(),
+            Architecture::Convolutional { image, filters, hidden } => {
+                image.iter().chain(filters).chain([hidden]).copied().collect()
+            }
+        };
+        if units.contains(&0) || features == 0 || classes == 0 {
+            return Err(NetworkError::Empty);
+        }
+        let most = units.iter().map(|&units| units as usize).chain([features, classes]).max();
+        if most > Some(MAX_WEIGHTS) || units.len() > 64 {
+            return Err(NetworkError::Large);
+        }
+        let layers = architecture.layers(features, classes)?;
+        let weights = layers.iter().map(|layer| layer.weights()).sum();
+        if weights > MAX_WEIGHTS {
+            return Err(NetworkError::Large);
+        }
+        Ok(Self { architecture: architecture.clone(), features, classes, layers, weights })
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// Numbers of a row.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.features
+    }
+
+    /// Classes.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Weights and biases.
+    #[must_use]
+    pub fn weights(&self) -> usize {
+        self.weights
+    }
+
+    /// Multiplications and additions of one row, forward.
+    #[must_use]
+    pub fn work(&self) -> usize {
+        self.layers.iter().map(|layer| layer.work()).sum()
+    }
+
+    /// The tensors of the weights, one after another.
+    #[must_use]
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let (mut tensors, mut start) = (Vec::new(), 0);
+        let (mut convolutions, mut dense) = (0, 0);
+        for layer in &self.layers {
+            let (outputs, inputs) = layer.matrix();
+            let (name, shape) = match *layer {
+                Layer::Convolution { channels, filters, .. } => {
+                    convolutions += 1;
+                    (format!("convolution{convolutions}"), vec![filters, channels, 3, 3])
+                }
+                Layer::Dense { .. } => {
+                    dense += 1;
+                    (format!("dense{dense}"), vec![outputs, inputs])
+                }
+                Layer::Transpose { .. } | Layer::Pool { .. } => continue,
+            };
+            tensors.push(Tensor { name: format!("{name}.weight"), shape, start });
+            let bias = start + outputs * inputs;
+            tensors.push(Tensor { name: format!("{name}.bias"), shape: vec![outputs], start: bias });
+            start = bias + outputs;
+        }
+        tensors
+    }
+
+    /// The first weights that a seed fixes: matrix and biases of a layer with k inputs to a unit are uniform
+    /// in +-1/sqrt(k), as in PyTorch. Each is (2 v / 2^32 - 1) / sqrt(k) in binary64, rounded to binary32, of
+    /// the next word v of Stream(seed, "fedavg/weights", "").
+    #[must_use]
+    pub fn initial(&self, seed: &[u8; 32]) -> Vec<f32> {
+        let mut stream = Stream::new(seed, "fedavg/weights", &[]);
+        let mut weights = Vec::with_capacity(self.weights);
+        for layer in &self.layers {
+            let bound = 1.0 / (layer.matrix().1.max(1) as f64).sqrt();
+            let mut bytes = vec![0; 4 * layer.weights()];
+            stream.fill(&mut bytes);
+            let words = bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word));
+            #[expect(clippy::cast_possible_truncation, reason = "rounding to binary32 is the rule")]
+            weights.extend(words.map(|word| ((f64::from(word) / 2f64.powi(31) - 1.0) * bound) as f32));
+        }
+        weights
+    }
+
+    /// Puts rows into the tape and computes every layer. `rows` has as many features as the network.
+    fn pass(&self, weights: &[f32], batch: usize, tape: &mut Tape) {
+        tape.values.resize(self.layers.len() + 1, Vec::new());
+        let mut start = 0;
+        for (at, layer) in self.layers.iter().enumerate() {
+            let (before, after) = tape.values.split_at_mut(at + 1);
+            let (input, output) = (&before[at], &mut after[0]);
+            output.resize(batch * layer.outputs(), 0.0);
+            let own = &weights[start..start + layer.weights()];
+            layer.forward(own, batch, input, output, &mut tape.scratch);
+            start += layer.weights();
+        }
+    }
+
+    /// The scores (logits) of rows: rows x classes. `rows` has as many columns as the network has features.
+    #[must_use]
+    pub fn scores(&self, weights: &[f32], rows: ArrayView2<'_, f32>, tape: &mut Tape) -> Array2<f32> {
+        self.represent(weights, rows, tape).1
+    }
+
+    /// Numbers of a row before the last layer: its representation. Of logistic regression they are the row.
+    #[must_use]
+    pub fn representation(&self) -> usize {
+        self.layers.last().map_or(self.features, |layer| layer.matrix().1)
+    }
+
+    /// The representation of rows, rows x [`Network::representation`], and their scores (logits), rows x
+    /// classes. `rows` has as many columns as the network has features.
+    #[must_use]
+    pub fn represent(
+        &self,
+        weights: &[f32],
+        rows: ArrayView2<'_, f32>,
+        tape: &mut Tape,
+    ) -> (Array2<f32>, Array2<f32>) {
+        let width = self.representation();
+        let mut scores = Vec::with_capacity(rows.nrows() * self.classes);
+        let mut before = Vec::with_capacity(rows.nrows() * width);
+        for piece in rows.axis_chunks_iter(ndarray::Axis(0), ROWS) {
+            tape.load(piece.rows().into_iter().flatten().copied());
+            self.pass(weights, piece.nrows(), tape);
+            if let [.., last, output] = &tape.values[..] {
+                before.extend_from_slice(last);
+                scores.extend_from_slice(output);
+            }
+        }
+        let shaped = |columns, values| {
+            Array2::from_shape_vec((rows.nrows(), columns), values)
+                .unwrap_or_else(|error| unreachable!("BUG: a pass of {} rows: {error}", rows.nrows()))
+        };
+        (shaped(width, before), shaped(self.classes, scores))
+    }
+
+    /// Loss and accuracy of rows with these labels.
+    #[must_use]
+    pub fn evaluate(
+        &self,
+        weights: &[f32],
+        rows: ArrayView2<'_, f32>,
+        labels: &[u16],
+        tape: &mut Tape,
+    ) -> Batch {
+        let mut scores = self.scores(weights, rows, tape);
+        let scores = scores.as_slice_mut().unwrap_or_default();
+        softmax_loss(scores, self.classes, labels, None, 1.0)
+    }
+
+    /// Loss of the rows that are in the tape ([`Tape::load`]), and the gradient of its mean over them by the
+    /// weights. With `row_weights` the loss of a row is multiplied by its weight; the mean is then the sum
+    /// divided by the number of rows or the sum of the weights, whichever is larger. So a batch of heavy rows
+    /// takes no longer a step than one of rows that all count fully.
+    ///
+    /// The gradient is never there as a whole: `step` is given one part after another, each once, with where
+    /// it begins and with the weights, which are not looked at again and may be changed.
+    pub fn gradient(
+        &self,
+        weights: &mut [f32],
+        labels: &[u16],
+        row_weights: Option<&[f32]>,
+        tape: &mut Tape,
+        mut step: impl FnMut(usize, &mut [f32], &[f32]),
+    ) -> Batch {
+        let batch = labels.len();
+        self.pass(weights, batch, tape);
+        tape.upper.clone_from(&tape.values[self.layers.len()]);
+        let heavy = row_weights.map_or(0.0, |weights| weights.iter().sum::<f32>());
+        let scale = 1.0 / heavy.max(batch.max(1) as f32);
+        let loss = softmax_loss(&mut tape.upper, self.classes, labels, row_weights, scale);
+        let mut end = weights.len();
+        for (at, layer) in self.layers.iter().enumerate().rev() {
+            let start = end - layer.weights();
+            let Tape { values, upper, lower, scratch } = &mut *tape;
+            let (input, output) = (&values[at], &values[at + 1]);
+            // Nobody needs the gradient of the rows, and of a transposition of them.
+            let below = (start > 0).then(|| {
+                lower.resize(input.len(), 0.0);
+                &mut lower[..]
+            });
+            let mut take =
+                |at: usize, weights: &mut [f32], gradient: &[f32]| step(start + at, weights, gradient);
+            let own = &mut weights[start..end];
+            layer.backward(own, batch, input, output, upper, below, scratch, &mut take);
+            std::mem::swap(upper, lower);
+            end = start;
+        }
+        loss
+    }
+}
+
+impl Tape {
+    /// Takes the numbers of a batch, row by row.
+    pub fn load(&mut self, values: impl Iterator<Item = f32>) {
+        if self.values.is_empty() {
+            self.values.push(Vec::new());
+        }
+        self.values[0].clear();
+        self.values[0].extend(values);
+    }
+
+    /// The batch, to be filled.
+    pub(super) fn batch(&mut self) -> &mut Vec<f32> {
+        if self.values.is_empty() {
+            self.values.push(Vec::new());
+        }
+        &mut self.values[0]
+    }
+}
+
+/// Softmax and cross-entropy; the scores become the gradient of `scale` times the sum of the losses.
+fn softmax_loss(
+    scores: &mut [f32],
+    classes: usize,
+    labels: &[u16],
+    row_weights: Option<&[f32]>,
+    scale: f32,
+) -> Batch {
+    let mut batch = Batch { rows: labels.len(), ..Batch::default() };
+    for (row, (scores, &label)) in scores.chunks_exact_mut(classes).zip(labels).enumerate() {
+        let label = usize::from(label);
+        let weight = row_weights.map_or(1.0, |weights| weights[row]);
+        let (mut best, mut most) = (0, f32::NEG_INFINITY);
+        for (class, &score) in scores.iter().enumerate() {
+            if score > most {
+                (best, most) = (class, score);
+            }
+        }
+        let own = scores[label] - most;
+        let mut sum = 0.0;
+        for score in &mut *scores {
+            *score = libm::expf(*score - most);
+            sum += *score;
+        }
+        batch.loss += f64::from(weight) * f64::from(libm::logf(sum) - own);
+        batch.right += usize::from(best == label);
+        for score in &mut *scores {
+            *score *= weight * scale / sum;
+        }
+        scores[label] -= weight * scale;
+    }
+    batch
+}

@@ -1,0 +1,11 @@
+//! What is learnt from rows: sketches, models, networks, privacy, personal models.
+//! An internal package: programs use `flyswarm`, and nothing here is kept stable.
+//!
+//! Imports go one way: `privacy < sketch < synthetic, model < learner < personal`.
+
+pub mod learner;
+pub mod model;
+pub mod personal;
+pub mod privacy;
+pub mod sketch;
+pub mod synthetic;

@@ -1,0 +1,134 @@
+//! The columns of some rows beside those of all: how far means and spreads lie apart.
+//!
+//! Nothing is summed for this: the moments that a session opens, or those that a model keeps for its scaling,
+//! are all that is known of the pool.
+
+use serde::{Deserialize, Serialize};
+
+use flyswarm_data::Dataset;
+use flyswarm_data::scaling::{Moments, Scaler, moments};
+
+/// Mean and standard deviation (divisor n) of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The deviation.
+    pub deviation: f64,
+}
+
+/// A column of some rows beside the same column of all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Of these rows.
+    pub here: Spread,
+    /// Of the pool.
+    pub pool: Spread,
+}
+
+impl Column {
+    /// How far the two lie apart, in deviations of the pool: the 2-Wasserstein distance of two normal
+    /// distributions, sqrt(difference of means^2 + difference of deviations^2). Infinite where the pool is
+    /// constant and these rows are not the same.
+    #[must_use]
+    pub fn distance(&self) -> f64 {
+        let apart = (self.here.mean - self.pool.mean).hypot(self.here.deviation - self.pool.deviation);
+        if apart == 0.0 { 0.0 } else { apart / self.pool.deviation.abs() }
+    }
+}
+
+/// The columns of some rows beside those of the pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// These rows.
+    pub rows: u64,
+    /// Rows of the pool, where known.
+    pub pool_rows: Option<u64>,
+    /// Every column, those that lie farthest apart first.
+    pub columns: Vec<Column>,
+}
+
+impl Beside {
+    /// `data` beside the opened moments of the pool; `names` are those of the columns, or none. `None` where
+    /// the moments have no squares or other columns, or where there are no rows.
+    #[must_use]
+    pub fn moments(data: &Dataset, names: &[String], pool: &Moments) -> Option<Self> {
+        let deviations: Vec<_> = pool.variances.as_ref()?.iter().map(|variance| variance.sqrt()).collect();
+        Self::new(data, names, (&pool.means, &deviations), Some(pool.rows))
+    }
+
+    /// `data` beside what a scaler knows of the pool; `None` where it knows no deviations.
+    #[must_use]
+    pub fn scaler(data: &Dataset, names: &[String], pool: &Scaler, pool_rows: Option<u64>) -> Option<Self> {
+        Self::new(data, names, (pool.means(), pool.deviations()), pool_rows)
+    }
+
+    fn new(
+        data: &Dataset,
+        names: &[String],
+        (means, deviations): (&[f64], &[f64]),
+        pool_rows: Option<u64>,
+    ) -> Option<Self> {
+        let features = data.features();
+        if means.len() != features || deviations.len() != features {
+            return None;
+        }
+        let here = Moments::from_words(&moments(data, true), features).ok()?;
+        let own = here.means.iter().zip(here.variances.as_ref()?);
+        let pool = means.iter().zip(deviations);
+        let columns =
+            own.zip(pool).enumerate().map(|(at, ((&mean, &variance), (&pool, &deviation)))| Column {
+                name: names.get(at).cloned().unwrap_or_else(|| format!("feature {}", at + 1)),
+                here: Spread { mean, deviation: variance.sqrt() },
+                pool: Spread { mean: pool, deviation },
+            });
+        let mut columns: Vec<_> = columns.collect();
+        // Stable: of equal ones the first column.
+        columns.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
+        Some(Self { rows: here.rows, pool_rows, columns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flyswarm_data::scaling::Scaling;
+
+    fn rows(features: usize, values: &[f32]) -> Dataset {
+        Dataset::new(features, values.to_vec(), Vec::new(), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn columns_are_told_in_the_pools_deviations_and_the_farthest_comes_first() {
+        // Means 1, 0, 5 and deviations 1, 0, 0 here; 3, 0, 4 and 1, 0, 1 in the pool.
+        let here = rows(3, &[0.0, 0.0, 5.0, 2.0, 0.0, 5.0]);
+        let pool = rows(3, &[2.0, 0.0, 3.0, 4.0, 0.0, 5.0]);
+        let opened = Moments::from_words(&moments(&pool, true), 3).unwrap();
+        let names = ["a", "b", "c"].map(String::from);
+        let found = Beside::moments(&here, &names, &opened).unwrap();
+        assert_eq!((found.rows, found.pool_rows), (2, Some(2)));
+        let told: Vec<_> = found.columns.iter().map(|each| (&*each.name, each.distance())).collect();
+        assert_eq!(told, [("a", 2.0), ("c", f64::sqrt(2.0)), ("b", 0.0)]);
+        assert_eq!(found.columns[1].here, Spread { mean: 5.0, deviation: 0.0 });
+        // A scaler knows the same; without names columns are numbered from 1.
+        let scaler = Scaler::fit(&Scaling::Standard, &pool).unwrap();
+        let again = Beside::scaler(&here, &[], &scaler, None).unwrap();
+        assert_eq!(again.columns[0].name, "feature 1");
+        assert_eq!(again.columns[0].pool, found.columns[0].pool);
+        // Nothing is made up where deviations, columns or rows are missing.
+        let center = Scaler::fit(&Scaling::Center, &pool).unwrap();
+        assert_eq!(Beside::scaler(&here, &[], &center, None), None);
+        assert_eq!(Beside::moments(&rows(1, &[0.0]), &[], &opened), None);
+        assert_eq!(Beside::moments(&here.subset(&[]), &[], &opened), None);
+    }
+
+    #[test]
+    fn a_column_that_is_constant_in_the_pool_and_other_here_is_infinitely_far() {
+        let (here, pool) = (rows(1, &[1.0, 2.0]), rows(1, &[7.0, 7.0]));
+        let opened = Moments::from_words(&moments(&pool, true), 1).unwrap();
+        let found = Beside::moments(&here, &[], &opened).unwrap();
+        assert_eq!(found.columns[0].distance(), f64::INFINITY);
+    }
+}

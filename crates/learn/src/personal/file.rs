@@ -1,0 +1,331 @@
+//! A personal model and its file.
+//!
+//! The file is in the format safetensors, as a network's is ([`Classifier`]), with the format
+//! `flyswarm-personal/1`, so that no program takes it for a network: its tensors `datastore.keys` (F32, keys
+//! x width) and `datastore.labels` (U16) are representations and classes of private rows. The tensor
+//! `network` (U8) is the network's file. `__metadata__` has `k`, `scale`, `lambda`, `contents` and `part`,
+//! all as texts. There is one encoding for each model.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+
+use ndarray::{Array2, ArrayView2};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::mix::highest;
+use super::{Datastore, Drift, Mixture, PersonalError, probabilities};
+use crate::learner::{Classifier, ClassifierError, looks_like};
+use crate::model::npz::{Archive, linear};
+use flyswarm_sealed_sum::crypto::tagged_hash;
+use flyswarm_sealed_sum::files::write_private;
+
+/// The value of `format`.
+const FORMAT: &str = "flyswarm-personal/1";
+/// The longest header: it has no list in it.
+const MAX_HEADER: usize = 1 << 12;
+
+/// Which of a peer's rows become keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Contents {
+    /// All.
+    All,
+    /// This part of them, above 0 and below 1, every class in proportion.
+    Sample(f64),
+    /// As many prototypes as this part of them, above 0 and below 1.
+    Prototypes(f64),
+}
+
+/// A network and what a peer remembers of its own rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PersonalModel {
+    network: Classifier,
+    datastore: Datastore,
+    mixture: Mixture,
+    contents: Contents,
+}
+
+fn bad<T>(text: impl Into<String>) -> Result<T, PersonalError> {
+    Err(PersonalError::Bad(text.into()))
+}
+
+impl Contents {
+    fn named(self) -> (&'static str, f64) {
+        match self {
+            Self::All => ("all", 1.0),
+            Self::Sample(part) => ("sample", part),
+            Self::Prototypes(part) => ("prototypes", part),
+        }
+    }
+
+    /// `all`, `sample` or `prototypes`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.named().0
+    }
+
+    /// The part of the rows that there are keys for: 1 of all.
+    #[must_use]
+    pub fn part(self) -> f64 {
+        self.named().1
+    }
+
+    fn from_name(name: &str, part: f64) -> Option<Self> {
+        Some(match name {
+            "all" => Self::All,
+            "sample" => Self::Sample(part),
+            "prototypes" => Self::Prototypes(part),
+            _ => return None,
+        })
+    }
+
+    fn check(self) -> Result<(), PersonalError> {
+        match self {
+            Self::Sample(part) | Self::Prototypes(part) if !(part > 0.0 && part < 1.0) => {
+                Err(PersonalError::Setting("capacity", part, "above 0, below 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The datastore with the keys of these rows, of a datastore of all.
+    ///
+    /// # Errors
+    /// [`PersonalError::Setting`] where the part is none; as [`Datastore::prototypes`].
+    pub fn of(self, all: &Datastore, seed: &[u8]) -> Result<Datastore, PersonalError> {
+        self.check()?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the keys")]
+        let count = |part: f64| ((part * all.len() as f64).round() as usize).max(1);
+        match self {
+            Self::All => Ok(all.clone()),
+            Self::Sample(part) => Ok(all.sample(count(part), seed)),
+            Self::Prototypes(part) => all.prototypes(count(part), seed),
+        }
+    }
+}
+
+impl PersonalModel {
+    /// Puts a model together; `contents` says how the datastore was made.
+    ///
+    /// # Errors
+    /// [`PersonalError`] where the parts do not belong together.
+    pub fn new(
+        network: Classifier,
+        datastore: Datastore,
+        mixture: Mixture,
+        contents: Contents,
+    ) -> Result<Self, PersonalError> {
+        mixture.check()?;
+        contents.check()?;
+        let (width, classes) = (network.network().representation(), network.classes().len());
+        if (datastore.width(), datastore.classes()) != (width, classes) {
+            return Err(PersonalError::Shape(format!(
+                "keys of {} numbers with {} classes, the network has {width} and {classes}",
+                datastore.width(),
+                datastore.classes()
+            )));
+        }
+        Ok(Self { network, datastore, mixture, contents })
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn network(&self) -> &Classifier {
+        &self.network
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn datastore(&self) -> &Datastore {
+        &self.datastore
+    }
+
+    /// How neighbours vote and are mixed with the network.
+    #[must_use]
+    pub fn mixture(&self) -> Mixture {
+        self.mixture
+    }
+
+    /// How the datastore was made.
+    #[must_use]
+    pub fn contents(&self) -> Contents {
+        self.contents
+    }
+
+    /// The probability of each class for rows, rows x classes.
+    ///
+    /// # Errors
+    /// [`PersonalError`] where rows have another width, or lead to numbers that are not finite.
+    pub fn probabilities(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f64>, PersonalError> {
+        let (keys, scores) = self.network.represent(rows)?;
+        let neighbours = self.mixture.neighbours(&self.datastore, keys.view())?;
+        Ok(self.mixture.mix(neighbours.view(), probabilities(scores.view()).view()))
+    }
+
+    /// The class index of each row: the most probable, of equally probable ones the first.
+    ///
+    /// # Errors
+    /// As [`PersonalModel::probabilities`].
+    pub fn predict(&self, rows: ArrayView2<'_, f32>) -> Result<Vec<u16>, PersonalError> {
+        Ok(self.probabilities(rows)?.rows().into_iter().map(highest).collect())
+    }
+
+    /// Takes new rows into the datastore, as `drift` says. Lambda stays: the network's word on the rows that
+    /// chose it is not kept.
+    ///
+    /// # Errors
+    /// [`PersonalError`]; the model is then as before.
+    pub fn take_in(
+        &mut self,
+        rows: ArrayView2<'_, f32>,
+        labels: &[u16],
+        drift: Drift,
+    ) -> Result<(), PersonalError> {
+        let (keys, _) = self.network.represent(rows)?;
+        self.datastore.take_in(keys.view(), labels, drift)
+    }
+
+    /// SHA-256 of the tag `personal` and of the file.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let hash: Sha256 = tagged_hash("personal").chain_update(self.encode());
+        hash.finalize().into()
+    }
+
+    /// The file, as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let (mut header, mut at) = (Map::new(), 0);
+        let network = self.network.encode();
+        let (rows, width) = self.datastore.keys().dim();
+        for (name, dtype, shape, bytes) in [
+            ("datastore.keys", "F32", vec![rows, width], 4 * rows * width),
+            ("datastore.labels", "U16", vec![rows], 2 * rows),
+            ("network", "U8", vec![network.len()], network.len()),
+        ] {
+            let place = json!({"dtype": dtype, "shape": shape, "data_offsets": [at, at + bytes]});
+            header.insert(name.into(), place);
+            at += bytes;
+        }
+        let Mixture { k, scale, lambda } = self.mixture;
+        let (contents, part) = self.contents.named();
+        let metadata = json!({
+            "format": FORMAT, "k": k.to_string(), "scale": scale.to_string(), "lambda": lambda.to_string(),
+            "contents": contents, "part": part.to_string(),
+        });
+        header.insert("__metadata__".into(), metadata);
+        let mut text = Value::Object(header).to_string();
+        while !text.len().is_multiple_of(8) {
+            text.push(' ');
+        }
+        let mut bytes = Vec::with_capacity(8 + text.len() + at);
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+        bytes.extend(self.datastore.keys().iter().flat_map(|number| number.to_le_bytes()));
+        bytes.extend(self.datastore.labels().iter().flat_map(|label| label.to_le_bytes()));
+        bytes.extend(network);
+        bytes
+    }
+
+    /// From the bytes of a file.
+    ///
+    /// # Errors
+    /// [`PersonalError`], also where the bytes are not the one encoding of their model.
+    pub fn decode(bytes: &[u8]) -> Result<Self, PersonalError> {
+        let short = || PersonalError::Bad("the file is cut off".into());
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length > MAX_HEADER {
+            return bad("no header of safetensors");
+        }
+        let (text, data) = rest.split_at_checked(length).ok_or_else(short)?;
+        let header: Value = match serde_json::from_slice(text) {
+            Ok(header) => header,
+            Err(error) => return bad(format!("the header: {error}")),
+        };
+        let missing = |name: &str| PersonalError::Bad(format!("{name} is missing or not what it must be"));
+        let field = |name: &str| header["__metadata__"][name].as_str().ok_or_else(|| missing(name));
+        if field("format")? != FORMAT {
+            return bad(format!("format is {:?}, expected {FORMAT}", field("format")?));
+        }
+        let number = |name: &str| field(name)?.parse::<f64>().map_err(|_| missing(name));
+        let size = |at: usize| {
+            let size = header["datastore.keys"]["shape"][at].as_u64().and_then(|size| size.try_into().ok());
+            size.ok_or_else(|| missing("datastore.keys"))
+        };
+        let (rows, width): (usize, usize) = (size(0)?, size(1)?);
+        let keys = rows.checked_mul(width).and_then(|numbers| numbers.checked_mul(4)).ok_or_else(short)?;
+        let (keys, data) = data.split_at_checked(keys).ok_or_else(short)?;
+        let (labels, network) =
+            rows.checked_mul(2).and_then(|labels| data.split_at_checked(labels)).ok_or_else(short)?;
+        let network = Classifier::decode(network)?;
+        let keys = keys.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect();
+        let keys = Array2::from_shape_vec((rows, width), keys).map_err(|_| short())?;
+        let labels = labels.as_chunks::<2>().0.iter().map(|&label| u16::from_le_bytes(label)).collect();
+        let datastore = Datastore::new(keys, labels, network.classes().len())?;
+        let k = field("k")?.parse().map_err(|_| missing("k"))?;
+        let mixture = Mixture { k, scale: number("scale")?, lambda: number("lambda")? };
+        let contents = Contents::from_name(field("contents")?, number("part")?);
+        let contents = contents.ok_or_else(|| missing("contents"))?;
+        let model = Self::new(network, datastore, mixture, contents)?;
+        if model.encode() != bytes {
+            return bad("the header is not the one of its model");
+        }
+        Ok(model)
+    }
+
+    /// Whether a file may be one of these, by its first bytes; at least 512 of them.
+    #[must_use]
+    pub fn looks_like(bytes: &[u8]) -> bool {
+        looks_like(bytes, FORMAT)
+    }
+
+    /// Writes keys, classes and network as an NPZ archive, for use without this program: `docs/personal.md`
+    /// says what is in it.
+    ///
+    /// # Errors
+    /// What writing gives.
+    pub fn write_npz<W: Write + Seek>(&self, out: W) -> io::Result<W> {
+        let mut archive = Archive::new(out);
+        let classes = self.network.classes();
+        let (rows, width) = self.datastore.keys().dim();
+        archive.array("version", "<i8", &[], [1i64.to_le_bytes()])?;
+        archive.texts("classes", &[classes.len()], classes.iter().map(String::as_str))?;
+        let keys = self.datastore.keys();
+        archive.array("keys", "<f4", &[rows, width], keys.iter().map(|number| number.to_le_bytes()))?;
+        let labels = self.datastore.labels().iter().map(|label| label.to_le_bytes());
+        archive.array("labels", "<u2", &[rows], labels)?;
+        archive.array("k", "<i8", &[], [(self.mixture.k as u64).to_le_bytes()])?;
+        archive.array("length_scale", "<f8", &[], [self.mixture.scale.to_le_bytes()])?;
+        archive.array("lambda", "<f8", &[], [self.mixture.lambda.to_le_bytes()])?;
+        archive.texts("scaling", &[], [self.network.scaler().scaling().name()])?;
+        let (shift, scale) = linear(self.network.scaler());
+        archive.array("shift", "<f8", &[shift.len()], shift.iter().map(|x| x.to_le_bytes()))?;
+        archive.array("scale", "<f8", &[scale.len()], scale.iter().map(|x| x.to_le_bytes()))?;
+        for tensor in self.network.network().tensors() {
+            let weights = &self.network.weights()[tensor.start..tensor.start + tensor.len()];
+            archive.array(&tensor.name, "<f4", &tensor.shape, weights.iter().map(|x| x.to_le_bytes()))?;
+        }
+        archive.finish()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`PersonalError`].
+    pub fn load(path: &Path) -> Result<Self, PersonalError> {
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(ClassifierError::Io)?;
+        Self::decode(&bytes)
+    }
+
+    /// Writes a file that nobody but its owner may read (mode 0600); what stood there before is replaced
+    /// whole.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Io`].
+    pub fn save(&self, path: &Path) -> Result<(), PersonalError> {
+        Ok(write_private(path, &self.encode(), true).map_err(ClassifierError::Io)?)
+    }
+}

@@ -1,0 +1,145 @@
+//! Sketches: what the public seed fixes, and what may leave a peer in place of its rows.
+//!
+//! A row goes through three steps, the same on every machine to the last bit:
+//! [`flyswarm_data::scaling`] puts the features on one scale, [`flyhash`] (optionally after a random rotation, `densify`)
+//! projects them sparsely to m numbers and keeps the places of the `rho` largest. Only additions in a fixed
+//! order, `* /` and `sqrt` are used, which IEEE 754 fixes.
+//!
+//! [`distribution`] counts rows of a locality-sensitive hash, so that data sets can be compared; [`lsh`]
+//! gives codes of single rows.
+//!
+//! Source: Ram & Sinha, *Federated Nearest Neighbor Classification with a Colony of Fruit-Flies*, section 2.
+
+use flyswarm_data::{MAX_CLASSES, MAX_FEATURES};
+
+pub mod distribution;
+pub mod flyhash;
+mod gaussian;
+pub mod lsh;
+
+pub use flyswarm_data::scaling::ParameterError;
+use flyswarm_data::scaling::Scaling;
+
+/// Most counts of a model, m x classes: 2^28, that is 1 GiB on the wire.
+pub const MAX_COUNTS: usize = 1 << 28;
+/// Most entries of the lifting matrix, m x s: 2^30, that is 4 GiB.
+pub const MAX_ENTRIES: usize = 1 << 30;
+
+/// What fixes a sketch, as written in a session file; [`Parameters::check`] turns it into a [`Sketch`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Features of a row, 1 to [`MAX_FEATURES`] (the paper's d).
+    pub d: usize,
+    /// Rows of the lifting matrix, m x classes at most [`MAX_COUNTS`]. The paper tries 2 d to 2048 d: larger
+    /// is better.
+    pub m: usize,
+    /// Ones in each row of it, 1 to the dimension D (the width of a scaled row, padded where densified). The
+    /// paper: about 0.05 d and more; measured here: 0.3 d is better.
+    pub s: usize,
+    /// Winners of a row, 1 to m. The paper tries 8 to 256.
+    pub rho: usize,
+    /// The public seed, from the coin.
+    pub seed: [u8; 32],
+    /// Whether rows are rotated first (random signs, Walsh-Hadamard), as the authors' code can.
+    pub densify: bool,
+    /// How features are put on one scale.
+    pub scaling: Scaling,
+}
+
+/// [`Parameters`] that have been checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sketch {
+    parameters: Parameters,
+    classes: usize,
+}
+
+impl Parameters {
+    /// Checks every field, against each other and the number of classes.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn check(self, classes: usize) -> Result<Sketch, ParameterError> {
+        let within = |field, value: usize, limit: usize, what: &str| {
+            if (1..=limit).contains(&value) {
+                return Ok(());
+            }
+            Err(ParameterError { field, value: value.to_string(), expected: format!("1 to {limit}{what}") })
+        };
+        if !(2..=MAX_CLASSES).contains(&classes) {
+            let expected = format!("2 to {MAX_CLASSES}");
+            return Err(ParameterError { field: "classes", value: classes.to_string(), expected });
+        }
+        within("d", self.d, MAX_FEATURES, "")?;
+        self.scaling.check(self.d)?;
+        let dimension = self.dimension();
+        within("s", self.s, dimension, if self.densify { " (d padded to a power of two)" } else { " (d)" })?;
+        within("m", self.m, MAX_COUNTS / classes, &format!(" with {classes} classes"))?;
+        within("m", self.m, MAX_ENTRIES / self.s, &format!(" with s = {}", self.s))?;
+        within("rho", self.rho, self.m, " (m)")?;
+        Ok(Sketch { parameters: self, classes })
+    }
+
+    /// Columns of the lifting matrix: numbers of a scaled row, or the next power of two when densified.
+    fn dimension(&self) -> usize {
+        let width = self.scaling.width(self.d);
+        if self.densify { width.next_power_of_two() } else { width }
+    }
+}
+
+impl Sketch {
+    /// The parameters, unchanged.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Number of classes they were checked for.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// Columns of the lifting matrix.
+    #[must_use]
+    pub fn dimension(&self) -> usize {
+        self.parameters.dimension()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters() -> Parameters {
+        Parameters { d: 10, m: 40, s: 3, rho: 4, seed: [0; 32], densify: false, scaling: Scaling::None }
+    }
+
+    #[test]
+    fn each_parameter_is_refused_by_name_and_limit() {
+        let refusal = |change: fn(&mut Parameters), classes| {
+            let mut parameters = parameters();
+            change(&mut parameters);
+            parameters.check(classes).map_err(|error| error.to_string())
+        };
+        assert!(refusal(|_| (), 2).is_ok());
+        assert!(refusal(|p| (p.densify, p.s) = (true, 16), 2).is_ok());
+        type Change = fn(&mut Parameters);
+        let cases: [(Change, usize, &str); 8] = [
+            (|_| (), 1, "classes is 1, expected 2 to 65535"),
+            (|p| p.d = 0, 2, "d is 0, expected 1 to 1048576"),
+            (|p| p.s = 11, 2, "s is 11, expected 1 to 10 (d)"),
+            (|p| (p.densify, p.s) = (true, 17), 2, "s is 17, expected 1 to 16 (d padded to a power of two)"),
+            (|p| p.s = 0, 2, "s is 0, expected 1 to 10 (d)"),
+            (|p| p.m = 1 << 27, 3, "m is 134217728, expected 1 to 89478485 with 3 classes"),
+            (|p| p.rho = 41, 2, "rho is 41, expected 1 to 40 (m)"),
+            (
+                |p| p.scaling = Scaling::Range { lo: vec![0.0], hi: vec![0.0] },
+                2,
+                "range is 0 to 0, expected finite bounds, the lower one first",
+            ),
+        ];
+        for (change, classes, error) in cases {
+            assert_eq!(refusal(change, classes), Err(error.to_owned()));
+        }
+    }
+}

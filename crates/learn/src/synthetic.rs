@@ -1,0 +1,143 @@
+//! Made-up data on which nearest neighbours do well: several separate clusters for each class (Ram & Sinha,
+//! section 4, "Synthetic data", and Appendix D.2).
+//!
+//! [`clusters`] is our own version of scikit-learn's `make_classification` with only informative features
+//! (Guyon 2003): for each cluster a different vertex of a hypercube of side 2 x `class_sep` is the centre,
+//! normal points are multiplied by a random matrix with entries uniform in -1..1, cluster k belongs to class
+//! k mod `classes`, and a share of the labels is replaced by random ones. The numbers are not scikit-learn's;
+//! `lab/scripts/check-synthetic.py` compares statistics of the two.
+//!
+//! [`binary`] gives vectors of zeros and ones: such points in d / 10 dimensions, FlyHashed to d bits of which
+//! b are one.
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+
+use crate::sketch::flyhash::FlyHash;
+use crate::sketch::{ParameterError, Parameters};
+use flyswarm_data::deal::shuffle;
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_data::{DataError, Dataset};
+use flyswarm_sealed_sum::crypto::stream::derive;
+
+/// What [`clusters`] makes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clusters {
+    /// Rows in all, shared evenly among the clusters.
+    pub rows: usize,
+    /// Features, all of them informative.
+    pub features: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Clusters of each class; classes x clusters is at most 2^features.
+    pub clusters: usize,
+    /// Half the side of the hypercube.
+    pub class_sep: f64,
+    /// Share of rows whose label is drawn anew from all classes.
+    pub flip_y: f64,
+}
+
+impl Clusters {
+    /// The paper's: 5 classes, 3 clusters each, and from its authors' code `class_sep` 1.2 and `flip_y` 0.01.
+    #[must_use]
+    pub fn paper(rows: usize, features: usize) -> Self {
+        Self { rows, features, classes: 5, clusters: 3, class_sep: 1.2, flip_y: 0.01 }
+    }
+}
+
+/// Why there is no data.
+#[derive(Debug, thiserror::Error)]
+pub enum SyntheticError {
+    /// Sizes that make no data set.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// Sizes that make no FlyHash.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// More clusters than the hypercube has corners.
+    #[error("{clusters} clusters in {features} dimensions, expected at most 2^{features}")]
+    Corners {
+        /// Clusters of all classes.
+        clusters: usize,
+        /// Dimensions.
+        features: usize,
+    },
+}
+
+/// Points in clusters, in random order of rows; the same seed gives the same points.
+///
+/// # Errors
+/// [`SyntheticError`] when the sizes make no data set.
+pub fn clusters(shape: &Clusters, seed: &[u8]) -> Result<Dataset, SyntheticError> {
+    let &Clusters { rows, features, classes, clusters, class_sep, flip_y } = shape;
+    let all = classes * clusters;
+    if features < 64 && all as u128 > 1 << features {
+        return Err(SyntheticError::Corners { clusters: all, features });
+    }
+    let rng = &mut generator(seed, "clusters");
+    let centres = corners(all, features, rng);
+    let mut points = Vec::with_capacity(rows);
+    for (cluster, centre) in centres.iter().enumerate() {
+        let matrix: Vec<f64> = (0..features * features).map(|_| rng.random_range(-1.0..1.0)).collect();
+        for _ in 0..rows / all + usize::from(cluster < rows % all) {
+            let mut point: Vec<f64> =
+                centre.iter().map(|&up| if up { class_sep } else { -class_sep }).collect();
+            for row in matrix.chunks_exact(features) {
+                let x: f64 = rng.sample(StandardNormal);
+                point.iter_mut().zip(row).for_each(|(p, a)| *p += x * a);
+            }
+            let flipped = rng.random::<f64>() < flip_y;
+            let class = if flipped { rng.random_range(0..classes) } else { cluster % classes };
+            points.push((point, class));
+        }
+    }
+    shuffle(&mut points, &mut flyswarm_sealed_sum::crypto::stream::Stream::new(seed, "synthetic/order", &[]));
+    let labels = points.iter().map(|(_, class)| *class as u16).collect();
+    let values = points.iter().flat_map(|(point, _)| point.iter().map(|&x| x as f32)).collect();
+    Ok(Dataset::new(features, values, labels, (0..classes).map(|class| class.to_string()).collect())?)
+}
+
+/// Rows of `features` zeros and ones, `ones` of them one: the FlyHash (2 ones a row of M, as the authors'
+/// rule gives in so few dimensions) of [`clusters`] in a tenth of the dimensions.
+///
+/// # Errors
+/// [`SyntheticError`] when the sizes make no data set.
+pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<Dataset, SyntheticError> {
+    let real = clusters(&Clusters::paper(rows, features / 10), seed)?;
+    let parameters = Parameters {
+        d: real.features(),
+        m: features,
+        s: 2,
+        rho: ones,
+        seed: *derive(seed, "synthetic/lift", &[]),
+        densify: false,
+        scaling: Scaling::None,
+    };
+    let hash = FlyHash::new(&parameters.check(real.classes().len())?);
+    let scaler = Scaler::new(&Scaling::None, real.features(), None)
+        .unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
+    let winners =
+        hash.winners(&scaler, &real, 0..real.rows()).unwrap_or_else(|_| unreachable!("BUG: one d for both"));
+    let mut values = vec![0.0; rows * features];
+    for (row, winners) in winners.chunks_exact(ones).enumerate() {
+        winners.iter().for_each(|&i| values[row * features + i as usize] = 1.0);
+    }
+    Ok(Dataset::new(features, values, real.labels().to_vec(), real.classes().to_vec())?)
+}
+
+/// A random generator for one purpose.
+pub fn generator(seed: &[u8], purpose: &str) -> impl Rng + use<> {
+    chacha20::ChaCha8Rng::from_seed(*derive(seed, "evaluate", purpose.as_bytes()))
+}
+
+/// `count` different corners of the unit hypercube.
+fn corners(count: usize, dimensions: usize, rng: &mut impl Rng) -> Vec<Vec<bool>> {
+    let mut corners: Vec<Vec<bool>> = Vec::with_capacity(count);
+    while corners.len() < count {
+        let corner = (0..dimensions).map(|_| rng.random()).collect();
+        if !corners.contains(&corner) {
+            corners.push(corner);
+        }
+    }
+    corners
+}

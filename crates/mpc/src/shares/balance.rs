@@ -1,0 +1,37 @@
+//! Balanced classes: each label counts as one over the labels of its class, and nobody sees how many these
+//! are. Equal to [`crate::propagation::integer::reference`] bit for bit.
+//!
+//! The labels of a class are the sum of a column, which is local. What its scores are multiplied by is looked
+//! up in a public table with an entry for each number of labels that there can be, side by side with the
+//! reciprocals of the degrees: no round is added there. Scores are linear in labels, so that the scores of a
+//! class are multiplied in the end, one product and one exact truncation.
+
+use super::bits::{Adder, a2b};
+use super::lookup::lookup;
+use super::truncate::truncate;
+use super::{Context, Shared};
+use crate::propagation::integer::BALANCE_BITS;
+
+/// For each class the entry of `table` for as many labels as it has.
+pub async fn weights(
+    context: &mut Context,
+    table: &[u64],
+    labels: &Shared<u64>,
+    classes: usize,
+) -> Shared<u64> {
+    let counts = labels.map(|share| {
+        let column = |class: usize| share.iter().skip(class).step_by(classes);
+        (0..classes).map(|class| column(class).fold(0u64, |sum, &y| sum.wrapping_add(y))).collect()
+    });
+    let bits = |largest: usize| largest.checked_ilog2().map_or(0, |bits| bits as usize + 1);
+    let index = a2b(context, &counts, bits(table.len().saturating_sub(1)), Adder::Sklansky).await;
+    let largest = table.iter().copied().max().unwrap_or(0);
+    lookup(context, &index, classes, table, bits(largest as usize)).await
+}
+
+/// Scores of points x classes, each times the weight of its class.
+pub async fn balanced(context: &mut Context, scores: &Shared<u64>, weights: &Shared<u64>) -> Shared<u64> {
+    let points = scores.len() / weights.len().max(1);
+    let weights = weights.map(|share| share.repeat(points));
+    truncate(context, &scores.product(&weights), BALANCE_BITS).await
+}

@@ -1,0 +1,265 @@
+//! Where a part of the program stands: which party, which streams.
+
+use std::sync::Arc;
+
+use zeroize::{Zeroize, Zeroizing};
+
+use super::round::{Line, Round, Side, Wire};
+use super::{Ring, Shared};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+
+/// Label of every stream between computing parties.
+const LABEL: &str = "shares";
+/// Words that are masked at once: their keystream stays in the first-level cache.
+const BLOCK: usize = 512;
+
+/// The stages of the program, as the labels of streams number them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Stage {
+    /// Checks of the input.
+    Input = 1,
+    /// Hamming distances.
+    Distances = 2,
+    /// Their bits.
+    Keys = 3,
+    /// The k nearest.
+    Nearest = 4,
+    /// Shuffled rows, opened edges.
+    Compaction = 5,
+    /// Weights of the edges.
+    Weights = 6,
+    /// The dense graph.
+    Dense = 7,
+    /// Reciprocals of degrees.
+    Degrees = 8,
+    /// The Chebyshev steps.
+    Propagation = 9,
+    /// Labels and coarse scores.
+    Output = 10,
+}
+
+/// All stages, in their order.
+pub const STAGES: [Stage; 10] = [
+    Stage::Input,
+    Stage::Distances,
+    Stage::Keys,
+    Stage::Nearest,
+    Stage::Compaction,
+    Stage::Weights,
+    Stage::Dense,
+    Stage::Degrees,
+    Stage::Propagation,
+    Stage::Output,
+];
+
+/// The two keys that a party holds: that of its own number, shared with the party before it, and the next
+/// one, shared with the party after it; and what makes every stream belong to one attempt.
+#[derive(Clone)]
+pub struct Keys {
+    own: Zeroizing<[u8; 32]>,
+    next: Zeroizing<[u8; 32]>,
+    context: Vec<u8>,
+    #[cfg(test)]
+    pub(super) taped: super::tests::audit::Taped,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(<redacted>)")
+    }
+}
+
+impl Keys {
+    /// `context` names session, view and attempt: the same keys never serve two of them alike.
+    #[must_use]
+    pub fn new(own: [u8; 32], next: [u8; 32], context: &[u8]) -> Self {
+        Self {
+            own: Zeroizing::new(own),
+            next: Zeroizing::new(next),
+            context: context.to_vec(),
+            #[cfg(test)]
+            taped: super::tests::audit::Taped::default(),
+        }
+    }
+
+    fn stream(&self, side: Side, label: &[u8]) -> Stream {
+        let key = if side == Side::Before { &self.own } else { &self.next };
+        Stream::new(&**key, LABEL, &[&self.context, label].concat())
+    }
+}
+
+/// One part of the program at one party. Roles go round with `turn`: what role 0 does more of than others is
+/// done by party `turn`, so that parts with different turns load all parties alike.
+#[derive(Debug)]
+pub struct Context {
+    line: Line,
+    keys: Arc<Keys>,
+    party: usize,
+    turn: usize,
+    stage: Stage,
+    chunk: u32,
+    step: u32,
+}
+
+impl Context {
+    /// The whole program at party 0, 1 or 2.
+    #[must_use]
+    pub fn new(line: Line, keys: Keys, party: usize) -> Self {
+        Self { line, keys: Arc::new(keys), party: party % 3, turn: 0, stage: Stage::Input, chunk: 0, step: 0 }
+    }
+
+    /// Goes on to a stage.
+    pub fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        let chunk = {
+            let mut wire = self.wire();
+            wire.mark(stage);
+            wire.next_chunk()
+        };
+        self.chunk = chunk;
+        self.step = 0;
+    }
+
+    /// A part that runs beside others, with roles `turn` further.
+    #[must_use]
+    pub fn split(&self, turn: usize) -> Self {
+        Self {
+            line: self.line.clone(),
+            keys: Arc::clone(&self.keys),
+            party: self.party,
+            turn: (self.turn + turn) % 3,
+            stage: self.stage,
+            chunk: self.wire().next_chunk(),
+            step: 0,
+        }
+    }
+
+    /// Which role this party has in this part.
+    #[must_use]
+    pub fn role(&self) -> usize {
+        (self.party + 3 - self.turn) % 3
+    }
+
+    /// The wire of this party; not to be held over a round.
+    pub fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
+        self.line.wire()
+    }
+
+    /// What a test plants.
+    #[cfg(test)]
+    pub(super) fn tape(&self) -> super::tests::audit::Tape {
+        self.keys.taped.tape
+    }
+
+    /// Waits for the end of this round.
+    #[must_use]
+    pub fn round(&self) -> Round {
+        self.line.round()
+    }
+
+    /// Sends words to a neighbour in this round.
+    pub fn send<T: Ring>(&self, to: Side, words: &[T]) {
+        self.wire().send(to, words);
+    }
+
+    /// The next words of a neighbour in the last round.
+    #[must_use]
+    pub fn receive<T: Ring>(&self, from: Side, len: usize) -> Vec<T> {
+        self.wire().receive(from, len)
+    }
+
+    /// The label of the next draws. Every party takes a step wherever one of them draws.
+    pub fn step(&mut self) -> Step {
+        self.step += 1;
+        let mut label = [0; 12];
+        label[0] = self.stage as u8;
+        label[1] = self.turn as u8;
+        label[2..6].copy_from_slice(&self.chunk.to_le_bytes());
+        label[6..10].copy_from_slice(&self.step.to_le_bytes());
+        Step { line: self.line.clone(), keys: Arc::clone(&self.keys), label }
+    }
+
+    /// Role 0's share of a public number.
+    #[must_use]
+    pub fn public<T: Ring>(&self, words: &[T]) -> Shared<T> {
+        let zeros = || vec![T::default(); words.len()];
+        match self.role() {
+            0 => Shared { own: words.to_vec(), next: zeros() },
+            2 => Shared { own: zeros(), next: words.to_vec() },
+            _ => Shared { own: zeros(), next: zeros() },
+        }
+    }
+
+    /// Shares of x + c for a public c.
+    #[must_use]
+    pub fn plus<T: Ring>(&self, mut shared: Shared<T>, c: T) -> Shared<T> {
+        match self.role() {
+            0 => shared.own.iter_mut().for_each(|x| *x = x.add(c)),
+            2 => shared.next.iter_mut().for_each(|x| *x = x.add(c)),
+            _ => {}
+        }
+        shared
+    }
+}
+
+/// The streams of one step: each key is drawn from once.
+#[derive(Debug)]
+pub struct Step {
+    line: Line,
+    keys: Arc<Keys>,
+    label: [u8; 12],
+}
+
+impl Step {
+    /// The stream that this party has in common with a neighbour.
+    pub fn stream(&self, side: Side) -> Stream {
+        let mut label = self.label;
+        label[10] = side as u8;
+        self.line.wire().note(label);
+        #[cfg(test)]
+        if let Some(stream) = self.keys.taped.stream(side, &self.label[..10], self.line.wire().rounds()) {
+            return stream;
+        }
+        // Which of its two keys a party draws from is no part of the label: the other holder has it on the
+        // other side.
+        self.keys.stream(side, &self.label[..10])
+    }
+
+    /// Words that the neighbour draws as well.
+    #[must_use]
+    pub fn draw<T: Ring>(&self, side: Side, len: usize) -> Vec<T> {
+        let mut words = vec![T::default(); len];
+        blend(&mut self.stream(side), &mut words, |_, mask| mask);
+        words
+    }
+
+    /// Adds this party's part of a sum of zero: what it draws with the neighbour before, less what it draws
+    /// with the one after.
+    pub fn mask<T: Ring>(&self, words: &mut [T]) {
+        #[cfg(test)]
+        let before = words.to_vec();
+        let (mut own, mut next) = (self.stream(Side::Before), self.stream(Side::After));
+        for block in words.chunks_mut(BLOCK) {
+            blend(&mut own, block, T::add);
+            blend(&mut next, block, T::sub);
+        }
+        #[cfg(test)]
+        self.keys.taped.bare(words, &before);
+    }
+}
+
+/// Combines each word with the next one of a stream.
+pub fn blend<T: Ring>(stream: &mut Stream, words: &mut [T], combine: impl Fn(T, T) -> T) {
+    let mut bytes = [0u8; 8 * BLOCK];
+    for block in words.chunks_mut(BLOCK) {
+        let bytes = &mut bytes[..block.len() * T::BYTES];
+        stream.fill(bytes);
+        for (word, mask) in block.iter_mut().zip(bytes.chunks_exact(T::BYTES)) {
+            *word = combine(*word, T::read(mask));
+        }
+    }
+    // No more than was used: to wipe takes longer than to draw.
+    let used = bytes.len().min(words.len() * T::BYTES);
+    bytes[..used].zeroize();
+}

@@ -1,0 +1,133 @@
+//! Hamming distances of all pairs and their bits.
+//!
+//! H = p_i + p_j - 2 <b_i, b_j> mod 2^16, p the number of ones. The pairs lie in *tiles* of 64 x 64 points,
+//! those on and below the diagonal: of tile (J, I), I <= J, entry 64 j + i is the pair of point j of block J
+//! and i of block I, so that 64 lanes of bits are 64 points i.
+
+use super::bits::{Adder, a2b, transpose};
+use super::primitives::{LANES, in_thirds, multiply, reshare};
+use super::{Bits, Context, Shared, Xor};
+use crate::product::product;
+
+/// Entries of a tile.
+const TILE: usize = LANES * LANES;
+
+/// The tiles of `blocks` blocks, as (J, I), in the order in which they lie.
+fn tiles(blocks: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..blocks).flat_map(|j| (0..=j).map(move |i| (j, i)))
+}
+
+/// Shares of the distances of all pairs, tile after tile, of codes of `bits` bits that are shared bit by bit,
+/// row after row. Points past the last have a code of zeros.
+pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize) -> Shared<u16> {
+    let block = LANES * bits;
+    let padded = codes.len().next_multiple_of(block);
+    codes.own.resize(padded, 0);
+    codes.next.resize(padded, 0);
+    let blocks = padded / block;
+    let mut part = vec![0; blocks * (blocks + 1) / 2 * TILE];
+    let mut start = 0;
+    for j in 0..blocks {
+        let rows = j * block..(j + 1) * block;
+        let columns = 0..(j + 1) * block;
+        let held = codes.own[rows.clone()].iter().zip(&codes.next[rows.clone()]);
+        let sum: Vec<u16> = held.map(|(a, b)| a.wrapping_add(*b)).collect();
+        // (own + next) own' + own next', for 64 points and all that are not after them.
+        let one = product(&sum, &codes.own[columns.clone()], bits);
+        let two = product(&codes.own[rows], &codes.next[columns], bits);
+        let width = (j + 1) * LANES;
+        for (at, (a, b)) in one.iter().zip(two).enumerate() {
+            let (row, column) = (at / width, at % width);
+            part[start + column / LANES * TILE + row * LANES + column % LANES] = a.wrapping_add(b);
+        }
+        start += (j + 1) * TILE;
+    }
+    let ones = codes.map(|share| {
+        share.chunks(bits).map(|row| row.iter().fold(0u16, |sum, &b| sum.wrapping_add(b))).collect()
+    });
+    drop(codes);
+    let mut distances = reshare(context, part).await;
+    for (products, ones) in [(&mut distances.own, &ones.own), (&mut distances.next, &ones.next)] {
+        for ((j, i), tile) in tiles(blocks).zip(products.chunks_mut(TILE)) {
+            for (at, x) in tile.iter_mut().enumerate() {
+                let (p, q) = (ones[j * LANES + at / LANES], ones[i * LANES + at % LANES]);
+                *x = p.wrapping_add(q).wrapping_sub(x.wrapping_mul(2));
+            }
+        }
+    }
+    distances
+}
+
+/// The same from the parts of all owners, in the order of their places, each its rows x `points`. Nothing is
+/// sent. Between two points of one owner the row of the later one counts; a point is at 0 from itself.
+#[must_use]
+pub fn added(parts: &[Shared<u16>], points: usize) -> Shared<u16> {
+    let rows = |(owner, part): (usize, &Shared<u16>)| {
+        (0..part.own.len() / points.max(1)).map(move |row| (owner, row * points))
+    };
+    let places: Vec<(usize, usize)> = parts.iter().enumerate().flat_map(rows).collect();
+    let sums = |share: fn(&Shared<u16>) -> &Vec<u16>| {
+        let parts: Vec<&Vec<u16>> = parts.iter().map(share).collect();
+        let part = |x: usize, y: usize| parts[places[x].0][places[x].1 + y];
+        let blocks = points.div_ceil(LANES);
+        let mut sums = vec![0; blocks * (blocks + 1) / 2 * TILE];
+        for ((j, i), tile) in tiles(blocks).zip(sums.chunks_mut(TILE)) {
+            for (at, sum) in tile.iter_mut().enumerate() {
+                let (one, two) = (j * LANES + at / LANES, i * LANES + at % LANES);
+                let (x, y) = (one.max(two), one.min(two));
+                if x < points && x > y {
+                    let other = if places[x].0 == places[y].0 { 0 } else { part(y, x) };
+                    *sum = part(x, y).wrapping_add(other);
+                }
+            }
+        }
+        sums
+    };
+    Shared { own: sums(|part| &part.own), next: sums(|part| &part.next) }
+}
+
+/// The planes of the key by which points are near, highest first: whether h >= L / 2, then the low log2 L - 1
+/// bits of h. Each plane is a matrix of bits: row j holds the lanes i of all `points` points.
+pub async fn keys(
+    context: &Context,
+    distances: &Shared<u16>,
+    points: usize,
+    key_bits: usize,
+) -> Vec<Shared<Bits>> {
+    let thirds = in_thirds(context, distances.len(), TILE, |mut context, range| {
+        let distances = distances.slice(range);
+        Box::pin(async move {
+            let mut planes = a2b(&mut context, &distances, key_bits + 1, Adder::Ripple).await;
+            let (top, high) = (planes.pop().unwrap_or_default(), planes.pop().unwrap_or_default());
+            let both = multiply(&mut context, &top, &high).await;
+            planes.push(top.plus(&high).plus(&both));
+            planes
+        })
+    })
+    .await;
+    let plane = |bit: usize| {
+        let tiles = Shared::concat(thirds.iter().map(|planes| &planes[bit]));
+        tiles.map(|tiles| matrix(tiles, points))
+    };
+    (0..key_bits).rev().map(plane).collect()
+}
+
+/// A symmetric matrix of bits from its tiles: row j holds the lanes of all points.
+fn matrix(bits: &[Bits], points: usize) -> Vec<Bits> {
+    let blocks = points.div_ceil(LANES);
+    let mut matrix = vec![Bits::default(); points * blocks];
+    let mut put = |row: usize, block: usize, word: u64| {
+        if row < points {
+            matrix[row * blocks + block] = Xor(word);
+        }
+    };
+    for ((j, i), tile) in tiles(blocks).zip(bits.chunks(LANES)) {
+        let mut block: [u64; LANES] = std::array::from_fn(|row| tile[row].0);
+        block.iter().enumerate().for_each(|(row, &word)| put(j * LANES + row, i, word));
+        if i < j {
+            transpose(&mut block);
+            block.iter().enumerate().for_each(|(row, &word)| put(i * LANES + row, j, word));
+        }
+    }
+    matrix
+}

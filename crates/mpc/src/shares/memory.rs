@@ -1,0 +1,158 @@
+//! Three parties in one process, round by round: for tests and benches.
+
+use std::collections::BTreeMap;
+use std::task::{Context as Wakeup, Poll, Waker};
+
+use super::round::{Line, Mark, Part, Side, Wire};
+use super::{Context, Keys, Stage};
+use flyswarm_sealed_sum::crypto::stream::derive;
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Run<T> {
+    /// What each party has.
+    pub results: [T; 3],
+    /// How many rounds it took.
+    pub rounds: u32,
+    /// Bytes that each party sent.
+    pub sent: [u64; 3],
+    /// Where each stage began, at each party.
+    pub marks: [Vec<Mark>; 3],
+    /// The labels of the streams that the parties drew, each with its round.
+    pub drawn: BTreeMap<[u8; 10], u32>,
+}
+
+impl<T> Run<T> {
+    /// Rounds of each stage, and bytes that the party that sends most sends in it.
+    #[must_use]
+    pub fn stages(&self) -> Vec<(Stage, u32, u64)> {
+        let bytes = |party: usize, at: usize| {
+            let end = self.marks[party].get(at + 1).map_or(self.sent[party], |mark| mark.sent);
+            end - self.marks[party][at].sent
+        };
+        let stage = |(at, mark): (usize, &Mark)| {
+            let end = self.marks[0].get(at + 1).map_or(self.rounds, |mark| mark.rounds);
+            (mark.stage, end - mark.rounds, (0..3).map(|party| bytes(party, at)).max().unwrap_or(0))
+        };
+        self.marks[0].iter().enumerate().map(stage).collect()
+    }
+}
+
+/// Runs one program as all three parties, with keys from `seed`.
+///
+/// # Panics
+/// If the parties do not agree on what is sent.
+pub fn in_memory<'a, T>(seed: u8, program: impl Fn(Context) -> Part<'a, T>) -> Run<T> {
+    watched(seed, program, |_, _, _| {})
+}
+
+/// The same; `watch` sees what each party gets in each round: its number, from which side, the bytes.
+///
+/// # Panics
+/// If the parties do not agree on what is sent.
+pub fn watched<'a, T>(
+    seed: u8,
+    program: impl Fn(Context) -> Part<'a, T>,
+    watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let key = |number: u8| *derive(&[seed; 32], "shares/memory", &[number]);
+    with_keys([key(0), key(1), key(2)], program, watch)
+}
+
+/// Runs party 0 alone, with the keys of [`in_memory`]. `next` gives what it gets in each round, as `watched`
+/// saw it, and sees its wire, from which what was sent has been taken.
+pub fn alone<'a, T>(
+    seed: u8,
+    program: impl FnOnce(Context) -> Part<'a, T>,
+    mut next: impl FnMut(&Wire) -> [Vec<u8>; 2],
+) -> T {
+    let key = |number: u8| *derive(&[seed; 32], "shares/memory", &[number]);
+    let line = Line::default();
+    let mut party = program(Context::new(line.clone(), Keys::new(key(0), key(1), b"in memory"), 0));
+    loop {
+        if let Poll::Ready(value) = party.as_mut().poll(&mut Wakeup::from_waker(Waker::noop())) {
+            return value;
+        }
+        let mut wire = line.wire();
+        wire.settle();
+        drop(wire.take());
+        let received = next(&wire);
+        wire.turn(received);
+    }
+}
+
+/// The same with the three keys given.
+///
+/// # Panics
+/// If the parties do not agree on what is sent.
+pub fn with_keys<'a, T>(
+    keys: [[u8; 32]; 3],
+    program: impl Fn(Context) -> Part<'a, T>,
+    watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let keys = |party: usize| Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
+    carried([keys(0), keys(1), keys(2)], program, watch)
+}
+
+/// The same with bugs planted, or with keys that change.
+#[cfg(test)]
+pub(super) fn taped<'a, T>(
+    keys: [[u8; 32]; 3],
+    tape: super::tests::audit::Tape,
+    program: impl Fn(Context) -> Part<'a, T>,
+    watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let keys = |party: usize| {
+        let mut keys = Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
+        keys.taped = super::tests::audit::Taped { tape, party };
+        keys
+    };
+    carried([keys(0), keys(1), keys(2)], program, watch)
+}
+
+fn carried<'a, T>(
+    keys: [Keys; 3],
+    program: impl Fn(Context) -> Part<'a, T>,
+    mut watch: impl FnMut(usize, Side, &[u8]),
+) -> Run<T> {
+    let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
+    let parties = keys.into_iter().zip(&lines).enumerate();
+    let mut parties: Vec<_> =
+        parties.map(|(party, (keys, line))| Some(program(Context::new(line.clone(), keys, party)))).collect();
+    let mut results = [None, None, None];
+    loop {
+        for ((party, result), line) in parties.iter_mut().zip(&mut results).zip(&lines) {
+            if let Some(running) = party
+                && let Poll::Ready(value) = running.as_mut().poll(&mut Wakeup::from_waker(Waker::noop()))
+            {
+                *result = Some(value);
+                *party = None;
+            }
+            let mut wire = line.wire();
+            wire.settle();
+            assert_eq!(wire.fault(), None, "round {}", wire.rounds());
+        }
+        if parties.iter().all(Option::is_none) {
+            break;
+        }
+        let mut sent = lines.each_ref().map(|line| line.wire().take());
+        for (party, line) in lines.iter().enumerate() {
+            let before = std::mem::take(&mut sent[(party + 2) % 3][Side::After as usize]);
+            let after = std::mem::take(&mut sent[(party + 1) % 3][Side::Before as usize]);
+            watch(party, Side::Before, &before);
+            watch(party, Side::After, &after);
+            line.wire().turn([before, after]);
+        }
+    }
+    let rounds = lines[0].wire().rounds();
+    let drawn = lines.iter().flat_map(|line| line.wire().drawn().clone());
+    // Without the side, which is another one at each of the two that draw.
+    let drawn = drawn.filter_map(|(label, round)| Some((*label.first_chunk::<10>()?, round)));
+    Run {
+        results: results.map(|result| result.unwrap_or_else(|| unreachable!("BUG: a party has not ended"))),
+        rounds,
+        sent: lines.each_ref().map(|line| line.wire().sent().iter().sum()),
+        drawn: drawn.collect(),
+        marks: lines.each_ref().map(|line| line.wire().marks().to_vec()),
+    }
+}

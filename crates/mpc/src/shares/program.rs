@@ -1,0 +1,192 @@
+//! The whole computation at one party: the stages, one after the other.
+
+use super::chebyshev::{Graph, propagate};
+use super::distances::{added, hamming, keys};
+use super::input::{Inputs, cheats};
+use super::lookup::lookup;
+use super::nearest::nearest;
+use super::newton::reciprocals;
+use super::output::{Sealed, seal};
+use super::primitives::{LANES, Range, in_thirds, thirds};
+use super::round::{Part, together};
+use super::shuffle::{Edges, compact, densify, gather, transposed};
+use super::{Bits, Context, Shared, Stage};
+use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
+
+/// How it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// What this party holds of the output of all points.
+    Sealed(Sealed),
+    /// The owners, by their place in the inputs, whose input is not made of bits.
+    Cheats(Vec<usize>),
+}
+
+/// The program of one party, ready to be driven; compiled here, where it is optimised.
+#[must_use]
+pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>) -> Part<'static, Outcome> {
+    Box::pin(run(context, plan, inputs))
+}
+
+/// The program of one party. `inputs` are all owners', in the order of their places; together they have as
+/// many rows as the plan has points.
+pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outcome {
+    let context = &mut context;
+    context.enter(Stage::Input);
+    let cheats = cheats(context, &inputs, plan.classes()).await;
+    if !cheats.is_empty() {
+        return Outcome::Cheats(cheats);
+    }
+    let (mut labels, mut codes, mut parts) = (Shared::default(), Shared::default(), Vec::new());
+    if inputs.iter().all(|input| input.distances.own.is_empty()) {
+        codes.reserve(plan.points().next_multiple_of(LANES) * plan.settings().bits as usize);
+    }
+    for input in inputs {
+        labels.append(&input.labels);
+        codes.append(&input.codes);
+        if !input.distances.own.is_empty() {
+            parts.push(input.distances);
+        }
+    }
+    let keys = match parts.is_empty() {
+        true => bits_of_distances(context, &plan, codes).await,
+        false => bits_of_parts(context, &plan, parts).await,
+    };
+    context.enter(Stage::Nearest);
+    let chosen = nearest(context, &keys, plan.points(), plan.k()).await;
+    let edges = edges(context, &plan, keys, chosen).await;
+    let weights = weights(context, &plan, &edges).await;
+    let (graph, degrees) = dense(context, &plan, edges, &weights).await;
+    context.enter(Stage::Degrees);
+    let reciprocals = reciprocals(context, &plan, &degrees, &labels).await;
+    context.enter(Stage::Propagation);
+    let scores = propagate(context, &plan, &graph, &reciprocals, &labels).await;
+    drop(graph);
+    context.enter(Stage::Output);
+    Outcome::Sealed(seal(context, &plan, &scores).await)
+}
+
+/// Distances, as the planes of their keys.
+pub async fn bits_of_distances(context: &mut Context, plan: &Plan, codes: Shared<u16>) -> Vec<Shared<Bits>> {
+    context.enter(Stage::Distances);
+    let distances = hamming(context, codes, plan.settings().bits as usize).await;
+    context.enter(Stage::Keys);
+    keys(context, &distances, plan.points(), plan.key_bits() as usize).await
+}
+
+/// The same from the parts of the distances that the owners have; the stage of distances has no rounds.
+pub async fn bits_of_parts(context: &mut Context, plan: &Plan, parts: Vec<Shared<u16>>) -> Vec<Shared<Bits>> {
+    context.enter(Stage::Distances);
+    let distances = added(&parts, plan.points());
+    drop(parts);
+    context.enter(Stage::Keys);
+    keys(context, &distances, plan.points(), plan.key_bits() as usize).await
+}
+
+/// Words of a matrix that are shuffled at once, in matrices that are not too large.
+const AT_ONCE: usize = 1 << 20;
+/// Most steps in which a matrix is shuffled.
+const MOST_STEPS: usize = 16;
+
+/// The rows of a square matrix that are shuffled at once, step after step: so that of large matrices little
+/// is there more than once.
+#[must_use]
+pub fn steps(points: usize) -> Vec<Range> {
+    let count = (points * points).div_ceil(AT_ONCE).clamp(1, MOST_STEPS);
+    let rows = points.div_ceil(count).max(1);
+    (0..points).step_by(rows).map(|start| start..points.min(start + rows)).collect()
+}
+
+/// The most bytes that a party holds at once, its inputs and the messages of a round among them; no less than
+/// that, and little more (`tests/memory.rs`). It grows with the points.
+#[must_use]
+pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
+    let (n, classes) = (points as u64, classes as u64);
+    // Two shares of the codes, twice where they are put together.
+    let input = 8 * n.next_multiple_of(LANES as u64) * u64::from(settings.bits) + 32 * n * classes;
+    input.max(memory_after_input(points, classes, settings.k))
+}
+
+/// The same where distances are shared. It covers what an owner holds that makes its parts, too: all of them,
+/// its parcels, and the vectors of transfers or the ciphertexts of one other owner.
+#[must_use]
+pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -> u64 {
+    let (n, classes, bits) =
+        (points.next_multiple_of(LANES) as u64, classes as u64, u64::from(settings.bits));
+    let input = 10 * n * n + (2 * n + 6400) * bits + 32 * n * classes;
+    input.max(memory_after_input(points, classes, settings.k))
+}
+
+fn memory_after_input(points: usize, classes: u64, k: usize) -> u64 {
+    let (n, k) = (points as u64, k as u64);
+    let square = n * n;
+    let words = square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64);
+    // The dense graph, permutations of all rows, and what is shuffled.
+    let graph = 20 * square + 26 * words + (16 * k + 300 * classes) * n;
+    let weights = 4 * square + (800 * k + 100 * classes) * n;
+    graph.max(weights)
+}
+
+/// The edges of the points, by thirds of the rows of each step.
+pub async fn edges(
+    context: &mut Context,
+    plan: &Plan,
+    keys: Vec<Shared<Bits>>,
+    chosen: Shared<Bits>,
+) -> Vec<Edges> {
+    context.enter(Stage::Compaction);
+    let points = plan.points();
+    // Lowest plane first, the mark above the key; a row of the mask lies across the matrix of choices.
+    let mut planes = keys;
+    planes.reverse();
+    planes.push(chosen.map(|bits| transposed(bits, points)));
+    drop(chosen);
+    let planes = &planes;
+    let mut edges = Vec::new();
+    for step in steps(points) {
+        let found = in_thirds(context, step.len(), 1, |mut context, rows| {
+            let rows = step.start + rows.start..step.start + rows.end;
+            Box::pin(async move {
+                let rows = gather(planes, rows, points);
+                compact(&mut context, rows, points, plan.key_bits(), plan.k()).await
+            })
+        });
+        edges.extend(found.await);
+    }
+    edges
+}
+
+/// The weights of all edges, row after row.
+pub async fn weights(context: &mut Context, plan: &Plan, edges: &[Edges]) -> Shared<u64> {
+    context.enter(Stage::Weights);
+    let keys = Shared::concat(edges.iter().map(|edges| &edges.keys));
+    let count = plan.key_bits() as usize;
+    let width = super::bits::words(keys.len());
+    let index = keys.map(|keys| super::bits::planes(keys, count)).chunks(width);
+    lookup(context, &index, keys.len(), &plan.weights(), WEIGHT_BITS as usize + 1).await
+}
+
+/// The dense graph and the degrees.
+pub async fn dense(
+    context: &mut Context,
+    plan: &Plan,
+    edges: Vec<Edges>,
+    weights: &Shared<u64>,
+) -> (Graph, Shared<u64>) {
+    context.enter(Stage::Dense);
+    let (points, k) = (plan.points(), plan.k());
+    let mut rows = Shared::default();
+    rows.reserve(points * points);
+    let (mut edges, mut start) = (edges.into_iter(), 0);
+    for step in steps(points) {
+        let parts = edges.by_ref().take(thirds(step.len(), 1).len()).enumerate().map(|(turn, edges)| {
+            let weights = weights.slice(start..start + edges.places.len());
+            start += edges.places.len();
+            let mut context = context.split(turn);
+            Box::pin(async move { densify(&mut context, edges, &weights, points, k).await }) as Part<'_, _>
+        });
+        let parts = together(parts.collect()).await;
+        parts.iter().for_each(|part| rows.append(part));
+    }
+    Graph::new(rows, points)
+}

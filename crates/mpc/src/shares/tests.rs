@@ -1,0 +1,41 @@
+//! What shares compute is what plain numbers give, bit for bit.
+
+pub(super) mod audit;
+mod hostile;
+mod hostile_copies;
+mod primitives;
+mod stages;
+
+use super::{Ring, Shared};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+
+/// Shares of plain values at the three parties.
+fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
+    let mut stream = Stream::new(&[seed; 32], "test shares", &[]);
+    let mut draw = || {
+        let mut share = vec![T::default(); values.len()];
+        super::context::blend(&mut stream, &mut share, |_, mask| mask);
+        share
+    };
+    let (one, two) = (draw(), draw());
+    let rest = values.iter().zip(one.iter().zip(&two)).map(|(&x, (&a, &b))| x.sub(a).sub(b)).collect();
+    let shares = [one, two, rest];
+    std::array::from_fn(|party| Shared { own: shares[party].clone(), next: shares[(party + 1) % 3].clone() })
+}
+
+/// What three parties hold, put together; each share is the same at both that hold it.
+fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
+    for party in 0..3 {
+        assert!(held[party].next == held[(party + 1) % 3].own, "share {} at both", (party + 1) % 3);
+    }
+    let pairs = held[0].own.iter().zip(&held[1].own).zip(&held[2].own);
+    pairs.map(|((&a, &b), &c)| a.add(b).add(c)).collect()
+}
+
+/// Uniform words of `bits` bits.
+fn words(count: usize, bits: u32, seed: u8) -> Vec<u64> {
+    let mut stream = Stream::new(&[seed; 32], "test words", &[]);
+    let mut values = vec![0u64; count];
+    super::context::blend(&mut stream, &mut values, |_, word| word >> (64 - bits));
+    values
+}

@@ -1,0 +1,353 @@
+//! Each stage against the reference's.
+
+use proptest::prelude::*;
+
+use super::super::balance::weights;
+use super::super::bits::words as width;
+use super::super::chebyshev::{Graph, propagate};
+use super::super::distances::{added, hamming, keys};
+use super::super::input::{
+    Inputs, cheats, input_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
+};
+use super::super::memory::in_memory;
+use super::super::nearest::nearest;
+use super::super::newton::reciprocals;
+use super::super::output::{Sealed, seal, unseal};
+use super::super::{Bits, Context, Shared};
+use super::{opened, share, words};
+use crate::propagation::integer::reference::{coarse, inverse, inverse_root};
+use crate::propagation::integer::{Plan, RECIPROCAL_BITS, Settings};
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_sealed_sum::crypto::stream::Stream;
+use zeroize::Zeroizing;
+
+fn plan(points: usize, classes: usize, k: usize) -> Plan {
+    Plan::new(points, classes, Settings { k, bits: 128, alpha: 0.9, steps: 20, power: 1, balance: false })
+        .expect("fits")
+}
+
+/// Bit `lane` of row `row`.
+fn bit(bits: &[Bits], row: usize, lane: usize, points: usize) -> bool {
+    bits[row * width(points) + lane / 64].0 >> (lane % 64) & 1 == 1
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn distances_and_keys_are_those_of_the_codes(points in 2usize..140, seed: u8) {
+        let codes = Codes::from_words(128, words(points * 2, 64, seed)).expect("words");
+        let plain: Vec<u16> = (0..points)
+            .flat_map(|row| {
+                let bits = |&word: &u64| (0..64).map(move |bit| (word >> bit & 1) as u16);
+                codes.row(row).iter().flat_map(bits).collect::<Vec<_>>()
+            })
+            .collect();
+        let held = share(&plain, seed);
+        let run = in_memory(seed, |mut context: Context| {
+            let codes = held[context.role()].clone();
+            Box::pin(async move {
+                let distances = hamming(&mut context, codes.clone(), 128).await;
+                keys(&context, &distances, points, 7).await
+            })
+        });
+        let planes: Vec<Vec<Bits>> =
+            (0..7).map(|plane| opened(&run.results.each_ref().map(|planes| planes[plane].clone()))).collect();
+        let distances = codes.distances(&codes);
+        for (at, h) in distances.into_iter().enumerate() {
+            let (i, j) = (at / points, at % points);
+            let expected = h & 63 | u16::from(h >= 64) << 6;
+            let found = planes.iter().fold(0, |key, plane| key << 1 | u16::from(bit(plane, i, j, points)));
+            prop_assert_eq!(found, expected);
+        }
+        // The product, the deal, seven carries and the or.
+        prop_assert_eq!(run.rounds, 10);
+    }
+
+    #[test]
+    fn parts_of_owners_add_up_to_the_distances_of_all_pairs(
+        owners in prop::collection::vec(1usize..70, 1..4), seed: u8,
+    ) {
+        let points: usize = owners.iter().sum();
+        let codes = Codes::from_words(128, words(points * 2, 64, seed)).expect("words");
+        let distances = codes.distances(&codes);
+        let owner: Vec<usize> =
+            owners.iter().enumerate().flat_map(|(owner, &rows)| vec![owner; rows]).collect();
+        // Between two owners one part is drawn; what is above the diagonal of an owner's own block, and on
+        // it, is nonsense that must not count.
+        let drawn = words(points * points, 16, !seed);
+        let mut parts = vec![0u16; points * points];
+        for x in 0..points {
+            for y in 0..points {
+                parts[x * points + y] = match () {
+                    () if owner[x] == owner[y] && x > y => distances[x * points + y],
+                    () if owner[x] == owner[y] || x < y => drawn[x * points + y] as u16,
+                    () => distances[x * points + y].wrapping_sub(drawn[y * points + x] as u16),
+                };
+            }
+        }
+        let mut start = 0;
+        let mut held: [Vec<Shared<u16>>; 3] = Default::default();
+        for (place, &rows) in owners.iter().enumerate() {
+            let part = &parts[start * points..(start + rows) * points];
+            start += rows;
+            let seeds = [Zeroizing::new([seed; 32]), Zeroizing::new([place as u8; 32])];
+            let parcels = parcels_of_distances(part, &vec![None; rows], 3, place, &seeds);
+            for (held, parcel) in held.iter_mut().zip(&parcels) {
+                held.push(unpack_distances(parcel, rows, points, 3).expect("a parcel").distances);
+                prop_assert!(unpack_distances(&parcel[1..], rows, points, 3).is_none());
+            }
+        }
+        let found = opened(&held.each_ref().map(|parts| added(parts, points)));
+        let blocks = points.div_ceil(64);
+        let mut entries = found.chunks(64 * 64);
+        for j in 0..blocks {
+            for i in 0..=j {
+                let tile = entries.next().expect("a tile");
+                for (at, &found) in tile.iter().enumerate() {
+                    let (x, y) = (64 * j + at / 64, 64 * i + at % 64);
+                    let expected = if x.max(y) < points { distances[x * points + y] } else { 0 };
+                    prop_assert_eq!(found, expected, "{} and {}", x, y);
+                }
+            }
+        }
+        prop_assert!(entries.next().is_none());
+    }
+
+    #[test]
+    fn the_k_nearest_are_exact_and_ties_go_to_the_lower_index(
+        points in 2usize..100, k in 1usize..12, spread in 0u32..5, seed: u8,
+    ) {
+        // Keys of at most 5 bits, often alike: ties everywhere.
+        let k = k.min(points - 1);
+        let random = words(points * points, 64, seed);
+        let keys = |i: usize, j: usize| random[i.min(j) * points + i.max(j)] & ((1 << spread) - 1);
+        let planes: Vec<Bits> = (0..5)
+            .rev()
+            .flat_map(|plane| {
+                let row = move |j: usize| {
+                    let lanes: Vec<u64> = (0..points).map(|i| keys(i, j) >> plane & 1).collect();
+                    super::super::bits::planes(&lanes, 1)
+                };
+                (0..points).flat_map(row).collect::<Vec<_>>()
+            })
+            .collect();
+        let held = share(&planes, seed);
+        let run = in_memory(seed, |mut context: Context| {
+            let planes = held[context.role()].chunks(points * width(points));
+            Box::pin(async move { nearest(&mut context, &planes, points, k).await })
+        });
+        let found = opened(&run.results);
+        for i in 0..points {
+            let mut others: Vec<usize> = (0..points).filter(|&j| j != i).collect();
+            others.sort_by_key(|&j| (keys(i, j), j));
+            others.truncate(k);
+            others.sort_unstable();
+            let chosen: Vec<usize> = (0..points).filter(|&j| bit(&found, j, i, points)).collect();
+            prop_assert_eq!(chosen, others, "point {}", i);
+        }
+        let lanes = width(points) * 64;
+        let past = (points..lanes).any(|lane| (0..points).any(|j| bit(&found, j, lane, lanes)));
+        prop_assert!(!past, "no point past the last has neighbours");
+    }
+
+    #[test]
+    fn reciprocals_are_those_of_the_reference(count in 2usize..150, seed: u8) {
+        let plan = plan(count, 2, 3);
+        let largest = plan.largest_degree();
+        let mut degrees: Vec<u64> = words(count, 64, seed).iter().map(|x| x % (largest + 1)).collect();
+        let extremes = [0, plan.largest_degree(), 256, 1, 257, 511, 512, 4096];
+        degrees.iter_mut().zip(extremes).for_each(|(d, extreme)| *d = extreme);
+        let held = share(&degrees, seed);
+        let run = in_memory(seed, |mut context: Context| {
+            let degrees = held[context.role()].clone();
+            Box::pin(async move { reciprocals(&mut context, &plan, &degrees, &Shared::default()).await })
+        });
+        prop_assert!(run.results.iter().all(|found| found.classes.is_none()), "nothing is balanced");
+        let of = |field: fn(&super::super::newton::Reciprocals) -> &Shared<u64>| {
+            opened(&run.results.each_ref().map(|found| field(found).clone()))
+        };
+        let inverses: Vec<u64> = degrees.iter().map(|&d| inverse(d)).collect();
+        prop_assert_eq!(of(|found| &found.inverses), inverses.clone());
+        let roots: Vec<u64> = degrees.iter().map(|&d| inverse_root(&plan, d)).collect();
+        prop_assert_eq!(of(|found| &found.roots), roots);
+        let pairs = degrees.iter().zip(inverses);
+        let kept: Vec<u64> = pairs.map(|(d, r)| (1 << RECIPROCAL_BITS) - d * r).collect();
+        prop_assert_eq!(of(|found| &found.kept), kept);
+    }
+
+    #[test]
+    fn weights_of_classes_are_those_of_the_table_for_every_number_of_labels(
+        points in 2usize..300, classes in 1usize..70, seed: u8,
+    ) {
+        let settings = Settings { balance: true, ..*plan(points, classes, 3).settings() };
+        let table = Plan::new(points, classes, settings).expect("fits").balance().expect("balanced");
+        // As many as there are points, none, one, and random ones; a class never has more than that.
+        let mut counts: Vec<usize> =
+            words(classes, 64, seed).iter().map(|x| *x as usize % (points + 1)).collect();
+        counts.iter_mut().zip([points, 0, 1]).for_each(|(count, extreme)| *count = extreme);
+        let labels: Vec<u64> =
+            (0..points * classes).map(|at| u64::from(at / classes < counts[at % classes])).collect();
+        let held = share(&labels, seed);
+        let run = in_memory(seed, |mut context: Context| {
+            let labels = held[context.role()].clone();
+            let table = &table;
+            Box::pin(async move { weights(&mut context, table, &labels, classes).await })
+        });
+        let expected: Vec<u64> = counts.iter().map(|&count| table[count]).collect();
+        prop_assert_eq!(opened(&run.results), expected);
+        prop_assert!(run.rounds < 30, "hidden beside the reciprocals: {}", run.rounds);
+    }
+
+    #[test]
+    fn labels_and_coarse_scores_are_those_of_the_reference(
+        points in 2usize..80, classes in 1usize..12, seed: u8,
+    ) {
+        let plan = plan(points, classes, 3);
+        let drawn = words(points * classes, 64, seed);
+        let mut scores: Vec<i64> = drawn.iter().map(|&x| x as i64 >> 38).collect();
+        // A row of nothing, one below 0, one of ties, the largest there can be, one of small numbers.
+        let largest = (1i64 << (plan.score_bits() - 2)) - 1;
+        for (row, value) in [(0, 0), (1, -5), (2, 7), (3, largest), (4, 1)] {
+            scores.iter_mut().skip(row * classes).take(classes).for_each(|score| *score = value);
+        }
+        let held = share(&scores.iter().map(|&x| x as u64).collect::<Vec<_>>(), seed);
+        let run = in_memory(seed, |context: Context| {
+            let scores = held[context.role()].clone();
+            Box::pin(async move { seal(&context, &plan, &scores).await })
+        });
+        let part = |party: usize| run.results[party].for_owner(party, 0..points);
+        prop_assert_eq!(unseal(points, classes, &part(0), &part(1)), Some(coarse(&scores, classes)));
+        prop_assert!(part(2).is_empty());
+    }
+
+    #[test]
+    fn parcels_of_an_owner_are_shares_of_its_input(rows in 0usize..6, place in 0usize..5, seed: u8) {
+        let codes = Codes::from_words(128, words(rows * 2, 64, seed)).expect("words");
+        let label = |row: usize| row.is_multiple_of(2).then_some(row as u16 % 3);
+        let labels: Vec<Option<u16>> = (0..rows).map(label).collect();
+        let seeds = [Zeroizing::new([seed; 32]), Zeroizing::new([!seed; 32])];
+        let parcels = parcels(&codes, &labels, 3, place, &seeds);
+        let held = parcels.each_ref().map(|parcel| unpack(parcel, rows, 128, 3).expect("a parcel"));
+        let bit = |at: usize| (codes.row(at / 128)[at % 128 / 64] >> (at % 64) & 1) as u16;
+        let bits: Vec<u16> = (0..rows * 128).map(bit).collect();
+        prop_assert_eq!(opened(&held.each_ref().map(|held| held.codes.clone())), bits);
+        let hot = |at: usize| u64::from(labels[at / 3] == Some((at % 3) as u16));
+        let one_hot: Vec<u64> = (0..rows * 3).map(hot).collect();
+        prop_assert_eq!(opened(&held.each_ref().map(|held| held.labels.clone())), one_hot);
+        // Two parties get words, one gets seeds only.
+        let full = 34 + input_bytes(rows, 128, 3);
+        let sizes = std::array::from_fn(|party| if (party + 3 - place % 3) % 3 == 1 { 66 } else { full });
+        prop_assert_eq!(parcels.each_ref().map(|parcel| parcel.len()), sizes);
+        let whole = &parcels[0];
+        prop_assert!(unpack(&whole[..whole.len() - 1], rows, 128, 3).is_none());
+        prop_assert!(unpack(&[&whole[..], &[0]].concat(), rows, 128, 3).is_none());
+        prop_assert!(unpack(whole, rows + 1, 128, 3).is_none() || whole.len() == 66);
+    }
+}
+
+#[test]
+fn propagation_is_that_of_the_reference_whether_classes_are_balanced_or_not() {
+    [false, true].into_iter().for_each(propagation);
+}
+
+fn propagation(balance: bool) {
+    let (points, classes) = (45, 3);
+    let settings = Settings { balance, ..*plan(points, classes, 4).settings() };
+    let plan = Plan::new(points, classes, settings).expect("fits");
+    let mut stream = Stream::new(&[8; 32], "test", &[]);
+    let mut distances = vec![0u16; points * points];
+    for i in 0..points {
+        for j in 0..i {
+            let h = 10 + stream.below(50) as u16;
+            (distances[i * points + j], distances[j * points + i]) = (h, h);
+        }
+    }
+    let labels: Vec<Option<u16>> = (0..points).map(|i| (i % 4 == 0).then_some(i as u16 % 3)).collect();
+    let reference =
+        crate::propagation::integer::reference::Reference::from_distances(&plan, &distances, &labels);
+    let mut edges = vec![0u64; points * points];
+    for (at, (&to, &weight)) in reference.neighbours.iter().zip(&reference.weights).enumerate() {
+        edges[at / plan.k() * points + to] = weight;
+    }
+    let one_hot: Vec<u64> = (0..points * classes)
+        .map(|at| u64::from(labels[at / classes] == Some((at % classes) as u16)))
+        .collect();
+    let (edges, one_hot) = (share(&edges, 1), share(&one_hot, 2));
+    let run = in_memory(3, |mut context: Context| {
+        let (edges, labels) = (edges[context.role()].clone(), one_hot[context.role()].clone());
+        Box::pin(async move {
+            let (graph, degrees) = Graph::new(edges, points);
+            let reciprocals = reciprocals(&mut context, &plan, &degrees, &labels).await;
+            let scores = propagate(&mut context, &plan, &graph, &reciprocals, &labels).await;
+            (degrees, scores)
+        })
+    });
+    assert_eq!(opened(&run.results.each_ref().map(|run| run.0.clone())), reference.degrees);
+    let scores: Vec<i64> =
+        opened(&run.results.map(|run| run.1)).into_iter().map(|score| score as i64).collect();
+    assert_eq!(scores, reference.scores);
+}
+
+/// Codes and labels, as they are shared.
+type Owner = (Vec<u16>, Vec<u64>);
+
+#[test]
+fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
+    let (rows, classes) = (5, 3);
+    let honest = |seed: u8| {
+        let codes: Vec<u16> = words(rows * 64, 1, seed).into_iter().map(|bit| bit as u16).collect();
+        let labels: Vec<u64> = (0..rows * classes).map(|at| u64::from(at % 4 == 1)).collect();
+        (codes, labels)
+    };
+    let check = |owners: &[Owner], seed: u8| {
+        let held: Vec<_> =
+            owners.iter().map(|(codes, labels)| (share(codes, seed), share(labels, seed))).collect();
+        let run = in_memory(seed, |mut context: Context| {
+            let of = |(codes, labels): &([Shared<u16>; 3], [Shared<u64>; 3])| Inputs {
+                codes: codes[context.role()].clone(),
+                labels: labels[context.role()].clone(),
+                ..Inputs::default()
+            };
+            let inputs: Vec<Inputs> = held.iter().map(of).collect();
+            Box::pin(async move { cheats(&mut context, &inputs, classes).await })
+        });
+        assert_eq!(run.rounds, 2);
+        assert!(run.results.iter().all(|found| *found == run.results[0]), "all parties say the same");
+        run.results[0].clone()
+    };
+    let owners = [honest(1), honest(2), honest(3)];
+    assert!(owners.iter().all(|(_, labels)| labels.chunks(classes).all(|row| row.iter().sum::<u64>() <= 1)));
+    assert!(check(&owners, 1).is_empty());
+    let lowered = |x: u16| x.wrapping_sub(1 << 11);
+    let spoiled: [fn(&mut Owner); 7] = [
+        |owner| owner.0[17] = 2,
+        |owner| owner.0[0] = 1 << 15,
+        |owner| *owner.0.last_mut().expect("a bit") = u16::MAX,
+        |owner| owner.1[4] = 1 << 20,
+        |owner| owner.1[4] = 1 << 63,
+        |owner| owner.1[4] = u64::MAX,
+        // Two labels on one row.
+        |owner| owner.1[..2].fill(1),
+    ];
+    for (number, spoil) in spoiled.into_iter().enumerate() {
+        let mut owners = owners.clone();
+        spoil(&mut owners[1]);
+        assert_eq!(check(&owners, number as u8), [1], "way {number}");
+    }
+    let mut all = owners.clone();
+    all[0].0.iter_mut().for_each(|x| *x = lowered(*x));
+    all[2].1[7] = 3;
+    assert_eq!(check(&all, 9), [0, 2]);
+}
+
+#[test]
+fn bytes_that_are_no_output_are_refused() {
+    assert_eq!(unseal(0, 3, &[], &[]), Some(Default::default()));
+    assert!(unseal(1, 3, &[0; 10], &[0, 0x80, 64, 0, 0]).is_some());
+    assert_eq!(unseal(1, 3, &[0; 10], &[0, 0x80, 65, 0, 0]), None, "above 64");
+    assert_eq!(unseal(1, 3, &[0; 10], &[3, 0x80, 64, 0, 0]), None, "no such class");
+    assert_eq!(unseal(1, 3, &[0; 9], &[0; 5]), None);
+    assert_eq!(unseal(1, 3, &[0; 8], &[0; 4]), None);
+    assert!(format!("{:?}", Sealed::default()).contains("redacted"));
+}
