@@ -30,7 +30,7 @@ use flyswarm::session::{Peer, Session, SessionError};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::{Network, Scenario};
-use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm::tasks::{History, Outcome, Task, Work};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use futures::executor::{block_on, block_on_stream};
 

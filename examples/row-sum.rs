@@ -16,7 +16,7 @@ use flyswarm::session::{Session, SessionError};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::Scenario;
-use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm::tasks::{History, Outcome, Task, Work};
 
 const HOSPITALS: u16 = 5;
 const REASONS: [&str; 3] = ["infection", "fall", "medicine"];

@@ -19,7 +19,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use flyswarm::protocol::context::Quantity;
 use flyswarm::session::{Peer, Session};
-use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm::tasks::{History, Outcome, Task, Work};
 use flyswarm_sealed_sum::crypto::identity::Identity;
 use futures::executor::block_on;
 

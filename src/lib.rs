@@ -2,9 +2,9 @@
 //!
 //! Several parties hold private rows. A *session file* says what they compute together and who they are; each
 //! runs a *peer*. The peers find each other, agree on a seed that nobody can choose, and sum their vectors in
-//! such a way that only the sum is opened: a classifier ([FlyNN](task::flynn)), its best settings
-//! ([`task::tune`]), labels for everybody's rows ([`task::xclp`]), a sketch of the distribution
-//! ([`task::sketch`]) or a network that is trained in rounds (`fedavg`). What each party can see is written
+//! such a way that only the sum is opened: a classifier ([FlyNN](tasks::flynn)), its best settings
+//! ([`tasks::tune`]), labels for everybody's rows ([`tasks::xclp`]), a sketch of the distribution
+//! ([`tasks::sketch`]) or a network that is trained in rounds (`fedavg`). What each party can see is written
 //! in the specification, `protocol-spec.md`.
 //!
 //! # Take part in a session
@@ -62,7 +62,7 @@
 //! | [`session`] | session files: who, what, which limits |
 //! | [`data`] | rows of data from files and arrays |
 //! | [`model`] | the classifier and its file |
-//! | [`task`] | what a session computes; the trait [`task::Task`] for a task of your own |
+//! | [`tasks`] | what a session computes; the trait [`tasks::Task`] for a task of your own |
 //! | [`ledger`] | what private sessions have spent |
 //! | [`evaluate`] | a study: what differential privacy costs |
 //! | [`protocol`], [`node`], [`net`] | *advanced*: messages and their encoding, events and records of a node, the transport |
@@ -102,7 +102,7 @@ mod report;
 pub mod session;
 pub mod sim;
 mod store;
-pub mod task;
+pub mod tasks;
 #[cfg(test)]
 mod vectors;
 

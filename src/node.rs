@@ -42,7 +42,7 @@ use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
 use crate::session::Peer;
-use crate::task::Task;
+use crate::tasks::Task;
 use council::Votes;
 use election::Election;
 use exchange::Talk;

@@ -25,7 +25,7 @@ use crate::crypto::identity::{Identity, PublicKey};
 use crate::net::Multiaddr;
 use crate::net::driver::{self, DriverError};
 use crate::session::Session;
-use crate::task::Outcome;
+use crate::tasks::Outcome;
 
 pub use budget::Budget;
 pub use builder::Builder;

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::figures::{Compared, Whose};
 use crate::page::{escape, facts, foot, head};
-use crate::task::flynn::evaluate::NEIGHBOURS;
+use crate::tasks::flynn::evaluate::NEIGHBOURS;
 
 /// What a page is made of.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Page<'a> {
     pub title: &'a str,
     /// The receipt.
     pub receipt: Option<&'a Value>,
-    /// This peer's own figures, as [`crate::task::Outcome::own`] has them.
+    /// This peer's own figures, as [`crate::tasks::Outcome::own`] has them.
     pub own: Option<&'a Value>,
     /// What this peer's ledger says of its rows, in a sentence.
     pub ledger: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct Rows<'a> {
     pub figures: &'a Figures,
     /// Those of them that are held out, predicted in three ways, as [`Evaluation::json`] has it.
     ///
-    /// [`Evaluation::json`]: crate::task::evaluation::Evaluation::json
+    /// [`Evaluation::json`]: crate::tasks::common::evaluation::Evaluation::json
     pub beside: Option<&'a Value>,
 }
 

@@ -11,14 +11,14 @@
 
 mod columns;
 mod council;
-mod encoding;
-mod file;
+pub(crate) mod encoding;
+pub(crate) mod file;
 mod noise;
-mod rules;
-mod run;
+pub(crate) mod rules;
+pub(crate) mod run;
 mod size;
 pub(crate) mod table;
-mod task;
+pub(crate) mod task;
 pub(crate) mod words;
 
 use std::fmt;
@@ -189,7 +189,7 @@ pub enum Scaling {
 
 impl Scaling {
     /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
-    pub(in crate::session) fn normalise(&mut self) {
+    pub(crate) fn normalise(&mut self) {
         if let Self::Range { lo, hi } = self {
             *lo += 0.0;
             *hi += 0.0;

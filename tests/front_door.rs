@@ -4,7 +4,7 @@ use flyswarm::Identity;
 use flyswarm::Model;
 use flyswarm::peer::{Builder, Error, Event, Finished, Peer, Timed};
 use flyswarm::session::{Session, TaskSpec};
-use flyswarm::task::flynn::Plan;
+use flyswarm::tasks::flynn::Plan;
 use flyswarm_data::digits::digits;
 use futures::StreamExt;
 use futures::executor::{block_on, block_on_stream};

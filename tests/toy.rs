@@ -11,7 +11,7 @@ use flyswarm::session::{Peer, Session};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
 use flyswarm::sim::scenario::{File, Network, Rates, Scenario};
-use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm::tasks::{History, Outcome, Task, Work};
 use sha2::{Digest, Sha256};
 
 use super::front_door::{finish, join};

@@ -17,7 +17,7 @@ use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
 };
-use flyswarm::task::{History, Outcome, Task, Work};
+use flyswarm::tasks::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyswarm::cli::{self, Failure};
 use flyswarm::peer::{self, Budget, Finished, Handle};
-use flyswarm::task::Rows;
+use flyswarm::tasks::Rows;
 use flyswarm::{Identity, Session};
 use futures::executor::{block_on, block_on_stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

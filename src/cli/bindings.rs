@@ -14,8 +14,8 @@ use super::{Arguments, Failure, SAID, join, one_line, run};
 use crate::data::{Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
 use crate::session::{Session, TaskSpec};
-use crate::task::fedavg::trainer::{Order, Trainer, read_weights, write_weights};
-use crate::task::{self, Rows};
+use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_weights};
+use crate::tasks::{self, Rows};
 use crate::{Identity, cli};
 
 /// Runs a command in this process, such as `["session", "check", "wards.toml"]`; `out` gets what it prints on
@@ -53,7 +53,7 @@ pub fn rows(
     label: Option<&LabelColumn>,
     written: bool,
 ) -> Result<(Rows, Option<String>), Failure> {
-    let kind = task::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
+    let kind = tasks::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
     let (delimiter, decimal_comma) = if written { (Some(b','), Some(false)) } else { (None, None) };
     let reading = Reading { delimiter, decimal_comma, ..Reading::default() };
     join::load(session, &kind, &DataArguments::new(file.to_owned(), reading), label)
@@ -98,7 +98,7 @@ pub fn trained_by(
     };
     let network = spec.build(&session.data).map_err(|error| Failure::Input(error.to_string()))?;
     read_weights(&network, weights).map_err(|problem| Failure::Input(format!("the trainer {problem}")))?;
-    Ok(builder.built_by(task::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), None)))
+    Ok(builder.built_by(tasks::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), None)))
 }
 
 /// A trainer that is a function.

@@ -20,7 +20,7 @@ use crate::model::outside::Known;
 use crate::session::DataSpec;
 use crate::session::Description;
 #[cfg(feature = "net")]
-use crate::task::{Labels, Rows};
+use crate::tasks::{Labels, Rows};
 
 /// Reads the rows of a file whose columns nobody has described; says so on standard error where they are no
 /// numbers and were guessed.

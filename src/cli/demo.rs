@@ -32,7 +32,7 @@ use crate::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, EvaluateSpec, FlynnSpec, Hamming, ModelSpec, Privacy,
     Scaling, Score, Session, SketchSpec, TaskSpec, Timing,
 };
-use crate::task::flynn::Plan;
+use crate::tasks::flynn::Plan;
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;

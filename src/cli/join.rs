@@ -32,10 +32,10 @@ use crate::net::driver::Trace;
 use crate::peer::{self, Budget, Builder, Handle, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
 use crate::session::{Session, TaskSpec, check_name};
-use crate::task::{self, Build, BuiltIn, Rows, xclp};
+use crate::tasks::{self, Build, BuiltIn, Rows, xclp};
 use files::{Files, report};
 use personal::Personal;
-use task::fedavg::trainer::Trainer;
+use tasks::fedavg::trainer::Trainer;
 use trainer::Subprocess;
 
 /// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
@@ -230,7 +230,7 @@ fn network_task(
                 let text = format!("--initial {}: not a network of the task fedavg", path.display());
                 return Err(Failure::Input(text));
             };
-            let weights = task::fedavg::initial::weights(session, spec, &network);
+            let weights = tasks::fedavg::initial::weights(session, spec, &network);
             Some(weights.map_err(|text| Failure::Input(format!("--initial {}: {text}", path.display())))?)
         }
         None if spec.initial.is_some() => {
@@ -242,7 +242,7 @@ fn network_task(
     let limit = Duration::from_millis(session.timing.compute_ms);
     let trainer = trainer.map(|command| Subprocess::start(command, limit)).transpose();
     let trainer = trainer.map_err(Failure::Input)?.map(|trainer| Arc::new(trainer) as Arc<dyn Trainer>);
-    Ok((trainer.is_some() || weights.is_some()).then(|| task::fedavg::build(spec.clone(), trainer, weights)))
+    Ok((trainer.is_some() || weights.is_some()).then(|| tasks::fedavg::build(spec.clone(), trainer, weights)))
 }
 
 /// Takes labels out of the rows that only this peer then knows.
@@ -334,7 +334,7 @@ impl NodeArguments {
             let (file, id) = (self.session.display(), identity.public());
             return Err(Failure::Input(format!("{file}: {id} is not in the roster")));
         }
-        let kind = task::built_in(&session).ok_or_else(|| peer::not_built_in(&session))?;
+        let kind = tasks::built_in(&session).ok_or_else(|| peer::not_built_in(&session))?;
         Ok(Place { session, identity, key, kind })
     }
 

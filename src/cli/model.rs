@@ -23,7 +23,7 @@ use crate::model::readout;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
 use crate::session::EvaluateSpec;
-use crate::task::flynn::evaluate::compared;
+use crate::tasks::flynn::evaluate::compared;
 use flyswarm_data::scaling::Scaling;
 
 pub(super) use diff::ModelCommand;

@@ -38,7 +38,7 @@ use crate::session::{
     ColumnChecks, DataSpec, EvaluateSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size,
     Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
-use crate::task::xclp::memory::refusal;
+use crate::tasks::xclp::memory::refusal;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]

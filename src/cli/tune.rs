@@ -108,7 +108,7 @@ impl Tune {
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
         };
-        let lines = crate::task::tune::text::session_lines(first.candidate, first.readout);
+        let lines = crate::tasks::tune::text::session_lines(first.candidate, first.readout);
         if let Some(path) = &self.out {
             output::write(path, lines.as_bytes(), self.force)?;
         }

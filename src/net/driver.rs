@@ -29,7 +29,7 @@ use crate::protocol::view::{HEARTBEAT_MS, Stage};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
 use crate::session::Peer;
 use crate::store::{Store, StoreError};
-use crate::task::Task;
+use crate::tasks::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};

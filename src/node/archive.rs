@@ -20,7 +20,7 @@ use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord
 use crate::protocol::rows::{self, Kept};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Held, Served, Want};
-use crate::task::{History, Task};
+use crate::tasks::{History, Task};
 
 /// A record that is on disk before any message that depends on it leaves. A later one of the same
 /// [`Record::name`] replaces it.

@@ -6,8 +6,8 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
 use crate::protocol::view::{Reason, Stage};
 use crate::session::Peer;
-use crate::task::History;
-use crate::task::exchange::Roles;
+use crate::tasks::History;
+use crate::tasks::exchange::Roles;
 
 /// An event that a node reports to its user.
 #[derive(Clone, Debug)]

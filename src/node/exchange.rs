@@ -1,5 +1,5 @@
 //! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from messages
-//! between the members. The task supplies the machine ([`crate::task::exchange`]); the node carries its
+//! between the members. The task supplies the machine ([`crate::tasks::exchange`]); the node carries its
 //! messages unread.
 //!
 //! It begins when the view wants the vector and this peer is connected to every other that has a part;
@@ -14,7 +14,7 @@ use crate::protocol::message::Content;
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::Peer;
-use crate::task::exchange::{Exchange, Output, Seat, Source, Vocabulary};
+use crate::tasks::exchange::{Exchange, Output, Seat, Source, Vocabulary};
 
 /// Most short messages that a peer may send before the exchange begins here: more than there are.
 const EARLY: usize = 256;

@@ -13,7 +13,7 @@ use crate::protocol::context::Context;
 use crate::protocol::pairwise::{Mask, Masks};
 use crate::protocol::record::Frozen;
 use crate::protocol::view::Rng;
-use crate::task::{History, Task, exchange};
+use crate::tasks::{History, Task, exchange};
 
 /// A piece of long work.
 #[derive(Clone)]

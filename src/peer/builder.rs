@@ -24,8 +24,8 @@ use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::session::{self, Session, TaskSpec};
 use crate::store::Pin;
-use crate::task::columns::{self, Compared};
-use crate::task::{self, Build, BuiltIn, History, Labels, Outcome, Rows, Task};
+use crate::tasks::common::columns::{self, Compared};
+use crate::tasks::{self, Build, BuiltIn, History, Labels, Outcome, Rows, Task};
 
 /// Saves a result as soon as it is there.
 pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;
@@ -254,10 +254,10 @@ impl Builder {
         let me = session.peer(&self.identity.public()).ok_or_else(|| {
             Error::Input(format!("{} is not in the roster of {}", self.identity.public(), session.name))
         })?;
-        if let Some(refusal) = task::xclp::memory::refusal(&session, Some(me), memory::available()) {
+        if let Some(refusal) = tasks::xclp::memory::refusal(&session, Some(me), memory::available()) {
             return Err(Error::Machine(refusal));
         }
-        let kind = task::built_in(&session);
+        let kind = tasks::built_in(&session);
         let rows = match self.rows {
             Some(Given::Rows(rows)) => Some(rows),
             Some(Given::Arrays(features, labels)) => {
@@ -286,7 +286,7 @@ impl Builder {
                     }
                 };
                 let secret = derive(&*self.identity.seed(), "rows", &session.id().0);
-                let own = self.build.map(|build| task::filled::build(&session, build));
+                let own = self.build.map(|build| tasks::common::filled::build(&session, build));
                 own.unwrap_or(kind.build)(session.clone(), me, rows, &secret).map_err(Error::Input)?
             }
         };

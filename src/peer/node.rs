@@ -22,8 +22,8 @@ use crate::node;
 use crate::protocol::context::Context;
 use crate::session::{self, Session};
 use crate::store::Store;
-use crate::task::columns::Compared;
-use crate::task::{self, History, Outcome, Rows, Task};
+use crate::tasks::common::columns::Compared;
+use crate::tasks::{self, History, Outcome, Rows, Task};
 
 /// What a node is told beside what its driver is.
 pub(super) struct Plan {
@@ -308,7 +308,7 @@ impl Node {
                 salt: hex::encode(salt),
                 digest: hex::encode(self.plan.rows.digest(&salt)),
                 summed: counted,
-                digest_covers: task::digest_covers(session),
+                digest_covers: tasks::digest_covers(session),
             },
             stages: stages(&self.ctx, usage),
             bytes_sent: usage.bytes_sent,

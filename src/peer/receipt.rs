@@ -117,7 +117,7 @@ pub struct DataDigest {
     pub rows: usize,
     /// 32 random bytes, in hexadecimal digits.
     pub salt: String,
-    /// [`Rows::digest`](crate::task::Rows::digest) with this salt, in hexadecimal digits.
+    /// [`Rows::digest`](crate::tasks::Rows::digest) with this salt, in hexadecimal digits.
     pub digest: String,
     /// Whether these rows are in the result.
     pub summed: bool,

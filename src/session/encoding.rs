@@ -10,7 +10,7 @@ use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
 /// The dotted name of a field and its canonical value.
-pub(super) type Field = (&'static str, Vec<u8>);
+pub(crate) type Field = (&'static str, Vec<u8>);
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<Field> {
@@ -44,23 +44,23 @@ fn entries(session: &Session) -> Vec<Field> {
     entries
 }
 
-pub(super) fn integer(value: impl Into<u64>) -> Vec<u8> {
+pub(crate) fn integer(value: impl Into<u64>) -> Vec<u8> {
     value.into().to_le_bytes().to_vec()
 }
 
-pub(super) fn number(value: f64) -> Vec<u8> {
+pub(crate) fn number(value: f64) -> Vec<u8> {
     value.to_le_bytes().to_vec()
 }
 
-pub(super) fn flag(value: bool) -> Vec<u8> {
+pub(crate) fn flag(value: bool) -> Vec<u8> {
     vec![u8::from(value)]
 }
 
-pub(super) fn text(value: &str) -> Vec<u8> {
+pub(crate) fn text(value: &str) -> Vec<u8> {
     value.as_bytes().to_vec()
 }
 
-pub(super) fn scaling(scaling: Scaling) -> Vec<u8> {
+pub(crate) fn scaling(scaling: Scaling) -> Vec<u8> {
     match scaling {
         Scaling::Range { lo, hi } => [b"range", &number(lo.into())[..], &number(hi.into())].concat(),
         Scaling::SoftBins { bins } => [b"soft-bins", &integer(bins)[..]].concat(),
@@ -68,14 +68,14 @@ pub(super) fn scaling(scaling: Scaling) -> Vec<u8> {
     }
 }
 
-pub(super) fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+pub(crate) fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = integer(items.len() as u64);
     items.for_each(|item| put(&mut out, item));
     out
 }
 
 /// Appends the length of `item` and the item.
-pub(super) fn put(out: &mut Vec<u8>, item: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, item: &[u8]) {
     out.extend(integer(item.len() as u64));
     out.extend(item);
 }
@@ -129,6 +129,6 @@ impl Session {
 }
 
 /// A peer's key in the order of the council.
-pub(super) fn council_rank(id: SessionId, key: PublicKey) -> [u8; 32] {
+pub(crate) fn council_rank(id: SessionId, key: PublicKey) -> [u8; 32] {
     tagged_hash("council").chain_update(id.0).chain_update(key.as_bytes()).finalize().into()
 }

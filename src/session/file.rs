@@ -365,7 +365,7 @@ impl RawEntry {
     }
 }
 
-pub(super) fn read(path: &Path) -> Result<String, SessionError> {
+pub(crate) fn read(path: &Path) -> Result<String, SessionError> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LIMIT {
@@ -375,7 +375,7 @@ pub(super) fn read(path: &Path) -> Result<String, SessionError> {
 }
 
 /// An error of the TOML reader with its line in the file's text.
-pub(super) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
+pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
     let message: Vec<&str> = error.message().split_whitespace().collect();
@@ -383,7 +383,7 @@ pub(super) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
 }
 
 /// A text as a TOML string.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 

@@ -13,9 +13,9 @@ use flyswarm_data::scaling::MAX_BINS;
 use super::{DataSpec, Entry, Scaling, Session, TaskSpec, Timing};
 
 /// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
-pub(super) const FILE_LIMIT: usize = 1 << 20;
+pub(crate) const FILE_LIMIT: usize = 1 << 20;
 /// The largest vector of counts, in bytes; a peer holds several such vectors in memory.
-pub(super) const COUNTS_LIMIT: u64 = 1 << 30;
+pub(crate) const COUNTS_LIMIT: u64 = 1 << 30;
 /// The longest name, in characters.
 const NAME_LIMIT: usize = 64;
 /// The longest address, in bytes.
@@ -70,7 +70,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    pub(super) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
+    pub(crate) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
         // A value may come from a hostile file: show the beginning.
         let value = if value.chars().count() > 100 {
@@ -84,21 +84,21 @@ impl SessionError {
 
 /// The range of an integer field, both ends allowed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limit {
-    pub(super) field: &'static str,
-    pub(super) lo: u64,
-    pub(super) hi: u64,
+pub(crate) struct Limit {
+    pub(crate) field: &'static str,
+    pub(crate) lo: u64,
+    pub(crate) hi: u64,
     /// What the upper end means; empty if that is plain.
     what: &'static str,
 }
 
 impl Limit {
-    pub(super) const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
+    pub(crate) const fn new(field: &'static str, lo: u64, hi: u64) -> Self {
         Self { field, lo, hi, what: "" }
     }
 
     /// The same limit with a word on what the upper end means.
-    pub(super) const fn saying(self, what: &'static str) -> Self {
+    pub(crate) const fn saying(self, what: &'static str) -> Self {
         Self { what, ..self }
     }
 
@@ -106,7 +106,7 @@ impl Limit {
     ///
     /// # Panics
     /// If the range does not fit the type: a bug in the table of limits.
-    pub(super) fn check<T: TryFrom<i128>>(self, value: impl Into<i128>) -> Result<T, SessionError> {
+    pub(crate) fn check<T: TryFrom<i128>>(self, value: impl Into<i128>) -> Result<T, SessionError> {
         let value = value.into();
         if (i128::from(self.lo)..=i128::from(self.hi)).contains(&value) {
             return Ok(T::try_from(value)
@@ -116,17 +116,17 @@ impl Limit {
     }
 }
 
-pub(super) const FEATURES: Limit = Limit::new("data.features", 1, 65_536);
+pub(crate) const FEATURES: Limit = Limit::new("data.features", 1, 65_536);
 const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
-pub(super) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
+pub(crate) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
-pub(super) fn m(classes: usize) -> Limit {
+pub(crate) fn m(classes: usize) -> Limit {
     let what = " (m x classes x 4 bytes is at most 1 GiB)";
     Limit { what, ..Limit::new("flynn.m", 1, COUNTS_LIMIT / 4 / classes.max(1) as u64) }
 }
 
-pub(super) fn s(d: u32) -> Limit {
+pub(crate) fn s(d: u32) -> Limit {
     Limit { what: " (the dimension d)", ..Limit::new("flynn.s", 2, d.into()) }
 }
 
@@ -136,33 +136,33 @@ fn soft_bins(features: u32) -> Limit {
     Limit { what: " (features x bins is at most 2^20)", ..Limit::new("data.scaling.soft-bins.bins", 2, most) }
 }
 
-pub(super) fn rho(m: u32) -> Limit {
+pub(crate) fn rho(m: u32) -> Limit {
     Limit { what: " (m)", ..Limit::new("flynn.rho", 1, m.into()) }
 }
 
 /// At least a majority, so that any two views of a session have a peer in common; and as many as the task
 /// needs.
-pub(super) fn min_peers(task: &TaskSpec, roster: usize) -> Limit {
+pub(crate) fn min_peers(task: &TaskSpec, roster: usize) -> Limit {
     Limit::new("min_peers", task.smallest_view(roster) as u64, roster as u64).saying(task.members().1)
 }
 
-pub(super) fn min_holders(roster: usize) -> Limit {
+pub(crate) fn min_holders(roster: usize) -> Limit {
     Limit { what: " (the roster)", ..Limit::new("privacy.min_holders", 1, roster as u64) }
 }
 
 /// A time or number of `[timing]`: its limits, its comment in a session file, and access to it.
-pub(super) struct TimingField {
+pub(crate) struct TimingField {
     /// Its range; the name is dotted.
-    pub(super) limit: Limit,
+    pub(crate) limit: Limit,
     /// One line for the comment in a session file.
-    pub(super) about: &'static str,
-    pub(super) get: fn(&Timing) -> u64,
-    pub(super) set: fn(&mut Timing, u64),
+    pub(crate) about: &'static str,
+    pub(crate) get: fn(&Timing) -> u64,
+    pub(crate) set: fn(&mut Timing, u64),
 }
 
 impl TimingField {
     /// The name inside `[timing]`.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.limit.field.trim_start_matches("timing.")
     }
 }
@@ -181,7 +181,7 @@ macro_rules! timing {
 }
 
 /// Every field of `[timing]`, in the order of the canonical encoding.
-pub(super) const TIMING: [TimingField; 8] = timing! {
+pub(crate) const TIMING: [TimingField; 8] = timing! {
     gather_ms: 0, HOUR_MS, "how long to wait for the whole roster before going on with those present";
     propose_ms: 1, HOUR_MS, "the peer of rank r proposes after r times this without progress";
     stall_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
@@ -250,7 +250,7 @@ impl Session {
 }
 
 /// The classes of a task that needs some.
-pub(super) fn check_classes(data: &DataSpec) -> Result<(), SessionError> {
+pub(crate) fn check_classes(data: &DataSpec) -> Result<(), SessionError> {
     CLASSES.check::<u32>(data.classes.len() as i128).map(drop)
 }
 
@@ -300,7 +300,7 @@ impl DataSpec {
         self.check_scaling()
     }
 
-    pub(super) fn check_scaling(&self) -> Result<(), SessionError> {
+    pub(crate) fn check_scaling(&self) -> Result<(), SessionError> {
         if let Scaling::Range { lo, hi } = self.scaling {
             check_number("data.scaling.range.lo", lo.into(), lo.is_finite(), "finite as a 32-bit float")?;
             check_number("data.scaling.range.hi", hi.into(), hi.is_finite(), "finite as a 32-bit float")?;
@@ -360,7 +360,7 @@ impl Entry {
     }
 }
 
-pub(super) fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
+pub(crate) fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
     // `holds` is false for NaN in every use: ranges contain none, and it is not finite.
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }

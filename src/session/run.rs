@@ -57,7 +57,7 @@ impl Run {
         datetime(self.created).to_string()
     }
 
-    pub(super) fn check(&self) -> Result<(), SessionError> {
+    pub(crate) fn check(&self) -> Result<(), SessionError> {
         if self.created > LATEST {
             return Err(SessionError::value("created", self.created, "a time before the year 10000"));
         }
@@ -65,7 +65,7 @@ impl Run {
     }
 
     /// The fields that enter the session's id.
-    pub(super) fn entries(&self) -> Vec<Field> {
+    pub(crate) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("number", self.number.to_vec()), ("created", integer(self.created))];
         if let Some(Series { number, parent }) = self.series {
             entries.push(("series.number", integer(number)));
@@ -75,7 +75,7 @@ impl Run {
     }
 
     /// Writes the fields that stand before the first section of a session file.
-    pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
+    pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
         writeln!(
             out,
             "# This session's own, random: state and receipts of another session are never taken for it."
@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Writes the section `[series]`, if there is one.
-    pub(super) fn write_series(&self, out: &mut String) -> fmt::Result {
+    pub(crate) fn write_series(&self, out: &mut String) -> fmt::Result {
         let Some(Series { number, parent }) = self.series else { return Ok(()) };
         writeln!(out, "[series]")?;
         writeln!(out, "# The place of this session in its series, and the id of the one before it.")?;
@@ -97,20 +97,20 @@ impl Run {
 /// `[series]` as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawSeries {
+pub(crate) struct RawSeries {
     number: i64,
     parent: String,
 }
 
 /// The fields as written.
-pub(super) struct RawRun {
-    pub(super) number: String,
-    pub(super) created: Datetime,
-    pub(super) series: Option<RawSeries>,
+pub(crate) struct RawRun {
+    pub(crate) number: String,
+    pub(crate) created: Datetime,
+    pub(crate) series: Option<RawSeries>,
 }
 
 impl RawRun {
-    pub(super) fn resolve(self) -> Result<Run, SessionError> {
+    pub(crate) fn resolve(self) -> Result<Run, SessionError> {
         let number = bytes("number", &self.number)?;
         let created = seconds(&self.created).ok_or_else(|| {
             SessionError::value("created", self.created, "a time such as 2026-11-22T16:05:06Z")
@@ -127,7 +127,7 @@ impl RawRun {
 }
 
 /// So many bytes as hexadecimal digits.
-pub(super) fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], SessionError> {
+pub(crate) fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], SessionError> {
     let mut out = [0; N];
     let lower = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     match hex::decode_to_slice(text, &mut out) {

@@ -3,15 +3,6 @@
 //!
 //! A new task needs its own file with a [`Spec`], and a line in `tasks!`.
 
-mod custom;
-mod evaluate;
-mod fedavg;
-mod fedavg_xclp;
-mod flynn;
-mod sketch;
-mod tune;
-mod xclp;
-
 use std::borrow::Cow;
 use std::fmt;
 
@@ -26,15 +17,15 @@ use super::file::syntax;
 use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
 
-pub use custom::CustomSpec;
-pub use evaluate::EvaluateSpec;
-pub use fedavg::{FedavgSpec, RoundNoise, Weighting};
-pub(crate) use fedavg::{MOST_WEIGHT, WHOLE_SHARE};
-pub use fedavg_xclp::FedavgXclpSpec;
-pub use flynn::{FlynnSpec, ModelSpec};
-pub use sketch::{Select, SketchSpec};
-pub use tune::{Setting, TuneSpec};
-pub use xclp::{Hamming, XclpSpec};
+pub use crate::tasks::custom::CustomSpec;
+pub use crate::tasks::fedavg::spec::{FedavgSpec, RoundNoise, Weighting};
+pub(crate) use crate::tasks::fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
+pub use crate::tasks::fedavg_xclp::spec::FedavgXclpSpec;
+pub use crate::tasks::flynn::evaluate::spec::EvaluateSpec;
+pub use crate::tasks::flynn::spec::{FlynnSpec, ModelSpec};
+pub use crate::tasks::sketch::spec::{Select, SketchSpec};
+pub use crate::tasks::tune::spec::{Setting, TuneSpec};
+pub use crate::tasks::xclp::spec::{Hamming, XclpSpec};
 
 /// Declares [`TaskSpec`], the names of its variants in a session file, and what has an arm for each variant.
 macro_rules! tasks {
@@ -47,7 +38,7 @@ macro_rules! tasks {
 
         /// The value of `task` in a session file.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-        pub(super) enum Name {
+        pub(crate) enum Name {
             $(#[serde(rename = $name)] $variant,)+
         }
 
@@ -113,15 +104,15 @@ tasks! {
 }
 
 /// A table of the session file that belongs to single tasks.
-pub(super) struct Section {
+pub(crate) struct Section {
     /// Its name at the top level of the file.
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// The tasks that read it, as the limit of an error says it.
-    tasks: &'static str,
+    pub(crate) tasks: &'static str,
 }
 
 /// What the file of a task supplies.
-pub(super) trait Spec {
+pub(crate) trait Spec {
     /// The sections that belong to this task, unless an earlier one has them.
     fn sections() -> &'static [Section]
     where
@@ -198,7 +189,7 @@ pub(super) trait Spec {
 
 /// What a peer of a private session releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Release {
+pub(crate) enum Release {
     /// Nothing: the task opens exact sums, and its session cannot be private.
     Nothing,
     /// The `privacy.top` largest of so many counts.
@@ -210,17 +201,17 @@ pub(super) enum Release {
 }
 
 /// The parts of a session file that belong to single tasks, until they are read.
-pub(super) struct Sections<'a> {
+pub(crate) struct Sections<'a> {
     /// The whole file, for the line of an error.
     text: &'a str,
     /// The top-level field `select`.
-    pub(super) select: Option<Select>,
+    pub(crate) select: Option<Select>,
     left: Vec<(&'static str, Spanned<DeValue<'a>>)>,
 }
 
 impl<'a> Sections<'a> {
     /// Takes them out of the rest of a file with this text.
-    pub(super) fn split(text: &'a str, file: &mut DeTable<'a>) -> Self {
+    pub(crate) fn split(text: &'a str, file: &mut DeTable<'a>) -> Self {
         let take = |section: &'static Section| {
             let key = Spanned::new(0..0, Cow::Borrowed(section.name));
             file.remove(&key).map(|value| (section.name, value))
@@ -229,7 +220,7 @@ impl<'a> Sections<'a> {
     }
 
     /// Adds the sections to an error that lists the fields of a file, after `data`.
-    pub(super) fn listed(error: SessionError) -> SessionError {
+    pub(crate) fn listed(error: SessionError) -> SessionError {
         let SessionError::Syntax { line, message } = error else { return error };
         let names: String = sections().map(|section| format!("`{}`, ", section.name)).collect();
         let message = message.replace("`columns`, `privacy`", &format!("`columns`, {names}`privacy`"));
@@ -237,7 +228,7 @@ impl<'a> Sections<'a> {
     }
 
     /// Reads one section; `None` where the file has none.
-    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
+    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
         let Some(place) = self.left.iter().position(|(section, _)| *section == name) else { return Ok(None) };
         let (_, value) = self.left.remove(place);
         let read =
@@ -247,7 +238,7 @@ impl<'a> Sections<'a> {
 }
 
 /// Reads a table with the fields of a section.
-fn fields<T: DeserializeOwned>(table: toml::Table) -> Result<T, SessionError> {
+pub(crate) fn fields<T: DeserializeOwned>(table: toml::Table) -> Result<T, SessionError> {
     table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
         line: 1,
         message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
@@ -255,7 +246,7 @@ fn fields<T: DeserializeOwned>(table: toml::Table) -> Result<T, SessionError> {
 }
 
 /// The fields of a section, as [`Spec::write_toml`] writes them.
-fn section(spec: &impl Spec, name: &str, data: &DataSpec) -> toml::Table {
+pub(crate) fn section(spec: &impl Spec, name: &str, data: &DataSpec) -> toml::Table {
     let mut text = String::new();
     let written = spec.write_toml(data, &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
     match written.and_then(|mut file| file.remove(name)) {
@@ -267,7 +258,7 @@ fn section(spec: &impl Spec, name: &str, data: &DataSpec) -> toml::Table {
 impl TaskSpec {
     /// Reads the task of this name from its sections, for rows as in `data` and so many peers. A section of
     /// another task is refused. The rest of the rules is left to [`Session::check`].
-    pub(super) fn read(
+    pub(crate) fn read(
         name: Name,
         mut sections: Sections<'_>,
         data: &DataSpec,
@@ -284,35 +275,35 @@ impl TaskSpec {
         Ok(task)
     }
 
-    pub(super) fn normalise(&mut self) {
+    pub(crate) fn normalise(&mut self) {
         self.spec_mut().normalise();
     }
 
-    pub(super) fn check(&self, session: &Session) -> Result<(), SessionError> {
+    pub(crate) fn check(&self, session: &Session) -> Result<(), SessionError> {
         self.spec().check(session)
     }
 
-    pub(super) fn entries(&self) -> Vec<Field> {
+    pub(crate) fn entries(&self) -> Vec<Field> {
         self.spec().entries()
     }
 
-    pub(super) fn about(&self) -> &'static str {
+    pub(crate) fn about(&self) -> &'static str {
         self.spec().about()
     }
 
-    pub(super) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
+    pub(crate) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         self.spec().write_toml(data, out)
     }
 
-    pub(super) fn release(&self, data: &DataSpec) -> Release {
+    pub(crate) fn release(&self, data: &DataSpec) -> Release {
         self.spec().release(data)
     }
 
-    pub(super) fn roster(&self) -> Limit {
+    pub(crate) fn roster(&self) -> Limit {
         self.spec().roster()
     }
 
-    pub(super) fn members(&self) -> (usize, &'static str) {
+    pub(crate) fn members(&self) -> (usize, &'static str) {
         self.spec().members()
     }
 

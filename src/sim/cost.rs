@@ -9,7 +9,7 @@ use crate::protocol::message::Message;
 use crate::protocol::view::{self, Order, Report};
 use crate::protocol::{all_reduce, pairwise};
 use crate::session::Peer;
-use crate::task::Work;
+use crate::tasks::Work;
 
 /// The processors of all peers.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use crate::data::Dataset;
 use crate::model::score::Confusion;
 use crate::protocol::record::Value;
 use crate::session::{FedavgSpec, Peer, Session};
-use crate::task::fedavg::{Fedavg, Plan};
-use crate::task::{History, Task};
+use crate::tasks::fedavg::{Fedavg, Plan};
+use crate::tasks::{History, Task};
 use flyswarm_learn::learner::Classifier;
 
 /// The parameters of the session's task.
@@ -76,7 +76,7 @@ fn in_one_place(
     values: &[Value],
     seed: &[u8; 32],
 ) -> Result<History, String> {
-    let task = |(peer, part): (Peer, &crate::task::Rows)| {
+    let task = |(peer, part): (Peer, &crate::tasks::Rows)| {
         Fedavg::new(session.clone(), spec.clone(), peer, part.data.clone()).map_err(|error| error.to_string())
     };
     let peers = (0u16..).map(Peer).zip(&rows.parts);

@@ -9,8 +9,8 @@ use super::{fedavg, xclp};
 use crate::data::Dataset;
 use crate::model::score::Confusion;
 use crate::session::FedavgXclpSpec;
-use crate::task::Rows;
-use crate::task::fedavg::Plan;
+use crate::tasks::Rows;
+use crate::tasks::fedavg::Plan;
 use flyswarm_learn::learner::Classifier;
 
 /// The parameters of the session's task.

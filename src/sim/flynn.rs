@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::model::readout::Readout;
 use crate::model::score::Confusion;
 use crate::session::{DataSpec, EvaluateSpec, FlynnSpec, Sizes};
-use crate::task::flynn::Plan;
+use crate::tasks::flynn::Plan;
 
 /// The parameters of the session's task, for rows as in `data`.
 pub(super) fn spec(scenario: &Scenario, data: &DataSpec) -> Result<FlynnSpec, ScenarioError> {

@@ -13,7 +13,7 @@ use crate::protocol::context::{Context, Quantity};
 use crate::session::{
     CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec, Timing,
 };
-use crate::task::Task;
+use crate::tasks::Task;
 
 /// Larger rosters than a session file may have are simulated without its rules.
 const ROSTER: u16 = 1024;

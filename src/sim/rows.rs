@@ -10,7 +10,7 @@ use crate::data::prepare::whole::{load_drafted, load_whole};
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal};
 use crate::session::{DataSpec, Description, Scaling};
-use crate::task::Rows;
+use crate::tasks::Rows;
 
 /// The rows of a run.
 #[derive(Clone, Debug)]

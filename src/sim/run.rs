@@ -24,7 +24,7 @@ use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
 use crate::session::Peer;
-use crate::task::Work;
+use crate::tasks::Work;
 
 /// Events between two looks at how far a run is.
 const LOOK: u64 = 2048;

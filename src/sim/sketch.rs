@@ -9,7 +9,7 @@ use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
 use crate::session::{Peer, SketchSpec};
-use crate::task::sketch::{Global, Plan, TaskError};
+use crate::tasks::sketch::{Global, Plan, TaskError};
 
 /// The sketches of the session, with this task and where peers are drawn.
 pub(super) fn spec(scenario: &Scenario) -> Result<SketchSpec, ScenarioError> {

@@ -7,7 +7,7 @@ use super::scenario::{Scenario, TaskKind};
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
 use crate::session::{CustomSpec, DataSpec, Peer};
-use crate::task::{History, Outcome, Task, Work};
+use crate::tasks::{History, Outcome, Task, Work};
 
 /// The slot of the sum; slot 0 is the coin.
 const SUM: u32 = 1;

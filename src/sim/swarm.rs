@@ -25,7 +25,7 @@ use crate::protocol::record::Value;
 use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
-use crate::task::{History, Outcome, Task};
+use crate::tasks::{History, Outcome, Task};
 
 /// Events that the swarm plans for itself.
 #[derive(Debug)]

@@ -18,8 +18,8 @@ use crate::protocol::signed::Signed;
 use crate::protocol::view::{self, Order, Report, Rng};
 use crate::protocol::wire::{self, Frame};
 use crate::session::Peer;
-use crate::task::exchange::{Seat, Source};
-use crate::task::{History, Outcome, Task, Work};
+use crate::tasks::exchange::{Seat, Source};
+use crate::tasks::{History, Outcome, Task, Work};
 
 /// Changes a frame of `from`, if it is its turn.
 pub(super) fn apply(

@@ -15,7 +15,7 @@ use super::swarm::Swarm;
 use super::{fedavg, fedavg_xclp, flynn, sketch, xclp};
 use crate::crypto::stream::derive;
 use crate::session::{DataSpec, Peer, Session, TaskSpec, XclpSpec};
-use crate::task::{Task, built_in};
+use crate::tasks::{Task, built_in};
 
 /// What a scenario's task contributes to the session, and the rows of its peers.
 pub(super) struct Given {
@@ -81,7 +81,7 @@ pub(super) fn tasks(
     let (Some(kind), Some(rows)) = (built_in(session), rows) else {
         return Ok(peers.map(|me| Arc::new(Numbers::new(scenario, me)) as Arc<dyn Task>).collect());
     };
-    let task = |(me, part): (Peer, &crate::task::Rows)| {
+    let task = |(me, part): (Peer, &crate::tasks::Rows)| {
         (kind.build)(session.clone(), me, part.clone(), &secret(scenario, me)).map_err(ScenarioError)
     };
     peers.zip(&rows.parts).map(task).collect()

@@ -62,7 +62,7 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
     let text = |task: &str| format!("peers = 4\n[task]\nkind = \"xclp\"\n{task}\n[data]\nrows = 100\n");
     let labels = |task: &str| -> Vec<usize> {
         let dealt = super::xclp::deal(&scenario(&text(task), 5), Path::new("")).unwrap();
-        let known = |part: &crate::task::Rows| part.labels.iter().flatten().count();
+        let known = |part: &crate::tasks::Rows| part.labels.iter().flatten().count();
         assert!(dealt.parts.iter().all(|part| part.labels.len() == 25));
         dealt.parts.iter().map(known).collect()
     };

@@ -14,8 +14,8 @@ use super::task::secret;
 use crate::crypto::stream::Stream;
 use crate::data::deal::shuffle;
 use crate::session::{Peer, XclpSpec};
-use crate::task::Rows;
-use crate::task::xclp::{self, Said, Xclp};
+use crate::tasks::Rows;
+use crate::tasks::xclp::{self, Said, Xclp};
 
 /// Bits of a code where the scenario does not say.
 const BITS: u32 = 1024;

@@ -9,8 +9,8 @@ use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
 use crate::session::{Peer, Session, TaskSpec};
-use crate::task::fedavg::Best;
-use crate::task::{History, Rows, Task, built_in};
+use crate::tasks::fedavg::Best;
+use crate::tasks::{History, Rows, Task, built_in};
 use bytes::Bytes;
 use serde_json::{Value, json};
 

@@ -14,8 +14,8 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
 use crate::session::{Peer, Session};
 use crate::sketch::lsh::Codes;
-use crate::task::xclp::{deliver, planes};
-use crate::task::{History, Rows, Task, built_in};
+use crate::tasks::xclp::{deliver, planes};
+use crate::tasks::{History, Rows, Task, built_in};
 
 use super::sessions::toml;
 use super::{bytes, hex};

@@ -13,7 +13,7 @@ use crate::protocol::transfer::{self, Held, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::protocol::wire;
 use crate::session::Peer;
-use crate::task::xclp::talk::{Body, What, content};
+use crate::tasks::xclp::talk::{Body, What, content};
 use bytes::Bytes;
 use serde_json::{Value, json};
 

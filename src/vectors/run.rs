@@ -14,7 +14,7 @@ use crate::protocol::view::{self, Report};
 use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
 use crate::session::{Peer, Session};
-use crate::task::flynn::Flynn;
+use crate::tasks::flynn::Flynn;
 use bytes::Bytes;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};

@@ -9,8 +9,8 @@ use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
 use crate::protocol::signed::Signed;
 use crate::protocol::{pairwise, tree};
 use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
-use crate::task::built_in;
-use crate::task::flynn::Plan;
+use crate::tasks::built_in;
+use crate::tasks::flynn::Plan;
 use serde_json::{Value, json};
 
 use super::tables::{self, MOST_FREQUENT, TABLE};

@@ -9,9 +9,9 @@ use crate::privacy::Ratio;
 use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{DistributionSketch, Family};
-use crate::task::flynn::Flynn;
-use crate::task::sketch::SketchTask;
-use crate::task::{History, Task};
+use crate::tasks::flynn::Flynn;
+use crate::tasks::sketch::SketchTask;
+use crate::tasks::{History, Task};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -124,8 +124,10 @@ fn select() -> Value {
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
-    let draw =
-        crate::task::flynn::Plan::new(session.clone(), flynn_spec(&session)).drawn(&opened).unwrap().unwrap();
+    let draw = crate::tasks::flynn::Plan::new(session.clone(), flynn_spec(&session))
+        .drawn(&opened)
+        .unwrap()
+        .unwrap();
     json!({
         "toml": text, "seed": hex(seed), "rows": parts, "labels": labels, "slots": slots, "vectors": vectors,
         "active": draw.active, "chosen": draw.chosen,

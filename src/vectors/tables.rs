@@ -7,7 +7,7 @@ use super::hex;
 use super::sessions::toml;
 use crate::data::{Expected, Loaded, load_named};
 use crate::session::Session;
-use crate::task::built_in;
+use crate::tasks::built_in;
 
 /// Described columns, and rows of a file as it stands.
 pub(super) const TABLE: &str = r#"name = "vectors"

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use flyswarm::session::TaskSpec;
-use flyswarm::task::flynn::Plan;
+use flyswarm::tasks::flynn::Plan;
 use flyswarm_data::digits::digits;
 use flyswarm_data::scaling;
 use flyswarm_learn::model::{Model, bloom};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyswarm::session::{Hamming, Peer, TaskSpec};
-use flyswarm::task::xclp::{Said, Xclp};
+use flyswarm::tasks::xclp::{Said, Xclp};
 use flyswarm_data::digits::digits;
 use flyswarm_learn::sketch::lsh::Codes;
 use serde_json::Value;

@@ -10,7 +10,7 @@ use crate::cli::tests::run_words;
 use crate::crypto::identity::Identity;
 use crate::data::{Expected, LabelColumn, load_named};
 use crate::session::{Session, TaskSpec};
-use crate::task::flynn::Plan;
+use crate::tasks::flynn::Plan;
 
 /// Runs a line; words that end like files are files of `folder`.
 fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {

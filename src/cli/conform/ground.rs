@@ -27,7 +27,7 @@ use crate::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Peer, Privacy, Scaling, Score, Session,
     TaskSpec, Timing,
 };
-use crate::task::flynn::Plan;
+use crate::tasks::flynn::Plan;
 
 /// Between two looks at what runs.
 const TICK: Duration = Duration::from_millis(100);

@@ -23,7 +23,7 @@ use crate::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, FedavgSpec, FedavgXclpSpec, Privacy, Scaling, Session,
     TaskSpec, Timing,
 };
-use crate::task::fedavg::Plan;
+use crate::tasks::fedavg::Plan;
 
 struct Setup {
     session: Session,

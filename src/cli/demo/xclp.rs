@@ -22,7 +22,7 @@ use crate::model::neighbours::Neighbours;
 use crate::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Session, TaskSpec, Timing, XclpSpec,
 };
-use crate::task::xclp::{Said, Xclp};
+use crate::tasks::xclp::{Said, Xclp};
 
 /// Labels of each class that are known, over all peers.
 const LABELS: usize = 5;

@@ -10,7 +10,7 @@ use super::finding::{Finding, Level};
 use crate::data::LabelColumn;
 use crate::session::{Peer, Session};
 use crate::store::Store;
-use crate::task;
+use crate::tasks;
 
 /// Files that a node has open besides its connections (guess; a node of three peers has about 40).
 const OWN_FILES: u64 = 64;
@@ -28,7 +28,7 @@ fn state_bytes(session: &Session) -> u64 {
 /// Bytes of the largest vector that is summed.
 pub(super) fn vector_bytes(session: &Session) -> u64 {
     // Of a task that is not built in only its own program knows the plan.
-    let plan = task::built_in(session).map_or(Vec::new(), |task| task.plan);
+    let plan = tasks::built_in(session).map_or(Vec::new(), |task| task.plan);
     plan.iter().map(|quantity| quantity.len() as u64).max().unwrap_or(0)
 }
 
@@ -151,7 +151,7 @@ pub(super) fn files(session: &Session) -> Option<Finding> {
 
 /// Whether there is memory enough to compute for the others, where the task asks for it.
 pub(super) fn memory(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<Finding> {
-    let refusal = task::xclp::memory::refusal(session, me, available)?;
+    let refusal = tasks::xclp::memory::refusal(session, me, available)?;
     Some(Finding::new(Level::Error, "memory", refusal))
 }
 

@@ -12,7 +12,7 @@ use crate::cli::progress::Progress;
 use crate::ledger::{self, Ledger};
 use crate::peer::{self, Event, Receipt, Timed};
 use crate::report::Page;
-use crate::task::Outcome;
+use crate::tasks::Outcome;
 
 /// The files of a node.
 pub(super) struct Files {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::task::fedavg::trainer::{Order, Trainer, read_weights, write_rows, write_weights};
+use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_rows, write_weights};
 
 /// The longest line of an answer.
 const MAX_LINE: u64 = 1 << 16;

@@ -21,9 +21,9 @@ use crate::protocol::message::Message;
 use crate::session::{
     ColumnChecks, DataSpec, FedavgSpec, FedavgXclpSpec, Peer, Scaling, Session, TaskSpec, Timing, XclpSpec,
 };
-use crate::task::xclp::planes;
-use crate::task::xclp::talk::{self, Body, What};
-use crate::task::{History, Rows, Task, built_in};
+use crate::tasks::xclp::planes;
+use crate::tasks::xclp::talk::{self, Body, What};
+use crate::tasks::{History, Rows, Task, built_in};
 
 struct Lab {
     net: Network,

@@ -13,8 +13,8 @@ use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::Event;
 use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, XclpSpec};
-use crate::task::xclp::{self, Xclp};
-use crate::task::{History, Rows, Task, built_in};
+use crate::tasks::xclp::{self, Xclp};
+use crate::tasks::{History, Rows, Task, built_in};
 
 /// The columns in which values are missing.
 const MISSING: std::ops::Range<usize> = 20..28;
@@ -122,7 +122,7 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
     let (expected, _) = Xclp::pooled(&alone.iter().collect::<Vec<_>>(), &planes, moments).unwrap();
     for (at, (task, said)) in alone.iter().zip(&expected).enumerate() {
         assert_eq!(&task.said(&task.output(&seen[at]).unwrap()), said, "peer {at}");
-        let file = |outcome: Result<crate::task::Outcome, String>| outcome.unwrap().file;
+        let file = |outcome: Result<crate::tasks::Outcome, String>| outcome.unwrap().file;
         assert_eq!(file(tasks[at].outcome(&histories[at], 0)), file(task.outcome(&seen[at], 0)), "peer {at}");
         assert!(said.iter().any(|said| said.label.is_some() && !said.disputed));
     }

@@ -25,7 +25,7 @@ use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Input, Time};
 use crate::session::{Peer, Session, Timing};
 use crate::sim::engine::{Carriage, Engine, Notice, World};
-use crate::task::Task;
+use crate::tasks::Task;
 
 /// What a test does to the network at a point in time.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Run, Scaling, Score, Session,
     Timing,
 };
-use crate::task::{History, Outcome, Task, Work};
+use crate::tasks::{History, Outcome, Task, Work};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::crypto::identity::Identity;
 use crate::node::{Event, Record};
 use crate::protocol::context::{Bug, Quantity};
 use crate::session::{Peer, Timing};
-use crate::task::{History, Outcome, Task, Work};
+use crate::tasks::{History, Outcome, Task, Work};
 
 /// Every slot needs the one before it, and no other.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::protocol::record::Value;
 use crate::protocol::rows::Missing;
 use crate::protocol::view::Stage;
 use crate::session::Peer;
-use crate::task::{History, Outcome, Task, Work};
+use crate::tasks::{History, Outcome, Task, Work};
 
 /// Slot 1 is a row sum; in slot 2 every peer puts in what the words of its own block add up to.
 #[derive(Debug)]

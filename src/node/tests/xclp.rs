@@ -14,9 +14,9 @@ use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
 use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, XclpSpec};
-use crate::task::xclp::talk::{self, Body, What};
-use crate::task::xclp::{self, Said, Xclp};
-use crate::task::{History, Task};
+use crate::tasks::xclp::talk::{self, Body, What};
+use crate::tasks::xclp::{self, Said, Xclp};
+use crate::tasks::{History, Task};
 
 struct Lab {
     net: Network,
@@ -348,7 +348,7 @@ fn a_row_without_a_direction_is_refused_by_its_line() {
 
 #[test]
 fn more_rows_than_there_is_memory_for_and_machines_with_too_little_of_it_are_refused_with_the_numbers() {
-    use crate::task::xclp::memory::{enough_for, party_bytes, refusal};
+    use crate::tasks::xclp::memory::{enough_for, party_bytes, refusal};
     let spec = XclpSpec {
         memory_mb: 128,
         compute: ["peer-0", "peer-1", "peer-2"].map(String::from).into(),

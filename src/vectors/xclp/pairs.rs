@@ -7,7 +7,7 @@ use crate::crypto::stream::Stream;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::session::{Hamming, Peer};
-use crate::task::xclp::pairs::{lengths, masks, partner, rounds};
+use crate::tasks::xclp::pairs::{lengths, masks, partner, rounds};
 
 /// Where owners of 8 points begin, and where the last one ends.
 pub(super) const OWNERS: [usize; 4] = [0, 2, 5, 8];

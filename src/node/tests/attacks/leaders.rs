@@ -16,7 +16,7 @@ use crate::protocol::message::Message;
 use crate::protocol::transfer::{self, Held};
 use crate::protocol::view::{self, Order, Stage};
 use crate::session::{Faults, Peer, Session, Timing};
-use crate::task::{History, Outcome, Task, Work};
+use crate::tasks::{History, Outcome, Task, Work};
 
 /// The first leader has everybody's shares of `slot` and withholds them. It drops its state, cuts off one
 /// peer, and sums again without it: the difference would be that peer's vector, or another coin.

@@ -1,0 +1,253 @@
+//! Missing values that take the mean or the most frequent level over all peers (spec, section 15g).
+//!
+//! Two slots stand behind the coin of any task: `values`, how many peers have a value of each such column at
+//! all, and `fills`, sums over these values. With them each peer fills its rows, and the task goes on as if
+//! they had been given so: it never sees the two slots.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::value::date;
+use flyswarm_data::prepare::{Fill, Kind};
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use super::exchange::{Seat, Source};
+use crate::protocol::context::Quantity;
+use crate::protocol::view::Rng;
+use crate::session::{Peer, Session};
+use crate::tasks::{Build, History, Outcome, Rows, Task, Work};
+
+/// Slot of `values`.
+const VALUES: u32 = 1;
+/// Slot of `fills`.
+const FILLS: u32 = 2;
+/// Slots that the task does not see.
+const SLOTS: u32 = 2;
+
+/// What is to be filled, where the session says that anything is.
+fn waiting(session: &Session) -> Option<&Arc<Preparation>> {
+    session.data.preparation.as_ref().filter(|preparation| preparation.pooled_words() > 0)
+}
+
+/// The plan of the whole session, for the plan of its task.
+pub(crate) fn plan(session: &Session, mut plan: Vec<Quantity>) -> Vec<Quantity> {
+    if let Some(preparation) = waiting(session) {
+        let columns = preparation.pooled().count() as u64;
+        let values = Quantity::exact("values", 4, columns);
+        let fills = Quantity::exact("fills", 8, preparation.pooled_words() as u64);
+        let at = plan.len().min(VALUES as usize);
+        plan.splice(at..at, [values, fills]);
+    }
+    plan
+}
+
+/// Makes a peer's task so that it fills its rows first, where the session says so.
+pub(crate) fn build(session: &Session, build: Build) -> Build {
+    if waiting(session).is_none() {
+        return build;
+    }
+    let build = Arc::new(build);
+    Box::new(move |session, me, rows, secret| {
+        let unfilled = build(session.clone(), me, rows.clone(), secret)?;
+        let (build, secret) = (build.clone(), Zeroizing::new(*secret));
+        Ok(Arc::new(Filled { session, me, rows, secret, build, unfilled, task: OnceLock::new() }))
+    })
+}
+
+/// The rows as the task takes them: filled by what has been opened, where the session says so.
+pub(crate) fn rows(session: &Session, rows: &Rows, history: &History) -> Result<Rows, String> {
+    let Some(preparation) = waiting(session) else { return Ok(rows.clone()) };
+    let preparation = resolved(preparation, history)?;
+    let data = match rows.gaps.is_empty() {
+        true => rows.data.clone(),
+        false => Arc::new(preparation.filled(&rows.data, &rows.gaps).map_err(|error| error.to_string())?),
+    };
+    let (labels, gaps, preparation) = (rows.labels.clone(), Vec::new(), Some(Arc::new(preparation)));
+    Ok(Rows { data, labels, gaps, preparation })
+}
+
+fn resolved(preparation: &Preparation, history: &History) -> Result<Preparation, String> {
+    let opened = history.vector(FILLS).ok_or("the sums that fill missing values are not open")?;
+    let words: Vec<_> = opened.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+    preparation.resolved(&words).map_err(|error| error.to_string())
+}
+
+/// A peer's part, whose rows have gaps.
+struct Filled {
+    session: Session,
+    me: Peer,
+    rows: Rows,
+    secret: Zeroizing<[u8; 32]>,
+    build: Arc<Build>,
+    /// Of the rows with gaps: for what follows from the session alone.
+    unfilled: Arc<dyn Task>,
+    /// Of the filled rows, once they are.
+    task: OnceLock<Arc<dyn Task>>,
+}
+
+impl std::fmt::Debug for Filled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Filled({}, {:?}, <redacted>)", self.me, self.unfilled)
+    }
+}
+
+impl Filled {
+    /// The task with filled rows, and the history as it sees it.
+    fn at(&self, history: &History) -> Result<(&Arc<dyn Task>, History), String> {
+        let task = match self.task.get() {
+            Some(task) => task,
+            None => {
+                let rows = rows(&self.session, &self.rows, history)?;
+                let task = (self.build)(self.session.clone(), self.me, rows, &self.secret)?;
+                self.task.get_or_init(|| task)
+            }
+        };
+        Ok((task, history.without(VALUES, SLOTS)))
+    }
+
+    fn preparation(&self) -> Result<&Preparation, String> {
+        waiting(&self.session).map(|preparation| &**preparation).ok_or_else(|| "no column is filled".into())
+    }
+
+    /// Whether each column has as many peers with a value as are asked for, given that `lost` of those
+    /// counted may be gone.
+    fn enough(&self, history: &History, lost: usize) -> Result<(), String> {
+        let minimum = usize::from(self.session.privacy.min_holders);
+        let Some(values) = history.vector(VALUES) else { return Ok(()) };
+        for (column, word) in self.preparation()?.pooled().zip(values.as_chunks::<4>().0) {
+            let counted = u32::from_le_bytes(*word) as usize;
+            if counted.saturating_sub(lost) < minimum.max(1) {
+                let gone =
+                    if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
+                return Err(format!(
+                    "only {counted} members have values of column {:?}{gone}; privacy.min_holders is {minimum}",
+                    column.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Task for Filled {
+    fn plan(&self) -> Vec<Quantity> {
+        plan(&self.session, self.unfilled.plan())
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        let (data, gaps) = (&self.rows.data, &self.rows.gaps);
+        match slot {
+            0 => self.unfilled.contribution(slot, history),
+            VALUES => {
+                let held = self.preparation()?.pooled_held(data, gaps);
+                Ok(held.into_iter().flat_map(|held| u32::from(held).to_le_bytes()).collect())
+            }
+            FILLS => {
+                let words = self.preparation()?.pooled_values(data, gaps);
+                Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
+            }
+            _ => self.at(history).and_then(|(task, seen)| task.contribution(slot - SLOTS, &seen)),
+        }
+    }
+
+    fn noised(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
+        Err("exact sums fill missing values, and a private session has none".into())
+    }
+
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        if slot <= FILLS {
+            return Ok(Source::Own);
+        }
+        self.at(history).and_then(|(task, seen)| task.exchange(slot - SLOTS, &seen, seat))
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        // What an exchange gave has nothing of the rows in it that is not in its result.
+        self.task.get().unwrap_or(&self.unfilled).exchanged(slot.saturating_sub(SLOTS), result)
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        match slot {
+            0 | VALUES => Ok(()),
+            FILLS => {
+                let counted = history.members(VALUES);
+                self.enough(history, counted.iter().filter(|peer| !members.contains(peer)).count())
+            }
+            _ => self.at(history).and_then(|(task, seen)| task.allows(slot - SLOTS, &seen, members)),
+        }
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        match slot {
+            0 => self.unfilled.check(slot, history),
+            VALUES => self.enough(history, 0),
+            FILLS => resolved(self.preparation()?, history).map(drop),
+            _ => self.at(history).and_then(|(task, seen)| task.check(slot - SLOTS, &seen)),
+        }
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        match slot {
+            0 => self.unfilled.retains(slot, frozen.saturating_sub(SLOTS)),
+            VALUES | FILLS => true,
+            _ => self.unfilled.retains(slot - SLOTS, frozen.saturating_sub(SLOTS)),
+        }
+    }
+
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        match slot {
+            VALUES | FILLS => true,
+            _ => self.unfilled.keeps(slot.saturating_sub(SLOTS), &history.without(VALUES, SLOTS)),
+        }
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.unfilled.ends(&history.without(VALUES, SLOTS))
+    }
+
+    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+        if slot > FILLS {
+            return self
+                .at(history)
+                .map(|(task, seen)| task.figures(slot - SLOTS, &seen))
+                .unwrap_or_default();
+        }
+        let Some((before, after)) = self
+            .preparation()
+            .ok()
+            .filter(|_| slot == FILLS)
+            .and_then(|before| Some((before, resolved(before, history).ok()?)))
+        else {
+            return Map::new();
+        };
+        let fills =
+            before.columns.iter().zip(&after.columns).filter(|(column, _)| column.fill == Fill::Pooled);
+        let shown = fills.map(|(_, column)| {
+            let value = match (&column.fill, &column.kind) {
+                (Fill::Number(days), Kind::Date(_)) => date(*days).map_or_else(|| json!(days), Value::String),
+                (Fill::Number(number), _) => json!(number),
+                (Fill::Level(level), _) => json!(level),
+                _ => Value::Null,
+            };
+            (column.name.clone(), value)
+        });
+        Map::from_iter([("fills".to_owned(), Value::Object(shown.collect()))])
+    }
+
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        self.at(history).and_then(|(task, seen)| task.outcome(&seen, unix))
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        if slot <= FILLS {
+            let numbers = self.rows.data.values().len() as f64;
+            return Work { lift: if slot == 0 { 0.0 } else { numbers }, ..Work::default() };
+        }
+        self.at(history).map(|(task, seen)| task.work(slot - SLOTS, &seen)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Which peers have rows of which class: counted in a sealed sum before anything is learnt, so that nobody is
+//! the only one whose rows a sum shows (spec, section "Task flynn", quantity `holders`).
+
+use bytes::Bytes;
+
+use crate::crypto::mask::{self, Word};
+use crate::data::Dataset;
+use crate::protocol::context::Quantity;
+use crate::session::{Peer, Session};
+use crate::tasks::History;
+
+/// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with
+/// rows of class l.
+pub(crate) const HOLDERS: u32 = 1;
+
+/// The quantity; of no classes where the task looks at none.
+#[must_use]
+pub(crate) fn quantity(classes: usize) -> Quantity {
+    Quantity::exact("holders", 4, 1 + classes as u64)
+}
+
+/// A peer's part.
+pub(crate) fn vector(classes: usize, data: &Dataset) -> Bytes {
+    let counts = data.class_counts(classes);
+    let held = std::iter::once(data.rows() as u64).chain(counts);
+    held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
+}
+
+/// A peer's part with, for each class, whether it holds rows of it out.
+pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset) -> Bytes {
+    let out = held_out.class_counts(classes).into_iter();
+    let out = out.flat_map(|rows| u32::from(rows > 0).to_le_bytes());
+    vector(classes, data).into_iter().chain(out).collect()
+}
+
+/// Whether the rows fit the session; says what does not.
+pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
+    let features = session.data.features as usize;
+    if data.features() != features {
+        return Err(format!("rows have {} features, the session says {features}", data.features()));
+    }
+    if data.classes() != session.data.classes {
+        return Err("the classes of the rows are not those of the session".into());
+    }
+    fits_ring(session, data, mask::capacity)?;
+    if data.rows() > 0 && data.labels().is_empty() {
+        return Err("the rows have no labels".into());
+    }
+    Ok(())
+}
+
+/// Whether a sum in which every row counts once cannot wrap, by the capacity of 32-bit words; says why not.
+pub(crate) fn fits_ring(
+    session: &Session,
+    data: &Dataset,
+    capacity: fn(Word, u64) -> u64,
+) -> Result<(), String> {
+    let (rows, peers) = (data.rows(), session.roster.len());
+    let most = capacity(Word::W32, peers as u64);
+    if rows as u64 > most {
+        Err(format!("{rows} rows, with {peers} peers at most {most} each"))
+    } else {
+        Ok(())
+    }
+}
+
+/// A peer that came after the holders were counted in the slot `at` may not bring a class that nobody had: it
+/// would be its only holder.
+pub(crate) fn refuse_uncounted(
+    session: &Session,
+    at: u32,
+    data: &Dataset,
+    opened: &[Bytes],
+) -> Result<(), String> {
+    let Some(holders) = opened.get(at as usize) else { return Ok(()) };
+    let (words, _) = holders.as_chunks::<4>();
+    let names = &session.data.classes;
+    let own = data.class_counts(names.len());
+    match names
+        .iter()
+        .zip(own)
+        .zip(words.iter().skip(1))
+        .find(|((_, own), counted)| *own > 0 && **counted == [0; 4])
+    {
+        Some(((class, _), _)) => {
+            Err(format!("nobody had rows of class {class} when the session counted who holds what"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a new sum of `slot` may be started over `members`.
+pub(crate) fn allows(
+    session: &Session,
+    slot: u32,
+    history: &History,
+    members: &[Peer],
+) -> Result<(), String> {
+    if slot <= HOLDERS {
+        return Ok(());
+    }
+    let lost = history.members(HOLDERS).iter().filter(|peer| !members.contains(peer)).count();
+    enough(session, HOLDERS, history.vectors(), lost)
+}
+
+/// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of
+/// those counted may be gone.
+pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Result<(), String> {
+    let minimum = usize::from(session.privacy.min_holders);
+    let Some(holders) = opened.get(at as usize) else { return Ok(()) };
+    let (words, _) = holders.as_chunks::<4>();
+    let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
+    for (name, &word) in std::iter::once("rows".to_owned()).chain(classes).zip(words) {
+        let counted = u32::from_le_bytes(word) as usize;
+        // A class that nobody has is nobody's secret.
+        let absent = counted == 0 && name != "rows";
+        if !absent && counted.saturating_sub(lost) < minimum {
+            let gone =
+                if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
+            return Err(format!(
+                "only {counted} members have {name}{gone}; privacy.min_holders is {minimum}"
+            ));
+        }
+    }
+    Ok(())
+}

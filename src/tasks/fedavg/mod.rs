@@ -1,0 +1,524 @@
+//! The task `fedavg`: a network that is trained in rounds (McMahan et al., "Communication-Efficient Learning
+//! of Deep Networks from Decentralized Data", AISTATS 2017, without a server; spec, section "Task fedavg").
+//!
+//! Slots: the coin, whose seed fixes the first weights, the batches and who trains; `holders`, which peers
+//! have rows of which class; `rows`, how many there are; `moments` where the scaling needs them; `round-1` to
+//! `round-R`; `scores`, loss and accuracy of the last weights. In a round every member trains from the same
+//! weights on its own rows. The sum of (n_m / n) w_m, divided by the sum of the shares n_m / n, is the next
+//! weights: a mean over whoever was there.
+//!
+//! A peer may send a share only of rows that n counts, or shares might add up to more than 1. So n is that of
+//! the slot with the most members so far (the last one of them), and a peer that was not there sends its rows
+//! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
+//! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
+//!
+//! A private session has the slots coin, `rows` and the rounds, and opens no figures ([`private`]).
+
+mod best;
+pub(crate) mod initial;
+mod plan;
+mod private;
+pub(crate) mod spec;
+pub(crate) mod trainer;
+mod words;
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
+use serde_json::{Map, Value, json};
+
+use super::common::holders::{self, HOLDERS};
+use super::{Build, BuiltIn, History, Labels, Outcome, Rows, Task, Work};
+use crate::crypto::stream::Stream;
+use crate::data::Dataset;
+use crate::data::split::train_test;
+use crate::protocol::context::Quantity;
+use crate::protocol::view::Rng;
+use crate::session::{FedavgSpec, Peer, Session, SessionError};
+#[cfg(test)]
+pub(crate) use best::Best;
+use flyswarm_data::scaling::{self, ScalingError};
+pub(crate) use plan::Plan;
+use trainer::{Order, Trainer};
+use words::{Figures, ONE, WordsError, mean_word};
+
+/// Slot of `rows`.
+const ROWS: u32 = 2;
+/// Members that are drawn beyond the fewest that a sum needs, where there are as many: one may be lost.
+const RESERVE: usize = 1;
+
+/// One peer's part.
+#[derive(Debug)]
+pub(crate) struct Fedavg {
+    pub(super) plan: Plan,
+    me: Peer,
+    /// The rows with labels.
+    data: Arc<Dataset>,
+    /// Rows without labels, from which a task may learn that is built on this one.
+    others: Option<Dataset>,
+    /// What trains; the built-in learner where nothing else does.
+    trainer: Option<Arc<dyn Trainer>>,
+    /// Its scaled rows, once the slots before the first round are frozen.
+    prepared: OnceLock<Prepared>,
+}
+
+/// A peer's rows as the network takes them.
+#[derive(Debug)]
+struct Prepared {
+    train: Dataset,
+    held: Option<Dataset>,
+    others: Option<Dataset>,
+}
+
+/// Labels that were given and found, and how many of each class all members have together.
+pub(super) struct Found {
+    pub(super) labels: PseudoLabels,
+    pub(super) class_weights: Vec<f32>,
+}
+
+/// Why there are no weights.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FedavgError {
+    /// The rows do not fit the session.
+    #[error("{0}")]
+    Data(String),
+    /// The opened moments are no moments.
+    #[error("the opened moments: {0}")]
+    Moments(#[from] ScalingError),
+    /// A weight or a loss has left the range of the words, or the opened words are no members' sum.
+    #[error(transparent)]
+    Words(WordsError),
+    /// The session's network does not fit its rows.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The peer's own trainer has failed.
+    #[error("{0}")]
+    Trainer(String),
+    /// The weights make no model.
+    #[error("{0}")]
+    Classifier(#[from] ClassifierError),
+    /// A slot that this depends on is not open.
+    #[error("{0} is not open")]
+    Closed(&'static str),
+}
+
+impl From<WordsError> for FedavgError {
+    fn from(error: WordsError) -> Self {
+        Self::Words(error)
+    }
+}
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
+    BuiltIn {
+        // A session that was checked has a network; an empty plan is refused by the engine.
+        plan: Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.quantities()),
+        result: "network",
+        extension: "safetensors",
+        labels: Labels::All,
+        witnesses: false,
+        build: build(spec, None, None),
+    }
+}
+
+/// Makes a peer's task, which `trainer` trains for where there is one. `initial` has the first weights, where
+/// the session names a network file.
+pub(crate) fn build(
+    spec: FedavgSpec,
+    trainer: Option<Arc<dyn Trainer>>,
+    initial: Option<Arc<[f32]>>,
+) -> Build {
+    Box::new(move |session, me, rows, _| {
+        if spec.initial.is_some() && initial.is_none() {
+            return Err(initial::MISSING.into());
+        }
+        let task = Fedavg::new(session, spec.clone(), me, rows.data);
+        let mut task = task.map_err(|error| error.to_string())?;
+        task.trainer.clone_from(&trainer);
+        task.plan.initial.clone_from(&initial);
+        task.plan.preparation = rows.preparation.or(task.plan.preparation);
+        Ok(Arc::new(task))
+    })
+}
+
+impl Fedavg {
+    /// A peer with these rows.
+    ///
+    /// # Errors
+    /// [`FedavgError::Data`] where the rows do not fit the session, or there are none.
+    pub(crate) fn new(
+        session: Session,
+        spec: FedavgSpec,
+        me: Peer,
+        data: Arc<Dataset>,
+    ) -> Result<Self, FedavgError> {
+        holders::fits(&session, &data).map_err(FedavgError::Data)?;
+        if data.rows() == 0 {
+            return Err(FedavgError::Data("the task fedavg needs rows of every peer".into()));
+        }
+        Ok(Self::with(Plan::new(session, spec)?, me, data, None))
+    }
+
+    /// A peer with these rows, some of which have labels.
+    ///
+    /// # Errors
+    /// [`FedavgError::Data`] where the rows do not fit the session, or there are none.
+    pub(super) fn partly(
+        session: Session,
+        spec: FedavgSpec,
+        me: Peer,
+        rows: &Rows,
+    ) -> Result<Self, FedavgError> {
+        let failed = |text: String| FedavgError::Data(text);
+        let Rows { data: rows, labels, preparation, .. } = rows;
+        if labels.len() != rows.rows() {
+            return Err(failed(format!("{} labels for {} rows", labels.len(), rows.rows())));
+        }
+        if rows.rows() == 0 {
+            return Err(failed("the task fedavg-xclp needs rows of every peer".into()));
+        }
+        let place = |known: bool| (0..labels.len()).filter(move |&row| labels[row].is_some() == known);
+        let (known, unknown): (Vec<_>, Vec<_>) = (place(true).collect(), place(false).collect());
+        // A subset may be empty.
+        let marked = labels.iter().map(|label| label.unwrap_or(0)).collect();
+        let (values, classes) = (rows.values().to_vec(), session.data.classes.clone());
+        let all = Dataset::new(rows.features(), values, marked, classes);
+        let data = Arc::new(all.map_err(|error| failed(error.to_string()))?.subset(&known));
+        holders::fits(&session, &data).map_err(failed)?;
+        if spec.held_out > 0 && data.rows() == 0 {
+            let text = "none of this peer's rows has a label to hold out: fedavg.held_out must be 0";
+            return Err(failed(text.into()));
+        }
+        let mut plan = Plan::new(session, spec)?;
+        plan.preparation = preparation.clone().or(plan.preparation);
+        Ok(Self::with(plan, me, data, Some(rows.subset(&unknown))))
+    }
+
+    fn with(plan: Plan, me: Peer, data: Arc<Dataset>, others: Option<Dataset>) -> Self {
+        Self { plan, me, data, others, trainer: None, prepared: OnceLock::new() }
+    }
+
+    /// The labels of the rows that this peer trains on, labelled ones first.
+    pub(super) fn given(&self, history: &History) -> Result<Vec<Option<u16>>, FedavgError> {
+        let Prepared { train, others, .. } = self.prepared(history)?;
+        let mut labels: Vec<_> = train.labels().iter().copied().map(Some).collect();
+        labels.resize(train.rows() + others.as_ref().map_or(0, Dataset::rows), None);
+        Ok(labels)
+    }
+
+    /// These rows as the network takes them.
+    pub(super) fn points(&self, history: &History) -> Result<Dataset, FedavgError> {
+        let Prepared { train, others, .. } = self.prepared(history)?;
+        let others = others.as_ref().map_or(&[][..], Dataset::values);
+        let values = [train.values(), others].concat();
+        let points = Dataset::new(train.features(), values, Vec::new(), Vec::new());
+        points.map_err(|error| FedavgError::Data(error.to_string()))
+    }
+
+    fn prepared(&self, history: &History) -> Result<&Prepared, FedavgError> {
+        if let Some(prepared) = self.prepared.get() {
+            return Ok(prepared);
+        }
+        let scaler = self.plan.scaler(history)?;
+        let rows = scaler.transform(&self.data);
+        let others = self.others.as_ref().map(|rows| scaler.transform(rows));
+        let percent = self.plan.spec.held_out;
+        let prepared = if percent == 0 {
+            Prepared { train: rows, held: None, others }
+        } else {
+            let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
+            // Over all rows at once: of small classes none would be held out.
+            let split = train_test(&vec![0; rows.rows()], percent, &seed);
+            if split.test.is_empty() || split.train.is_empty() {
+                let text = format!("{} rows, too few to hold {percent} % out", rows.rows());
+                return Err(FedavgError::Data(text));
+            }
+            Prepared { train: rows.subset(&split.train), held: Some(rows.subset(&split.test)), others }
+        };
+        Ok(self.prepared.get_or_init(|| prepared))
+    }
+
+    /// What this peer's n_m is.
+    fn own(&self) -> u32 {
+        self.plan.counts(self.rows())
+    }
+
+    fn rows(&self) -> usize {
+        self.data.rows() + self.others.as_ref().map_or(0, Dataset::rows)
+    }
+
+    /// The work of so many forward passes over all rows.
+    pub(super) fn passes(&self, passes: f64) -> Work {
+        Work { lift: passes * self.plan.network.work() as f64 * self.rows() as f64, ..Work::default() }
+    }
+
+    /// This peer's words for a round, from 0.
+    fn train(
+        &self,
+        slot: u32,
+        round: u32,
+        history: &History,
+        found: Option<&Found>,
+    ) -> Result<Bytes, FedavgError> {
+        let plan = &self.plan;
+        let (layout, carried) = (plan.layout(), plan.carried(slot, history)?);
+        if !plan.trains(slot, history).contains(&self.me) {
+            return Ok(layout.write(None, 0, self.own(), &carried)?);
+        }
+        let share = plan.share(self.own(), carried.rows)?;
+        let Prepared { train: rows, held, .. } = self.prepared(history)?;
+        let learns = found.map_or(rows.rows() > 0, |found| found.labels.teach());
+        if !learns {
+            return Ok(layout.write(None, 0, self.own(), &carried)?);
+        }
+        // The weights at the start are not kept beside those that become of them: networks may be large.
+        let start = plan.weights(slot, history)?;
+        let tested = self.test(held.as_ref(), &start);
+        let trained = self.learn(slot, round, history, found, start)?;
+        let figures = figures_of(trained.seen, tested);
+        Ok(layout.write(Some((&trained.weights, figures)), share, self.own(), &carried)?)
+    }
+
+    /// What this peer makes of the weights from which a round starts.
+    fn learn(
+        &self,
+        slot: u32,
+        round: u32,
+        history: &History,
+        found: Option<&Found>,
+        start: Vec<f32>,
+    ) -> Result<Trained, FedavgError> {
+        let plan = &self.plan;
+        let rows = &self.prepared(history)?.train;
+        let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
+        let settings = plan.settings(round);
+        let mut trained = match &self.trainer {
+            Some(trainer) => {
+                let (network, rounds) = (&plan.network, plan.spec.rounds);
+                let order = Order { network, round, rounds, start: &start, rows, settings };
+                trainer.train(&order).map_err(FedavgError::Trainer)?
+            }
+            None => {
+                let place = [&self.me.0.to_le_bytes()[..], &slot.to_le_bytes()].concat();
+                let mut stream = Stream::new(&seed, "fedavg/batches", &place);
+                let network = &plan.network;
+                match found {
+                    Some(Found { labels, class_weights }) => {
+                        let points = self.points(history)?;
+                        labels.train(network, start, points.view(), class_weights, &settings, &mut stream)
+                    }
+                    None => train(network, start, rows.view(), rows.labels(), None, &settings, &mut stream),
+                }
+            }
+        };
+        if plan.spec.clip > 0.0 {
+            clip_update(&plan.weights(slot, history)?, &mut trained.weights, plan.spec.clip);
+        }
+        Ok(trained)
+    }
+
+    /// What weights say of the rows that this peer holds out; nothing where there are none.
+    fn test(&self, held: Option<&Dataset>, weights: &[f32]) -> Batch {
+        held.map_or(Batch::default(), |held| {
+            self.plan.network.evaluate(weights, held.view(), held.labels(), &mut Tape::default())
+        })
+    }
+
+    /// This peer's words for `scores`.
+    fn scores(&self, history: &History) -> Result<Bytes, FedavgError> {
+        let (plan, slot) = (&self.plan, self.plan.last());
+        let mut words = vec![0; words::FIGURES + 1];
+        if plan.trains(slot, history).contains(&self.me) && self.data.rows() > 0 {
+            let share = plan.share(self.own(), plan.carried(slot, history)?.rows)?;
+            let Prepared { train: rows, held, .. } = self.prepared(history)?;
+            let weights = plan.weights(slot, history)?;
+            let seen = plan.network.evaluate(&weights, rows.view(), rows.labels(), &mut Tape::default());
+            let figures = figures_of(seen, self.test(held.as_ref(), &weights));
+            for (word, number) in words.iter_mut().zip(figures.numbers()) {
+                *word = mean_word(number.min(15.0), share, || "the loss".into())?;
+            }
+            words[words::FIGURES] = share;
+        }
+        Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+    }
+
+    /// This peer's vector for a slot; `found` where it has more than the given labels for a round.
+    pub(super) fn vector(
+        &self,
+        slot: u32,
+        history: &History,
+        found: Option<&Found>,
+    ) -> Result<Bytes, FedavgError> {
+        let session = &self.plan.session;
+        if slot == self.plan.rows() {
+            return Ok(Bytes::copy_from_slice(&self.own().to_le_bytes()));
+        }
+        if let Some(round) = self.plan.round(slot) {
+            holders::refuse_uncounted(session, HOLDERS, &self.data, history.vectors())
+                .map_err(FedavgError::Data)?;
+            return self.train(slot, round, history, found);
+        }
+        match slot {
+            HOLDERS => Ok(holders::vector(session.data.classes.len(), &self.data)),
+            slot if slot == self.plan.last() => self.scores(history),
+            _ => {
+                let squares = self.plan.opens_moments() == Some(true);
+                let mut moments = scaling::moments(&self.data, squares);
+                if let Some(others) = &self.others {
+                    let more = scaling::moments(others, squares);
+                    moments.iter_mut().zip(more).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+                }
+                Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
+            }
+        }
+    }
+
+    /// Holds an opened round against what everybody knew before it.
+    fn check_round(&self, slot: u32, round: u32, history: &History) -> Result<(), FedavgError> {
+        let layout = self.plan.layout();
+        let opened = self.plan.opened(slot, "the round", history)?;
+        if !(1..=ONE).contains(&layout.share(opened)) {
+            return Err(WordsError::Opened("share").into());
+        }
+        let carried = layout.carried(opened, history.members(slot).len(), round as usize)?;
+        // Whoever comes back may not have the round before any more.
+        let known = slot == self.plan.first() || history.vector(slot - 1).is_some();
+        if known && carried != self.plan.carried(slot, history)? {
+            return Err(WordsError::Opened("history").into());
+        }
+        Ok(())
+    }
+}
+
+/// Figures of the rows trained on and of those held out.
+fn figures_of(seen: Batch, held: Batch) -> Figures {
+    let part = |batch: Batch| {
+        let rows = batch.rows.max(1) as f64;
+        (batch.loss / rows, batch.right as f64 / rows)
+    };
+    let ((loss, accuracy), (held_loss, held_accuracy)) = (part(seen), part(held));
+    Figures { loss, accuracy, held_loss, held_accuracy }
+}
+
+impl Task for Fedavg {
+    fn plan(&self) -> Vec<Quantity> {
+        self.plan.quantities()
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        self.vector(slot, history, None).map_err(|error| error.to_string())
+    }
+
+    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        self.noisy(slot, history, rng).map_err(|error| error.to_string())
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        if self.plan.noise.is_none() {
+            holders::allows(&self.plan.session, slot, history, members)?;
+        }
+        if slot < self.plan.first() {
+            return Ok(());
+        }
+        let trains = self.plan.trains(slot, history);
+        let present = trains.iter().filter(|peer| members.contains(peer)).count();
+        if present < self.plan.fewest() {
+            let fewest = self.plan.fewest();
+            return Err(format!("only {present} of the members that train are there, {fewest} are needed"));
+        }
+        Ok(())
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        let checked = match self.plan.round(slot) {
+            Some(round) => self.check_round(slot, round, history),
+            None if slot == HOLDERS && self.plan.noise.is_none() => {
+                holders::enough(&self.plan.session, HOLDERS, history.vectors(), 0).map_err(FedavgError::Data)
+            }
+            None => Ok(()),
+        };
+        checked.map_err(|error| error.to_string())
+    }
+
+    /// The last round, until the next is frozen; the last of all to the end.
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        self.plan.round(slot).is_none_or(|_| slot + 1 >= frozen.min(self.plan.last()))
+    }
+
+    /// With a `patience` also the round whose weights are the best so far.
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        self.retains(slot, history.frozen()) || self.plan.may_be_result(slot, history)
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.plan.ends(history)
+    }
+
+    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+        let Some(opened) = history.vector(slot).filter(|_| self.plan.round(slot).is_some()) else {
+            return Map::new();
+        };
+        if self.plan.noise.is_some() {
+            return Map::new();
+        }
+        let mut figures = self.plan.named(self.plan.layout().figures(opened));
+        if let Some(judged) = self.plan.judged(history) {
+            figures.extend(self.plan.told(&judged));
+        }
+        figures
+    }
+
+    fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {
+        let make = || -> Result<Outcome, FedavgError> {
+            let classifier = self.plan.classifier(history)?;
+            let judged = self.plan.judged(history).ok_or(FedavgError::Closed("the last round"))?;
+            let result = self.plan.result(&judged);
+            if let Some(noise) = &self.plan.noise {
+                let members = history.members(self.plan.last() - 1).len();
+                let told = format!(
+                    "epsilon {}, delta {:?}: no figures are told",
+                    noise.epsilon,
+                    noise.delta.to_f64()
+                );
+                let outcome = Outcome::new(classifier.encode(), classifier.digest()).with_summary(told);
+                return Ok(Outcome { details: self.told_of_noise(members), ..outcome });
+            }
+            let figures = judged.figures(result);
+            let mut summary = match self.plan.spec.held_out {
+                0 => format!("accuracy {:.4} on the rows of training", figures.accuracy),
+                _ => format!("accuracy {:.4} on rows that were held out", figures.held_accuracy),
+            };
+            if self.plan.spec.patience > 0 {
+                let (made, all) = (judged.curve.len(), self.plan.spec.rounds);
+                summary += &format!(", weights of round {result}; {made} of {all} rounds were made");
+            }
+            let rounds: Vec<_> = judged.curve.iter().map(|figures| self.plan.named(*figures)).collect();
+            let mut details = self.plan.told(&judged);
+            details.insert("rounds".into(), json!(rounds));
+            details.insert("scores".into(), json!(self.plan.named(figures)));
+            let outcome = Outcome::new(classifier.encode(), classifier.digest()).with_summary(summary);
+            Ok(Outcome { details, ..outcome })
+        };
+        make().map_err(|error| error.to_string())
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        let rows = self.rows() as f64;
+        let spec = &self.plan.spec;
+        // Forward, and twice as much backward.
+        let row = self.plan.network.work() as f64;
+        let lift = match self.plan.round(slot) {
+            Some(_) if !self.plan.trains(slot, history).contains(&self.me) => 0.0,
+            Some(_) if spec.steps > 0 => 3.0 * row * f64::from(spec.steps) * f64::from(spec.batch),
+            Some(_) => 3.0 * row * rows * f64::from(spec.epochs),
+            None if slot == self.plan.last() => row * rows,
+            None => rows * f64::from(self.plan.session.data.features),
+        };
+        Work { lift, ..Work::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! What follows from the session file alone: slots, who trains, and what the opened words stand for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flyswarm_data::prepare::Preparation;
+use flyswarm_learn::learner::{Classifier, Network, Settings, train};
+use serde_json::{Map, Value, json};
+
+use super::super::History;
+use super::super::common::holders;
+use super::words::{self, Carried, Figures, Layout, ONE, mean};
+use super::{FedavgError, RESERVE, ROWS, initial};
+use crate::crypto::stream::Stream;
+use crate::data::Dataset;
+use crate::data::deal::shuffle;
+use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
+use crate::session::{FedavgSpec, Peer, RoundNoise, Session, Weighting};
+use flyswarm_data::scaling::{Moments, Scaler, Scaling};
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(super) session: Session,
+    pub(super) spec: FedavgSpec,
+    pub(in crate::tasks) network: Network,
+    scaling: Scaling,
+    /// How a table becomes rows, where that is described.
+    pub(super) preparation: Option<Arc<Preparation>>,
+    /// The first weights, where the session names a network file.
+    pub(super) initial: Option<Arc<[f32]>>,
+    /// The noise of a private session, which opens nothing but rounds.
+    pub(super) noise: Option<RoundNoise>,
+    /// The weights of so many first rounds do not count for a `patience`. Only [`Plan::ends`] reads it.
+    pub(in crate::tasks) uncounted: u32,
+}
+
+impl Plan {
+    /// The plan of a session of the task `fedavg` with these parameters.
+    ///
+    /// # Errors
+    /// [`FedavgError::Session`] where the session was not checked and its network does not fit.
+    pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
+        let network = spec.build(&session.data)?;
+        let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
+        let noise = spec.noise(&session);
+        Ok(Self { session, spec, network, scaling, preparation, initial: None, noise, uncounted: 0 })
+    }
+
+    /// Whether moments are opened, and with squares.
+    pub(super) fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.scaling.needs_moments())
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let figures = if self.noise.is_some() { 0 } else { words::FIGURES };
+        Layout { weights: self.network.weights(), figures, rounds: self.spec.rounds as usize }
+    }
+
+    /// Slot of `rows`. A private session does not tell who has rows of which class.
+    pub(super) fn rows(&self) -> u32 {
+        if self.noise.is_some() { ROWS - 1 } else { ROWS }
+    }
+
+    /// Slot of the first round.
+    pub(in crate::tasks) fn first(&self) -> u32 {
+        self.rows() + 1 + u32::from(self.opens_moments().is_some())
+    }
+
+    /// Slot of `scores`; of a private session, which has none, the end of its plan.
+    pub(super) fn last(&self) -> u32 {
+        self.first() + self.spec.rounds
+    }
+
+    /// The round of a slot, from 0.
+    pub(in crate::tasks) fn round(&self, slot: u32) -> Option<u32> {
+        slot.checked_sub(self.first()).filter(|&round| round < self.spec.rounds)
+    }
+
+    /// The quantities of the session.
+    #[must_use]
+    pub(crate) fn quantities(&self) -> Vec<Quantity> {
+        let data = &self.session.data;
+        let mut plan = vec![Quantity::coin()];
+        if self.noise.is_none() {
+            plan.push(holders::quantity(data.classes.len()));
+        }
+        plan.push(Quantity::exact("rows", 4, 1));
+        if let Some(squares) = self.opens_moments() {
+            let words = Moments::words(data.features as usize, squares) as u64;
+            plan.push(Quantity::exact("moments", 8, words));
+        }
+        let words = self.layout().words() as u64;
+        let kind = if self.noise.is_some() { Kind::Noised } else { Kind::Exact };
+        let round =
+            |round| Quantity { kind: kind.clone(), ..Quantity::exact(&format!("round-{round}"), 4, words) };
+        plan.extend((1..=self.spec.rounds).map(round));
+        if self.noise.is_none() {
+            plan.push(Quantity::exact("scores", 4, words::FIGURES as u64 + 1));
+        }
+        plan
+    }
+
+    /// The slot whose members' rows are the n of `slot`, a round or `scores`: of those before it the one with
+    /// the most members, of equal ones the last. Moments count nobody.
+    pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
+        let rounds = (self.first()..slot).take_while(|&before| before < self.last());
+        let (mut base, mut most) = (self.rows(), history.members(self.rows()).len());
+        for slot in rounds {
+            let members = history.members(slot).len();
+            if members >= most {
+                (base, most) = (slot, members);
+            }
+        }
+        base
+    }
+
+    /// The peers that may train in `slot`: those whose rows n counts, or those of them that are drawn.
+    ///
+    /// The draw: the counted peers in the order of the roster are shuffled by Stream(seed, "fedavg/members",
+    /// slot as u32 LE); the first K train, K = ceil(members x counted), at least one more than a sum needs.
+    #[must_use]
+    pub(crate) fn trains(&self, slot: u32, history: &History) -> Vec<Peer> {
+        let mut counted = history.members(self.base(slot, history)).to_vec();
+        let Some(seed) = history.seed().filter(|_| self.spec.members < 1.0 && slot < self.last()) else {
+            return counted;
+        };
+        let mut stream = Stream::new(&seed, "fedavg/members", &slot.to_le_bytes());
+        shuffle(&mut counted, &mut stream);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the roster")]
+        let drawn = (self.spec.members * counted.len() as f64).ceil() as usize;
+        counted.truncate(drawn.max(self.fewest() + RESERVE));
+        counted.sort_unstable();
+        counted
+    }
+
+    /// Fewest members that may train in a round.
+    pub(super) fn fewest(&self) -> usize {
+        if self.noise.is_some() {
+            SMALLEST_SUM
+        } else {
+            SMALLEST_SUM.max(self.session.privacy.min_holders.into())
+        }
+    }
+
+    pub(super) fn opened<'a>(
+        &self,
+        slot: u32,
+        name: &'static str,
+        history: &'a History,
+    ) -> Result<&'a Bytes, FedavgError> {
+        history.vector(slot).ok_or(FedavgError::Closed(name))
+    }
+
+    /// What the members carry on into `slot`, a round or `scores`.
+    pub(super) fn carried(&self, slot: u32, history: &History) -> Result<Carried, FedavgError> {
+        let Some(before) = slot.checked_sub(1).filter(|&before| self.round(before).is_some()) else {
+            let rows = self.opened(self.rows(), "rows", history)?;
+            let rows = rows[..].try_into().map(u32::from_le_bytes);
+            return Ok(Carried { rows: rows.unwrap_or_default(), curve: Vec::new() });
+        };
+        let opened = self.opened(before, "the round before", history)?;
+        let layout = self.layout();
+        let round = (before - self.first()) as usize;
+        let mut carried = layout.carried(opened, history.members(before).len(), round)?;
+        if layout.figures > 0 {
+            carried.push(layout.figures(opened));
+        }
+        if self.base(slot, history) == before {
+            carried.rows = layout.rows(opened);
+        }
+        Ok(carried)
+    }
+
+    /// The weights from which the members train in `slot`, or that `scores` tests.
+    pub(crate) fn weights(&self, slot: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
+        if slot <= self.first() {
+            let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
+            return self.first_weights(&seed);
+        }
+        Ok(self.layout().weights(self.opened(slot - 1, "the round before", history)?))
+    }
+
+    fn first_weights(&self, seed: &[u8; 32]) -> Result<Vec<f32>, FedavgError> {
+        match (&self.initial, self.spec.initial) {
+            (Some(weights), _) => Ok(weights.to_vec()),
+            (None, Some(_)) => Err(FedavgError::Data(initial::MISSING.into())),
+            (None, None) => Ok(self.network.initial(seed)),
+        }
+    }
+
+    /// The scaler from what has been opened.
+    pub(super) fn scaler(&self, history: &History) -> Result<Scaler, FedavgError> {
+        let moments = match self.scaling.needs_moments() {
+            Some(_) => Some(&self.opened(ROWS + 1, "moments", history)?[..]),
+            None => None,
+        };
+        Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
+    }
+
+    /// How a member trains in a round, from 0.
+    pub(super) fn settings(&self, round: u32) -> Settings {
+        let spec = &self.spec;
+        #[expect(clippy::cast_possible_truncation, reason = "steps are taken in binary32")]
+        let narrow = |number: f64| number as f32;
+        Settings {
+            epochs: spec.epochs,
+            steps: spec.steps,
+            batch: spec.batch as usize,
+            rate: narrow(spec.schedule.rate(spec.rate, round, spec.rounds)),
+            momentum: narrow(spec.momentum),
+            decay: narrow(spec.weight_decay),
+            proximal: narrow(spec.proximal),
+            augment: spec.augment(),
+        }
+    }
+
+    /// What counts as a peer's n_m.
+    pub(super) fn counts(&self, rows: usize) -> u32 {
+        match self.spec.weighting {
+            Weighting::Rows => u32::try_from(rows).unwrap_or(u32::MAX),
+            Weighting::Equal => 1,
+        }
+    }
+
+    /// The share of a peer with n_m of n, rounded down.
+    pub(super) fn share(&self, own: u32, all: u32) -> Result<u32, FedavgError> {
+        if own > all || all == 0 {
+            let text = format!("this peer's {own} rows are more than the {all} that were counted");
+            return Err(FedavgError::Data(text));
+        }
+        let share = u64::from(own) * u64::from(ONE) / u64::from(all);
+        Ok(u32::try_from(share).unwrap_or(ONE))
+    }
+
+    /// The figures of the last weights.
+    pub(super) fn scores(&self, history: &History) -> Result<Figures, FedavgError> {
+        let words = self.opened(self.last(), "scores", history)?;
+        let words: Vec<u32> = words.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        let [a, b, c, d, share] = words[..] else { return Err(FedavgError::Closed("scores")) };
+        let [loss, accuracy, held_loss, held_accuracy] = [a, b, c, d].map(|word| mean(word, share));
+        Ok(Figures { loss, accuracy, held_loss, held_accuracy })
+    }
+
+    /// Figures by name; those of rows that are held out where there are some.
+    pub(super) fn named(&self, figures: Figures) -> Map<String, Value> {
+        let round = |number: f64| (number * 1e4).round() / 1e4;
+        let mut named = Map::new();
+        named.insert("loss".into(), json!(round(figures.loss)));
+        named.insert("accuracy".into(), json!(round(figures.accuracy)));
+        if self.spec.held_out > 0 {
+            named.insert("held_out_loss".into(), json!(round(figures.held_loss)));
+            named.insert("held_out_accuracy".into(), json!(round(figures.held_accuracy)));
+        }
+        named
+    }
+
+    /// The model of the whole plan.
+    pub(crate) fn classifier(&self, history: &History) -> Result<Classifier, FedavgError> {
+        let judged = self.judged(history).ok_or(FedavgError::Closed("the last round"))?;
+        self.with_weights(self.scaler(history)?, self.made(self.result(&judged), history)?)
+    }
+
+    pub(super) fn with_weights(&self, scaler: Scaler, weights: Vec<f32>) -> Result<Classifier, FedavgError> {
+        let data = &self.session.data;
+        let session = (self.session.name.clone(), self.session.id().0);
+        let (classes, columns) = (data.classes.clone(), data.columns.clone());
+        let made = Classifier::new(self.network.architecture(), scaler, classes, columns, weights, session)?;
+        Ok(match &self.preparation {
+            Some(preparation) => made.with_preparation(preparation.clone())?,
+            None => made,
+        })
+    }
+
+    /// The same network trained on rows in one place, after each of as many rounds: what that of the peers is
+    /// held against.
+    pub(crate) fn in_one_place(
+        &self,
+        rows: &Dataset,
+        seed: &[u8; 32],
+    ) -> Result<Vec<Classifier>, FedavgError> {
+        let scaler = Scaler::fit(&self.scaling, rows)?;
+        let scaled = scaler.transform(rows);
+        let mut weights = self.first_weights(seed)?;
+        let round = |round: u32| {
+            let mut stream = Stream::new(seed, "fedavg/in-one-place", &round.to_le_bytes());
+            let (settings, labels) = (self.settings(round), scaled.labels());
+            let start = std::mem::take(&mut weights);
+            let trained = train(&self.network, start, scaled.view(), labels, None, &settings, &mut stream);
+            weights = trained.weights;
+            self.with_weights(scaler.clone(), weights.clone())
+        };
+        (0..self.spec.rounds).map(round).collect()
+    }
+}

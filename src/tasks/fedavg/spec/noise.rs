@@ -1,0 +1,155 @@
+//! Differential privacy of rounds: what a session promises of one member, and the noise that this takes
+//! (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
+
+use flyswarm_learn::privacy::gaussian::{concentrated, share_variance};
+
+use super::{FedavgSpec, Weighting, refuse};
+use crate::privacy::Ratio;
+use crate::session::{NoiseSpec, Session, SessionError};
+
+/// A share of 1 in the words of a round: 27 fractional bits.
+pub(crate) const WHOLE_SHARE: u32 = 1 << 27;
+/// The largest magnitude of a weight from which members train; the rest of a word's range, up to 16, is for
+/// their updates and the noise.
+pub(crate) const MOST_WEIGHT: f64 = 8.0;
+/// Standard deviations of the noise that must fit a word: beyond are 2 in 10^23.
+const DEVIATIONS: f64 = 10.0;
+/// The range of `clip` in a private session.
+const CLIP: std::ops::RangeInclusive<f64> = 0.001..=4.0;
+
+/// The noise of a private session of the task `fedavg`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundNoise {
+    /// What the session may tell of one member: (epsilon, delta).
+    pub epsilon: Ratio,
+    /// See `epsilon`.
+    pub delta: Ratio,
+    /// The same as a budget of zero-concentrated differential privacy, in 10^-12.
+    rho: u64,
+    /// Shares that make the noise of a round.
+    pub parties: u32,
+    /// Rounds among which it is divided.
+    pub rounds: u32,
+    /// The longest update of a member.
+    pub clip: f64,
+}
+
+impl RoundNoise {
+    /// The budget in zero-concentrated differential privacy.
+    #[must_use]
+    pub fn rho(&self) -> f64 {
+        self.rho as f64 / 1e12
+    }
+
+    /// The same in parts of 10^12.
+    #[must_use]
+    pub fn trillionths(&self) -> u64 {
+        self.rho
+    }
+
+    /// The longest update of a member in the words of a round in which one of equal members has this share.
+    #[must_use]
+    pub(crate) fn longest(&self, share: u32) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^29")]
+        let longest = (self.clip * f64::from(share)).floor() as u64;
+        longest
+    }
+
+    /// The variance of a member's own noise on each word of such a round. One member's update may be replaced
+    /// by any other, so two of the longest lie between them.
+    ///
+    /// # Errors
+    /// `None` where it is too large to be drawn; a session that was checked has none such.
+    #[must_use]
+    pub(crate) fn variance(&self, share: u32) -> Option<u64> {
+        share_variance(2 * self.longest(share), self.rounds, self.rho, self.parties)
+    }
+
+    /// The standard deviation of the noise on a weight in a round over so many members, all of whom train.
+    #[must_use]
+    pub fn per_weight(&self, members: usize) -> f64 {
+        let share = WHOLE_SHARE / u32::try_from(members.max(1)).unwrap_or(u32::MAX);
+        let variance = self.variance(share).map_or(f64::INFINITY, |variance| variance as f64);
+        (variance * members as f64).sqrt() / (f64::from(share) * members as f64)
+    }
+
+    /// The length of the noise on all weights after all rounds, beside the longest that updates could add up
+    /// to: above 1 little is learnt.
+    #[must_use]
+    pub fn drowns(&self, members: usize, weights: usize) -> f64 {
+        let rounds = f64::from(self.rounds);
+        self.per_weight(members) * (weights as f64 * rounds).sqrt() / (self.clip * rounds)
+    }
+}
+
+impl FedavgSpec {
+    /// The noise of the session; `None` where it is not private, or not with a delta.
+    #[must_use]
+    pub fn noise(&self, session: &Session) -> Option<RoundNoise> {
+        let noise = session.privacy.noise?;
+        let delta = noise.delta?;
+        Some(RoundNoise {
+            epsilon: noise.epsilon,
+            delta,
+            rho: concentrated(noise.epsilon, delta),
+            parties: noise.parties(session),
+            rounds: self.rounds,
+            clip: self.clip,
+        })
+    }
+
+    /// Checks what does not go together with a budget.
+    pub(crate) fn check_noise(&self, noise: &NoiseSpec, session: &Session) -> Result<(), SessionError> {
+        const WITH: &str = "where there is privacy.epsilon";
+        if self.weighting != Weighting::Equal {
+            let limit = format!("equal {WITH}: numbers of rows would be told");
+            return refuse("fedavg.weighting", self.weighting_name(), &limit);
+        }
+        if !CLIP.contains(&self.clip) {
+            let limit =
+                format!("{} to {} {WITH}: it bounds what one member changes", CLIP.start(), CLIP.end());
+            return refuse("fedavg.clip", self.clip, &limit);
+        }
+        if self.held_out > 0 {
+            let limit = format!("0 {WITH}: loss and accuracy are exact sums");
+            return refuse("fedavg.held_out", self.held_out, &limit);
+        }
+        let Some(rounds) = self.noise(session) else { return Ok(()) };
+        // The fewest that may be counted have the largest shares, and everybody who may be there adds noise.
+        let share = WHOLE_SHARE / u32::from(session.min_peers.max(1));
+        let all = session.roster.len() as f64;
+        let deviation =
+            rounds.variance(share).map_or(f64::INFINITY, |variance| (variance as f64 * all).sqrt());
+        let room = 16.0 - MOST_WEIGHT - self.clip;
+        if DEVIATIONS * deviation > room * f64::from(WHOLE_SHARE) {
+            let limit = format!(
+                "more, or fedavg.clip or fedavg.rounds less: noise of {:.2} on each weight does not fit the words of \
+                 a round, at most {:.2} does",
+                deviation / f64::from(WHOLE_SHARE),
+                room / DEVIATIONS
+            );
+            return refuse("privacy.epsilon", noise.epsilon, &limit);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noise_on_a_weight_is_that_of_the_formula() {
+        let (epsilon, delta) = ("8".parse().unwrap(), "0.00001".parse().unwrap());
+        let rho = concentrated(epsilon, delta);
+        let noise = RoundNoise { epsilon, delta, rho, parties: 10, rounds: 20, clip: 1.0 };
+        // By hand: rho 1.049136; a share of 1/20, noise of 2^2 x 20 / (2 x 1.049136 x 10) = 3.81266 times its
+        // square from each of 20: sqrt(20 x 3.81266) / 20 = 0.43662.
+        assert!((noise.rho() - 1.049_136).abs() < 1e-6, "{}", noise.rho());
+        assert!((noise.per_weight(20) - 0.436_62).abs() < 1e-5, "{}", noise.per_weight(20));
+        // Over 650 weights and 20 rounds: 0.43662 x sqrt(650 x 20) / 20.
+        assert!((noise.drowns(20, 650) - 2.489_1).abs() < 1e-3, "{}", noise.drowns(20, 650));
+        let shorter = RoundNoise { clip: 0.25, ..noise };
+        assert!((shorter.per_weight(20) - 0.436_62 / 4.0).abs() < 1e-5);
+    }
+}

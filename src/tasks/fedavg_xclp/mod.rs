@@ -1,0 +1,348 @@
+//! The task `fedavg-xclp`: a network that is trained in rounds, on labels that were given and on labels that
+//! are propagated over the representations of all members' rows (Scott, Yeo & Lampert, *Cross-client Label
+//! Propagation*, TMLR 2023, Algorithm 2; spec, section "Task fedavg-xclp").
+//!
+//! Slots: those of the task `fedavg`, and four before each round with a propagation: `points-P`, how many
+//! points each member has and how many labels of each class they have together; `computed-P` and
+//! `labelled-P`, as in the task `xclp`; `counts-P`, how many labels of each class there are now, given and
+//! found. A point is a row's representation under the weights of that round.
+//!
+//! The parts of the two tasks are those of [`Fedavg`] and [`Xclp`], each of which sees its own slots alone.
+//! A member that was not there when labels were propagated trains on the labels that it was given.
+
+mod layout;
+pub(crate) mod spec;
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use flyswarm_learn::learner::{PseudoLabels, Tape, class_weights, shares};
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use super::common::exchange::{Seat, Source};
+use super::common::holders;
+use super::fedavg::{self, Fedavg, Found};
+use super::xclp::{self, Xclp};
+use super::{BuiltIn, History, Labels, Outcome, Rows, Task, Work};
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::protocol::context::Quantity;
+use crate::session::{FedavgXclpSpec, Peer, Session};
+use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+struct Plan {
+    session: Session,
+    layout: Layout,
+    fedavg: fedavg::Plan,
+    xclp: xclp::Plan,
+}
+
+/// One peer's part.
+struct FedavgXclp {
+    plan: Plan,
+    me: Peer,
+    fedavg: Fedavg,
+    /// Whether training may end early.
+    patient: bool,
+    secret: Zeroizing<[u8; 32]>,
+    /// This peer's part in each propagation, once it has its points.
+    propagations: Vec<OnceLock<Xclp>>,
+}
+
+impl std::fmt::Debug for FedavgXclp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FedavgXclp({}, {:?}, <redacted>)", self.me, self.plan.layout)
+    }
+}
+
+impl Plan {
+    fn new(session: Session, spec: &FedavgXclpSpec) -> Result<Self, String> {
+        let fedavg = fedavg::Plan::new(session.clone(), spec.fedavg.clone());
+        let mut fedavg = fedavg.map_err(|error| error.to_string())?;
+        // Training does not end before labels have been found and there was time to learn from them.
+        fedavg.uncounted = spec.after;
+        let layout = Layout {
+            first: fedavg.first(),
+            rounds: spec.fedavg.rounds,
+            after: spec.after,
+            refresh: spec.refresh.max(1),
+        };
+        let width = fedavg.network.representation();
+        let xclp = xclp::Plan::over(session.clone(), spec.xclp.clone(), width);
+        Ok(Self { session, layout, fedavg, xclp })
+    }
+
+    fn classes(&self) -> usize {
+        self.session.data.classes.len()
+    }
+
+    /// The quantities of the session.
+    fn quantities(&self) -> Vec<Quantity> {
+        let (trained, classes) = (self.fedavg.quantities(), self.classes() as u64);
+        let propagated = self.xclp.quantities();
+        let quantity = |slot: u32| match self.layout.place(slot) {
+            Place::Training(slot) => trained[slot as usize].clone(),
+            Place::Propagation(number, part) => {
+                let name = ["points", "computed", "labelled", "counts"][part as usize];
+                // What the task xclp sums as `rows` has the labels of each class behind it.
+                let words = match part {
+                    POINTS => propagated[1].words + classes,
+                    COUNTS => classes,
+                    part => propagated[1 + part as usize].words,
+                };
+                Quantity::exact(&format!("{name}-{}", number + 1), 4, words)
+            }
+        };
+        (0..self.layout.slots()).map(quantity).collect()
+    }
+
+    /// The history as the training sees it.
+    fn trained(&self, history: &History) -> History {
+        history.only((0..history.frozen()).filter(|&slot| self.layout.is_training(slot)))
+    }
+
+    /// The history as a propagation sees it.
+    fn propagated(&self, number: u32, history: &History) -> History {
+        let first = self.layout.propagation(number);
+        history.only([0, first + POINTS, first + COMPUTED, first + LABELLED])
+    }
+
+    /// The opened counts of a class each behind `skipped` words of a slot.
+    fn counts(&self, slot: u32, skipped: usize, history: &History) -> Option<Vec<u64>> {
+        let words = history.vector(slot)?.as_chunks::<4>().0.iter().skip(skipped);
+        Some(words.map(|&word| u32::from_le_bytes(word).into()).collect())
+    }
+
+    /// How many labels of each class were given for the points of a propagation.
+    fn given(&self, number: u32, history: &History) -> Option<Vec<u64>> {
+        let slot = self.layout.propagation(number) + POINTS;
+        self.counts(slot, self.session.roster.len(), history)
+    }
+
+    /// How many labels of each class there are after a propagation, given and found.
+    fn all(&self, number: u32, history: &History) -> Option<Vec<u64>> {
+        self.counts(self.layout.propagation(number) + COUNTS, 0, history)
+    }
+}
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: FedavgXclpSpec) -> BuiltIn {
+    BuiltIn {
+        // A session that was checked has a network; an empty plan is refused by the engine.
+        plan: Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.quantities()),
+        result: "network",
+        extension: "safetensors",
+        labels: Labels::Some,
+        witnesses: false,
+        build: Box::new(move |session, me, rows, secret| {
+            Ok(Arc::new(FedavgXclp::new(session, &spec, me, &rows, secret)?))
+        }),
+    }
+}
+
+impl FedavgXclp {
+    fn new(
+        session: Session,
+        spec: &FedavgXclpSpec,
+        me: Peer,
+        rows: &Rows,
+        secret: &[u8; 32],
+    ) -> Result<Self, String> {
+        let plan = Plan::new(session.clone(), spec)?;
+        let fedavg = Fedavg::partly(session, spec.fedavg.clone(), me, rows).map_err(|e| e.to_string())?;
+        let propagations = (0..plan.layout.propagations()).map(|_| OnceLock::new()).collect();
+        let patient = spec.fedavg.patience > 0;
+        Ok(Self { plan, me, fedavg, patient, secret: Zeroizing::new(*secret), propagations })
+    }
+
+    /// This peer's part in a propagation: from when the round before it is frozen to when the next one is.
+    fn propagation(&self, number: u32, history: &History) -> Result<&Xclp, String> {
+        let place = self.propagations.get(number as usize).ok_or("no such propagation")?;
+        if let Some(xclp) = place.get() {
+            return Ok(xclp);
+        }
+        let trained = self.plan.trained(history);
+        let slot = self.plan.layout.first + self.plan.layout.round(number);
+        let failed = |error: fedavg::FedavgError| error.to_string();
+        let weights = self.plan.fedavg.weights(slot, &trained).map_err(failed)?;
+        let rows = self.fedavg.points(&trained).map_err(failed)?;
+        let given = self.fedavg.given(&trained).map_err(failed)?;
+        let (mut keys, _) = self.plan.fedavg.network.represent(&weights, rows.view(), &mut Tape::default());
+        // Zero has no direction. Such a row is as near to every other row of the kind as can be.
+        keys.rows_mut().into_iter().filter(|key| key.iter().all(|&value| value == 0.0)).for_each(
+            |mut key| {
+                key.fill(1.0);
+            },
+        );
+        let (width, values) = (keys.ncols(), keys.into_iter().collect());
+        let data = Dataset::new(width, values, Vec::new(), Vec::new());
+        let data = Arc::new(data.map_err(|error| format!("the representation of the rows: {error}"))?);
+        let secret = derive(&*self.secret, "propagation", &number.to_le_bytes());
+        Ok(place.get_or_init(|| Xclp::with_plan(self.plan.xclp.clone(), self.me, data, given, secret)))
+    }
+
+    /// The labels that this peer trains on after a propagation.
+    fn labels(&self, number: u32, history: &History) -> Result<PseudoLabels, String> {
+        let given = self.fedavg.given(&self.plan.trained(history)).map_err(|error| error.to_string())?;
+        let classes = self.plan.classes();
+        let output = self.plan.xclp.output(&self.plan.propagated(number, history), given.len());
+        let scores = match output {
+            Some(output) => output.coarse.iter().map(|&score| score.into()).collect(),
+            None => vec![0.0; given.len() * classes],
+        };
+        let scores = shares(&scores, classes, self.plan.given(number, history).as_deref());
+        Ok(PseudoLabels::new(&given, &scores, classes))
+    }
+
+    /// What this peer trains on in a round, where labels have been propagated before it.
+    fn found(&self, round: u32, history: &History) -> Result<Option<Found>, String> {
+        let Some(number) = self.plan.layout.latest(round) else { return Ok(None) };
+        let closed = "the counts of labels are not open";
+        let given = self.plan.given(number, history).ok_or(closed)?;
+        let class_weights = class_weights(&given, &self.plan.all(number, history).ok_or(closed)?);
+        Ok(Some(Found { labels: self.labels(number, history)?, class_weights }))
+    }
+
+    /// This peer's words for a slot of a propagation that come from no exchange.
+    fn words(&self, number: u32, part: u32, history: &History) -> Result<Bytes, String> {
+        let classes = self.plan.classes();
+        if part == COUNTS {
+            let counts = self.labels(number, history)?.counts(classes);
+            return Ok(words(counts));
+        }
+        let propagation = self.propagation(number, history)?;
+        let rows = propagation.contribution(part + 1, history)?;
+        let mut given = vec![0; classes];
+        for label in propagation.labels().iter().flatten() {
+            given[usize::from(*label)] += 1;
+        }
+        Ok([rows, words(given)].concat().into())
+    }
+}
+
+fn words(counts: impl IntoIterator<Item = u64>) -> Bytes {
+    // As many rows as fit the words of a sum: `holders::fits` has checked it.
+    counts.into_iter().flat_map(|count| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes()).collect()
+}
+
+impl Task for FedavgXclp {
+    fn plan(&self) -> Vec<Quantity> {
+        self.plan.quantities()
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => {
+                let found = match self.plan.fedavg.round(slot) {
+                    Some(round) => self.found(round, history)?,
+                    None => None,
+                };
+                let trained = self.plan.trained(history);
+                self.fedavg.vector(slot, &trained, found.as_ref()).map_err(|error| error.to_string())
+            }
+            Place::Propagation(number, part) => self.words(number, part, history),
+        }
+    }
+
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        match self.plan.layout.place(slot) {
+            Place::Propagation(number, part @ (COMPUTED | LABELLED)) => {
+                let seen = self.plan.propagated(number, history);
+                self.propagation(number, history)?.exchange(part + 1, &seen, seat)
+            }
+            _ => Ok(Source::Own),
+        }
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        match self.plan.layout.place(slot) {
+            Place::Propagation(_, part) => self.plan.xclp.exchanged(self.me, part + 1, result),
+            Place::Training(_) => Err("training has no exchange".into()),
+        }
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        let trained = self.plan.trained(history);
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => self.fedavg.allows(slot, &trained, members),
+            Place::Propagation(number, part) => {
+                holders::allows(&self.plan.session, slot, &trained, members)?;
+                match part {
+                    COUNTS => Ok(()),
+                    part => self.plan.xclp.allows(part + 1, &self.plan.propagated(number, history), members),
+                }
+            }
+        }
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => self.fedavg.check(slot, &self.plan.trained(history)),
+            Place::Propagation(_, COUNTS) => Ok(()),
+            Place::Propagation(number, part) => {
+                self.plan.xclp.check(part + 1, &self.plan.propagated(number, history))
+            }
+        }
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        let layout = self.plan.layout;
+        match layout.place(slot) {
+            Place::Training(slot) => self.fedavg.retains(slot, layout.trained(frozen)),
+            // Shares of the output are kept until every owner has its own.
+            Place::Propagation(_, COMPUTED) => frozen <= slot + 1,
+            // The labels are those of all rounds until they are found anew.
+            Place::Propagation(number, _) => frozen <= layout.end(number),
+        }
+    }
+
+    /// With a `patience` also the round whose weights are the best so far; after an early end no labels.
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        let retained = self.retains(slot, history.frozen());
+        if !self.patient {
+            return retained;
+        }
+        let (fedavg, trained) = (&self.plan.fedavg, self.plan.trained(history));
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => retained || fedavg.may_be_result(slot, &trained),
+            Place::Propagation(..) => retained && !fedavg.ends(&trained),
+        }
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.patient && self.plan.fedavg.ends(&self.plan.trained(history))
+    }
+
+    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => self.fedavg.figures(slot, &self.plan.trained(history)),
+            Place::Propagation(number, COUNTS) => {
+                let sum = |counts: Option<Vec<u64>>| counts.map_or(0, |counts| counts.iter().sum::<u64>());
+                let given = sum(self.plan.given(number, history));
+                let all = sum(self.plan.all(number, history));
+                let figures = [("labels_given", given), ("labels_found", all.saturating_sub(given))];
+                figures.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+            }
+            Place::Propagation(..) => Map::new(),
+        }
+    }
+
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        self.fedavg.outcome(&self.plan.trained(history), unix)
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        match self.plan.layout.place(slot) {
+            Place::Training(slot) => self.fedavg.work(slot, &self.plan.trained(history)),
+            Place::Propagation(_, POINTS) => self.fedavg.passes(1.0),
+            Place::Propagation(..) => Work::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

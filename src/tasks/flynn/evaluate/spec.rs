@@ -1,0 +1,110 @@
+//! The section `[evaluate]`: rows that are held out to say how good the model is.
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::encoding::{Field, flag, integer};
+use crate::session::rules::Limit;
+use crate::session::task::{Sections, fields};
+use crate::session::{Session, SessionError};
+
+/// How rows are held out (spec, section 15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EvaluateSpec {
+    /// Percent of the rows: 1 to 50. Default 20.
+    pub held_out: u8,
+    /// Most rows of a peer that are held out, beside one of each class: 1 to 1,000,000. Default 1,000.
+    pub most: u32,
+    /// Whether the model that is written learns from the held-out rows too. Default true.
+    pub learn_all: bool,
+}
+
+const HELD_OUT: Limit = Limit::new("evaluate.held_out", 1, 50);
+const MOST: Limit = Limit::new("evaluate.most", 1, 1_000_000);
+
+/// The section as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    held_out: Option<i64>,
+    most: Option<i64>,
+    learn_all: Option<bool>,
+}
+
+impl Raw {
+    fn resolve(self) -> Result<EvaluateSpec, SessionError> {
+        let usual = EvaluateSpec::default();
+        Ok(EvaluateSpec {
+            held_out: self.held_out.map_or(Ok(usual.held_out), |percent| HELD_OUT.check(percent))?,
+            most: self.most.map_or(Ok(usual.most), |rows| MOST.check(rows))?,
+            learn_all: self.learn_all.unwrap_or(usual.learn_all),
+        })
+    }
+}
+
+impl Default for EvaluateSpec {
+    fn default() -> Self {
+        Self { held_out: 20, most: 1000, learn_all: true }
+    }
+}
+
+impl EvaluateSpec {
+    pub(crate) fn read(sections: &mut Sections<'_>) -> Result<Option<Self>, SessionError> {
+        sections.take::<Raw>("evaluate")?.map(Raw::resolve).transpose()
+    }
+
+    /// Reads a table with the fields of the section.
+    pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
+        fields::<Raw>(table)?.resolve()
+    }
+
+    /// The inverse of [`EvaluateSpec::from_table`].
+    pub(crate) fn table(self) -> toml::Table {
+        let Self { held_out, most, learn_all } = self;
+        let fields: [(&str, toml::Value); 3] = [
+            ("held_out", i64::from(held_out).into()),
+            ("most", i64::from(most).into()),
+            ("learn_all", learn_all.into()),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// `selects`: whether peers are drawn.
+    pub(crate) fn check(&self, session: &Session, selects: bool) -> Result<(), SessionError> {
+        if session.privacy.noise.is_some() || selects {
+            let limit = "missing in a session with privacy.epsilon or select";
+            return Err(SessionError::value("[evaluate]", "given", limit));
+        }
+        HELD_OUT.check::<u8>(self.held_out)?;
+        MOST.check::<u32>(self.most).map(drop)
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Field> {
+        vec![
+            ("evaluate.held_out", integer(self.held_out)),
+            ("evaluate.most", integer(self.most)),
+            ("evaluate.learn_all", flag(self.learn_all)),
+        ]
+    }
+
+    pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "# How good the model is, from rows that a model does not learn from; without this")?;
+        writeln!(out, "# section nothing is held out.")?;
+        writeln!(out, "[evaluate]")?;
+        writeln!(out, "# Percent of each peer's rows that are held out: 1 to 50.")?;
+        writeln!(out, "held_out = {}", self.held_out)?;
+        writeln!(out, "# Most rows of a peer that are held out: 1 to 1000000.")?;
+        writeln!(out, "most = {}", self.most)?;
+        writeln!(out, "# Whether the model that is written learns from them too.")?;
+        writeln!(out, "learn_all = {}\n", self.learn_all)
+    }
+
+    pub(crate) fn line(&self) -> String {
+        let last = if self.learn_all { "all" } else { "the other" };
+        let Self { held_out, most, .. } = self;
+        format!(
+            "{held_out} % of each peer's rows, at most {most}, are held out; the model learns from {last} rows"
+        )
+    }
+}

@@ -1,0 +1,256 @@
+//! The pooled figures are those of a computation on rows in one place, whatever each peer holds.
+
+use std::sync::Arc;
+
+use flyswarm_learn::model::columns::Beside;
+use proptest::prelude::*;
+
+use super::*;
+use crate::session::{CustomSpec, EvaluateSpec, FlynnSpec, Session, TaskSpec};
+use crate::tasks::common::columns::Compared;
+use crate::tasks::flynn::tests::{federated, parts, tasks, together, value};
+use crate::tasks::{Rows, Task};
+use flyswarm_data::scaling::{self, Moments};
+
+fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
+    let classes: Vec<String> = (0..10).map(|class| format!("\"{class}\"")).collect();
+    let mut text = format!(
+        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+         task = \"flynn\"\n[data]\nfeatures = 64\nclasses = [{}]\nscaling = {scaling}\n[flynn]\nm = 64\ns = 6\n\
+         rho = 5\ngamma = 0.9\nscore = \"balanced-log\"\n[evaluate]\n{evaluate}\n[privacy]\nmin_holders = \
+         {min_holders}\n",
+        classes.join(", ")
+    );
+    for i in 0..peers {
+        let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
+    }
+    Session::parse(&text).unwrap()
+}
+
+/// The sum of each peer's predictions of its own held-out rows, by a function of its kept and held-out rows.
+fn each(parts: &[(Dataset, Dataset)], predict: impl Fn(&Dataset, &Dataset) -> Vec<u16>) -> Sums {
+    let mut sum = Sums::empty(10, false);
+    for (kept, held) in parts.iter().filter(|(_, held)| held.rows() > 0) {
+        sum.add(&Sums::of_classes(10, held.labels(), &predict(kept, held)));
+    }
+    sum
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn pooled_figures_are_those_of_the_rows_in_one_place(
+        cuts in prop::collection::vec(0usize..60, 3..6), which in 0usize..3, percent in 1u8..=50,
+        learn_all: bool, most in 1usize..40,
+    ) {
+        prop_assume!(cuts.iter().any(|&rows| rows > 20));
+        let scaling = ["\"none\"", "\"center\"", "{ soft-bins = { bins = 2 } }"][which];
+        let spec = format!("held_out = {percent}\nmost = {most}\nlearn_all = {learn_all}");
+        let session = session(cuts.len(), 1, scaling, &spec);
+        let parts = parts(&cuts);
+        let tasks = tasks(&session, &parts);
+        let opened = federated(&tasks).unwrap();
+        let plan = &tasks[0].plan;
+
+        // In one place: the model of all kept rows, scored on all held-out ones.
+        let split: Vec<_> = tasks.iter().map(|task| task.parts(&opened).unwrap()).collect();
+        for ((kept, held), all) in split.iter().zip(&parts) {
+            prop_assert_eq!(kept.rows() + held.rows(), all.rows());
+        }
+        let all: Vec<&Dataset> = parts.iter().map(|part| &**part).collect();
+        let (all, kept) = (together(&all), together(&split.iter().map(|part| &part.0).collect::<Vec<_>>()));
+        let held = together(&split.iter().map(|part| &part.1).collect::<Vec<_>>());
+        let scaler = Scaler::fit(&plan.scaling, &all).unwrap();
+        let seed = Plan::seed_of_scores(&opened).unwrap();
+        let model = plan.scaled(&kept, seed, scaler.clone()).unwrap();
+        prop_assert_eq!(&model.counts().to_le_bytes()[..], &plan.opened(LEARNT, &opened).unwrap()[..]);
+        let scores = model.predictor().scores(&held).unwrap();
+        let found = Evaluation::from_bytes(10, plan.opened(SCORES, &opened).unwrap()).unwrap();
+        prop_assert_eq!(&found.swarm, &Sums::of_scores(10, held.labels(), &scores, 5));
+        let alone = each(&split, |kept, held| {
+            let scaler = Scaler::fit(&plan.scaling, kept).unwrap();
+            plan.scaled(kept, seed, scaler).unwrap().predictor().predict(held).unwrap()
+        });
+        prop_assert_eq!(&found.alone, &alone);
+        let near = each(&split, |kept, held| {
+            let scaler = Scaler::fit(&plan.scaling, kept).unwrap();
+            Neighbours::new(&scaler.transform(kept)).unwrap().predict(5, &scaler.transform(held))
+        });
+        prop_assert_eq!(&found.neighbours, &near);
+
+        // The model that is written has a matrix of its own; unless the file says not to it learns from all.
+        let last = plan.model(&opened).unwrap();
+        let learnt = if learn_all { &all } else { &kept };
+        let expected = plan.scaled(learnt, super::seed(&opened[0]).unwrap(), scaler).unwrap();
+        prop_assert_eq!(last.digest(), expected.digest());
+        prop_assert_ne!(last.sketch().parameters().seed, seed);
+
+        // The receipt has everybody's figures; a peer's own stay beside it.
+        let outcome = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
+        let pooled = &outcome.details["evaluation"]["pooled"];
+        prop_assert_eq!(pooled["swarm"]["rows"].as_u64().unwrap_or(0), held.rows() as u64);
+        let own = outcome.own.map_or(0, |own| own["swarm"]["rows"].as_u64().unwrap());
+        prop_assert_eq!(own, split[0].1.rows() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+    #[test]
+    fn a_peers_columns_are_told_beside_those_of_all_rows_in_one_place(
+        cuts in prop::collection::vec(1usize..30, 3..5), which in 0usize..3, compare: bool,
+    ) {
+        let scaling = ["\"none\"", "\"center\"", "\"standard\""][which];
+        let checked = format!("{scaling}\ncheck_columns = {compare}");
+        let session = session(cuts.len(), 1, &checked, "");
+        let parts = parts(&cuts);
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let all = together(&parts.iter().map(|part| &**part).collect::<Vec<_>>());
+        let pool = Moments::from_words(&scaling::moments(&all, true), 64).unwrap();
+        for (task, (me, rows)) in tasks(&session, &parts).into_iter().zip((0u16..).map(Peer).zip(&parts)) {
+            let own = Compared::new(Arc::new(task), &session, me, crate::tasks::Rows::new(rows.clone()), false)
+                .outcome(&History::of_vectors(&opened), 0).unwrap().own;
+            let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
+            // Where the session opens no spreads, nothing is made up.
+            let known = compare || which == 2;
+            let expected = known.then(|| Beside::moments(rows, &[], &pool).unwrap());
+            prop_assert_eq!(told, json!(expected));
+        }
+    }
+}
+
+#[test]
+fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_a_custom_task() {
+    for compare in [true, false] {
+        let session = session(3, 1, &format!("\"standard\"\ncheck_columns = {compare}"), "");
+        let mut parts = parts(&[60, 60, 60]);
+        let thousandfold = parts[0].values().iter().map(|value| 1000.0 * value).collect();
+        let (labels, classes) = (parts[0].labels().to_vec(), parts[0].classes().to_vec());
+        parts[0] = Arc::new(Dataset::new(64, thousandfold, labels, classes).unwrap());
+        let opened = federated(&tasks(&session, &parts)).unwrap();
+        let members: Vec<_> = (0..3).map(|slot| value(slot, &[0, 1, 2])).collect();
+        let history = History::over(&members, &opened[..3]);
+        let compared = |session: &Session| {
+            let task = Arc::new(tasks(session, &parts).remove(0));
+            let other = Session {
+                task: TaskSpec::Custom(CustomSpec { name: "mine".into(), bytes: Vec::new() }),
+                ..session.clone()
+            };
+            [session.clone(), other]
+                .map(|s| Compared::new(task.clone(), &s, Peer(0), Rows::new(parts[0].clone()), false))
+        };
+        let [known, custom] = compared(&session);
+        for task in [&known, &custom] {
+            task.contribution(3, &history).unwrap();
+        }
+        assert_eq!(known.take_findings().iter().any(|line| line.contains("other units")), compare);
+        assert_eq!(custom.take_findings(), Vec::<String>::new());
+        let own = |task: &Compared| task.outcome(&History::of_vectors(&opened), 0).unwrap().own.unwrap();
+        assert!(own(&known)["columns"].is_object() && own(&custom)["columns"].is_null());
+    }
+}
+
+#[test]
+fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
+    // The third peer has one row of each class and holds none out.
+    let session = session(3, 3, "\"none\"", "");
+    let mut parts = parts(&[200, 200, 300]);
+    let first = |class| (0..300).find(|&row| parts[2].labels()[row] == class).unwrap();
+    let single: Vec<_> = (0..5).map(first).collect();
+    let many = (0..300).filter(|&row| parts[2].labels()[row] >= 5);
+    parts[2] = Arc::new(parts[2].subset(&single.into_iter().chain(many).collect::<Vec<_>>()));
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let plan = &tasks[0].plan;
+    assert_eq!(plan.scored(&opened), [false, false, false, false, false, true, true, true, true, true]);
+    let found = Evaluation::from_bytes(10, plan.opened(SCORES, &opened).unwrap()).unwrap();
+    let rows = found.swarm.class_rows();
+    assert!(rows[..5].iter().all(|&rows| rows == 0) && rows[5..].iter().all(|&rows| rows > 0), "{rows:?}");
+    let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
+    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    let members = [Peer(0), Peer(1), Peer(2)];
+    assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
+    // All three hold out rows of classes 5 to 9: none of them can be missing.
+    assert!(plan.allows_scores(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
+    assert_eq!(plan.allows_scores(slot + 1, &history, &members[..2]), Ok(()));
+}
+
+#[test]
+fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() {
+    // All four have rows of every class; of class 0 the fourth has a single one, and holds none out.
+    let session = session(4, 3, "\"none\"", "");
+    let mut parts = parts(&[200, 200, 200, 300]);
+    let first = (0..300).find(|&row| parts[3].labels()[row] == 0).unwrap();
+    let rows: Vec<_> = (0..300).filter(|&row| row == first || parts[3].labels()[row] != 0).collect();
+    parts[3] = Arc::new(parts[3].subset(&rows));
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let all = [0, 1, 2, 3];
+    let history = History::over(&[value(0, &all), value(1, &all)], &opened);
+    let plan = &tasks[0].plan;
+    assert_eq!(plan.holding_out(&opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    // Without the first, three holders of every class are left: enough for every other sum.
+    let members = [Peer(1), Peer(2), Peer(3)];
+    let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
+    let told =
+        "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_holders is 3";
+    assert_eq!(refused, told);
+    for other in [slot - 1, slot + 1] {
+        assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
+    }
+    assert_eq!(tasks[0].allows(slot, &history, &all.map(Peer)), Ok(()));
+}
+
+#[test]
+fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
+    let session = session(3, 1, "\"none\"", "");
+    let tasks = tasks(&session, &parts(&[60, 60, 60]));
+    let mut opened = federated(&tasks).unwrap();
+    let slot = tasks[0].plan().iter().position(|quantity| quantity.name == SCORES).unwrap();
+    let good = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
+    assert_eq!(good.details["evaluation"]["contradictory"], false);
+    // Whoever adds rows to one table alone is noticed, and so is one who claims more right rows.
+    for word in [0, 100, 130, 240, 330, 331, 333] {
+        let mut bytes = opened[slot].to_vec();
+        bytes[8 * word] = bytes[8 * word].wrapping_add(100);
+        let honest = std::mem::replace(&mut opened[slot], bytes.into());
+        let history = History::of_vectors(&opened);
+        assert_eq!(tasks[0].check(slot as u32, &history), Ok(()));
+        let told = tasks[0].outcome(&history, 0).unwrap();
+        assert_eq!(told.details["evaluation"]["contradictory"], true, "word {word}");
+        assert_eq!((told.file, &told.details["evaluation"]["pooled"]), (good.file.clone(), &Value::Null));
+        opened[slot] = honest;
+    }
+    // More rows that only one model has right than it has right at all, on both sides.
+    let mut bytes = opened[slot].to_vec();
+    for word in [330, 331] {
+        bytes[8 * word + 5] = 1;
+    }
+    assert_eq!(Evaluation::from_bytes(10, &bytes), None);
+    assert!(Evaluation::from_bytes(10, &opened[slot]).is_some());
+}
+
+#[test]
+fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
+    let session = session(3, 1, "\"none\"", "");
+    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    let sketch = crate::session::SketchSpec { publish: true, chosen: 3, ..Default::default() };
+    let drawn =
+        Session { task: TaskSpec::Flynn(FlynnSpec { select: Some(sketch), ..spec }), ..session.clone() };
+    assert!(drawn.check().unwrap_err().to_string().contains("[evaluate]"));
+    let private = session.to_toml().replace("[privacy]", "[privacy]\nepsilon = 1\ntop = 5");
+    let private = private.replace("check_columns = true", "check_columns = false");
+    assert!(Session::parse(&private).unwrap_err().to_string().contains("[evaluate]"));
+    assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    // Limits hold too where no file was read.
+    let usual = EvaluateSpec::default();
+    for (evaluate, told) in [
+        (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),
+        (EvaluateSpec { most: 0, ..usual }, "evaluate.most is 0, must be 1 to 1000000"),
+    ] {
+        let task = TaskSpec::Flynn(FlynnSpec { evaluate: Some(evaluate), ..spec });
+        assert_eq!(Session { task, ..session.clone() }.check().unwrap_err().to_string(), told);
+    }
+}

@@ -1,0 +1,475 @@
+//! The task `flynn`: one exact classifier from everybody's rows (Ram and Sinha, AAAI 2022, section 3 and
+//! Algorithm 2; spec, section "Task flynn").
+//!
+//! Slots: the coin, whose seed fixes the lifting matrix; `holders`, which peers have rows of which class;
+//! `moments` where the scaling needs global means; `counts`, the class filters as counts. Counts add up, so
+//! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
+//!
+//! With `[evaluate]` two slots stand before `counts`: `learnt`, the counts of the rows that are not held out,
+//! and `scores`, how well these predict those that are ([`evaluate`]).
+//!
+//! With `select` the slots of [`super::sketch`] up to the draw stand in the place of the coin and `moments`;
+//! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
+//!
+//! With `privacy.epsilon` the slots are the coin and `counts`, which holds what
+//! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
+//! docs/privacy.md).
+
+pub(crate) mod evaluate;
+pub(crate) mod spec;
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use flyswarm_data::prepare::Preparation;
+
+use super::common::evaluation::Evaluation;
+use super::common::holders::{self, HOLDERS};
+use super::sketch::{self, SketchTask};
+use super::{BuiltIn, History, Labels, Outcome, Task, Work};
+use crate::crypto::mask;
+use crate::crypto::stream::PROTOCOL;
+use crate::data::Dataset;
+use crate::data::split::Split;
+use crate::model::bloom::{self, Counts};
+use crate::model::origin::Origin;
+use crate::model::readout::Readout;
+use crate::model::selection::Draw;
+use crate::model::{Model, ModelError};
+use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
+use crate::protocol::view::Rng;
+use crate::session::{EvaluateSpec, FlynnSpec, ModelSpec, NoiseMode, Peer, Session};
+use crate::sketch::flyhash::FlyHash;
+use crate::sketch::{Parameters, Sketch};
+use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
+    BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
+        result: "model",
+        extension: "model",
+        labels: Labels::All,
+        witnesses: false,
+        build: Box::new(move |session, me, rows, secret| {
+            match Flynn::new(session, spec, me, rows.data, secret) {
+                Ok(task) => Ok(Arc::new(task.prepared(rows.preparation))),
+                Err(error) => Err(error.to_string()),
+            }
+        }),
+    }
+}
+
+/// One peer's part.
+#[derive(Debug)]
+pub struct Flynn {
+    plan: Plan,
+    me: Peer,
+    data: Arc<Dataset>,
+    /// Its part in the slots up to the draw, where peers are drawn.
+    selection: Option<SketchTask>,
+    /// Which of its rows are held out, once the seed is opened.
+    split: OnceLock<Split>,
+    /// How well its held-out rows are predicted, once that is known.
+    own: OnceLock<Evaluation>,
+}
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    session: Session,
+    model: ModelSpec,
+    scaling: Scaling,
+    /// Of the slots up to the draw, where peers are drawn.
+    selection: Option<sketch::Plan>,
+    evaluate: Option<EvaluateSpec>,
+    /// How a table becomes rows, where that is described.
+    preparation: Option<Arc<Preparation>>,
+}
+
+/// Why there is no task or no model.
+#[derive(Debug, thiserror::Error)]
+pub enum FlynnError {
+    /// The rows do not fit the session.
+    #[error("{0}")]
+    Data(String),
+    /// The opened sums do not make a model.
+    #[error("the opened sums make no model: {0}")]
+    Model(#[from] ModelError),
+    /// The session's parameters make no sketch.
+    #[error("{0}")]
+    Parameters(#[from] crate::sketch::ParameterError),
+    /// The opened moments are no moments.
+    #[error("the opened moments: {0}")]
+    Moments(#[from] scaling::ScalingError),
+    /// Peers cannot be drawn.
+    #[error(transparent)]
+    Selection(#[from] sketch::TaskError),
+    /// There are fewer opened vectors than the plan has slots.
+    #[error("{0} opened vectors, the plan has {1}")]
+    Incomplete(usize, usize),
+}
+
+impl Plan {
+    /// The plan of a session of the task `flynn` with these parameters.
+    #[must_use]
+    pub fn new(session: Session, FlynnSpec { model, select, evaluate }: FlynnSpec) -> Self {
+        let scaling = session.data.scaling.of_rows();
+        let selection = select.map(|sketch| sketch::Plan::new(session.clone(), sketch));
+        let preparation = session.data.preparation.clone();
+        Self { session, model, scaling, selection, evaluate, preparation }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whether moments are opened, and with squares.
+    fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.scaling.needs_moments())
+    }
+
+    /// Slot of `holders`.
+    fn holders(&self) -> u32 {
+        let before = self.selection.as_ref().map(|selection| selection.quantities().len());
+        before.and_then(|slots| u32::try_from(slots).ok()).unwrap_or(HOLDERS)
+    }
+
+    /// Whose rows are learnt from, by the opened scores and second coin; `None` where everybody's are.
+    pub fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, FlynnError> {
+        Ok(self.selection.as_ref().map(|selection| selection.draw(opened)).transpose()?.flatten())
+    }
+
+    /// What the counts will mean.
+    #[must_use]
+    pub fn readout(&self) -> Readout {
+        self.model.readout()
+    }
+
+    /// The quantities of the session.
+    #[must_use]
+    pub fn quantities(&self) -> Vec<Quantity> {
+        let data = &self.session.data;
+        let classes = data.classes.len();
+        let features = data.features as usize;
+        let counts = Quantity::exact("counts", 4, self.model.counts(classes) as u64);
+        if let Some(noise) = self.session.privacy.noise {
+            // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
+            let kind = if noise.mode == NoiseMode::Central { Kind::Noised } else { Kind::Released };
+            return vec![Quantity::coin(), Quantity { kind, ..counts }];
+        }
+        let holders = holders::quantity(classes);
+        if let Some(selection) = &self.selection {
+            return [selection.quantities(), vec![holders, counts]].concat();
+        }
+        let mut plan = vec![Quantity::coin(), holders];
+        if self.evaluate.is_some() {
+            plan[1].words += classes as u64;
+        }
+        if let Some(squares) = self.opens_moments() {
+            plan.push(Quantity::exact("moments", 8, Moments::words(features, squares) as u64));
+        }
+        if self.evaluate.is_some() {
+            plan.push(Quantity { name: evaluate::LEARNT.into(), ..counts.clone() });
+            plan.push(Quantity::exact(evaluate::SCORES, 8, Evaluation::length(classes) as u64));
+        }
+        plan.push(counts);
+        plan
+    }
+
+    /// What was opened of the quantity of this name.
+    fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Option<&'a Bytes> {
+        let slot = self.quantities().iter().position(|quantity| quantity.name == name)?;
+        opened.get(slot)
+    }
+
+    /// The sketch that the opened seed fixes.
+    pub fn sketch(&self, seed: [u8; 32]) -> Result<Sketch, FlynnError> {
+        let (data, model) = (&self.session.data, &self.model);
+        let parameters = Parameters {
+            d: data.features as usize,
+            m: model.m as usize,
+            s: model.s as usize,
+            rho: model.rho as usize,
+            seed,
+            densify: data.densify,
+            scaling: self.scaling.clone(),
+        };
+        Ok(parameters.check(data.classes.len())?)
+    }
+
+    /// The scaler from the opened moments, if the scaling has any.
+    pub fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, FlynnError> {
+        Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
+    }
+
+    /// The scaler from what has been opened.
+    fn opened_scaler(&self, opened: &[Bytes]) -> Result<Scaler, FlynnError> {
+        self.scaler(self.opened("moments", opened).map(|bytes| &bytes[..]))
+    }
+
+    /// The model that the opened vectors of the whole plan make.
+    pub fn model(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
+        let slots = self.quantities().len();
+        let (Some(seed), Some(counts)) = (opened.first().and_then(seed), opened.get(slots - 1)) else {
+            return Err(FlynnError::Incomplete(opened.len(), slots));
+        };
+        let sketch = self.sketch(seed)?;
+        let scaler = self.opened_scaler(opened)?;
+        let classes = self.session.data.classes.clone();
+        let mut counts = Counts::from_le_bytes(counts, classes.len(), self.model.m as usize)
+            .map_err(|error| FlynnError::Data(error.to_string()))?;
+        if let Some(noise) = self.session.privacy.noise {
+            let read = noise.mechanism(&self.session, self.model.rho).read(counts.values());
+            counts = Counts::from_values(read, classes.len(), self.model.m as usize)
+                .map_err(|error| FlynnError::Data(error.to_string()))?;
+        }
+        self.named(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+    }
+
+    /// The model with what the session says of its columns.
+    fn named(&self, model: Model) -> Result<Model, FlynnError> {
+        Ok(match &self.preparation {
+            Some(preparation) => model.with_preparation(preparation.clone())?,
+            None => model.with_columns(self.session.data.columns.clone())?,
+        })
+    }
+
+    /// Where a model comes from that is written at `unix`, in seconds since 1970.
+    fn origin(&self, history: &History, draw: Option<&Draw>, unix: u64) -> Origin {
+        let session = &self.session;
+        let members = history.values().last().map_or(&[][..], |value| &value.members);
+        // Whoever was not drawn was a member with zeros.
+        let counted = |peer: &&Peer| draw.is_none_or(|draw| draw.chosen.contains(&peer.index()));
+        Origin {
+            session: session.name.clone(),
+            id: session.id().0,
+            members: members.iter().filter(counted).map(|&peer| session.name(peer).to_owned()).collect(),
+            roster: u16::try_from(session.roster.len()).unwrap_or(u16::MAX),
+            noised: session.privacy.noise.is_some(),
+            protocol: PROTOCOL.into(),
+            program: concat!("flyswarm ", env!("CARGO_PKG_VERSION")).into(),
+            unix,
+        }
+    }
+
+    /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
+    pub fn pooled(&self, data: &Dataset, seed: [u8; 32]) -> Result<Model, FlynnError> {
+        self.scaled(data, seed, Scaler::fit(&self.scaling, data)?)
+    }
+
+    /// The model of rows in one place under what was opened of seed and moments: what the peers that were
+    /// drawn must arrive at.
+    pub fn pooled_under(&self, data: &Dataset, opened: &[Bytes]) -> Result<Model, FlynnError> {
+        let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
+        self.scaled(data, seed, self.opened_scaler(opened)?)
+    }
+
+    /// The model of rows in one place under a given seed and scaler.
+    pub fn scaled(&self, data: &Dataset, seed: [u8; 32], scaler: Scaler) -> Result<Model, FlynnError> {
+        let sketch = self.sketch(seed)?;
+        let classes = self.session.data.classes.clone();
+        let counts = bloom::fit(&FlyHash::new(&sketch), &scaler, data, classes.len())?;
+        self.named(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+    }
+}
+
+impl Flynn {
+    /// A peer with these rows, which may be none. `secret` is known to nobody else: where peers are drawn,
+    /// its part of the second coin follows from it.
+    pub fn new(
+        session: Session,
+        spec: FlynnSpec,
+        me: Peer,
+        data: Arc<Dataset>,
+        secret: &[u8; 32],
+    ) -> Result<Self, FlynnError> {
+        holders::fits(&session, &data).map_err(FlynnError::Data)?;
+        if session.privacy.noise.is_some_and(|noise| noise.mode == NoiseMode::Central) {
+            holders::fits_ring(&session, &data, mask::noised_capacity).map_err(FlynnError::Data)?;
+        }
+        let part = |sketch| SketchTask::new(session.clone(), sketch, me, data.clone(), secret);
+        let selection = spec.select.map(part).transpose()?;
+        Ok(Self {
+            plan: Plan::new(session, spec),
+            me,
+            data,
+            selection,
+            split: OnceLock::new(),
+            own: OnceLock::new(),
+        })
+    }
+
+    /// The same of rows that were made of a table so, where the session alone does not say it.
+    fn prepared(mut self, preparation: Option<Arc<Preparation>>) -> Self {
+        self.plan.preparation = preparation.or(self.plan.preparation);
+        self
+    }
+
+    /// Whether this peer's rows are learnt from.
+    fn takes_part(&self, opened: &[Bytes]) -> Result<bool, FlynnError> {
+        Ok(self.plan.drawn(opened)?.is_none_or(|draw| draw.chosen.contains(&self.me.index())))
+    }
+
+    /// The part in the slots up to the draw, where this is one of them.
+    fn before(&self, slot: u32) -> Option<&SketchTask> {
+        self.selection.as_ref().filter(|_| slot < self.plan.holders())
+    }
+
+    /// Whether enough of the drawn peers are there for a sum of theirs.
+    fn enough_drawn(&self, drawn: usize) -> Result<(), String> {
+        if drawn < SMALLEST_SUM {
+            return Err(format!(
+                "only {drawn} of the drawn peers are there; a sum of their rows needs {SMALLEST_SUM}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
+        Ok(match name {
+            "holders" => self.holders(opened)?,
+            "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
+            _ => {
+                let holders = self.plan.holders();
+                holders::refuse_uncounted(&self.plan.session, holders, &self.data, opened)
+                    .map_err(FlynnError::Data)?;
+                match name {
+                    evaluate::LEARNT => self.learnt(opened)?,
+                    evaluate::SCORES => self.own(opened)?.to_bytes(),
+                    _ => self.counts(opened)?.to_le_bytes().into(),
+                }
+            }
+        })
+    }
+
+    /// Of this peer's rows, exactly.
+    fn counts(&self, opened: &[Bytes]) -> Result<Counts, FlynnError> {
+        let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
+        let hash = FlyHash::new(&self.plan.sketch(seed)?);
+        let scaler = self.plan.opened_scaler(opened)?;
+        let classes = self.plan.session.data.classes.len();
+        match self.plan.evaluate {
+            Some(spec) if !spec.learn_all => Ok(bloom::fit(&hash, &scaler, &self.parts(opened)?.0, classes)?),
+            _ => Ok(bloom::fit(&hash, &scaler, &self.data, classes)?),
+        }
+    }
+}
+
+impl Task for Flynn {
+    fn plan(&self) -> Vec<Quantity> {
+        self.plan.quantities()
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        if let Some(selection) = self.before(slot) {
+            return selection.contribution(slot, history);
+        }
+        let plan = self.plan();
+        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
+        let vector = self.takes_part(history.vectors()).and_then(|takes_part| match takes_part {
+            true => self.vector(&quantity.name, history.vectors()),
+            false => Ok(vec![0; quantity.len()].into()),
+        });
+        vector.map_err(|error| error.to_string())
+    }
+
+    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        let session = &self.plan.session;
+        let noise = session.privacy.noise.ok_or("the session has no noise")?;
+        let counts = self.counts(history.vectors()).map_err(|error| error.to_string())?;
+        let words = noise.mechanism(session, self.plan.model.rho).draw(counts.values(), rng);
+        Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
+    }
+
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        let opened = history.vectors();
+        let model = self.plan.model(opened).map_err(|error| error.to_string())?;
+        let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
+        let model = model.with_origin(self.plan.origin(history, draw.as_ref(), unix));
+        let outcome = self.with_evaluation(Outcome::new(model.encode(), model.digest()), opened)?;
+        let session = &self.plan.session;
+        let Some(draw) = draw else { return Ok(outcome) };
+        Ok(Outcome {
+            summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
+            counted: draw.chosen.contains(&self.me.index()),
+            details: sketch::selection(session, &draw),
+            ..outcome
+        })
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        if let Some(selection) = self.before(slot) {
+            return selection.work(slot, history);
+        }
+        let (rows, d) = (self.data.rows() as f64, self.plan.session.data.dimension());
+        let plan = self.plan();
+        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
+            Some(evaluate::LEARNT | evaluate::SCORES) => self.work_of_evaluation(rows),
+            Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {
+                let flynn = self.plan.model;
+                Work::training(f64::from(flynn.m), f64::from(flynn.s), rows)
+            }
+            _ => Work::default(),
+        }
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        if self.plan.session.privacy.noise.is_some() {
+            return Ok(());
+        }
+        if let Some(selection) = self.before(slot) {
+            return selection.allows(slot, history, members);
+        }
+        let Some(draw) = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())? else {
+            holders::allows(&self.plan.session, slot, history, members)?;
+            return self.plan.allows_scores(slot, history, members);
+        };
+        let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
+        self.enough_drawn(members.iter().filter(drawn).count())?;
+        // Whoever was not drawn has put in nothing that could be missed.
+        let at = self.plan.holders();
+        let counted = history.members(at);
+        let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
+        holders::enough(&self.plan.session, at, history.vectors(), lost)
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        let holders = self.plan.holders();
+        if let Some(selection) = self.before(slot) {
+            selection.check(slot, history)?;
+            if slot == HOLDERS {
+                // Before anything is sketched: fewer than are to be drawn could not be learnt from.
+                let word = history.vector(slot).and_then(|word| word[..].try_into().ok());
+                let present = u32::from_le_bytes(word.unwrap_or_default());
+                if (present as usize) < SMALLEST_SUM {
+                    return Err(format!(
+                        "only {present} members have rows; at least {SMALLEST_SUM} are to be drawn"
+                    ));
+                }
+            }
+            if slot + 1 < holders {
+                return Ok(());
+            }
+            let draw = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())?;
+            return self.enough_drawn(draw.map_or(0, |draw| draw.chosen.len()));
+        }
+        let counted = slot == holders && self.plan.session.privacy.noise.is_none();
+        if counted { holders::enough(&self.plan.session, holders, history.vectors(), 0) } else { Ok(()) }
+    }
+}
+
+fn seed(bytes: &Bytes) -> Option<[u8; 32]> {
+    bytes[..].try_into().ok()
+}
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The task `flynn` in a session file: the sizes of the model, and whether peers are drawn first.
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::model::readout::Readout;
+use crate::session::encoding::{Field, integer, number, text};
+use crate::session::rules::{self, check_number};
+use crate::session::task::{Release, Section, Sections, Spec};
+use crate::session::{DataSpec, Score, Session, SessionError, Size, Sizes};
+use crate::session::{EvaluateSpec, Setting, SketchSpec, TaskSpec};
+
+/// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ModelSpec {
+    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at most 1
+    /// GiB.
+    pub m: u32,
+    /// Ones in a row of the matrix: 2 to d.
+    pub s: u32,
+    /// Ones in a hash: 1 to m.
+    pub rho: u32,
+    /// Decay: a bit that a class has set c times weighs gamma^c. 0 <= gamma < 1.
+    pub gamma: f64,
+    /// How a prediction reads the counts: the paper's score, or an extension of it.
+    pub score: Score,
+}
+
+/// The parameters of the task `flynn`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FlynnSpec {
+    /// The model.
+    pub model: ModelSpec,
+    /// The sketches by whose distances the training peers are drawn (`select = "sketch"`); `None` where all
+    /// peers train.
+    pub select: Option<SketchSpec>,
+    /// Rows that are held out to say how good the model is; `None` where none are.
+    pub evaluate: Option<EvaluateSpec>,
+}
+
+/// The section `[flynn]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    m: Size,
+    s: Size,
+    rho: Size,
+    gamma: f64,
+    #[serde(default)]
+    score: Score,
+}
+
+impl ModelSpec {
+    /// Number of counts in the model: m x classes. At most 2^28.
+    #[must_use]
+    pub fn counts(&self, classes: usize) -> usize {
+        self.m as usize * classes
+    }
+
+    /// How a prediction reads the counts.
+    #[must_use]
+    pub fn readout(&self) -> Readout {
+        Readout { score: self.score, gamma: self.gamma }
+    }
+
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        task: &'static str,
+        data: &DataSpec,
+    ) -> Result<Self, SessionError> {
+        let Some(Raw { m, s, rho, gamma, score }) = sections.take("flynn")? else {
+            return Err(SessionError::value("[flynn]", "missing", format!("given with the task {task}")));
+        };
+        Sizes { m, s, rho }.resolve(data, Readout { score, gamma })
+    }
+
+    /// With the scaling of the session's own rows.
+    pub(crate) fn setting(&self, data: &DataSpec) -> Setting {
+        let Self { m, s, rho, .. } = *self;
+        Setting { scaling: data.scaling, densify: data.densify, m, s, rho }
+    }
+
+    pub(crate) fn check_gamma(&self) -> Result<(), SessionError> {
+        check_number("flynn.gamma", self.gamma, (0.0..1.0).contains(&self.gamma), "from 0 to below 1")
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Field> {
+        vec![
+            ("flynn.m", integer(self.m)),
+            ("flynn.s", integer(self.s)),
+            ("flynn.rho", integer(self.rho)),
+            ("flynn.gamma", number(self.gamma)),
+            ("flynn.score", text(self.score.name())),
+        ]
+    }
+
+    pub(crate) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
+        writeln!(out, "[flynn]")?;
+        writeln!(
+            out,
+            "# d = {}: the features, times the soft bins; with densify padded to a power of two.",
+            data.dimension()
+        )?;
+        writeln!(out, "# Bits of a hash: a number, or a multiple of d such as \"256d\".")?;
+        writeln!(out, "# The counts need m x classes x 4 bytes.")?;
+        writeln!(out, "m = {}", self.m)?;
+        writeln!(out, "# Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".")?;
+        writeln!(out, "s = {}", self.s)?;
+        writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
+        writeln!(out, "rho = {}", self.rho)?;
+        writeln!(out, "# Decay of a bit's weight each time it is set: from 0 to below 1. Log scores add")?;
+        writeln!(out, "# 1 - gamma to the counts.")?;
+        writeln!(out, "gamma = {:?}", self.gamma)?;
+        writeln!(out, "# How a prediction reads the counts: \"decay\" (the paper's), \"balanced-decay\",")?;
+        writeln!(out, "# \"log\" or \"balanced-log\".")?;
+        writeln!(out, "score = \"{}\"\n", self.score)
+    }
+
+    pub(crate) fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
+        let counts = self.counts(data.classes.len());
+        vec![("flynn", json!(self)), ("sizes", json!({"counts": counts, "counts_bytes": counts * 4}))]
+    }
+
+    pub(crate) fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
+        let Self { m, s, rho, gamma, score } = self;
+        let counts = self.counts(data.classes.len());
+        vec![
+            ("flynn", format!("m = {m}, s = {s}, rho = {rho}, gamma = {gamma}, score {score}")),
+            ("counts", format!("{counts} ({} bytes)", counts * 4)),
+        ]
+    }
+}
+
+impl From<ModelSpec> for TaskSpec {
+    /// The task `flynn` with all peers.
+    fn from(model: ModelSpec) -> Self {
+        Self::Flynn(FlynnSpec { model, select: None, evaluate: None })
+    }
+}
+
+impl Spec for FlynnSpec {
+    fn sections() -> &'static [Section] {
+        &[
+            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
+            Section {
+                name: "evaluate",
+                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp 'join --hold-out'",
+            },
+        ]
+    }
+
+    fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
+        let model = ModelSpec::read(sections, "flynn", data)?;
+        let select = match sections.select.take() {
+            Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
+            None => None,
+        };
+        let evaluate = EvaluateSpec::read(sections)?;
+        Ok(Self { model, select, evaluate })
+    }
+
+    fn about(&self) -> &'static str {
+        "a nearest-neighbour-like classifier of the rows of all peers (FlyNN)"
+    }
+
+    fn normalise(&mut self) {
+        self.model.gamma += 0.0;
+    }
+
+    fn check(&self, session: &Session) -> Result<(), SessionError> {
+        rules::check_classes(&session.data)?;
+        if let Some(sketch) = &self.select {
+            sketch.check_select(session)?;
+        }
+        if let Some(evaluate) = &self.evaluate {
+            evaluate.check(session, self.select.is_some())?;
+        }
+        self.model.setting(&session.data).check(session.data.features, session.data.classes.len())?;
+        self.model.check_gamma()
+    }
+
+    fn model(&self) -> Option<&ModelSpec> {
+        Some(&self.model)
+    }
+
+    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
+        Some(&mut self.model)
+    }
+
+    fn sketch(&self) -> Option<&SketchSpec> {
+        self.select.as_ref()
+    }
+
+    fn entries(&self) -> Vec<Field> {
+        let sketch = self.select.iter().flat_map(Spec::entries);
+        let evaluate = self.evaluate.iter().flat_map(EvaluateSpec::entries);
+        self.model.entries().into_iter().chain(sketch).chain(evaluate).collect()
+    }
+
+    fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
+        self.model.write_toml(data, out)?;
+        self.select.iter().try_for_each(|sketch| sketch.write_toml(data, out))?;
+        self.evaluate.iter().try_for_each(|evaluate| evaluate.write_toml(out))
+    }
+
+    fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
+        let sketch = self.select.iter().flat_map(|sketch| sketch.json(data));
+        let evaluate = self.evaluate.iter().map(|evaluate| ("evaluate", json!(evaluate)));
+        self.model.json(data).into_iter().chain(sketch).chain(evaluate).collect()
+    }
+
+    fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
+        let sketch = self.select.iter().flat_map(|sketch| sketch.lines(data));
+        let evaluate = self.evaluate.iter().map(|evaluate| ("evaluate", evaluate.line()));
+        self.model.lines(data).into_iter().chain(sketch).chain(evaluate).collect()
+    }
+
+    fn release(&self, data: &DataSpec) -> Release {
+        Release::Top(self.model.counts(data.classes.len()))
+    }
+}

@@ -1,0 +1,572 @@
+//! The task `sketch`: how far each peer's records lie from those of all, and which peers are to take part in
+//! a round of something (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server;
+//! spec, section "Task sketch").
+//!
+//! Slots: the coin, whose seed fixes the hashes; `holders`, how many members have records; `moments` where
+//! the scaling needs them; `sketch`, the counters and the number of records; where the session says so
+//! `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its own place,
+//! and `draw`, random words of every member: their sum is a second coin, which nobody can know before the
+//! scores are frozen.
+//!
+//! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin,
+//! `sketch`, of which each peer draws a noised one once ([`DistributionSketch::release`]), and what the
+//! session publishes, all of it made of that one release and what is open (docs/privacy.md).
+//!
+//! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of
+//! them called `present`, and then its own.
+
+mod report;
+pub(crate) mod spec;
+
+pub(crate) use report::{names, selection};
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use sha2::Digest;
+use zeroize::Zeroizing;
+
+use super::common::holders::{self, HOLDERS};
+use super::{BuiltIn, History, Labels, Task, Work};
+use crate::crypto::mask;
+use crate::crypto::stream::Stream;
+use crate::crypto::tagged_hash;
+use crate::data::Dataset;
+use crate::data::prepare::Preparation;
+use crate::model::selection::{self, Draw};
+use crate::privacy::Ratio;
+use crate::protocol::context::{Kind, Quantity};
+use crate::protocol::view::Rng;
+use crate::session::{Peer, Session, SketchSpec};
+use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
+use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
+use flyswarm_data::scaling::{self, Moments, Scaler, Scaling, ScalingError};
+
+/// Records that are scaled at a time.
+const BATCH: usize = 4096;
+/// The round of the session's own draw (spec, section "Task sketch", *Selection*).
+const ROUND: u32 = 0;
+/// A share of 1 in the slot `pairwise`.
+const ONE: f64 = (1u32 << 30) as f64;
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    session: Session,
+    spec: SketchSpec,
+    scaling: Scaling,
+    /// What the release of a peer may spend, where sketches are private.
+    epsilon: Option<Ratio>,
+}
+
+/// One peer's part.
+#[derive(Debug)]
+pub struct SketchTask {
+    plan: Plan,
+    me: Peer,
+    data: Arc<Dataset>,
+    /// How a table became these rows, where columns are described; with what filled missing values.
+    preparation: Option<Arc<Preparation>>,
+    secret: Zeroizing<[u8; 32]>,
+    /// Its own sketch, once the slots before it are frozen.
+    own: OnceLock<DistributionSketch>,
+    /// What it has released of it, where sketches are private.
+    released: Mutex<Option<PrivateSketch>>,
+}
+
+/// The sketch of all records, as opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Global {
+    /// As it is.
+    Exact(DistributionSketch),
+    /// The sum of the peers' releases.
+    Private(PrivateSketch),
+}
+
+/// Every peer's sketch, as opened; `None` of those without records.
+#[derive(Clone, Debug)]
+enum Sketches {
+    /// Shares of a peer's records.
+    Exact(Vec<Option<Vec<f64>>>),
+    /// Releases.
+    Private(Vec<Option<PrivateSketch>>),
+}
+
+/// What the opened vectors say.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of all records.
+    pub global: Global,
+    /// The distance that every peer has published, in the order of the roster, `None` for those without
+    /// records; empty where none are published.
+    pub published: Vec<Option<f64>>,
+    /// The distance between every two peers' sketches (mean over rows), `None` where one has no records;
+    /// empty where sketches are not opened.
+    pub matrix: Vec<Vec<Option<f64>>>,
+    /// Who was drawn, and the coin of it (32 bytes).
+    pub draw: Option<(Draw, Bytes)>,
+    /// SHA-256(tag "sketch" || session id || opened vector of the slot `sketch`): the same at every peer.
+    pub digest: [u8; 32],
+}
+
+/// Why there is no sketch.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// The rows do not fit the session.
+    #[error("{0}")]
+    Data(String),
+    /// The opened counters are not those of any records, or the session's sizes make no sketch.
+    #[error("the sketch: {0}")]
+    Sketch(#[from] SketchError),
+    /// The opened moments are no moments.
+    #[error("the opened moments: {0}")]
+    Moments(#[from] ScalingError),
+    /// A quantity that this depends on is not open.
+    #[error("{0} is not open")]
+    Closed(&'static str),
+    /// A peer has published what can be no distance or sketch.
+    #[error("{0} has published {1}, which is none of any records")]
+    Published(Peer, &'static str),
+}
+
+impl Plan {
+    /// The plan of a session of the task `sketch`, or of a `select`, with these parameters.
+    #[must_use]
+    pub fn new(session: Session, spec: SketchSpec) -> Self {
+        let epsilon = session.privacy.noise.map(|noise| noise.each(&session));
+        Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
+    }
+
+    /// The quantities of the session, with a `select` those up to the draw.
+    #[must_use]
+    pub fn quantities(&self) -> Vec<Quantity> {
+        let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
+        let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
+        let quantity = Quantity::exact;
+        let mut plan = vec![Quantity::coin()];
+        // Counters and records; a release says too that it is one.
+        let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
+        if self.epsilon.is_none() {
+            // With a `select` the task counts the holders among the drawn peers for itself, and under that
+            // name.
+            let name = if self.session.selects() { "present" } else { "holders" };
+            plan.push(Quantity { name: name.into(), ..holders::quantity(0) });
+        }
+        if let Some(squares) = self.opens_moments() {
+            let words = Moments::words(self.session.data.features as usize, squares) as u64;
+            plan.push(quantity("moments", 8, words));
+        }
+        let kind = if self.epsilon.is_some() { Kind::Noised } else { Kind::Exact };
+        plan.push(Quantity { kind, ..quantity("sketch", 4, words) });
+        if publish {
+            plan.push(quantity("scores", 4, peers));
+        }
+        if pairwise {
+            let words = if self.epsilon.is_some() { words } else { counters };
+            plan.push(quantity("pairwise", 4, peers * words));
+        }
+        if self.spec.selection().is_some() {
+            plan.push(quantity("draw", 4, 8));
+        }
+        plan
+    }
+
+    /// Whether moments are opened, and with squares.
+    fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.scaling.needs_moments())
+    }
+
+    /// What was opened under this name.
+    fn opened<'a>(&self, name: &'static str, opened: &'a [Bytes]) -> Result<&'a Bytes, TaskError> {
+        let slot = self.quantities().iter().position(|quantity| quantity.name == name);
+        slot.and_then(|slot| opened.get(slot)).ok_or(TaskError::Closed(name))
+    }
+
+    /// The hashes that the opened seed fixes.
+    pub fn hashes(&self, opened: &[Bytes]) -> Result<Box<dyn RowHashes>, TaskError> {
+        let SketchSpec { hash, rows, range, .. } = self.spec;
+        let width = self.scaling.width(self.session.data.features as usize);
+        Ok(hash.hashes(self.opened("coin", opened)?, rows as usize, range as usize, width)?)
+    }
+
+    /// The sketch of these records under what was opened.
+    pub fn sketch(&self, data: &Dataset, opened: &[Bytes]) -> Result<DistributionSketch, TaskError> {
+        let mut sketch = DistributionSketch::new(self.spec.rows as usize, self.spec.range as usize)?;
+        if data.rows() == 0 {
+            return Ok(sketch);
+        }
+        let hashes = self.hashes(opened)?;
+        let moments = match self.scaling.needs_moments() {
+            Some(_) => Some(&self.opened("moments", opened)?[..]),
+            None => None,
+        };
+        let scaler = Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?;
+        for first in (0..data.rows()).step_by(BATCH) {
+            let rows: Vec<usize> = (first..data.rows().min(first + BATCH)).collect();
+            sketch.extend(&*hashes, &scaler.transform(&data.subset(&rows)))?;
+        }
+        Ok(sketch)
+    }
+
+    /// The sketch of all records, as opened.
+    pub fn global(&self, opened: &[Bytes]) -> Result<Global, TaskError> {
+        let words = words(self.opened("sketch", opened)?);
+        let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
+        Ok(match self.epsilon {
+            None => Global::Exact(DistributionSketch::from_words(&words, rows, range)?),
+            Some(_) => Global::Private(PrivateSketch::from_words(&words, rows, range)?),
+        })
+    }
+
+    /// The variance of the noise on a counter of one release.
+    fn variance(&self) -> f64 {
+        self.epsilon.map_or(0.0, |epsilon| noise_variance(epsilon, self.spec.rows as usize))
+    }
+
+    /// The published scores, 0 for none.
+    fn scores(&self, opened: &[Bytes]) -> Result<Vec<u32>, TaskError> {
+        let scores = words(self.opened("scores", opened)?);
+        // No distance is above the square root of 2; with noise one may seem to be.
+        let most = selection::score(if self.epsilon.is_some() { f64::INFINITY } else { 2f64.sqrt() });
+        match scores.iter().position(|&score| score > most) {
+            Some(peer) => Err(TaskError::Published(place(peer), "a distance")),
+            None => Ok(scores),
+        }
+    }
+
+    /// Every peer's sketch, where these are opened.
+    fn sketches(&self, opened: &[Bytes]) -> Result<Sketches, TaskError> {
+        let words = words(self.opened("pairwise", opened)?);
+        let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
+        if self.epsilon.is_some() {
+            let release = |(peer, words): (usize, &[u32])| {
+                let release = PrivateSketch::from_words(words, rows, range)?;
+                let nothing = words.iter().all(|&word| word == 0);
+                if !nothing && release.releases() != 1 {
+                    return Err(TaskError::Published(place(peer), "a sketch"));
+                }
+                Ok(Some(release).filter(|release| release.records() > 0))
+            };
+            let releases = words.chunks_exact(rows * range + 2).enumerate().map(release);
+            return Ok(Sketches::Private(releases.collect::<Result<_, TaskError>>()?));
+        }
+        let sketch = |(peer, words): (usize, &[u32])| {
+            if words.iter().all(|&word| word == 0) {
+                return Ok(None);
+            }
+            // Each share is rounded to half a unit at most.
+            let sound = |row: &[u32]| {
+                let sum: u64 = row.iter().map(|&share| u64::from(share)).sum();
+                sum.abs_diff(1 << 30) <= range as u64 / 2
+            };
+            if !words.chunks_exact(range).all(sound) {
+                return Err(TaskError::Published(place(peer), "a sketch"));
+            }
+            Ok(Some(words.iter().map(|&share| f64::from(share) / ONE).collect()))
+        };
+        Ok(Sketches::Exact(
+            words.chunks_exact(rows * range).enumerate().map(sketch).collect::<Result<_, _>>()?,
+        ))
+    }
+
+    /// The distance between every two peers' sketches.
+    fn matrix(&self, opened: &[Bytes]) -> Result<Vec<Vec<Option<f64>>>, TaskError> {
+        fn of_pairs<S>(
+            sketches: &[Option<S>],
+            between: impl Fn(&S, &S) -> Result<Distance, SketchError>,
+        ) -> Result<Vec<Vec<Option<f64>>>, SketchError> {
+            let pair = |one: &Option<S>, other: &Option<S>| match (one, other) {
+                (Some(one), Some(other)) => Ok(Some(between(one, other)?.row_mean)),
+                _ => Ok(None),
+            };
+            sketches.iter().map(|one| sketches.iter().map(|other| pair(one, other)).collect()).collect()
+        }
+        let (range, variance) = (self.spec.range as usize, self.variance());
+        Ok(match self.sketches(opened)? {
+            Sketches::Exact(all) => of_pairs(&all, |one, other| Ok(Distance::between(range, one, other)))?,
+            Sketches::Private(all) => of_pairs(&all, |one, other| {
+                // The same release twice: the noise is the same too.
+                if one == other { one.distance(other, 0.0) } else { one.distance(other, variance) }
+            })?,
+        })
+    }
+
+    /// Who is drawn, by the opened scores and coin; `None` where the session draws nobody.
+    pub fn draw(&self, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
+        let Some(selection) = self.spec.selection() else { return Ok(None) };
+        Ok(Some(selection.draw(self.opened("draw", opened)?, ROUND, &self.scores(opened)?)))
+    }
+
+    /// What the opened vectors of the whole plan say.
+    pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TaskError> {
+        let published = if self.spec.publish { self.scores(opened)? } else { Vec::new() };
+        let draw = self.draw(opened)?;
+        let coin = draw.as_ref().map(|_| self.opened("draw", opened)).transpose()?;
+        let sealed = self.opened("sketch", opened)?;
+        Ok(Outcome {
+            global: self.global(opened)?,
+            published: published.into_iter().map(selection::distance).collect(),
+            matrix: if self.spec.pairwise { self.matrix(opened)? } else { Vec::new() },
+            draw: draw.zip(coin.cloned()),
+            digest: tagged_hash("sketch")
+                .chain_update(self.session.id().0)
+                .chain_update(sealed)
+                .finalize()
+                .into(),
+        })
+    }
+}
+
+impl Global {
+    /// Rows and range, R and B.
+    #[must_use]
+    pub fn shape(&self) -> (usize, usize) {
+        match self {
+            Self::Exact(sketch) => sketch.shape(),
+            Self::Private(sketch) => sketch.shape(),
+        }
+    }
+
+    /// Records counted.
+    #[must_use]
+    pub fn records(&self) -> u32 {
+        match self {
+            Self::Exact(sketch) => sketch.records(),
+            Self::Private(sketch) => sketch.records(),
+        }
+    }
+
+    /// The counters, row after row; with noise they may be negative.
+    #[must_use]
+    pub fn counters(&self) -> Vec<i64> {
+        match self {
+            Self::Exact(sketch) => sketch.counters().iter().map(|&counter| counter.into()).collect(),
+            Self::Private(sketch) => sketch.counters().to_vec(),
+        }
+    }
+}
+
+impl SketchTask {
+    /// A peer with these rows, which may be none; labels are not looked at. `secret` is known to nobody else:
+    /// its part of the second coin follows from it.
+    pub fn new(
+        session: Session,
+        spec: SketchSpec,
+        me: Peer,
+        data: Arc<Dataset>,
+        secret: &[u8; 32],
+    ) -> Result<Self, TaskError> {
+        let features = session.data.features as usize;
+        if data.features() != features {
+            let text = format!("rows have {} features, the session says {features}", data.features());
+            return Err(TaskError::Data(text));
+        }
+        // No counter of the sum can wrap: it is at most the rows of all peers.
+        let noised = session.privacy.noise.is_some();
+        let capacity = if noised { mask::noised_capacity } else { mask::capacity };
+        holders::fits_ring(&session, &data, capacity).map_err(TaskError::Data)?;
+        let secret = Zeroizing::new(*secret);
+        let preparation = session.data.preparation.clone();
+        let plan = Plan::new(session, spec);
+        Ok(Self { plan, me, data, preparation, secret, own: OnceLock::new(), released: Mutex::new(None) })
+    }
+
+    /// What follows from the session file.
+    #[must_use]
+    pub fn session_plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.plan.session
+    }
+
+    /// This peer's own sketch.
+    fn own(&self, opened: &[Bytes]) -> Result<&DistributionSketch, TaskError> {
+        if let Some(own) = self.own.get() {
+            return Ok(own);
+        }
+        let made = self.plan.sketch(&self.data, opened)?;
+        Ok(self.own.get_or_init(|| made))
+    }
+
+    fn released(&self) -> MutexGuard<'_, Option<PrivateSketch>> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far this peer's records lie from those of all, in a private session as its release tells it;
+    /// `None` without records, and where it has released nothing because the sketch was open before it came.
+    pub fn distance(&self, opened: &[Bytes]) -> Result<Option<Distance>, TaskError> {
+        if self.data.rows() == 0 {
+            return Ok(None);
+        }
+        Ok(match self.plan.global(opened)? {
+            Global::Exact(global) => Some(self.own(opened)?.distance(&global)?),
+            Global::Private(global) => {
+                let released = self.released();
+                let variance = self.plan.variance();
+                released.as_ref().map(|release| release.distance_within(&global, variance)).transpose()?
+            }
+        })
+    }
+
+    fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TaskError> {
+        let peers = self.plan.session.roster.len();
+        Ok(match name {
+            "holders" | "present" => holders::vector(0, &self.data),
+            "moments" => {
+                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
+                moments.iter().flat_map(|word| word.to_le_bytes()).collect()
+            }
+            "sketch" => bytes(self.own(opened)?.to_words()),
+            "scores" => {
+                let score = self.distance(opened)?.map_or(0, |distance| selection::score(distance.row_mean));
+                bytes((0..peers).map(|peer| if peer == self.me.index() { score } else { 0 }))
+            }
+            "pairwise" if self.plan.epsilon.is_some() => {
+                let counters = self.plan.spec.rows as usize * self.plan.spec.range as usize;
+                let mut all = vec![0; peers * (counters + 2)];
+                if let Some(release) = &*self.released() {
+                    let own = &mut all[self.me.index() * (counters + 2)..];
+                    own.iter_mut().zip(release.to_words()).for_each(|(word, value)| *word = value);
+                }
+                bytes(all)
+            }
+            "pairwise" => {
+                let own = self.own(opened)?;
+                let mut all = vec![0; peers * own.counters().len()];
+                let shares = own.shares().into_iter().map(|share| {
+                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^30")]
+                    let units = (share * ONE).round() as u32;
+                    units
+                });
+                all[self.me.index() * own.counters().len()..]
+                    .iter_mut()
+                    .zip(shares)
+                    .for_each(|(word, share)| *word = share);
+                bytes(all)
+            }
+            "draw" => {
+                let mut words = vec![0; 32];
+                Stream::new(&*self.secret, "sketch/draw", &self.plan.session.id().0).fill(&mut words);
+                words.into()
+            }
+            _ => return Err(TaskError::Closed("such a slot")),
+        })
+    }
+
+    fn look(&self, slot: u32, opened: &[Bytes]) -> Result<(), TaskError> {
+        match self.plan().get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("sketch") => self.plan.global(opened).map(drop),
+            Some("scores") => self.plan.scores(opened).map(drop),
+            Some("pairwise") => self.plan.sketches(opened).map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
+    BuiltIn {
+        plan: Plan::new(session.clone(), spec).quantities(),
+        result: "sketch",
+        extension: "sketch.json",
+        labels: Labels::None,
+        witnesses: false,
+        build: Box::new(move |session, me, rows, secret| {
+            match SketchTask::new(session, spec, me, rows.data, secret) {
+                Ok(task) => {
+                    let preparation = rows.preparation.or(task.preparation);
+                    Ok(Arc::new(SketchTask { preparation, ..task }))
+                }
+                Err(error) => Err(error.to_string()),
+            }
+        }),
+    }
+}
+
+impl Task for SketchTask {
+    fn plan(&self) -> Vec<Quantity> {
+        self.plan.quantities()
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        let plan = self.plan();
+        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
+        self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
+    }
+
+    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        let epsilon = self.plan.epsilon.ok_or("the session has no noise")?;
+        let release = self.own(history.vectors()).and_then(|own| Ok(own.release(epsilon, rng)?));
+        Ok(bytes(release.map_err(|error| error.to_string())?.to_words()))
+    }
+
+    fn take_noised(&self, _slot: u32, vector: &Bytes) {
+        let SketchSpec { rows, range, .. } = self.plan.spec;
+        // Its length was checked against the plan.
+        *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
+    }
+
+    fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
+        let opened = history.vectors();
+        let outcome = self.plan.outcome(opened).map_err(|error| error.to_string())?;
+        let distance = self.distance(opened).map_err(|error| error.to_string())?;
+        let text = format!("{:#}\n", self.json(&outcome, distance, opened));
+        let summary = distance.map_or(String::new(), |distance| {
+            format!("distance {:.4} (mean over rows), {:.4} (plain)", distance.row_mean, distance.plain)
+        });
+        let details = outcome
+            .draw
+            .as_ref()
+            .map(|(draw, _)| report::selection(&self.plan.session, draw))
+            .unwrap_or_default();
+        let made = super::Outcome::new(text.into_bytes(), outcome.digest).with_summary(summary);
+        Ok(super::Outcome { details, ..made })
+    }
+
+    fn work(&self, slot: u32, _: &History) -> Work {
+        let (rows, d) = (self.data.rows() as f64, f64::from(self.plan.session.data.dimension()));
+        let SketchSpec { rows: counters, range, .. } = self.plan.spec;
+        let plan = self.plan();
+        let lift = match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => rows * d,
+            Some("sketch") => rows * f64::from(counters) * f64::from(range).log2() * d,
+            _ => 0.0,
+        };
+        Work { lift, ..Work::default() }
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        if self.plan.epsilon.is_some() {
+            return Ok(());
+        }
+        holders::allows(&self.plan.session, slot, history, members)
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        if slot == HOLDERS && self.plan.epsilon.is_none() {
+            return holders::enough(&self.plan.session, HOLDERS, history.vectors(), 0);
+        }
+        self.look(slot, history.vectors()).map_err(|error| error.to_string())
+    }
+}
+
+/// The peer of a place in the roster, which has at most 1,024.
+fn place(index: usize) -> Peer {
+    Peer(u16::try_from(index).unwrap_or(u16::MAX))
+}
+
+fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
+}
+
+fn bytes(words: impl IntoIterator<Item = u32>) -> Bytes {
+    words.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+//! The task `sketch` in a session file, and the sketches by which the task `flynn` draws its peers
+//! (`select`).
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::model::selection::Selection;
+use crate::session::encoding::{Field, flag, integer, number, text};
+use crate::session::rules::{Limit, check_number};
+use crate::session::task::{Release, Section, Sections, Spec, fields};
+use crate::session::{DataSpec, Scaling, Session, SessionError};
+use crate::sketch::distribution::srp::MAX_ENTRIES;
+use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
+
+/// The fewest peers that may be drawn: their rows are a sum like any other, which needs 3 members.
+const FEWEST: u16 = 3;
+/// The most words of all peers' sketches side by side: 1 GiB.
+const PAIRWISE_LIMIT: u64 = 1 << 28;
+
+/// How the task `flynn` draws its training peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// By the distances of their sketches: the `[sketch]` of the same file.
+    Sketch,
+}
+
+/// The parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and
+/// 3).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SketchSpec {
+    /// The hash of a row. Default SRP.
+    pub hash: Family,
+    /// Rows, the paper's R: 1 and more. Default 1,000, as in the authors' code.
+    pub rows: u32,
+    /// Counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at most 2^24.
+    /// Default 64, as in the authors' code.
+    pub range: u32,
+    /// Whether every peer's distance to the global sketch is opened. Default false, with `select` true.
+    pub publish: bool,
+    /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default
+    /// false.
+    pub pairwise: bool,
+    /// Number of peers with a published distance that are considered, the paper's L; 0: all. Default 0.
+    pub active: u16,
+    /// Number of these that are drawn, the paper's K; 0: no draw. Needs `publish`. Default 0.
+    pub chosen: u16,
+    /// Temperature of the softmax of inverse distances: 0.001 to 1,000. Default 1, as in the authors' code.
+    pub temperature: f64,
+}
+
+impl Default for SketchSpec {
+    fn default() -> Self {
+        let (publish, pairwise) = (false, false);
+        Self {
+            hash: Family::Srp,
+            rows: 1000,
+            range: 64,
+            publish,
+            pairwise,
+            active: 0,
+            chosen: 0,
+            temperature: 1.0,
+        }
+    }
+}
+
+/// The section `[sketch]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    hash: Option<Family>,
+    rows: Option<i64>,
+    range: Option<i64>,
+    publish: Option<bool>,
+    pairwise: Option<bool>,
+    active: Option<i64>,
+    chosen: Option<i64>,
+    temperature: Option<f64>,
+}
+
+const ROWS: Limit = Limit::new("sketch.rows", 1, (MAX_COUNTERS / 2) as u64);
+const WIDTH: Limit = Limit::new("sketch.range", *RANGE.start() as u64, *RANGE.end() as u64);
+
+/// A number of peers, of so many.
+fn places(field: &'static str, peers: usize) -> Limit {
+    Limit::new(field, 0, peers as u64)
+}
+
+impl SketchSpec {
+    /// The draw of peers; `None` where there is none.
+    #[must_use]
+    pub fn selection(&self) -> Option<Selection> {
+        let Self { active, chosen, temperature, .. } = *self;
+        (chosen > 0).then_some(Selection { active, chosen, temperature })
+    }
+
+    /// Reads a table with the fields of `[sketch]`, for so many peers; the defaults depend on `select`.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub fn from_table(
+        table: toml::Table,
+        peers: usize,
+        select: Option<Select>,
+    ) -> Result<Self, SessionError> {
+        fields::<Raw>(table)?.resolve(peers, select)
+    }
+
+    /// Reads the section, for so many peers.
+    pub(crate) fn read_section(
+        sections: &mut Sections<'_>,
+        peers: usize,
+        select: Option<Select>,
+    ) -> Result<Self, SessionError> {
+        sections.take::<Raw>("sketch")?.unwrap_or_default().resolve(peers, select)
+    }
+
+    /// The rules of both uses.
+    fn check_sizes(&self, session: &Session) -> Result<(), SessionError> {
+        let (data, peers) = (&session.data, session.roster.len());
+        ROWS.check::<u32>(self.rows)?;
+        WIDTH.check::<u32>(self.range)?;
+        let counters = u64::from(self.rows) * u64::from(self.range);
+        if counters > MAX_COUNTERS as u64 {
+            return refuse("sketch.rows x sketch.range", &counters, format!("at most {MAX_COUNTERS}"));
+        }
+        if self.hash == Family::Srp {
+            if !self.range.is_power_of_two() {
+                return refuse("sketch.range", &self.range, "a power of two with the hash srp".into());
+            }
+            let entries = u64::from(self.rows) * u64::from(self.range.ilog2()) * u64::from(data.width());
+            if entries > MAX_ENTRIES as u64 {
+                let limit = format!("at most {MAX_ENTRIES} (1 GiB of planes)");
+                return refuse("sketch.rows x log2 of sketch.range x the numbers of a row", &entries, limit);
+            }
+        }
+        if self.hash == Family::Minhash && data.scaling != Scaling::None {
+            let limit = "\"none\" with the hash minhash, which takes what is above 0";
+            return refuse("data.scaling", &data.scaling, limit.into());
+        }
+        // A release has two words more.
+        let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
+        let pairwise = words * peers as u64;
+        if self.pairwise && pairwise > PAIRWISE_LIMIT {
+            let limit = format!("at most {PAIRWISE_LIMIT} with pairwise = true");
+            return refuse("sketch.rows x sketch.range x the length of roster", &pairwise, limit);
+        }
+        places("sketch.active", peers).check::<u16>(self.active)?;
+        places("sketch.chosen", peers).check::<u16>(self.chosen)?;
+        if self.chosen > 0 && !self.publish {
+            return refuse("sketch.publish", &false, "true where peers are chosen".into());
+        }
+        Ok(())
+    }
+
+    fn check_draw(&self) -> Result<(), SessionError> {
+        if self.active > 0 && self.active < self.chosen {
+            let limit = format!("0 or at least sketch.chosen, {}", self.chosen);
+            return refuse("sketch.active", &self.active, limit);
+        }
+        let temperature = self.temperature;
+        let holds = (0.001..=1000.0).contains(&temperature);
+        check_number("sketch.temperature", temperature, holds, "0.001 to 1000")
+    }
+
+    /// The rules of a task that draws its peers by these sketches.
+    pub(crate) fn check_select(&self, session: &Session) -> Result<(), SessionError> {
+        self.check_sizes(session)?;
+        if self.pairwise {
+            return refuse("sketch.pairwise", &true, "false with select, which needs distances alone".into());
+        }
+        let fewest = session.privacy.min_holders.max(FEWEST);
+        if self.chosen < fewest {
+            let limit =
+                format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_holders)");
+            return refuse("sketch.chosen", &self.chosen, limit);
+        }
+        if session.privacy.noise.is_some() {
+            let limit =
+                "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
+            return refuse("select", &"sketch", limit.into());
+        }
+        self.check_draw()
+    }
+}
+
+fn refuse(field: &str, value: &dyn fmt::Display, limit: String) -> Result<(), SessionError> {
+    Err(SessionError::value(field, value, limit))
+}
+
+impl Spec for SketchSpec {
+    fn sections() -> &'static [Section] {
+        const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
+        &[Section { name: "sketch", tasks: TASKS }]
+    }
+
+    fn read(sections: &mut Sections<'_>, _data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
+        Self::read_section(sections, peers, None)
+    }
+
+    fn sketch(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn about(&self) -> &'static str {
+        "the distance of each peer's rows from the rows of all peers"
+    }
+
+    fn check(&self, session: &Session) -> Result<(), SessionError> {
+        let data = &session.data;
+        self.check_sizes(session)?;
+        if data.densify {
+            return refuse("data.densify", &true, "false with the task sketch".into());
+        }
+        if !data.classes.is_empty() {
+            let limit = "0 with the task sketch, which needs none";
+            return refuse("the length of data.classes", &data.classes.len(), limit.into());
+        }
+        self.check_draw()
+    }
+
+    fn entries(&self) -> Vec<Field> {
+        vec![
+            ("sketch.hash", text(self.hash.name())),
+            ("sketch.rows", integer(self.rows)),
+            ("sketch.range", integer(self.range)),
+            ("sketch.publish", flag(self.publish)),
+            ("sketch.pairwise", flag(self.pairwise)),
+            ("sketch.active", integer(self.active)),
+            ("sketch.chosen", integer(self.chosen)),
+            ("sketch.temperature", number(self.temperature)),
+        ]
+    }
+
+    fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
+        let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
+        writeln!(out, "[sketch]")?;
+        writeln!(
+            out,
+            "# \"srp\", signs of random projections, or \"minhash\" of the features that are above 0."
+        )?;
+        writeln!(out, "hash = \"{hash}\"")?;
+        writeln!(
+            out,
+            "# Rows, and the counters of each row (a power of two with srp); at most {MAX_COUNTERS}"
+        )?;
+        writeln!(out, "# counters in all.")?;
+        writeln!(out, "rows = {rows}\nrange = {range}")?;
+        writeln!(out, "# Whether every peer's distance to the global sketch is opened.")?;
+        writeln!(out, "publish = {publish}")?;
+        writeln!(
+            out,
+            "# Whether every peer's own sketch is opened, and so all distances between peers: this shows"
+        )?;
+        writeln!(out, "# how dense each peer's records are anywhere.")?;
+        writeln!(out, "pairwise = {pairwise}")?;
+        writeln!(
+            out,
+            "# A draw of peers: `active` of the peers with a published distance are considered (0: all),"
+        )?;
+        writeln!(
+            out,
+            "# and `chosen` of these are drawn (0: no draw), by a softmax of inverse distances of this"
+        )?;
+        writeln!(out, "# temperature: 0.001 to 1000.")?;
+        writeln!(out, "active = {active}\nchosen = {chosen}\ntemperature = {temperature:?}\n")
+    }
+
+    fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
+        vec![("sketch", json!(self))]
+    }
+
+    fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
+        let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
+        let bytes = (rows * range + 1) * 4;
+        let opened = match (publish, pairwise) {
+            (false, false) => "the global sketch alone",
+            (true, false) => "also every peer's distance",
+            (false, true) => "also every peer's sketch",
+            (true, true) => "also every peer's distance and sketch",
+        };
+        let mut lines = vec![
+            ("sketch", format!("{hash}, {rows} rows of {range} counters ({bytes} bytes)")),
+            ("opened", opened.to_owned()),
+        ];
+        if *chosen > 0 {
+            let of = if *active > 0 { format!("{active} drawn") } else { "all".into() };
+            lines.push(("selection", format!("{chosen} of {of} peers, temperature {temperature}")));
+        }
+        lines
+    }
+
+    fn release(&self, _data: &DataSpec) -> Release {
+        Release::Every
+    }
+}
+
+impl Raw {
+    fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
+        let defaults = SketchSpec::default();
+        let place =
+            |field, value: Option<i64>| value.map_or(Ok(0), |value| places(field, peers).check(value));
+        Ok(SketchSpec {
+            hash: self.hash.unwrap_or(defaults.hash),
+            rows: self.rows.map_or(Ok(defaults.rows), |rows| ROWS.check(rows))?,
+            range: self.range.map_or(Ok(defaults.range), |range| WIDTH.check(range))?,
+            publish: self.publish.unwrap_or(select.is_some()),
+            pairwise: self.pairwise.unwrap_or(defaults.pairwise),
+            active: place("sketch.active", self.active)?,
+            chosen: place("sketch.chosen", self.chosen)?,
+            temperature: self.temperature.unwrap_or(defaults.temperature),
+        })
+    }
+}

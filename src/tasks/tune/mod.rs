@@ -1,0 +1,347 @@
+//! The task `tune`: which settings of FlyNN suit the rows of all peers, without anybody showing rows (spec,
+//! section "Task tune").
+//!
+//! Cross-validation over everybody's rows at once. Each peer splits its own rows into folds. The counts of
+//! every setting and fold, learnt from the rows outside the fold, are one sealed sum; with what it opens to,
+//! each peer scores its own rows inside the folds, under all readouts, and how many were right is the other.
+//! Every trial has a lifting matrix of its own (paper, Appendix D).
+//!
+//! Slots: the coin; `holders`; `moments` where a scaling needs global means (over all rows, those inside the
+//! fold too); `counts`, setting by setting and in each fold by fold; `scores`, for each class the rows
+//! scored, then for each setting, readout and class those that were right.
+
+pub(crate) mod spec;
+pub(crate) mod text;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rayon::prelude::*;
+use sha2::Digest;
+
+use super::common::holders::{self, HOLDERS};
+use super::{BuiltIn, History, Labels, Task, Work};
+use crate::crypto::stream::derive;
+use crate::crypto::tagged_hash;
+use crate::data::Dataset;
+use crate::data::split::{Split, folds};
+use crate::evaluate::candidate::readouts;
+use crate::evaluate::search::read;
+use crate::evaluate::{Candidate, Metric, Tally, best, summed};
+use crate::model::ModelError;
+use crate::model::bloom::{self, Counts, CountsError};
+use crate::model::readout::Readout;
+use crate::protocol::context::Quantity;
+use crate::session::{Peer, Session, Setting, TuneSpec};
+use crate::sketch::ParameterError;
+use crate::sketch::flyhash::FlyHash;
+use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
+
+/// One peer's part.
+#[derive(Debug)]
+pub struct Tune {
+    plan: Plan,
+    data: Arc<Dataset>,
+}
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    session: Session,
+    candidates: Vec<Candidate>,
+    readouts: Vec<Readout>,
+    folds: usize,
+}
+
+/// The opened scores.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Settings, best first, each with its best readout and what was right under that.
+    pub ranked: Vec<(Candidate, Readout, Tally)>,
+    /// SHA-256(tag "scores" || session id || opened words): the same at every peer.
+    pub digest: [u8; 32],
+}
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
+    BuiltIn {
+        plan: Plan::new(session.clone(), &spec).quantities(),
+        result: "settings",
+        extension: "settings.toml",
+        labels: Labels::All,
+        witnesses: false,
+        build: Box::new(move |session, _, rows, _| match Tune::new(session, &spec, rows.data) {
+            Ok(task) => Ok(Arc::new(task)),
+            Err(error) => Err(error.to_string()),
+        }),
+    }
+}
+
+/// Why there are no scores.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// The rows do not fit the session.
+    #[error("{0}")]
+    Data(String),
+    /// Rows and counts do not fit.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The opened counts have another shape.
+    #[error("the opened counts: {0}")]
+    Counts(#[from] CountsError),
+    /// A setting makes no sketch.
+    #[error(transparent)]
+    Parameters(#[from] ParameterError),
+    /// The opened moments are no moments.
+    #[error("the opened moments: {0}")]
+    Moments(#[from] ScalingError),
+    /// A quantity that this depends on is not open.
+    #[error("{0} opened vectors, too few for this")]
+    Incomplete(usize),
+    /// More rows were right than there are.
+    #[error("the opened scores are not those of any rows")]
+    Scores,
+}
+
+/// One setting in one fold.
+struct Trial<'a> {
+    candidate: &'a Candidate,
+    hash: FlyHash,
+    scaler: Scaler,
+    split: &'a Split,
+}
+
+impl Plan {
+    /// The plan of a session of the task `tune` with these parameters.
+    #[must_use]
+    pub fn new(session: Session, spec: &TuneSpec) -> Self {
+        let candidate = |setting: Setting| Candidate {
+            m: setting.m as usize,
+            s: setting.s as usize,
+            rho: setting.rho as usize,
+            densify: setting.densify,
+            scaling: setting.scaling.of_rows(),
+        };
+        let candidates = spec.settings(&session.data).into_iter().map(candidate).collect();
+        Self { session, candidates, readouts: readouts(), folds: spec.folds.into() }
+    }
+
+    /// Whether any setting needs a sum over all rows first, and squares in it.
+    fn needs_moments(&self) -> Option<bool> {
+        self.candidates.iter().filter_map(|candidate| candidate.scaling.needs_moments()).max()
+    }
+
+    /// Whether moments are opened, and with squares.
+    fn opens_moments(&self) -> Option<bool> {
+        self.session.data.opens_moments(self.needs_moments())
+    }
+
+    fn classes(&self) -> usize {
+        self.session.data.classes.len()
+    }
+
+    /// The quantities of the session.
+    #[must_use]
+    pub fn quantities(&self) -> Vec<Quantity> {
+        let quantity = |name: &str, word_bytes, words| Quantity::exact(name, word_bytes, words as u64);
+        let mut plan = vec![Quantity::coin(), holders::quantity(self.classes())];
+        if let Some(squares) = self.opens_moments() {
+            plan.push(quantity("moments", 8, Moments::words(self.session.data.features as usize, squares)));
+        }
+        let counts: usize =
+            self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
+        plan.push(quantity("counts", 4, counts));
+        plan.push(quantity("scores", 4, self.classes() * (1 + self.candidates.len() * self.readouts.len())));
+        plan
+    }
+
+    /// What was opened under this name.
+    fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Result<&'a Bytes, TuneError> {
+        let slot = self.quantities().iter().position(|quantity| quantity.name == name);
+        slot.and_then(|slot| opened.get(slot)).ok_or(TuneError::Incomplete(opened.len()))
+    }
+
+    /// All trials, settings outermost.
+    fn trials<'a>(&'a self, splits: &'a [Split], opened: &[Bytes]) -> Result<Vec<Trial<'a>>, TuneError> {
+        let coin = self.opened("coin", opened)?;
+        let features = self.session.data.features as usize;
+        let moments = match self.needs_moments() {
+            None => None,
+            Some(_) => {
+                let (words, _) = self.opened("moments", opened)?.as_chunks::<8>();
+                let words: Vec<_> = words.iter().map(|&word| u64::from_le_bytes(word)).collect();
+                Some(Moments::from_words(&words, features)?)
+            }
+        };
+        let pairs = self
+            .candidates
+            .iter()
+            .zip(0u32..)
+            .flat_map(|(c, i)| splits.iter().zip(0u32..).map(move |(f, j)| (c, i, f, j)));
+        let trial = |(candidate, i, split, j): (&'a Candidate, u32, &'a Split, u32)| {
+            let seed = *derive(coin, "tune/matrix", &[i.to_le_bytes(), j.to_le_bytes()].concat());
+            let sketch = candidate.parameters(features, seed).check(self.classes())?;
+            let scaler = Scaler::new(&candidate.scaling, features, moments.as_ref())?;
+            Ok(Trial { candidate, hash: FlyHash::new(&sketch), scaler, split })
+        };
+        pairs.collect::<Vec<_>>().into_par_iter().map(trial).collect()
+    }
+
+    /// This peer's part of the rows in every fold: the same for counts and scores.
+    fn splits(&self, data: &Dataset, opened: &[Bytes]) -> Result<Vec<Split>, TuneError> {
+        Ok(folds(data.labels(), self.folds, self.opened("coin", opened)?))
+    }
+
+    fn counts(&self, data: &Dataset, opened: &[Bytes]) -> Result<Bytes, TuneError> {
+        let splits = self.splits(data, opened)?;
+        let trials = self.trials(&splits, opened)?;
+        let counts = trials.into_par_iter().map(|trial| {
+            let train = data.subset(&trial.split.train);
+            Ok(bloom::fit(&trial.hash, &trial.scaler, &train, self.classes())?.to_le_bytes())
+        });
+        let counts: Vec<Vec<u8>> = counts.collect::<Result<_, TuneError>>()?;
+        Ok(counts.concat().into())
+    }
+
+    fn scores(&self, data: &Dataset, opened: &[Bytes]) -> Result<Bytes, TuneError> {
+        let splits = self.splits(data, opened)?;
+        let trials = self.trials(&splits, opened)?;
+        let mut rest = &self.opened("counts", opened)?[..];
+        let mut summed_counts = Vec::with_capacity(trials.len());
+        for trial in &trials {
+            let (own, others) = rest
+                .split_at_checked(trial.candidate.m * self.classes() * 4)
+                .ok_or(TuneError::Incomplete(opened.len()))?;
+            summed_counts.push(Counts::from_le_bytes(own, self.classes(), trial.candidate.m)?);
+            rest = others;
+        }
+        let tallies = trials.into_par_iter().zip(summed_counts).map(|(trial, counts)| {
+            let test = data.subset(&trial.split.test);
+            let predicted = read(&trial.hash, &trial.scaler, &counts, &self.readouts, &test)?;
+            Ok(predicted.iter().map(|predicted| Tally::new(&test, predicted)).collect())
+        });
+        let tallies: Vec<Vec<Tally>> = tallies.collect::<Result<_, TuneError>>()?;
+        let tallies: Vec<_> =
+            tallies.chunks(self.folds.max(1)).flat_map(|each| summed(each.to_vec())).collect();
+        let rows = tallies.first().map_or(&[][..], Tally::classes).iter().map(|(_, rows)| rows);
+        let right = tallies.iter().flat_map(|tally| tally.classes().iter().map(|(right, _)| right));
+        Ok(rows.chain(right).flat_map(|word| word.to_le_bytes()).collect())
+    }
+
+    /// What the opened vectors of the whole plan say.
+    pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TuneError> {
+        let scores = self.opened("scores", opened)?;
+        let words: Vec<_> = scores.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        let mut classes = words.chunks(self.classes().max(1));
+        let rows = classes.next().unwrap_or_default();
+        let tally = |right: &[u32]| Tally::of(right.iter().copied().zip(rows.iter().copied()).collect());
+        let tallies: Vec<_> = classes.map(tally).collect::<Option<_>>().ok_or(TuneError::Scores)?;
+        let each = self.candidates.iter().zip(tallies.chunks(self.readouts.len().max(1)));
+        let mut ranked: Vec<_> = each
+            .filter_map(|(candidate, tallies)| {
+                let at = best(tallies.iter().enumerate(), Metric::Balanced)?;
+                Some((candidate.clone(), self.readouts[at], tallies[at].clone()))
+            })
+            .collect();
+        // A stable order: of equally good settings the first of the session file.
+        ranked.sort_by(|a, b| b.2.score(Metric::Balanced).total_cmp(&a.2.score(Metric::Balanced)));
+        let digest =
+            tagged_hash("scores").chain_update(self.session.id().0).chain_update(scores).finalize().into();
+        Ok(Outcome { ranked, digest })
+    }
+}
+
+impl Tune {
+    /// A peer with these rows, which may be none.
+    pub fn new(session: Session, spec: &TuneSpec, data: Arc<Dataset>) -> Result<Self, TuneError> {
+        holders::fits(&session, &data).map_err(TuneError::Data)?;
+        Ok(Self { plan: Plan::new(session, spec), data })
+    }
+
+    fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, TuneError> {
+        let session = &self.plan.session;
+        match name {
+            "holders" => Ok(holders::vector(self.plan.classes(), &self.data)),
+            "moments" => {
+                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
+                Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
+            }
+            name => {
+                holders::refuse_uncounted(session, HOLDERS, &self.data, opened).map_err(TuneError::Data)?;
+                if name == "counts" {
+                    self.plan.counts(&self.data, opened)
+                } else {
+                    self.plan.scores(&self.data, opened)
+                }
+            }
+        }
+    }
+}
+
+impl Task for Tune {
+    fn plan(&self) -> Vec<Quantity> {
+        self.plan.quantities()
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        let plan = self.plan();
+        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
+        self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
+    }
+
+    fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
+        let outcome = self.plan.outcome(history.vectors()).map_err(|error| error.to_string())?;
+        let summary = outcome.ranked.first().map_or(String::new(), |(candidate, readout, tally)| {
+            let score = tally.score(Metric::Balanced);
+            format!("balanced accuracy {score:.4} with {candidate}, {} {}", readout.score, readout.gamma)
+        });
+        Ok(super::Outcome::new(text::settings(&outcome).into_bytes(), outcome.digest).with_summary(summary))
+    }
+
+    fn work(&self, slot: u32, _: &History) -> Work {
+        let rows = self.data.rows() as f64;
+        let plan = self.plan();
+        let mut work = Work::default();
+        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+            Some("moments") => work.lift = rows * self.data.features() as f64,
+            // Each fold has a matrix of its own; each row is learnt from in all folds but one.
+            Some("counts") => {
+                let folds = self.plan.folds as f64;
+                for candidate in &self.plan.candidates {
+                    let (m, s) = (candidate.m as f64, candidate.s as f64);
+                    for _ in 0..self.plan.folds {
+                        work += Work::training(m, s, rows * (folds - 1.0) / folds);
+                    }
+                }
+            }
+            Some("scores") => {
+                for candidate in &self.plan.candidates {
+                    let (m, s) = (candidate.m as f64, candidate.s as f64);
+                    for _ in 0..self.plan.folds {
+                        work += Work::training(m, s, rows / self.plan.folds as f64);
+                    }
+                }
+            }
+            _ => {}
+        }
+        work
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        holders::allows(&self.plan.session, slot, history, members)
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        match slot {
+            HOLDERS => holders::enough(&self.plan.session, HOLDERS, history.vectors(), 0),
+            slot if slot as usize + 1 == self.plan().len() => {
+                self.plan.outcome(history.vectors()).map(drop).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Labels that a peer keeps to itself, to see how well the session tells them.
+//!
+//! To the others such a row is one without a label. What is found out stays with the peer: a table of right
+//! and wrong labels summed over two owners would tell each of them the other's.
+
+use flyswarm_learn::model::figures::Sums;
+use serde_json::Value;
+
+use super::{Said, Xclp, planes};
+use crate::data::Dataset;
+use crate::data::split::held_out;
+use crate::model::neighbours::Neighbours;
+use crate::tasks::common::evaluation::Evaluation;
+use crate::tasks::flynn::evaluate::NEIGHBOURS;
+use crate::tasks::{History, Rows};
+use flyswarm_data::scaling::Scaler;
+
+/// Most rows of a peer that keeps labels back: it propagates labels over them alone, with 10 bytes for each
+/// pair.
+const MOST: usize = 4000;
+
+/// Takes `percent` of the labels out of `rows` by a hash with `key`, of no class all; returns the labels as
+/// they were.
+///
+/// # Errors
+/// With no label to take out, or more rows than can be compared.
+pub(crate) fn hold_out(
+    rows: &mut Rows,
+    classes: &[String],
+    percent: u8,
+    key: &[u8; 32],
+) -> Result<Vec<Option<u16>>, String> {
+    let (known, count) = (rows.labels.clone(), rows.data.rows());
+    if count > MOST {
+        return Err(format!("{count} rows, at most {MOST} can be compared with what they tell alone"));
+    }
+    let places: Vec<usize> = (0..known.len()).filter(|&row| known[row].is_some()).collect();
+    let split = match places[..] {
+        [] => None,
+        _ => {
+            Some(held_out(&labelled(&rows.data, &places, &known, classes)?, percent.into(), usize::MAX, key))
+        }
+    };
+    let Some(split) = split.filter(|split| !split.test.is_empty()) else {
+        return Err("no class has two rows with a label, so none can be kept back".into());
+    };
+    split.test.iter().for_each(|&row| rows.labels[places[row]] = None);
+    Ok(known)
+}
+
+/// These rows with their labels.
+fn labelled(
+    data: &Dataset,
+    rows: &[usize],
+    labels: &[Option<u16>],
+    classes: &[String],
+) -> Result<Dataset, String> {
+    let labels = rows.iter().filter_map(|&row| labels[row]).collect();
+    let part = data.subset(rows);
+    Dataset::new(part.features(), part.values().to_vec(), labels, classes.to_vec())
+        .map_err(|error| error.to_string())
+}
+
+impl Xclp {
+    /// The same of a peer that knows these labels, of which it gives the session fewer.
+    pub(crate) fn knowing(self, known: Vec<Option<u16>>) -> Self {
+        Self { known, ..self }
+    }
+
+    /// The label of a row that this peer knows, whether or not it was given to the session.
+    fn known(&self, row: usize) -> Option<u16> {
+        self.labels[row].or(self.known.get(row).copied().flatten())
+    }
+
+    /// What is said of each row, those whose label was kept back with that label; and all that are known.
+    pub(super) fn with_known(&self, said: &[Said]) -> (Vec<Said>, Vec<Option<u16>>) {
+        let known: Vec<_> = (0..said.len()).map(|row| self.known(row)).collect();
+        let rows = said.iter().zip(&known).zip(self.labels.iter());
+        let said = rows.map(|((said, known), given)| match (known, given) {
+            (Some(_), None) => {
+                Said { label: *known, disputed: said.label.is_some() && said.label != *known, ..*said }
+            }
+            _ => *said,
+        });
+        (said.collect(), known)
+    }
+
+    /// How the labels that were kept back are told: by the session, by propagation over this peer's rows
+    /// alone, and by the nearest of its rows whose labels it gave. Where no label reaches a row the nearest
+    /// decide.
+    pub(super) fn compared(&self, said: &[Said], history: &History) -> Result<Option<Evaluation>, String> {
+        let kept: Vec<_> = (0..said.len()).filter(|&row| self.labels[row].is_some()).collect();
+        let held: Vec<_> =
+            (0..said.len()).filter(|&row| self.labels[row].is_none() && self.known(row).is_some()).collect();
+        if held.is_empty() {
+            return Ok(None);
+        }
+        let classes = self.classes();
+        let all: Vec<_> = (0..said.len()).map(|row| self.known(row)).collect();
+        let part = |rows: &[usize]| labelled(&self.data, rows, &all, classes);
+        let (kept, rows) = (part(&kept)?, part(&held)?);
+        let scaler = Scaler::fit(&self.plan.scaling, &self.data).map_err(|error| error.to_string())?;
+        let (kept, scaled) = (scaler.transform(&kept), scaler.transform(&rows));
+        let near = Neighbours::new(&kept).ok_or("no label was given")?.predict(NEIGHBOURS, &scaled);
+        let seed = planes(&self.plan.session, history).ok_or("the coin is not open")?;
+        let (alone, _) = Self::pooled(&[self], &seed, None)?;
+        let told = |said: &[Said]| -> Vec<u16> {
+            held.iter().zip(&near).map(|(&row, &near)| said[row].label.unwrap_or(near)).collect()
+        };
+        let (by_swarm, by_alone) = (told(said), told(&alone.concat()));
+        let sums = Sums::of_classes(classes.len(), rows.labels(), &by_swarm);
+        Ok(Some(Evaluation::of(rows.labels(), sums, [&by_swarm, &by_alone, &near])))
+    }
+
+    /// The figures of these for the report, and a line for people.
+    pub(super) fn told(&self, found: &Evaluation) -> Option<(Value, String)> {
+        let own = found.json(self.classes())?;
+        let percent = |which: &str| own[which]["accuracy"]["value"].as_f64().map(|share| 100.0 * share);
+        let line = format!(
+            "of {} labels kept back {:.1} % told right; by this peer's rows alone {:.1} %, by its nearest neighbours \
+             {:.1} %",
+            own["swarm"]["rows"].as_u64()?,
+            percent("swarm")?,
+            percent("alone")?,
+            percent("neighbours")?
+        );
+        Some((own, line))
+    }
+}
+
+#[cfg(test)]
+mod tests;

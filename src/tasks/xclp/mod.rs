@@ -1,0 +1,595 @@
+//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, sections 15b
+//! and 15e).
+//!
+//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has (everybody may
+//! know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
+//! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
+//! their views: [`compute`] and [`deliver`]. Members that were not counted in `rows` have no part in them.
+
+pub(crate) mod compute;
+pub(crate) mod computed;
+pub(crate) mod deliver;
+pub(crate) mod held;
+mod labels;
+pub(crate) mod memory;
+pub(crate) mod pairs;
+pub(crate) mod parties;
+mod setup;
+pub(crate) mod spec;
+pub(crate) mod talk;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::common::exchange::{Seat, Source};
+use super::{Build, BuiltIn, History, Labels, Task, Work};
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::context::Quantity;
+use crate::protocol::shares::output::Sealed;
+use crate::session::{Peer, Session, XclpSpec};
+use crate::sketch::lsh::Codes;
+use compute::{Compute, Out, Seen};
+use computed::{Computed, inputs_digest};
+use deliver::Deliver;
+use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
+use flyswarm_mpc::propagation::integer::reference::{self, Reference};
+use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
+use labels::labels_text;
+
+/// Slot of `rows`: word p is the number of rows of peer p.
+const ROWS: u32 = 1;
+/// Words of a peer in `computed`: its number among the parties plus one, its commitment.
+const WORDS: usize = 9;
+/// Fewest members with rows.
+pub(crate) const FEWEST_OWNERS: usize = 2;
+/// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
+pub(crate) const MOST_POINTS: u64 = 10_000;
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
+    BuiltIn {
+        plan: Plan::new(session.clone(), spec.clone()).quantities(),
+        result: "labels",
+        extension: "labels.csv",
+        labels: Labels::Some,
+        witnesses: true,
+        build: build(spec, Vec::new()),
+    }
+}
+
+/// Makes a peer's task; `known` are all labels that it knows, where it keeps some of them back.
+pub(crate) fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
+    Box::new(move |session, me, rows, secret| {
+        let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;
+        Ok(Arc::new(task.knowing(known.clone())))
+    })
+}
+
+/// What follows from the session file alone.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    session: Session,
+    spec: XclpSpec,
+    scaling: Scaling,
+    /// Features of a point.
+    features: usize,
+}
+
+/// One peer's part.
+#[derive(Clone, Debug)]
+pub struct Xclp {
+    plan: Plan,
+    me: Peer,
+    data: Arc<Dataset>,
+    labels: Arc<Vec<Option<u16>>>,
+    /// All labels that it knows, where it gives the session fewer ([`held`]); else empty.
+    known: Vec<Option<u16>>,
+    secret: Zeroizing<[u8; 32]>,
+    /// Who computed and was lost, as far as this peer has seen.
+    out: Out,
+    /// What owners have committed to, as far as this peer has seen.
+    seen: Seen,
+    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
+    /// twice.
+    begun: Arc<Mutex<BTreeSet<SumId>>>,
+}
+
+/// What is said of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Said {
+    /// The label: the one that was given, or else the class of the largest score; none where no label reaches
+    /// the row.
+    pub label: Option<u16>,
+    /// That class's part of all scores of the row, a multiple of 2^-6.
+    pub confidence: f64,
+    /// Whether the row was given another label than its largest score says.
+    pub disputed: bool,
+}
+
+/// What the slots of a session say of a view.
+struct View {
+    /// Members with rows, in the order of their places, and how many each has.
+    owners: Vec<(Peer, usize)>,
+    plan: integer::Plan,
+}
+
+impl Plan {
+    /// The plan of a session of the task `xclp` with these parameters.
+    #[must_use]
+    pub fn new(session: Session, spec: XclpSpec) -> Self {
+        let (scaling, features) = (session.data.scaling.of_rows(), session.data.features as usize);
+        Self { scaling, features, session, spec }
+    }
+
+    /// The plan of a task that propagates labels over points of its own making, with so many features. Its
+    /// slots are the coin, `rows`, `computed` and `labelled`.
+    pub(super) fn over(session: Session, spec: XclpSpec, features: usize) -> Self {
+        Self { scaling: Scaling::None, features, session, spec }
+    }
+
+    /// The quantities of the session.
+    #[must_use]
+    pub fn quantities(&self) -> Vec<Quantity> {
+        let quantity = Quantity::exact;
+        let peers = self.session.roster.len() as u64;
+        let mut plan = vec![Quantity::coin(), quantity("rows", 4, peers)];
+        if let Some(squares) = self.scaling.needs_moments() {
+            plan.push(quantity("moments", 8, Moments::words(self.features, squares) as u64));
+        }
+        plan.push(quantity("computed", 4, peers * WORDS as u64));
+        plan.push(quantity("labelled", 4, 1));
+        plan
+    }
+
+    /// The slot of `computed`; `labelled` is the one after.
+    fn computed(&self) -> u32 {
+        if self.scaling.needs_moments().is_some() { 3 } else { 2 }
+    }
+
+    fn classes(&self) -> usize {
+        self.session.data.classes.len()
+    }
+
+    /// How many rows each peer was counted with.
+    fn counted(&self, history: &History) -> BTreeMap<Peer, usize> {
+        let words = history.vector(ROWS).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        let members = history.members(ROWS);
+        let rows = words.iter().map(|&word| u32::from_le_bytes(word) as usize);
+        (0u16..).map(Peer).zip(rows).filter(|(peer, _)| members.contains(peer)).collect()
+    }
+
+    /// What a view of `members` computes.
+    fn view(&self, history: &History, members: &[Peer]) -> Result<View, String> {
+        let counted = self.counted(history);
+        let owners: Vec<(Peer, usize)> =
+            counted.into_iter().filter(|(peer, rows)| *rows > 0 && members.contains(peer)).collect();
+        if owners.len() < FEWEST_OWNERS {
+            return Err(format!("only {} members have rows; xclp needs {FEWEST_OWNERS}", owners.len()));
+        }
+        let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
+        let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
+        if points > MOST_POINTS {
+            return Err(format!("{points} rows together, at most {MOST_POINTS}"));
+        }
+        if let Some(refusal) = memory::too_many(points, self.classes(), &self.spec) {
+            return Err(refusal);
+        }
+        if points < least && !self.spec.few_rows {
+            return Err(format!(
+                "{points} rows together, at least {least} are needed, 5 (k + 1), or xclp.few_rows = true"
+            ));
+        }
+        if let Some((peer, rows)) = largest.filter(|(_, rows)| 2 * *rows as u64 > points)
+            && !self.spec.large_owner
+        {
+            return Err(format!(
+                "{} has {rows} of {points} rows, at most half are allowed unless xclp.large_owner = true",
+                self.session.roster[peer.index()].name
+            ));
+        }
+        let plan = integer::Plan::new(points as usize, self.classes(), self.spec.settings());
+        let most = u64::from(self.spec.most_rows);
+        if let Some((peer, rows)) = largest.filter(|(_, rows)| most > 0 && *rows as u64 > most) {
+            let name = &self.session.roster[peer.index()].name;
+            return Err(format!("{name} has {rows} rows, at most {most} are allowed (xclp.most_rows)"));
+        }
+        Ok(View { owners, plan: plan.map_err(|refusal| refusal.to_string())? })
+    }
+
+    fn candidates(&self, history: &History) -> Result<Vec<Peer>, String> {
+        let coin = history.seed().ok_or("the coin is not open")?;
+        let place = |name: &String| self.session.roster.iter().position(|entry| entry.name == *name);
+        let named = self.spec.compute.iter().filter_map(place).filter_map(|at| u16::try_from(at).ok());
+        let named: Vec<Peer> = named.map(Peer).collect();
+        Ok(parties::candidates(&coin, history.members(ROWS), &named))
+    }
+
+    /// Who computed, as the vector of `computed` says it.
+    fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
+        let words = history.vector(self.computed()).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));
+        let said: Vec<(Peer, u32)> = (0u16..).map(Peer).zip(numbers).filter(|(_, n)| *n > 0).collect();
+        let of = |number: u32| said.iter().find(|(_, n)| *n == number).map(|(peer, _)| *peer);
+        match [of(1), of(2), of(3)] {
+            [Some(one), Some(two), Some(three)] if said.len() == 3 => Ok([one, two, three]),
+            _ => Err("it was not three peers that computed".into()),
+        }
+    }
+
+    fn senders(&self, history: &History, members: &[Peer]) -> Result<[Peer; 2], String> {
+        deliver::senders(&self.trio(history)?, members)
+            .ok_or_else(|| "of the three that computed fewer than two are left".to_owned())
+    }
+
+    fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
+        Scaler::opened(&self.scaling, self.features, moments).map_err(|error| error.to_string())
+    }
+
+    /// What the second exchange gave a peer with so many rows, if it was there to the end.
+    pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
+        let bytes = history.exchanged(self.computed() + 1)?;
+        deliver::from_bytes(bytes, self.classes()).filter(|output| output.labels.len() == rows)
+    }
+
+    /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
+    pub(super) fn exchanged(&self, me: Peer, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        if slot > self.computed() {
+            let rows = result.len() / (self.classes() + 2);
+            return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
+        }
+        let mut words = vec![0; 4 * WORDS * self.session.roster.len()];
+        if !result.is_empty() {
+            let computed = Computed::from_bytes(result).ok_or("the exchange's result is damaged")?;
+            let own = &mut words[4 * WORDS * me.index()..][..4 * WORDS];
+            own[0] = computed.party.map_or(0, |(number, _)| number + 1);
+            own[4..].copy_from_slice(&computed.commitment);
+        }
+        Ok(words.into())
+    }
+
+    /// Whether a new sum of `slot` may be started over `members`.
+    pub(super) fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        match slot.cmp(&self.computed()) {
+            std::cmp::Ordering::Less => Ok(()),
+            std::cmp::Ordering::Equal => {
+                self.view(history, members)?;
+                parties::trio(&self.candidates(history)?, members, &BTreeSet::new()).map(drop)
+            }
+            std::cmp::Ordering::Greater => self.senders(history, members).map(drop),
+        }
+    }
+
+    /// Checks the slot that was opened last.
+    pub(super) fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        if slot == self.computed() {
+            return self.trio(history).map(drop);
+        }
+        if slot != ROWS {
+            return Ok(());
+        }
+        // Whoever was not counted has no part: if these are too few, so is every later view.
+        self.view(history, history.members(ROWS))?;
+        parties::trio(&self.candidates(history)?, history.members(ROWS), &BTreeSet::new()).map(drop)
+    }
+}
+
+impl Xclp {
+    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` salts its
+    /// commitment.
+    pub fn new(
+        session: Session,
+        spec: XclpSpec,
+        me: Peer,
+        data: Arc<Dataset>,
+        labels: Vec<Option<u16>>,
+        secret: &[u8; 32],
+    ) -> Result<Self, String> {
+        let features = session.data.features as usize;
+        if data.features() != features {
+            return Err(format!("rows have {} features, the session says {features}", data.features()));
+        }
+        if labels.len() != data.rows() {
+            return Err(format!("{} labels for {} rows", labels.len(), data.rows()));
+        }
+        if data.rows() as u64 > MOST_POINTS {
+            return Err(format!("{} rows, of all peers together there may be {MOST_POINTS}", data.rows()));
+        }
+        let most = spec.most_rows as usize;
+        if most > 0 && data.rows() > most {
+            return Err(format!(
+                "{} rows, the session allows an owner at most {most} (xclp.most_rows)",
+                data.rows()
+            ));
+        }
+        let plan = Plan::new(session, spec);
+        if plan.scaling.needs_moments().is_none() {
+            has_directions(&plan.scaler(None)?.transform(&data))?;
+        }
+        Ok(Self::with_plan(plan, me, data, labels, Zeroizing::new(*secret)))
+    }
+
+    /// A peer with these points, each of which has a direction, and their labels.
+    pub(super) fn with_plan(
+        plan: Plan,
+        me: Peer,
+        data: Arc<Dataset>,
+        labels: Vec<Option<u16>>,
+        secret: Zeroizing<[u8; 32]>,
+    ) -> Self {
+        Self {
+            plan,
+            me,
+            data,
+            labels: Arc::new(labels),
+            known: Vec::new(),
+            secret,
+            out: Out::default(),
+            seen: Seen::default(),
+            begun: Arc::default(),
+        }
+    }
+
+    /// The session's classes.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        &self.plan.session.data.classes
+    }
+
+    /// The labels that it knows, in the order of the file.
+    #[must_use]
+    pub fn labels(&self) -> &[Option<u16>] {
+        &self.labels
+    }
+
+    /// What is said of each row, in the order of the file. Labels that were given stay.
+    #[must_use]
+    pub fn said(&self, output: &reference::Output) -> Vec<Said> {
+        let classes = self.plan.classes();
+        let rows = output.labels.iter().zip(output.coarse.chunks(classes)).zip(&*self.labels);
+        rows.map(|((&found, coarse), &given)| {
+            let label = given.or(found);
+            let part = label.and_then(|label| coarse.get(usize::from(label))).copied().unwrap_or(0);
+            let confidence = f64::from(part) / f64::from(1u32 << COARSE_BITS);
+            Said { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
+        })
+        .collect()
+    }
+
+    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
+    /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
+    /// any, for they may be of more rows than these; else those of these rows. The number of edges of their
+    /// graph is given too.
+    pub fn pooled(
+        tasks: &[&Self],
+        planes: &[u8; 32],
+        moments: Option<&[u8]>,
+    ) -> Result<(Vec<Vec<Said>>, usize), String> {
+        let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
+        let (plan, features) = (&first.plan, first.data.features());
+        let values = tasks.iter().flat_map(|task| task.data.values().iter().copied()).collect();
+        let all =
+            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())?;
+        let scaler = match (plan.scaling.needs_moments(), moments) {
+            (Some(_), Some(moments)) => plan.scaler(Some(moments))?,
+            _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
+        };
+        let labels: Vec<_> = tasks.iter().flat_map(|task| task.labels.iter().copied()).collect();
+        let codes =
+            Codes::of(&scaler.transform(&all), planes, plan.spec.bits as usize).ok_or("bits of a code")?;
+        let numbers = integer::Plan::new(all.rows(), plan.classes(), plan.spec.settings());
+        let numbers = numbers.map_err(|refusal| refusal.to_string())?;
+        let reference = Reference::new(&numbers, &codes, &labels);
+        let mut start = 0;
+        let said = tasks.iter().map(|task| {
+            let rows = start..start + task.data.rows();
+            start = rows.end;
+            let coarse = rows.start * plan.classes()..rows.end * plan.classes();
+            task.said(&reference::Output {
+                labels: reference.output.labels[rows].to_vec(),
+                coarse: reference.output.coarse[coarse].to_vec(),
+            })
+        });
+        let said = said.collect();
+        Ok((said, reference.graph.iter().filter(|weight| **weight > 0).count() / 2))
+    }
+
+    fn words(&self, slot: &str) -> Result<Bytes, String> {
+        match slot {
+            "rows" => {
+                let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
+                let words = (0..self.plan.session.roster.len())
+                    .map(|peer| if peer == self.me.index() { rows } else { 0 });
+                Ok(words.flat_map(u32::to_le_bytes).collect())
+            }
+            "moments" => {
+                let squares = self.plan.scaling.needs_moments() == Some(true);
+                Ok(scaling::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
+            }
+            other => Err(format!("no vector of {other} without its exchange")),
+        }
+    }
+
+    /// This peer's part in computing.
+    fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
+        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
+        // has no part in it.
+        let Ok(View { owners, plan }) = self.plan.view(history, &seat.members) else {
+            return Ok(Source::Bystander);
+        };
+        let candidates = self.plan.candidates(history)?;
+        let owner = owners.iter().any(|(peer, _)| *peer == self.me);
+        if !owner && !candidates.contains(&self.me) {
+            return Ok(Source::Bystander);
+        }
+        parties::trio(&candidates, &seat.members, &self.out.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
+        assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
+        let rows = if owner { Some(self.rows(history)?) } else { None };
+        let setup = compute::Setup {
+            session: seat.session,
+            sum: seat.sum,
+            me: self.me,
+            owners,
+            candidates,
+            members: seat.members,
+            plan,
+            hamming: self.plan.spec.hamming,
+            keys: seat.keys,
+            seed: Zeroizing::new(seat.seed),
+            rows,
+            out: Arc::clone(&self.out),
+            seen: Arc::clone(&self.seen),
+            patience_ms: seat.patience_ms,
+            longest_ms: seat.longest_ms,
+        };
+        Ok(Source::Exchange(Box::new(Compute::new(setup))))
+    }
+
+    /// This peer's rows, scaled.
+    fn rows(&self, history: &History) -> Result<compute::Rows, String> {
+        let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
+        let scaled = self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data);
+        has_directions(&scaled)?;
+        Ok(compute::Rows {
+            data: Arc::new(scaled),
+            labels: Arc::clone(&self.labels),
+            planes: planes(&self.plan.session, history).ok_or("the coin is not open")?,
+            salt: derive(&*self.secret, "salt of the input", &self.plan.session.id().0),
+        })
+    }
+
+    /// This peer's part in the delivery.
+    fn deliver(&self, history: &History, seat: Seat) -> Result<Source, String> {
+        let slot = self.plan.computed();
+        let View { owners, plan } = self.plan.view(history, history.members(slot))?;
+        let Ok(senders) = self.plan.senders(history, &seat.members) else { return Ok(Source::Bystander) };
+        let before = history.exchanged(slot).and_then(|bytes| Computed::from_bytes(bytes));
+        let said = |peer: Peer| -> Option<[u8; 32]> {
+            let at = 4 * (peer.index() * WORDS + 1);
+            history.vector(slot)?.get(at..)?.first_chunk().copied()
+        };
+        if before.as_ref().is_some_and(|before| said(self.me) != Some(before.commitment)) {
+            return Err("another commitment to this peer's input was decided than it made".into());
+        }
+        let decided = inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
+        if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
+            return Err("other commitments of owners were decided than came with their inputs".into());
+        }
+        let sealed = if senders.contains(&self.me) {
+            let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);
+            let sealed = shares.and_then(|shares| Sealed::from_bytes(&shares, plan.points(), plan.classes()));
+            Some(sealed.ok_or("this peer computed, and its state has nothing of it any more")?)
+        } else {
+            None
+        };
+        let setup = deliver::Setup {
+            me: self.me,
+            owners,
+            members: seat.members,
+            senders,
+            sealed,
+            classes: self.plan.classes(),
+            patience_ms: seat.patience_ms,
+            longest_ms: seat.longest_ms,
+        };
+        if !Deliver::takes_part(&setup, self.me) {
+            return Ok(Source::Bystander);
+        }
+        Ok(Source::Exchange(Box::new(Deliver::new(setup))))
+    }
+
+    /// What the second exchange gave this peer, if it was there to the end.
+    #[must_use]
+    pub fn output(&self, history: &History) -> Option<reference::Output> {
+        self.plan.output(history, self.data.rows())
+    }
+}
+
+/// A row without a direction has no code.
+fn has_directions(scaled: &Dataset) -> Result<(), String> {
+    let zero = (0..scaled.rows()).find(|&row| scaled.row(row).iter().all(|value| *value == 0.0));
+    zero.map_or(Ok(()), |row| Err(format!("row {} is zero in every feature: it has no direction", row + 1)))
+}
+
+impl Task for Xclp {
+    fn plan(&self) -> Vec<Quantity> {
+        self.plan.quantities()
+    }
+
+    fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
+        let plan = self.plan();
+        self.words(&plan.get(slot as usize).ok_or("no such slot")?.name)
+    }
+
+    fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
+        // Who came after the rows were counted had no part in the exchange, and was given nothing.
+        let Some(output) = self.output(history) else {
+            return Err("the session was finished without this peer: there are no labels for its rows".into());
+        };
+        let said = self.said(&output);
+        let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
+        let (said, known) = self.with_known(&said);
+        let text = labels_text(&said, &known, self.classes());
+        let unknown = said.iter().filter(|said| said.label.is_none()).count();
+        let disputed = said.iter().filter(|said| said.disputed).count();
+        let mut summary = Vec::new();
+        if unknown > 0 {
+            summary.push(format!("no label reaches {unknown} of the rows"));
+        }
+        if disputed > 0 {
+            summary.push(format!("{disputed} of the given labels are disputed"));
+        }
+        let (own, line) = compared.unzip();
+        summary.extend(line);
+        let digest = Sha256::digest(&text).into();
+        let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
+        Ok(super::Outcome { own, ..outcome })
+    }
+
+    fn work(&self, slot: u32, _: &History) -> Work {
+        let rows = self.data.rows() as f64 * self.data.features() as f64;
+        let moments = self.plan().get(slot as usize).is_some_and(|quantity| quantity.name == "moments");
+        Work { lift: if moments { rows } else { 0.0 }, ..Work::default() }
+    }
+
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        match slot.cmp(&self.plan.computed()) {
+            std::cmp::Ordering::Less => Ok(Source::Own),
+            std::cmp::Ordering::Equal => self.compute(history, seat),
+            std::cmp::Ordering::Greater => self.deliver(history, seat),
+        }
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        self.plan.exchanged(self.me, slot, result)
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        self.plan.allows(slot, history, members)
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        self.plan.check(slot, history)
+    }
+
+    /// Shares of the output are kept until every owner has its own.
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        slot != self.plan.computed() || frozen <= slot + 1
+    }
+}
+
+/// The seed of the planes, which follows from the coin.
+#[must_use]
+pub fn planes(session: &Session, history: &History) -> Option<[u8; 32]> {
+    history.seed().map(|coin| *derive(&coin, "planes", &session.id().0))
+}

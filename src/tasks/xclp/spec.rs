@@ -1,0 +1,403 @@
+//! The task `xclp` in a session file.
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::session::encoding::{Field, flag, integer, number, text};
+use crate::session::rules::{self, Limit, check_number};
+use crate::session::task::{Section, Sections, Spec, fields, section};
+use crate::session::{DataSpec, Session, SessionError};
+use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
+
+/// Three members compute; every two peers talk, so there are not too many.
+const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
+    .saying(" with the task xclp: 3 compute, and every two peers talk");
+
+/// How the computing parties come to shares of distances.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hamming {
+    /// Owners share their codes bit by bit, the parties compute distances. Two parties together see codes.
+    #[default]
+    Replicated,
+    /// Every two owners make shares of their distances by oblivious transfer and share these: two parties
+    /// together see distances, not codes.
+    Ot,
+    /// The same by homomorphic encryption.
+    Phe,
+}
+
+impl Hamming {
+    /// All ways, the default first.
+    pub const ALL: [Self; 3] = [Self::Replicated, Self::Ot, Self::Phe];
+
+    /// As session files and options say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Replicated => "replicated",
+            Self::Ot => "ot",
+            Self::Phe => "phe",
+        }
+    }
+
+    /// Bytes of the vectors that an owner of `one` rows and one of `other` send each other for codes of
+    /// `bits` bits, before they share out anything.
+    #[must_use]
+    pub fn bytes(self, one: u64, other: u64, bits: u64) -> u64 {
+        let (few, many) = (one.min(other), one.max(other));
+        match self {
+            Self::Replicated => 0,
+            // Points; strings and columns of each bit of the fewer rows.
+            Self::Ot => 129 * 32 + few * bits * (2 * many + 16),
+            // A key; ciphertexts of groups of 512 rows; for each group an answer to each of the other rows.
+            Self::Phe => {
+                let (groups, stride) = (few.div_ceil(512), few.next_power_of_two().min(512));
+                let wanted = (groups - 1) * 3200 + (50 * (few - 512 * (groups - 1))).div_ceil(8);
+                let ciphertexts = groups * (bits * stride).div_ceil(4096) * 51_200;
+                51_232 + ciphertexts + many * (groups * 25_600 + wanted)
+            }
+        }
+    }
+
+    /// Whether every two owners make shares of their distances.
+    #[must_use]
+    pub fn is_pairwise(self) -> bool {
+        self != Self::Replicated
+    }
+}
+
+impl fmt::Display for Hamming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Hamming {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|way| way.name() == text);
+        found.ok_or_else(|| "expected replicated, ot or phe".into())
+    }
+}
+
+/// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct XclpSpec {
+    /// Bits of a code, the paper's L: a power of two, 64 to 16,384. Default 4,096, as in the paper.
+    pub bits: u32,
+    /// Neighbours of a point, the paper's k: 1 to 1,000. Default 10.
+    pub k: u32,
+    /// How far labels spread: 0.01 to 0.999. Default 0.99, as in the authors' code.
+    pub alpha: f64,
+    /// Terms of the series by which they spread. Default: as many as cut off at most 2e-4 of the series, 60
+    /// for alpha = 0.99.
+    pub steps: u32,
+    /// Similarities are cosines to this power: 1 (the paper) or 3 (the authors' code). Default 1.
+    pub power: u8,
+    /// Whether each label of a class counts as one over the labels of the class, however many of them there
+    /// are. Default false, as in the paper.
+    pub balance: bool,
+    /// How the computing parties come to shares of distances. Default: from shares of codes.
+    pub hamming: Hamming,
+    /// Names of the three computing parties; a fourth may take the place of one that is lost. Default: none,
+    /// they are drawn by the coin.
+    pub compute: Vec<String>,
+    /// Whether there may be fewer than 5 (k + 1) rows together. Default false.
+    pub few_rows: bool,
+    /// Whether an owner may have more than half of the rows. Default false.
+    pub large_owner: bool,
+    /// Most rows of an owner; 0: no limit of its own. Each row is a query on the labels of others. Default 0.
+    pub most_rows: u32,
+    /// Most sessions of a series; 0: no limit. Each session is another answer. Default 0.
+    pub most_sessions: u32,
+    /// Megabytes of memory that a computing party may take: a session with more rows than that is enough for
+    /// is refused. 128 to 65,536. Default 1,024.
+    pub memory_mb: u32,
+}
+
+/// The section `[xclp]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    bits: Option<i64>,
+    k: Option<i64>,
+    alpha: Option<f64>,
+    steps: Option<i64>,
+    power: Option<i64>,
+    balance: Option<bool>,
+    hamming: Option<Hamming>,
+    #[serde(default)]
+    compute: Vec<String>,
+    few_rows: Option<bool>,
+    large_owner: Option<bool>,
+    most_rows: Option<i64>,
+    most_sessions: Option<i64>,
+    memory_mb: Option<i64>,
+}
+
+const BITS: Limit = Limit::new("xclp.bits", *CODE_BITS.start() as u64, *CODE_BITS.end() as u64);
+const K: Limit = Limit::new("xclp.k", 1, 1000);
+const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
+const MOST_ROWS: Limit = Limit::new("xclp.most_rows", 0, 10_000);
+const MOST_SESSIONS: Limit = Limit::new("xclp.most_sessions", 0, 1_000_000);
+const POWER: Limit = Limit::new("xclp.power", 1, 3);
+const MEMORY: Limit = Limit::new("xclp.memory_mb", 128, 65_536);
+
+impl Default for XclpSpec {
+    fn default() -> Self {
+        let alpha = 0.99;
+        Self {
+            bits: 4096,
+            k: 10,
+            alpha,
+            steps: default_steps(alpha),
+            power: 1,
+            balance: false,
+            hamming: Hamming::Replicated,
+            compute: Vec::new(),
+            few_rows: false,
+            large_owner: false,
+            most_rows: 0,
+            most_sessions: 0,
+            memory_mb: 1024,
+        }
+    }
+}
+
+/// Enough steps for alpha.
+fn default_steps(alpha: f64) -> u32 {
+    u32::try_from(enough_steps(alpha)).unwrap_or(u32::MAX)
+}
+
+impl XclpSpec {
+    /// The same with another alpha, and as many steps as it needs.
+    #[must_use]
+    pub fn with_alpha(self, alpha: f64) -> Self {
+        Self { alpha, steps: default_steps(alpha), ..self }
+    }
+
+    /// Reads the section `[xclp]`; `usual` has what it leaves out.
+    pub(crate) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
+        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(usual)
+    }
+
+    /// Reads a table with the fields of `[xclp]`; `usual` has what it leaves out.
+    pub(crate) fn from_table(table: toml::Table, usual: Self) -> Result<Self, SessionError> {
+        fields::<Raw>(table)?.resolve(usual)
+    }
+
+    /// The fields of `[xclp]`, as [`XclpSpec::from_table`] takes them.
+    pub(crate) fn table(&self, data: &DataSpec) -> toml::Table {
+        section(self, "xclp", data)
+    }
+
+    /// The numbers of the computation.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let &Self { bits, k, alpha, steps, power, balance, .. } = self;
+        Settings { k: k as usize, bits, alpha, steps: steps as usize, power, balance }
+    }
+
+    /// Fewest rows together that a session takes unless [`XclpSpec::few_rows`].
+    #[must_use]
+    pub fn fewest_rows(&self) -> u64 {
+        5 * (u64::from(self.k) + 1)
+    }
+}
+
+impl Spec for XclpSpec {
+    fn sections() -> &'static [Section] {
+        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
+    }
+
+    fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+        Self::read_with(sections, Self::default())
+    }
+
+    fn about(&self) -> &'static str {
+        "labels for every peer's own rows, propagated over the rows of all peers"
+    }
+
+    fn roster(&self) -> Limit {
+        ROSTER
+    }
+
+    fn propagation(&self) -> Option<&Self> {
+        Some(self)
+    }
+
+    fn check(&self, session: &Session) -> Result<(), SessionError> {
+        rules::check_classes(&session.data)?;
+        BITS.check::<u32>(self.bits)?;
+        if !self.bits.is_power_of_two() {
+            return Err(SessionError::value("xclp.bits", self.bits, "a power of two".to_owned()));
+        }
+        K.check::<u32>(self.k)?;
+        check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
+        STEPS.check::<u32>(self.steps)?;
+        POWER.check::<u8>(self.power)?;
+        MOST_ROWS.check::<u32>(self.most_rows)?;
+        MOST_SESSIONS.check::<u32>(self.most_sessions)?;
+        let place = session.run.place();
+        if self.most_sessions > 0 && place > self.most_sessions {
+            let limit = format!("at most xclp.most_sessions, {}", self.most_sessions);
+            return Err(SessionError::value("series.number", place, limit));
+        }
+        MEMORY.check::<u32>(self.memory_mb)?;
+        // What few points refuse, more do too.
+        Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
+            .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
+        let named = || format!("[{}]", self.compute.join(", "));
+        let known = |name: &String| session.roster.iter().any(|entry| entry.name == *name);
+        if let Some(stranger) = self.compute.iter().find(|name| !known(name)) {
+            return Err(SessionError::value("xclp.compute", stranger, "names of the roster".to_owned()));
+        }
+        let twice = (1..self.compute.len()).any(|at| self.compute[..at].contains(&self.compute[at]));
+        if twice || !matches!(self.compute.len(), 0 | 3 | 4) {
+            let limit = "three different names, or a fourth in reserve, or none".to_owned();
+            return Err(SessionError::value("xclp.compute", named(), limit));
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<Field> {
+        vec![
+            ("xclp.bits", integer(self.bits)),
+            ("xclp.k", integer(self.k)),
+            ("xclp.alpha", number(self.alpha)),
+            ("xclp.steps", integer(self.steps)),
+            ("xclp.power", integer(self.power)),
+            ("xclp.balance", flag(self.balance)),
+            ("xclp.hamming", text(self.hamming.name())),
+            ("xclp.compute", text(&self.compute.join(" "))),
+            ("xclp.few_rows", flag(self.few_rows)),
+            ("xclp.large_owner", flag(self.large_owner)),
+            ("xclp.most_rows", integer(self.most_rows)),
+            ("xclp.most_sessions", integer(self.most_sessions)),
+            ("xclp.memory_mb", integer(self.memory_mb)),
+        ]
+    }
+
+    fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
+        writeln!(out, "[xclp]")?;
+        let (least, most) = (CODE_BITS.start(), CODE_BITS.end());
+        writeln!(out, "# Bits of a code: a power of two, {least} to {most}. More estimate angles better.")?;
+        writeln!(out, "bits = {bits}")?;
+        writeln!(out, "# Neighbours of a point: 1 to 1000; all others where there are fewer.")?;
+        writeln!(out, "k = {k}")?;
+        writeln!(
+            out,
+            "# How far labels spread: 0.01 to 0.999; and the steps in which they do, 60 for 0.99."
+        )?;
+        writeln!(out, "alpha = {alpha:?}\nsteps = {steps}")?;
+        writeln!(out, "# Similarities are cosines to this power: 1 in the paper, 3 in its authors' code.")?;
+        writeln!(out, "power = {power}")?;
+        writeln!(
+            out,
+            "# Whether each label counts as one over the labels of its class. Confidences then tell what"
+        )?;
+        writeln!(out, "# part of all labels each class has.")?;
+        writeln!(out, "balance = {}", self.balance)?;
+        writeln!(
+            out,
+            "# How distances are made: \"replicated\": owners share their codes; \"ot\" or \"phe\": every two"
+        )?;
+        writeln!(
+            out,
+            "# owners make shares of theirs by oblivious transfer or homomorphic encryption, so that two"
+        )?;
+        writeln!(
+            out,
+            "# who compute see distances together, not codes. Slower, and owners are not checked."
+        )?;
+        writeln!(out, "hamming = \"{}\"", self.hamming)?;
+        writeln!(
+            out,
+            "# The three who compute, and a fourth in reserve, by name: none sees rows, distances or"
+        )?;
+        writeln!(out, "# labels, any two together see all. Where nobody is named they are drawn by chance.")?;
+        let names: Vec<String> = compute.iter().map(|name| format!("{name:?}")).collect();
+        writeln!(out, "compute = [{}]", names.join(", "))?;
+        writeln!(
+            out,
+            "# Whether there may be fewer than 5 (k + 1) rows together, and whether one owner may have"
+        )?;
+        writeln!(out, "# more than half of them: what others are given then says more of single rows.")?;
+        writeln!(out, "few_rows = {few_rows}\nlarge_owner = {large_owner}")?;
+        writeln!(
+            out,
+            "# Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session"
+        )?;
+        writeln!(out, "# is a question about the labels of others.")?;
+        writeln!(out, "most_rows = {}\nmost_sessions = {}", self.most_rows, self.most_sessions)?;
+        writeln!(
+            out,
+            "# Megabytes that a computing party may take; with more rows than that is enough for the"
+        )?;
+        writeln!(out, "# session ends, and a machine that has less left takes no part. 128 to 65536.")?;
+        writeln!(out, "memory_mb = {memory_mb}\n")
+    }
+
+    fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
+        vec![("xclp", json!(self))]
+    }
+
+    fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
+        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
+        let who = if compute.is_empty() { "drawn".to_owned() } else { compute.join(", ") };
+        let balance = if self.balance { ", balanced classes" } else { "" };
+        let megabytes = self.hamming.bytes(500, 500, (*bits).into()).div_ceil(1_000_000);
+        let between =
+            |way: &str| format!(", distances by {way} ({megabytes} MB between two owners of 500 rows)");
+        let hamming = match self.hamming {
+            Hamming::Replicated => String::new(),
+            Hamming::Ot => between("oblivious transfer"),
+            Hamming::Phe => between("homomorphic encryption"),
+        };
+        let few = if *few_rows { ", few rows allowed" } else { "" };
+        let large = if *large_owner { ", a large owner allowed" } else { "" };
+        let limit =
+            |most: u32, what: &str| if most > 0 { format!(", at most {most} {what}") } else { String::new() };
+        let rows = limit(self.most_rows, "rows of an owner");
+        let sessions = limit(self.most_sessions, "sessions of the series");
+        let text = format!(
+            "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}{hamming}, \
+             computing: {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
+        );
+        [("xclp", text)].into_iter().chain(self.caution().map(|text| ("caution", text.to_owned()))).collect()
+    }
+
+    fn caution(&self) -> Option<&'static str> {
+        let unchecked = "nobody can check distances in pairs: an owner that deviates can read the label of one \
+                         foreign row for each made-up row of its own (docs/hamming.md)";
+        (self.hamming != Hamming::Replicated).then_some(unchecked)
+    }
+}
+
+impl Raw {
+    fn resolve(self, defaults: XclpSpec) -> Result<XclpSpec, SessionError> {
+        let alpha = self.alpha.unwrap_or(defaults.alpha);
+        Ok(XclpSpec {
+            bits: self.bits.map_or(Ok(defaults.bits), |bits| BITS.check(bits))?,
+            k: self.k.map_or(Ok(defaults.k), |k| K.check(k))?,
+            alpha,
+            steps: self.steps.map_or(Ok(default_steps(alpha)), |steps| STEPS.check(steps))?,
+            power: self.power.map_or(Ok(defaults.power), |power| POWER.check(power))?,
+            balance: self.balance.unwrap_or(defaults.balance),
+            hamming: self.hamming.unwrap_or(defaults.hamming),
+            compute: self.compute,
+            few_rows: self.few_rows.unwrap_or(defaults.few_rows),
+            large_owner: self.large_owner.unwrap_or(defaults.large_owner),
+            most_rows: self.most_rows.map_or(Ok(defaults.most_rows), |most| MOST_ROWS.check(most))?,
+            most_sessions: self
+                .most_sessions
+                .map_or(Ok(defaults.most_sessions), |most| MOST_SESSIONS.check(most))?,
+            memory_mb: self.memory_mb.map_or(Ok(defaults.memory_mb), |most| MEMORY.check(most))?,
+        })
+    }
+}

@@ -1,0 +1,421 @@
+//! The machines of both exchanges among themselves, and what others may do to them.
+
+mod hostile;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zeroize::Zeroizing;
+
+use super::compute::{Compute, Out, Rows, Seen, Setup};
+use super::computed::{COMMITMENT, Computed, inputs_digest};
+use super::deliver::{self, Deliver};
+use super::talk::{Body, What, content, read};
+use crate::crypto::stream::derive;
+use crate::data::Dataset;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::shares::input::unpack;
+use crate::protocol::shares::output::Sealed;
+use crate::protocol::{Action, Fault, Input, Step, Time};
+use crate::session::{Hamming, Peer};
+use crate::sketch::lsh::Codes;
+use crate::tasks::exchange::{Content, Exchange, Output, Vocabulary};
+use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
+use flyswarm_mpc::propagation::integer::{Plan, Settings};
+
+pub(super) const ROWS: [usize; 5] = [7, 0, 6, 9, 0];
+pub(super) const FEATURES: usize = 5;
+pub(super) const CLASSES: usize = 3;
+
+pub(super) fn plan() -> Plan {
+    let points = ROWS.iter().sum();
+    Plan::new(points, CLASSES, Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false })
+        .expect("fits")
+}
+
+pub(super) fn rows(peer: u16) -> Rows {
+    let count = ROWS[usize::from(peer)];
+    let value = |i: usize| ((i * 7919 + usize::from(peer) * 104_729) % 211) as f32 - 105.0;
+    let values = (0..count * FEATURES).map(value).collect();
+    Rows {
+        data: Arc::new(Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows")),
+        labels: Arc::new((0..count).map(|i| (i % 3 == 0).then_some((i % CLASSES) as u16)).collect()),
+        planes: [4; 32],
+        salt: Zeroizing::new([peer as u8; 32]),
+    }
+}
+
+pub(super) fn owners() -> Vec<(Peer, usize)> {
+    (0u16..).map(Peer).zip(ROWS).filter(|(_, rows)| *rows > 0).collect()
+}
+
+pub(super) fn setup(me: u16, counter: u64, out: Out) -> Setup {
+    let key = |other: u16| Arc::new(*derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
+    Setup {
+        session: [9; 32],
+        sum: SumId { ballot: Ballot { counter, proposer: Peer(0) }, slot: 2 },
+        me: Peer(me),
+        owners: owners(),
+        candidates: [3, 1, 0, 4].map(Peer).into(),
+        members: (0..5).map(Peer).collect(),
+        plan: plan(),
+        hamming: Hamming::Replicated,
+        keys: (0..5).filter(|other| *other != me).map(|other| (Peer(other), key(other))).collect(),
+        seed: Zeroizing::new([me as u8; 32]),
+        rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
+        out,
+        seen: Seen::default(),
+        patience_ms: 3000,
+        longest_ms: 60_000,
+    }
+}
+
+/// Machines and the messages between them, in their order.
+pub(super) struct Net {
+    pub(super) machines: BTreeMap<Peer, Box<dyn Exchange>>,
+    pub(super) queue: VecDeque<(Peer, Peer, Content)>,
+    pub(super) results: BTreeMap<Peer, Bytes>,
+    pub(super) blamed: Vec<(Peer, Peer, Fault)>,
+    pub(super) failed: BTreeSet<Peer>,
+}
+
+impl Net {
+    pub(super) fn new(machines: impl IntoIterator<Item = (Peer, Box<dyn Exchange>)>) -> Self {
+        Self {
+            machines: machines.into_iter().collect(),
+            queue: VecDeque::new(),
+            results: BTreeMap::new(),
+            blamed: Vec::new(),
+            failed: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn computing(out: &[Out]) -> Self {
+        Self::new((0u16..5).zip(out).map(|(me, out)| {
+            (Peer(me), Box::new(Compute::new(setup(me, 1, out.clone()))) as Box<dyn Exchange>)
+        }))
+    }
+
+    pub(super) fn give(&mut self, to: Peer, input: Input<Vocabulary>) {
+        let Some(machine) = self.machines.get_mut(&to) else { return };
+        let Step(actions) = machine.handle(Time(1), input);
+        for action in actions {
+            match action {
+                Action::Send { to: other, message } => self.queue.push_back((to, other, message)),
+                Action::Compute(job) => self.give(to, Input::Done(job.run())),
+                Action::Output(Output::Finished(result)) => drop(self.results.insert(to, result)),
+                Action::Output(Output::Failed(..)) => drop(self.failed.insert(to)),
+                Action::Blame { peer, fault } => self.blamed.push((to, peer, fault)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Delivers everything; `change` may alter what one peer sends another.
+    pub(super) fn run(&mut self, mut change: impl FnMut(Peer, Peer, &mut Body, &mut Vec<u8>)) {
+        for peer in self.machines.keys().copied().collect::<Vec<_>>() {
+            self.give(peer, Input::Start);
+        }
+        while let Some((from, to, message)) = self.queue.pop_front() {
+            let (mut body, data) = read(message).expect("what machines say can be read");
+            let mut data = data.to_vec();
+            change(from, to, &mut body, &mut data);
+            self.give(to, Input::Message { from, message: content(&body, data.into()) });
+        }
+    }
+}
+
+pub(super) fn outs() -> Vec<Out> {
+    (0..5).map(|_| Out::default()).collect()
+}
+
+pub(super) fn expected() -> Answer {
+    let all: Vec<Rows> = owners().iter().map(|(peer, _)| rows(peer.0)).collect();
+    let values = all.iter().flat_map(|rows| rows.data.values().to_vec()).collect();
+    let data = Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows");
+    let labels: Vec<_> = all.iter().flat_map(|rows| rows.labels.to_vec()).collect();
+    Reference::new(&plan(), &Codes::of(&data, &[4; 32], 64).expect("codes"), &labels).output
+}
+
+/// The parties' shares, by their numbers.
+pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
+    let party = |(peer, bytes): (&Peer, &Bytes)| {
+        let (number, shares) = Computed::from_bytes(bytes).expect("a result").party?;
+        Some((number, (*peer, Sealed::from_bytes(&shares, plan().points(), CLASSES).expect("shares"))))
+    };
+    net.results.iter().filter_map(party).collect()
+}
+
+#[test]
+fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
+    let mut net = Net::computing(&outs());
+    net.run(|_, _, _, _| {});
+    assert_eq!((net.results.len(), &net.blamed, net.failed.len()), (5, &vec![], 0));
+    let parties = computed(&net);
+    let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
+    assert_eq!(trio, [Peer(3), Peer(1), Peer(0)]);
+    for missing in 0..3 {
+        let members: Vec<Peer> =
+            (0..5).map(Peer).filter(|peer| missing == 3 || *peer != trio[missing]).collect();
+        let senders = deliver::senders(&trio.clone().try_into().unwrap(), &members).expect("two");
+        let setup = |me: Peer| deliver::Setup {
+            me,
+            owners: owners(),
+            members: members.clone(),
+            senders,
+            sealed: parties.values().find(|(peer, _)| *peer == me).map(|(_, sealed)| sealed.clone()),
+            classes: CLASSES,
+            patience_ms: 3000,
+            longest_ms: 60_000,
+        };
+        let here = members.iter().filter(|peer| Deliver::takes_part(&setup(**peer), **peer));
+        let mut net = Net::new(here.map(|&me| (me, Box::new(Deliver::new(setup(me))) as Box<dyn Exchange>)));
+        net.run(|_, _, _, _| {});
+        let expected = expected();
+        let mut start = 0;
+        for (owner, rows) in owners() {
+            if members.contains(&owner) {
+                let answer = deliver::from_bytes(&net.results[&owner], CLASSES).expect("an answer");
+                assert_eq!(answer.labels, expected.labels[start..start + rows], "{owner} without {missing}");
+                assert_eq!(answer.coarse, expected.coarse[start * CLASSES..(start + rows) * CLASSES]);
+            }
+            start += rows;
+        }
+        assert_eq!(net.blamed, []);
+    }
+    // One that is left cannot.
+    assert_eq!(deliver::senders(&trio.try_into().unwrap(), &[Peer(3), Peer(2)]), None);
+}
+
+#[test]
+fn an_owner_whose_input_is_not_made_of_bits_is_blamed_by_all_three_and_no_owner_gets_anything() {
+    let mut net = Net::computing(&outs());
+    // Place 1, peer 2: party 1 (peer 1) and party 0 (peer 3) have its share in words.
+    net.run(|from, to, body, data| {
+        if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) {
+            // A word of a code, lowered by 2^11, in both copies of the share.
+            let words = COMMITMENT + if to == Peer(1) { 1 } else { 34 };
+            if to == Peer(1) || to == Peer(3) {
+                assert_eq!(data[words - 1], 1, "the share that is sent as words");
+                data[words + 1] = data[words + 1].wrapping_sub(8);
+            }
+        }
+    });
+    let blamed: Vec<(Peer, Peer)> = net.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
+    assert_eq!(blamed.len(), 3, "{:?}", net.blamed);
+    assert!(blamed.iter().all(|(_, peer)| *peer == Peer(2)));
+    assert_eq!(net.failed, [Peer(0), Peer(1), Peer(3)].into());
+    assert!(computed(&net).is_empty());
+}
+
+#[test]
+fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
+    type Change = fn(&mut Body, &mut Vec<u8>);
+    type Case = (&'static str, fn(&Body) -> bool, Change);
+    let changes: [Case; 6] = [
+        ("a long input", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data.push(0)),
+        (
+            "a short input",
+            |body| matches!(body, Body::Part { what: What::Input, .. }),
+            |_, data| {
+                data.pop();
+            },
+        ),
+        (
+            "no share",
+            |body| matches!(body, Body::Part { what: What::Input, .. }),
+            |_, data| data[COMMITMENT] = 7,
+        ),
+        (
+            "an output",
+            |body| matches!(body, Body::Part { what: What::Input, .. }),
+            |body, _| {
+                *body = Body::Part { what: What::Output, last: true };
+            },
+        ),
+        (
+            "strangers out",
+            |body| matches!(body, Body::Begin(_)),
+            |body, _| {
+                *body = Body::Begin(vec![Peer(2)]);
+            },
+        ),
+        (
+            "another round",
+            |body| matches!(body, Body::Part { what: What::Round(30), .. }),
+            |body, _| {
+                *body = Body::Part { what: What::Round(33), last: true };
+            },
+        ),
+    ];
+    for (name, which, change) in changes {
+        let mut net = Net::computing(&outs());
+        for peer in (0..5).map(Peer) {
+            net.give(peer, Input::Start);
+        }
+        let (mut changed, mut by) = (false, Peer(9));
+        while let Some((from, to, message)) = net.queue.pop_front() {
+            let (mut body, data) = read(message).expect("said by machines");
+            let mut data = data.to_vec();
+            if !changed && which(&body) {
+                change(&mut body, &mut data);
+                (changed, by) = (true, from);
+            }
+            net.give(to, Input::Message { from, message: content(&body, data.into()) });
+        }
+        assert!(changed, "{name}");
+        assert!(
+            !net.blamed.is_empty() && net.blamed.iter().all(|(_, peer, _)| *peer == by),
+            "{name}: {:?}",
+            net.blamed
+        );
+        assert!(computed(&net).len() < 3, "{name}");
+    }
+}
+
+#[test]
+fn whoever_is_said_to_be_out_by_one_does_not_compute_and_all_know_it_from_then_on() {
+    let outs = outs();
+    outs[2].lock().unwrap().insert(Peer(1));
+    let mut net = Net::computing(&outs);
+    net.run(|_, _, _, _| {});
+    let trio: Vec<Peer> = computed(&net).values().map(|(peer, _)| *peer).collect();
+    assert_eq!(trio, [Peer(3), Peer(0), Peer(4)]);
+    assert!(outs.iter().all(|out| out.lock().unwrap().contains(&Peer(1))));
+    // Another one is lost: nobody is left to compute.
+    outs[0].lock().unwrap().insert(Peer(4));
+    let mut net = Net::computing(&outs);
+    net.run(|_, _, _, _| {});
+    assert_eq!((net.failed.len(), net.results.len()), (5, 0));
+}
+
+#[test]
+fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_same() {
+    let messages = |counter: u64| {
+        let machines = (0u16..5).map(|me| {
+            (Peer(me), Box::new(Compute::new(setup(me, counter, Out::default()))) as Box<dyn Exchange>)
+        });
+        let mut all = Vec::new();
+        Net::new(machines).run(|from, to, body, data| {
+            if matches!(body, Body::Part { what: What::Round(_), .. }) && data.len() >= 16 {
+                all.push((from, to, data.clone()));
+            }
+        });
+        all
+    };
+    let (one, again, other) = (messages(1), messages(1), messages(2));
+    assert_eq!(one, again);
+    assert!(one.len() == other.len() && one.len() > 500);
+    let known: BTreeSet<&[u8]> = one.iter().flat_map(|(.., data)| data.chunks_exact(16)).collect();
+    let same =
+        other.iter().flat_map(|(.., data)| data.chunks_exact(16)).filter(|chunk| known.contains(chunk));
+    assert_eq!(same.count(), 0, "another view has other keys, also for the same input and seeds");
+}
+
+#[test]
+fn results_are_read_as_they_are_written_and_nothing_else_is() {
+    for computed in [
+        Computed::default(),
+        Computed { commitment: [3; 32], ..Computed::default() },
+        Computed { party: Some((2, vec![1, 2, 3])), commitment: [0; 32], inputs: [5; 32] },
+    ] {
+        assert_eq!(Computed::from_bytes(&computed.to_bytes()), Some(computed));
+    }
+    assert_eq!(Computed::from_bytes(&[0; 64]), None);
+    assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 65]].concat()), None, "a fourth party");
+    assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 64]].concat()), None, "a party without shares");
+    let answer = Answer { labels: vec![Some(2), None], coarse: vec![1, 2, 61, 0, 0, 0] };
+    assert_eq!(deliver::from_bytes(&deliver::to_bytes(&answer, 3), 3), Some(answer));
+    assert_eq!(deliver::from_bytes(&[3, 0, 1, 1, 1], 3), None, "no such class");
+    assert_eq!(deliver::from_bytes(&[0, 0, 1, 1], 3), None, "cut short");
+}
+
+/// The parcels of a view: who computed, and what each of them got of each owner.
+type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
+
+/// The view `counter` with those out who are; owners draw fresh shares in each view, or keep them.
+fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
+    let machines = (0u16..5).map(|me| {
+        let known = Out::default();
+        known.lock().unwrap().extend(out);
+        let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
+        let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };
+        (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+    });
+    let (mut net, mut parcels) = (Net::new(machines), BTreeMap::new());
+    net.run(|from, to, body, data| {
+        if matches!(body, Body::Part { what: What::Input, .. }) {
+            parcels.insert((to, from), data.clone());
+        }
+    });
+    let trio: Vec<Peer> = computed(&net).values().map(|(peer, _)| *peer).collect();
+    (trio.try_into().expect("three"), parcels)
+}
+
+/// The peers that have codes of an owner from its shares in several views: three shares, one of each number,
+/// that add up to bits.
+fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
+    let mut found = BTreeSet::new();
+    for peer in (0..5).map(Peer) {
+        for (owner, rows) in owners() {
+            let mut shares: [Vec<Vec<u16>>; 3] = Default::default();
+            for (trio, parcels) in views {
+                let number = trio.iter().position(|party| *party == peer);
+                let Some((number, parcel)) = number.zip(parcels.get(&(peer, owner))) else { continue };
+                let inputs = unpack(&parcel[COMMITMENT..], rows, 64, CLASSES).expect("a parcel");
+                shares[number].push(inputs.codes.own);
+                shares[(number + 1) % 3].push(inputs.codes.next);
+            }
+            let bits = |a: &Vec<u16>, b: &Vec<u16>, c: &Vec<u16>| {
+                let sum = |i: usize| a[i].wrapping_add(b[i]).wrapping_add(c[i]);
+                (0..a.len()).all(|i| sum(i) <= 1)
+            };
+            let [zero, one, two] = &shares;
+            let any = zero.iter().any(|a| one.iter().any(|b| two.iter().any(|c| bits(a, b, c))));
+            if any {
+                found.insert(peer);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_change_is_found() {
+    // Peer 1 is lost: peer 0 was party 2 and is party 1 then.
+    let views = |fresh| [parcels_of_a_view(1, &[], fresh), parcels_of_a_view(2, &[Peer(1)], fresh)];
+    let [first, second] = views(true);
+    assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
+    assert_eq!(rebuilt(&[first, second]), BTreeSet::new());
+    assert_eq!(rebuilt(&views(false)), [Peer(0)].into());
+}
+
+#[test]
+fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who_saw_the_first() {
+    let seen: Vec<Seen> = (0..5).map(|_| Seen::default()).collect();
+    let view = |counter: u64, salt: u8| {
+        let machines = (0u16..5).zip(&seen).map(|(me, seen)| {
+            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Out::default()) };
+            if let Some(rows) = setup.rows.as_mut().filter(|_| me == 2) {
+                rows.salt = Zeroizing::new([salt; 32]);
+            }
+            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+        });
+        let mut net = Net::new(machines);
+        net.run(|_, _, _, _| {});
+        net
+    };
+    let (first, again, other) = (view(1, 2), view(2, 2), view(3, 9));
+    assert_eq!((first.blamed.len(), again.blamed.len()), (0, 0));
+    // What a party keeps names the commitments that all owners made.
+    let of = |net: &Net, peer: &Peer| Computed::from_bytes(&net.results[peer]).expect("a result");
+    let made = owners().into_iter().map(|(owner, _)| (owner, of(&first, &owner).commitment));
+    let digest = inputs_digest(made);
+    let parties = computed(&first);
+    assert!(parties.values().all(|(peer, _)| of(&first, peer).inputs == digest), "as opened");
+    let blamed: Vec<(Peer, Peer)> = other.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
+    assert!(!blamed.is_empty() && blamed.iter().all(|(_, peer)| *peer == Peer(2)), "{blamed:?}");
+    assert!(computed(&other).is_empty());
+}
