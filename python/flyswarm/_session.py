@@ -75,14 +75,14 @@ class Session:
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> keys = [Identity.new(pathlib.Path(folder.name) / name) for name in "abc"]
-    >>> peers = {key.path.name: key.peer_id for key in keys}
-    >>> session = Session.new("wards", peers, features=4, classes=["ill", "well"])
+    In the examples of the methods `keys` and `session` are these, with the keys in a folder that stays:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
+    >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
     >>> session.name, session.classes
     ('wards', ['ill', 'well'])
-    >>> folder.cleanup()
     """
 
     def __init__(self, text):
@@ -116,11 +116,7 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
-        >>> session
+        >>> Session.new("wards", keys, features=4, classes=["ill", "well"])
         Session('wards', task='flynn')
         """
         entries = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
@@ -174,9 +170,6 @@ class Session:
         --------
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
-        >>> with tempfile.TemporaryDirectory() as folder:
         ...     session.save(f"{folder}/wards.toml")
         ...     Session.load(f"{folder}/wards.toml").text == session.text
         True
@@ -194,10 +187,6 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
         >>> settings = session.show()
         >>> settings["name"], settings["data"]["classes"]
         ('wards', ['ill', 'well'])
@@ -210,10 +199,6 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
         >>> session.name
         'wards'
         """
@@ -225,10 +210,6 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
         >>> session.classes
         ['ill', 'well']
         """
@@ -240,10 +221,6 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"])
         >>> session.task
         'flynn'
         """
@@ -275,12 +252,8 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        ...     session = Session.new("wards", keys, features=4, classes=["ill", "well"])
-        ...     listen = ["/ip4/127.0.0.1/tcp/0"]
-        ...     findings = session.doctor(keys["north"], wait=1, no_mdns=True, listen=listen)
+        >>> listen = ["/ip4/127.0.0.1/tcp/0"]
+        >>> findings = session.doctor(keys["north"], wait=1, no_mdns=True, listen=listen)
         >>> findings[-1]["could_start"], findings[-1]["ready"], findings[-1]["needed"]
         (False, 1, 3)
         """
@@ -312,11 +285,8 @@ class Session:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"], epsilon="0.001")
-        >>> session.forecast(20)["useful"]
+        >>> private = Session.new("wards", keys, features=4, classes=["ill", "well"], epsilon="0.001")
+        >>> private.forecast(20)["useful"]
         False
         """
         with self._file() as path:
@@ -401,11 +371,7 @@ class Session:
         --------
         Rows that do not fit are refused before anything is sent:
 
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        ...     session = Session.new("wards", keys, features=4, classes=["ill", "well"])
-        ...     session.join([[0.0, 1.0, 2.0]], ["ill"], key=keys["north"])  # doctest: +ELLIPSIS
+        >>> session.join([[0.0, 1.0, 2.0]], ["ill"], key=keys["north"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         ValueError: X, line 1: 3 features..., expected 4
@@ -452,12 +418,9 @@ class Session:
 
         Examples
         --------
-        >>> import asyncio, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        ...     session = Session.new("wards", keys, features=2, classes=["ill", "well"])
-        ...     joining = session.join_async([[0.0, 1.0]], ["sick"], key=keys["north"])
-        ...     asyncio.run(joining)  # doctest: +ELLIPSIS
+        >>> import asyncio
+        >>> joining = session.join_async([[0.0, 1.0, 2.0, 3.0]], ["sick"], key=keys["north"])
+        >>> asyncio.run(joining)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         ValueError: X...: ..."sick"...

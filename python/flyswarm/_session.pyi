@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from flyswarm._events import Event
 from flyswarm._identity import Identity
@@ -14,6 +14,20 @@ class Joined:
     file: bytes
     figures: dict[str, Any] = ...
     def __iter__(self) -> Iterator[Any]: ...
+
+# The options of `Session.join` that `join_async` passes on.
+class JoinOptions(TypedDict, total=False):
+    progress: bool
+    label: str | None
+    listen: Sequence[str]
+    mdns: bool
+    network_key: bytes | None
+    state: str | PathLike[str] | None
+    dataset: str | None
+    budget: str | None
+    strict: bool
+    yes: bool
+    addresses: Mapping[str, str] | None
 
 class Session:
     text: str
@@ -60,15 +74,5 @@ class Session:
         *,
         key: Identity | str | PathLike[str],
         on_event: Callable[[Event], object] | None = None,
-        progress: bool = False,
-        label: str | None = None,
-        listen: Sequence[str] = (),
-        mdns: bool = True,
-        network_key: bytes | None = None,
-        state: str | PathLike[str] | None = None,
-        dataset: str | None = None,
-        budget: str | None = None,
-        strict: bool = False,
-        yes: bool = False,
-        addresses: Mapping[str, str] | None = None,
+        **given: Unpack[JoinOptions],
     ) -> Joined: ...

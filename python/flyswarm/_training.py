@@ -170,20 +170,16 @@ class FedAvg:
         --------
         Weights that are not those of the session's network are refused before anything is sent:
 
-        >>> import tempfile
         >>> import numpy as np
         >>> class Same:
         ...     weights = {"dense1.weight": np.zeros((2, 4))}
         ...     def get_weights(self): return self.weights
         ...     def set_weights(self, weights): self.weights = weights
         ...     def fit(self, round): return None
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        ...     session = Session.new(
-        ...         "wards", keys, task="fedavg", network="logistic", features=4, classes=["ill", "well"]
-        ...     )
-        ...     X, y = np.zeros((40, 4), np.float32), ["ill", "well"] * 20
-        ...     FedAvg(session, Same()).join(X, y, key=keys["north"])  # doctest: +ELLIPSIS
+        >>> fedavg = {"task": "fedavg", "network": "logistic"}
+        >>> session = Session.new("wards", keys, features=4, classes=["ill", "well"], **fedavg)
+        >>> X, y = np.zeros((40, 4), np.float32), ["ill", "well"] * 20
+        >>> FedAvg(session, Same()).join(X, y, key=keys["north"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         ValueError: ...dense1.bias...
@@ -209,18 +205,15 @@ class FedAvg:
 
         Examples
         --------
-        >>> import asyncio, tempfile
+        >>> import asyncio
         >>> class Failing:
         ...     def get_weights(self): raise ArithmeticError("no weights yet")
         ...     def set_weights(self, weights): pass
         ...     def fit(self, round): return None
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     keys = {name: Identity.new(f"{folder}/{name}") for name in ("north", "south", "east")}
-        ...     session = Session.new(
-        ...         "wards", keys, task="fedavg", network="logistic", features=1, classes=["ill", "well"]
-        ...     )
-        ...     X, y = [[0.0], [1.0]] * 20, ["ill", "well"] * 20
-        ...     asyncio.run(FedAvg(session, Failing()).join_async(X, y, key=keys["north"]))
+        >>> fedavg = {"task": "fedavg", "network": "logistic"}
+        >>> session = Session.new("wards", keys, features=1, classes=["ill", "well"], **fedavg)
+        >>> X, y = [[0.0], [1.0]] * 20, ["ill", "well"] * 20
+        >>> asyncio.run(FedAvg(session, Failing()).join_async(X, y, key=keys["north"]))
         Traceback (most recent call last):
         ...
         ArithmeticError: no weights yet

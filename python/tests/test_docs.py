@@ -28,7 +28,7 @@ MEMBERS = {
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """What the examples may use: all that is public, and the `network` of a session."""
+    """What the examples may use: all that is public, a `network`, and a `session` with its `keys`."""
     made = Swarm(
         tmp_path_factory.mktemp("docs"), task="fedavg", network="logistic", features=2,
         classes=["low", "high"], scaling="none", rounds=5, rate=1.0, fedavg={"schedule": "constant"},
@@ -36,7 +36,11 @@ def names(tmp_path_factory):
     rows = np.repeat(np.array([[0, 0], [1, 1]], np.float32), 40, axis=0), ["low"] * 40 + ["high"] * 40
     results = made.join(dict.fromkeys(made.keys, rows))
     assert all(not isinstance(result, BaseException) for result in results.values()), results
-    return vars(flyswarm) | {"Progress": Progress, "network": results["peer0"].estimator}
+    folder = tmp_path_factory.mktemp("keys")
+    keys = {name: flyswarm.Identity.new(folder / name) for name in ("north", "south", "east")}
+    session = flyswarm.Session.new("wards", keys, features=4, classes=["ill", "well"])
+    things = {"Progress": Progress, "network": results["peer0"].estimator, "keys": keys, "session": session}
+    return vars(flyswarm) | things
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, *MEMBERS])
