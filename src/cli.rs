@@ -7,7 +7,6 @@ mod bindings;
 #[cfg(feature = "net")]
 mod children;
 mod columns;
-mod compare;
 mod conform;
 mod data;
 #[cfg(feature = "net")]
@@ -36,7 +35,6 @@ mod report;
 mod session;
 mod shell;
 mod simulate;
-mod tables;
 mod tune;
 
 #[cfg(feature = "net")]
@@ -134,11 +132,9 @@ enum Command {
     Export(export::Export),
     Personalise(personalise::Personalise),
     Tune(tune::Tune),
-    Tables(tables::Tables),
     Simulate(simulate::Simulate),
     #[cfg(feature = "net")]
     SimulatedPeer(simulate::SimulatedPeer),
-    Compare(compare::Compare),
     Digest(digest::Digest),
     #[command(subcommand)]
     Conform(conform::ConformCommand),
@@ -229,11 +225,9 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Export(command) => command.run(out),
         Command::Personalise(command) => command.run(out),
         Command::Tune(command) => command.run(out),
-        Command::Tables(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::SimulatedPeer(command) => command.run(),
-        Command::Compare(command) => command.run(out),
         #[cfg(feature = "net")]
         Command::Relay(command) => command.run(),
         Command::Digest(command) => command.run(out),

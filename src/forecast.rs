@@ -1,18 +1,18 @@
 //! What a private session may be worth, estimated before any budget is spent: its own sizes, budget and
 //! noise on made-up rows of its size. No row of any peer is looked at.
 //!
-//! The rows are those of [`super::private`]: separate clusters, which nearest neighbours do well on. Real
+//! The rows are those of [`clusters`]: separate ones, which nearest neighbours do well on. Real
 //! rows are often harder, so the estimate says more where it is bad than where it is good.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 
-use super::private::{Round, StudyError};
 use crate::crypto::stream::derive;
 use crate::session::{Scaling, Session, TaskSpec};
 use crate::sketch::Parameters;
 use flyswarm_data::scaling::Scaling as OfRows;
-use flyswarm_learn::synthetic::{Clusters, clusters};
+use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
+use flyswarm_learn::tuning::noisy::{Noisy, NoisyError};
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
@@ -24,6 +24,17 @@ const MOST_FEATURES: usize = 30;
 const CLUSTERS: usize = 3;
 /// New data, matrix and noise each time.
 const REPETITIONS: u64 = 9;
+
+/// Why there is no forecast.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ForecastError {
+    /// Sizes that make no data.
+    #[error(transparent)]
+    Data(#[from] SyntheticError),
+    /// Sizes that make no model.
+    #[error(transparent)]
+    Model(#[from] NoisyError),
+}
 
 /// Balanced accuracy on made-up rows, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,12 +65,12 @@ impl Forecast {
 /// other sessions. The same seed gives the same forecast.
 ///
 /// # Errors
-/// [`StudyError`] where the sizes make no data or no model.
+/// [`ForecastError`] where the sizes make no data or no model.
 pub(crate) fn forecast(
     session: &Session,
     rows_each: usize,
     seed: u64,
-) -> Result<Option<Forecast>, StudyError> {
+) -> Result<Option<Forecast>, ForecastError> {
     let (TaskSpec::Flynn(spec), Some(noise)) = (&session.task, &session.privacy.noise) else {
         return Ok(None);
     };
@@ -93,7 +104,7 @@ pub(crate) fn forecast(
             densify: false,
             scaling: scaling.clone(),
         };
-        let round = Round::new(&train, &test, parties, parameters, model.readout())?;
+        let round = Noisy::new(&train, &test, parties, parameters, model.readout())?;
         plain.push(round.plain()?);
         let mut rng = ChaCha20Rng::from_seed(*derive(&place, "study/noise", &[]));
         private.push(round.private(&noise.mechanism(session, model.rho), &mut rng)?);

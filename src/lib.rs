@@ -64,7 +64,6 @@
 //! | [`model`] | the classifier and its file |
 //! | [`tasks`] | what a session computes; the trait [`tasks::Task`] for a task of your own |
 //! | [`ledger`] | what private sessions have spent |
-//! | [`evaluate`] | a study: what differential privacy costs |
 //! | [`protocol`], [`node`], [`net`] | *advanced*: messages and their encoding, events and records of a node, the transport |
 //! | [`sim`] | *advanced*: many nodes in one process, on a clock and with faults from a scenario |
 //!
@@ -73,7 +72,7 @@
 //! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
 //! is the `flyswarm` command; leave it out to use the library.
 
-// Imports go one way: `data, model < evaluate, session < protocol < node < net, sim < peer < cli`. `crates/`
+// Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`. `crates/`
 // stands below: `sealed-sum < data < learn < mpc`; of `data` and `model` a part is shown here. What no program needs is `pub(crate)`.
 
 // The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
@@ -85,7 +84,7 @@ mod buffers;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod data;
-pub mod evaluate;
+mod forecast;
 #[cfg(feature = "net")]
 mod http;
 pub mod ledger;

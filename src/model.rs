@@ -5,5 +5,5 @@ pub use flyswarm_learn::model::{
     Model, ModelError, Predictor, file::DecodeError, file::FileError, origin::Origin,
 };
 pub(crate) use flyswarm_learn::model::{
-    bloom, file, heterogeneity, neighbours, origin, outside, readout, score, selection, simhash,
+    bloom, file, heterogeneity, neighbours, origin, outside, readout, score, selection,
 };

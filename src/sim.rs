@@ -7,7 +7,6 @@
 
 pub mod agreement;
 pub(crate) mod checks;
-pub mod compare;
 pub(crate) mod cost;
 pub(crate) mod engine;
 mod fedavg;

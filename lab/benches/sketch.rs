@@ -1,11 +1,11 @@
 //! Distribution sketches on one core, in row updates (one record, one row) a second:
-//! `cargo bench --bench sketch --no-default-features`. Beside numpy: `lab/scripts/bench-sketch.py`.
+//! `cargo bench --package flyswarm-lab --bench sketch`. Beside numpy: `lab/scripts/bench-sketch.py`.
 
 #![allow(missing_docs)]
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use flyswarm::data::Dataset;
+use flyswarm_data::Dataset;
 use flyswarm_learn::sketch::distribution::{DistributionSketch, Family};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 

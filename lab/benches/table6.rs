@@ -3,9 +3,9 @@
 //! all. Rows are made up, with the shape and the share of zeros of the real ones: speed does not depend on
 //! what they show.
 //!
-//!     cargo bench --no-default-features --bench table6 [-- --full] [-- --json] [-- --only NAME]
-//!     cargo bench --no-default-features --bench table6 -- --sweeps
-//!     cargo bench --no-default-features --bench table6 -- --files TRAIN.csv TEST.csv M S RHO
+//!     cargo bench --package flyswarm-lab --bench table6 [-- --full] [-- --json] [-- --only NAME]
+//!     cargo bench --package flyswarm-lab --bench table6 -- --sweeps
+//!     cargo bench --package flyswarm-lab --bench table6 -- --files TRAIN.csv TEST.csv M S RHO
 //!
 //! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the
 //! MNIST shape. `--sweeps` shows how training grows with each parameter. `--files` trains on one file and

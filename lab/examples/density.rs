@@ -1,5 +1,5 @@
 //! How far a sketch's kernel densities are from the exact ones:
-//! `cargo run --release --no-default-features --example density > density.csv`.
+//! `cargo run --release --package flyswarm-lab --example density > density.csv`.
 //!
 //! Every tenth of the digits is a query, the others are sketched, under several seeds. A line for each hash,
 //! number of rows and estimator: the root of the mean squared relative error over queries and seeds, and the

@@ -1,7 +1,7 @@
 //! How fast the built-in learner trains: samples per CPU second, one thread.
 //!
 //! ```sh
-//! cargo run --release --package flyswarm-learn --example learner -- [SECONDS]
+//! cargo run --release --package flyswarm-lab --example learner -- [SECONDS]
 //! ```
 //!
 //! For each network it trains on made-up images, in batches of 32 with momentum, for so many CPU seconds (3

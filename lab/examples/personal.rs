@@ -1,7 +1,7 @@
 //! kNN-Per beside FedAvg, FedAvg with fine-tuning and local networks, on the CIFAR-10 subset.
 //!
 //! ```sh
-//! cargo run --package flyswarm-learn --example personal -- CIFAR OUT [SPLIT] [SEED] [ROUNDS] [late|deal]
+//! cargo run --package flyswarm-lab --example personal -- CIFAR OUT [SPLIT] [SEED] [ROUNDS] [late|deal]
 //! ```
 //!
 //! CIFAR is a folder with `train_8000.bin.gz` and `test_2000.bin.gz` (records of a label and 3,072 bytes).

@@ -1,7 +1,7 @@
 //! What predicting costs: the least of some runs, in seconds on the clock and of all cores.
 //! `python/benches/bench_predict.py` holds the package for Python against it.
 //!
-//! `cargo run --example predict -- MODEL ROWS.npy RUNS`
+//! `cargo run --package flyswarm-lab --example predict -- MODEL ROWS.npy RUNS`
 
 #![allow(missing_docs)]
 

@@ -2,7 +2,7 @@
 //! section 4.1): labels for new rows from everybody's rows. It measures what the paper's tables 1 to 3 have.
 //!
 //! ```sh
-//! cargo run --release --package flyswarm-mpc --example prediction -- DATA OUT SET [SEED] [points]
+//! cargo run --release --package flyswarm-lab --example prediction -- DATA OUT SET [SEED] [points]
 //! ```
 //!
 //! DATA has the folders `cifar10`, `cifar100` and `fashion-mnist`. SET is `fashion` or `cifar`: 3,000 rows

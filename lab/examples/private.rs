@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use flyswarm::evaluate::private::{Study, study};
+use flyswarm_lab::private::{Study, study};
 
 fn main() -> ExitCode {
     let numbers: Option<Vec<u64>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();

@@ -2,7 +2,7 @@
 //! *Cross-client Label Propagation*, TMLR 2023, Algorithm 2), in one place.
 //!
 //! ```sh
-//! cargo run --package flyswarm-mpc --example pseudo_labels -- FASHION OUT METHOD [SPLIT] [SEED] \
+//! cargo run --package flyswarm-lab --example pseudo_labels -- FASHION OUT METHOD [SPLIT] [SEED] \
 //!     [ROUNDS] [RATE]
 //! ```
 //!

@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 
-use flyswarm_learn::synthetic::{Clusters, binary, clusters};
+use flyswarm_lab::synthetic::{binary, paper};
+use flyswarm_learn::synthetic::clusters;
 
 fn main() -> ExitCode {
     let numbers: Option<Vec<u32>> = std::env::args().skip(1).map(|word| word.parse().ok()).collect();
@@ -17,8 +18,8 @@ fn main() -> ExitCode {
     };
     let (rows, features, seed) = (rows as usize, features as usize, seed.to_le_bytes());
     let made = match ones {
-        0 => clusters(&Clusters::paper(rows, features), &seed),
-        _ => binary(rows, features, ones as usize, &seed),
+        0 => clusters(&paper(rows, features), &seed).map_err(|error| error.to_string()),
+        _ => binary(rows, features, ones as usize, &seed).map_err(|error| error.to_string()),
     };
     let data = match made {
         Ok(data) => data,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training and prediction beside scikit-learn's nearest neighbours (brute force, k-d tree), as ratios of one run.
 
-    pip install scikit-learn && cargo bench --no-default-features --bench table6 --no-run
+    pip install scikit-learn && cargo bench --package flyswarm-lab --bench table6 --no-run
     lab/scripts/bench-knn.py [FILE.csv[.gz] ...]
 
 Each file: no header, the class in the last column; crates/data/data/digits.csv.gz unless given. Four fifths of the rows are learnt,
@@ -61,7 +61,7 @@ def flyswarm(x, y, test_x, test_y):
         train, test = os.path.join(folder, "train.csv"), os.path.join(folder, "test.csv")
         write(train, x, y)
         write(test, test_x, test_y)
-        command = ["cargo", "bench", "--quiet", "--no-default-features", "--bench", "table6", "--", "--files", train, test]
+        command = ["cargo", "bench", "--quiet", "--package", "flyswarm-lab", "--bench", "table6", "--", "--files", train, test]
         done = subprocess.run(command + [str(size) for size in sizes], cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")

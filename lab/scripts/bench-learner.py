@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How fast the built-in learner trains beside PyTorch: samples per CPU second, one thread each.
 
-    cargo build --release --package flyswarm-learn --example learner
+    cargo build --release --package flyswarm-lab --example learner
     python3 lab/scripts/bench-learner.py target/release/examples/learner [RUNS]
 
 The same convolutional networks (three of 3 x 3 with ReLU and a maximum over 2 x 2, then 128 units), images of

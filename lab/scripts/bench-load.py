@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Load times of a CSV file beside polars, in one run.
 
-    cargo build --locked --example load
+    cargo build --locked --package flyswarm-lab --example load
     lab/scripts/bench-load.py target/debug/examples/load [ROWS [TURNS]]
 
 Makes a file of ROWS (10^6) rows of 50 numbers and a label with a fixed seed, and reads it in turn with the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SRP sketches beside numpy on one core, as a ratio of one run: lab/scripts/bench-sketch.py [--rows 1000] [--records 1024] [--features 784] [--planes 6].
 
-Builds and runs `cargo bench --bench sketch` (whose sizes are the defaults here), then counts as many records with numpy: one matrix product, signs,
+Builds and runs `cargo bench --package flyswarm-lab --bench sketch` (whose sizes are the defaults here), then counts as many records with numpy: one matrix product, signs,
 numbers, counts. Needs numpy.
 """
 
@@ -21,7 +21,7 @@ for name, default in (("rows", 1000), ("records", 1024), ("features", 784), ("pl
     arguments.add_argument(f"--{name}", type=int, default=default)
 given = arguments.parse_args()
 
-command = ["cargo", "bench", "--bench", "sketch", "--no-default-features", "--", "::srp$|^srp|srp::"]
+command = ["cargo", "bench", "--package", "flyswarm-lab", "--bench", "sketch", "--", "::srp$|^srp|srp::"]
 text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
 print(text)
 line = text[text.index(f"─ {given.rows} ") :].splitlines()[1]

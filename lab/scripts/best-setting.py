@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The best single settings over the sets that `flyswarm tables FOLDER --out RESULTS` has evaluated: lab/scripts/best-setting.py RESULTS.
+"""The best single settings over the sets that `flyswarm-lab benchmark FOLDER --out RESULTS` has evaluated: lab/scripts/best-setting.py RESULTS.
 
 A setting's figure is the mean over the sets of its score divided by the best setting's on that set. Only the default and the list of
 known candidates are the same on every set (but for sizes that follow d), so only these are ranked.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares our made-up data (src/evaluate/synthetic.rs) with scikit-learn's make_classification, statistic by statistic.
 
-    cargo build --no-default-features --example synthetic
+    cargo build --package flyswarm-lab --example synthetic
     lab/scripts/check-synthetic.py target/debug/examples/synthetic [FEATURES]
 
 Each statistic is taken on as many sets of both as SETS says; their means may differ by four standard errors. Needs numpy and

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tables of docs/networks.md and docs/personal.md: every method, split and seed, one run after another.
 
-    cargo build --release --package flyswarm-learn --package flyswarm-mpc --examples
+    cargo build --release --package flyswarm-lab --examples
     lab/scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] \
         [--methods alone,xclp-1] [--rate 0.02] [--print]
 

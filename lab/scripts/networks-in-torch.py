@@ -3,7 +3,7 @@
 docs/personal.md have beside these. It shares no code with flyswarm; distances and propagation are exact.
 
     pip install torch numpy
-    cargo build --release --package flyswarm-learn --package flyswarm-mpc --examples
+    cargo build --release --package flyswarm-lab --examples
     lab/scripts/networks-in-torch.py target/release/examples DATA OUT cifar two 0
     lab/scripts/networks-in-torch.py target/release/examples DATA OUT fashion shards 0 [METHODS] [RATE]
 

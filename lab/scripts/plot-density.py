@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws how the error of kernel densities falls with the rows of a sketch, and prints the fitted slopes (-1/2 is what theory says of a mean).
 
-    cargo run --release --no-default-features --example density > density.csv
+    cargo run --release --package flyswarm-lab --example density > density.csv
     lab/scripts/plot-density.py density.csv density.svg
 
 Needs matplotlib and numpy.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures 3, 7 and 8 of Ram and Sinha, from what `cargo run --no-default-features --example private` printed.
+"""Figures 3, 7 and 8 of Ram and Sinha, from what `cargo run --package flyswarm-lab --example private` printed.
 
     plot-private.py OUT.svg FILE.csv ...     one row of plots for each number of training rows
     plot-private.py --table FILE.csv ...     the figures behind Figure 8 as a table of Markdown

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tables of docs/labels.md, "Labels for new rows": XCLP for prediction, every set and seed.
 
-    cargo build --release --package flyswarm-mpc --examples
+    cargo build --release --package flyswarm-lab --examples
     lab/scripts/prediction-figures.py target/release/examples/prediction DATA OUT [--seeds 0,1,2] [--print]
 
 DATA has the folders cifar10, cifar100 and fashion-mnist. Each run leaves its result in OUT and is not made

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The paper's Table 1 from the results of `flyswarm tables --synthetic N --out RESULTS`: lab/scripts/table1.py RESULTS.
+"""The paper's Table 1 from the results of `flyswarm-lab benchmark --synthetic N --out RESULTS`: lab/scripts/table1.py RESULTS.
 
 Normalised accuracy 1 - a / a_kNN (Ram & Sinha, section 4, "Evaluation metric"): below 0 is better than nearest neighbours. Mean over the sets
 of a shape and its standard error; nested, and optimistic as in the paper (the best setting over the folds that chose it); by nearest neighbours whose k

@@ -10,18 +10,19 @@
 
 use std::collections::BTreeMap;
 
+use flyswarm_data::Dataset;
+use flyswarm_data::split::{folds, stratified_sample};
+use flyswarm_learn::tuning::baselines::{self, Prepared, neighbour_settings};
+use flyswarm_learn::tuning::candidate::{Ranges, preset, readouts};
+use flyswarm_learn::tuning::search::{self, TrialError};
+use flyswarm_learn::tuning::{Metric, Tally, Trial, best, summed};
 use serde::{Deserialize, Serialize};
 
-use super::baselines::{self, Prepared, neighbour_settings, sbfc_settings};
-use super::candidate::{Ranges, preset, readouts};
-use super::search::{self, TrialError};
-use super::{Metric, Tally, Trial, best, summed};
-use crate::data::Dataset;
-use crate::data::split::{folds, stratified_sample};
+use crate::sbfc::{sbfc, sbfc_settings};
 
 /// How a set is evaluated. Results of equal plans are comparable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Most rows that are used, a stratified sample.
     pub rows: usize,
     /// Outer folds.
@@ -39,7 +40,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// How often the progress of one set ticks.
     #[must_use]
-    pub(crate) fn ticks(&self) -> u64 {
+    pub fn ticks(&self) -> u64 {
         (self.outer * (self.inner + 1) * (self.budget + 1)) as u64
     }
 }
@@ -47,7 +48,7 @@ impl Plan {
 /// The methods, in the order of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Method {
+pub enum Method {
     /// FlyNN with our extensions, tuned.
     Flynn,
     /// FlyNN as published, tuned over the same number of readouts and a third of the candidates.
@@ -66,7 +67,7 @@ pub(crate) enum Method {
 
 impl Method {
     /// All of them.
-    pub(crate) const ALL: [Self; 7] = [
+    pub const ALL: [Self; 7] = [
         Self::Flynn,
         Self::FlynnPublished,
         Self::FlynnDefault,
@@ -78,7 +79,7 @@ impl Method {
 
     /// The name in tables.
     #[must_use]
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Flynn => "FlyNN",
             Self::FlynnPublished => "FlyNN as published",
@@ -93,7 +94,7 @@ impl Method {
 
 /// What one method reached on one set under one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// Scored on rows that no choice has seen.
     pub nested: f64,
     /// The best over the rows it was chosen by, as in the paper.
@@ -104,7 +105,7 @@ pub(crate) struct Figures {
 
 /// What was found on one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SetResult {
+pub struct SetResult {
     /// Its name.
     pub name: String,
     /// Rows used.
@@ -124,7 +125,7 @@ pub(crate) struct SetResult {
 
 /// One setting over all outer folds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Tried {
+pub struct Tried {
     /// The candidate and its readout.
     pub setting: String,
     /// Balanced accuracy.
@@ -162,7 +163,7 @@ impl Sheet {
 ///
 /// # Errors
 /// [`TrialError`] when the data cannot be used at all.
-pub(crate) fn evaluate(
+pub fn evaluate(
     name: &str,
     data: &Dataset,
     plan: &Plan,
@@ -173,14 +174,14 @@ pub(crate) fn evaluate(
     let (features, classes) = (data.features(), data.classes().len());
     let candidates = Ranges { d: features, classes, max_m: plan.max_m }.draw(plan.budget, &seed);
     let readouts = readouts();
-    let (mut flynn, mut knn, mut sbfc) = (Sheet::default(), Sheet::default(), Sheet::default());
+    let (mut flynn, mut knn, mut simhash) = (Sheet::default(), Sheet::default(), Sheet::default());
     flynn.names = candidates
         .iter()
         .flat_map(|candidate| readouts.iter().map(move |r| format!("{candidate}, {} {}", r.score, r.gamma)))
         .collect();
     let neighbours = neighbour_settings();
     knn.names = neighbours.iter().map(ToString::to_string).collect();
-    sbfc.names = sbfc_settings(features, plan.max_m);
+    simhash.names = sbfc_settings(features, plan.max_m);
 
     for (number, trial) in (0u64..).zip(Trial::of(&data, &folds(data.labels(), plan.outer, &seed))) {
         let inner_seed = [&seed[..], b"inner", &number.to_le_bytes()].concat();
@@ -190,8 +191,8 @@ pub(crate) fn evaluate(
         knn.outer.push(outer_tallies);
         knn.inner.push(inner_tallies);
         let outer = std::slice::from_ref(&trial);
-        sbfc.inner.push(baselines::sbfc(&inner, plan.max_m, &inner_seed)?);
-        sbfc.outer.push(baselines::sbfc(outer, plan.max_m, &outer_seed)?);
+        simhash.inner.push(sbfc(&inner, plan.max_m, &inner_seed)?);
+        simhash.outer.push(sbfc(outer, plan.max_m, &outer_seed)?);
         flynn.inner.push(search::search(&candidates, &readouts, &inner, &inner_seed, tick)?);
         flynn.outer.push(search::search(&candidates, &readouts, outer, &outer_seed, tick)?);
     }
@@ -208,7 +209,7 @@ pub(crate) fn evaluate(
             Method::Knn => knn.figures(metric, |_| true),
             Method::KnnRaw => knn.figures(metric, |at| neighbours[at].how == Prepared::Raw),
             Method::OneNn => knn.figures(metric, |at| neighbours[at].k == 1),
-            Method::Sbfc => sbfc.figures(metric, |_| true),
+            Method::Sbfc => simhash.figures(metric, |_| true),
         };
         Method::ALL.into_iter().filter_map(|method| Some((method, of(method)?))).collect()
     };
@@ -231,8 +232,9 @@ pub(crate) fn evaluate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crypto::stream::Stream;
+    use crate::synthetic::paper;
     use flyswarm_learn::synthetic::{Clusters, clusters};
+    use flyswarm_sealed_sum::crypto::stream::Stream;
 
     fn plan() -> Plan {
         Plan { rows: 200, outer: 3, inner: 2, budget: 6, max_m: 512, seed: 1 }
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn on_separate_clusters_every_method_is_far_above_chance_and_sbfc_is_not_best() {
-        let shape = Clusters { class_sep: 3.0, ..Clusters::paper(400, 20) };
+        let shape = Clusters { class_sep: 3.0, ..paper(400, 20) };
         let data = clusters(&shape, b"seed").unwrap();
         let ticks = std::sync::atomic::AtomicU64::new(0);
         let count = || {

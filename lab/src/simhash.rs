@@ -10,9 +10,9 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rayon::prelude::*;
 
-use super::ModelError;
-use crate::sketch::flyhash::FeatureError;
 use flyswarm_data::Dataset;
+use flyswarm_learn::model::ModelError;
+use flyswarm_learn::sketch::flyhash::FeatureError;
 use flyswarm_sealed_sum::crypto::stream::derive;
 
 /// A word of bits.

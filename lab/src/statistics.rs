@@ -14,13 +14,13 @@ const EXACT: usize = 50;
 
 /// `1 - a / a_k`; negative is better than the reference.
 #[must_use]
-pub(crate) fn normalised(accuracy: f64, reference: f64) -> f64 {
+pub fn normalised(accuracy: f64, reference: f64) -> f64 {
     1.0 - accuracy / reference
 }
 
 /// One method against another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Comparison {
+pub struct Comparison {
     /// Sets compared.
     pub sets: usize,
     /// Sets on which the first is strictly better.
@@ -40,7 +40,7 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Compares accuracies given as (first, second, reference) for each set; `None` without sets.
     #[must_use]
-    pub(crate) fn new(accuracies: &[(f64, f64, f64)]) -> Option<Self> {
+    pub fn new(accuracies: &[(f64, f64, f64)]) -> Option<Self> {
         let improvement = |&(a, b, k): &(f64, f64, f64)| normalised(b, k) - normalised(a, k);
         let improvements: Vec<f64> = accuracies.iter().map(improvement).collect();
         let count = |f: fn(f64, f64) -> bool| accuracies.iter().filter(|(a, b, _)| f(*a, *b)).count();
@@ -58,7 +58,7 @@ impl Comparison {
 
 /// The middle value, or the mean of the two middle ones; `None` of nothing.
 #[must_use]
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -68,7 +68,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 
 /// p of Student's two-sided test that the mean of the differences is 0.
 #[must_use]
-pub(crate) fn t_test(differences: &[f64]) -> Option<f64> {
+pub fn t_test(differences: &[f64]) -> Option<f64> {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;
     let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
@@ -82,7 +82,7 @@ pub(crate) fn t_test(differences: &[f64]) -> Option<f64> {
 /// mean rank. Exact for at most 50 differences without zeros and equal magnitudes, else the normal
 /// approximation with correction for ties and without one for continuity, as in `scipy.stats.wilcoxon`.
 #[must_use]
-pub(crate) fn wilcoxon(differences: &[f64]) -> Option<f64> {
+pub fn wilcoxon(differences: &[f64]) -> Option<f64> {
     let mut nonzero: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     if nonzero.is_empty() {
         return None;

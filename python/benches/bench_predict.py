@@ -1,6 +1,6 @@
 """What `FlyNNClassifier.predict` costs beside the crate's own kernel, in one run.
 
-    cargo build --release --package flyswarm-learn --example predict
+    cargo build --release --package flyswarm-lab --example predict
     python python/benches/bench_predict.py target/release/examples/predict [rows]
 
 The package must have been built in the same profile. The two predict in turn, on all cores, the kernel in a

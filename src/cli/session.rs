@@ -31,7 +31,6 @@ use super::noise::{NoiseArguments, TOP};
 use super::{Failure, kind, output, print};
 use crate::data::prepare::whole;
 use crate::data::{self, Column, Dialect, Expected, LabelColumn, Loaded};
-use crate::evaluate::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 use crate::memory;
 use crate::model::readout::Readout;
 use crate::session::{
@@ -39,6 +38,7 @@ use crate::session::{
     Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
 };
 use crate::tasks::xclp::memory::refusal;
+use flyswarm_learn::tuning::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]

@@ -2,30 +2,29 @@
 //! folds.
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::data::{Reading, load_whole};
-use super::tables::{SearchArguments, at_least, bar};
 use super::{Failure, output, print};
 use crate::data::split::{folds, stratified_sample};
 use crate::data::{Dataset, LabelColumn};
-use crate::evaluate::baselines::{self, neighbour_settings, sbfc_settings};
-use crate::evaluate::candidate::{Ranges, readouts};
-use crate::evaluate::search::{TrialError, search};
-use crate::evaluate::{Candidate, Metric, Tally, Trial, best, summed};
 use crate::model::readout::Readout;
 use flyswarm_data::scaling::Scaling;
+use flyswarm_learn::tuning::baselines::{self, neighbour_settings};
+use flyswarm_learn::tuning::candidate::{Ranges, readouts};
+use flyswarm_learn::tuning::search::{TrialError, search};
+use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 
 /// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same
 /// folds
 ///
 /// Every candidate gets a lifting matrix of its own in each fold, and all scores and gammas are tried on the
-/// same counts. The figures are the best of many over the folds that chose them, so somewhat optimistic:
-/// `tables` has nested ones.
+/// same counts. The figures are the best of many over the folds that chose them, so somewhat optimistic.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// CSV, NPY, NPZ, Parquet, ARFF, libsvm or IDX images, with labels
@@ -47,8 +46,15 @@ pub(super) struct Tune {
     /// Most rows used, a stratified sample
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
-    #[command(flatten)]
-    search: SearchArguments,
+    /// Most bits of a hash, below the paper's 2048 d
+    #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
+    max_m: usize,
+    /// Seed of folds, candidates and matrices
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// What is made as large as possible: balanced (accuracy) or accuracy
+    #[arg(long, default_value = "balanced")]
+    metric: Metric,
     /// Only settings of the method as published
     #[arg(long)]
     published: bool,
@@ -61,6 +67,27 @@ pub(super) struct Tune {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A number of at least N.
+pub(super) fn at_least<const N: usize>(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|&n| (N..=1 << 30).contains(&n))
+        .ok_or_else(|| format!("expected {N} to {}", 1 << 30))
+}
+
+/// A bar on standard error if that is a terminal, else nothing.
+fn bar(ticks: u64, message: String) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(ticks);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}") {
+        bar.set_style(style);
+    }
+    bar.set_message(message);
+    bar
 }
 
 /// How many of the best candidates are shown.
@@ -85,7 +112,7 @@ impl Tune {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
             return Err(Failure::Input(text));
         }
-        let seed = self.search.seed.to_le_bytes();
+        let seed = self.seed.to_le_bytes();
         let data = data.subset(&stratified_sample(data.labels(), self.rows, &seed));
         let trials = Trial::of(&data, &folds(data.labels(), self.folds.into(), &seed));
         let (candidates, readouts) = self.grid(&data)?;
@@ -98,12 +125,11 @@ impl Tune {
             .iter()
             .zip(tallies.chunks(readouts.len()))
             .filter_map(|(candidate, tallies)| {
-                let at = best(tallies.iter().enumerate(), self.search.metric)?;
+                let at = best(tallies.iter().enumerate(), self.metric)?;
                 Some(Ranked { candidate, readout: readouts[at], tally: &tallies[at] })
             })
             .collect();
-        ranked
-            .sort_by(|a, b| b.tally.score(self.search.metric).total_cmp(&a.tally.score(self.search.metric)));
+        ranked.sort_by(|a, b| b.tally.score(self.metric).total_cmp(&a.tally.score(self.metric)));
         let baselines = self.baselines(&trials).map_err(failed)?;
         let Some(first) = ranked.first() else {
             return Err(Failure::Input(format!("{name}: no candidate suits these rows")));
@@ -122,8 +148,8 @@ impl Tune {
 
     /// What is tried.
     fn grid(&self, data: &Dataset) -> Result<(Vec<Candidate>, Vec<Readout>), Failure> {
-        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.search.max_m };
-        let mut candidates = ranges.draw(self.budget, &self.search.seed.to_le_bytes());
+        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.max_m };
+        let mut candidates = ranges.draw(self.budget, &self.seed.to_le_bytes());
         let mut readouts = readouts();
         if self.published {
             candidates.retain(Candidate::is_published);
@@ -149,15 +175,9 @@ impl Tune {
         let mut found = Vec::new();
         for (name, only) in [("kNN", None), ("1NN", Some(1))] {
             let among = tallies.iter().enumerate().filter(|(i, _)| only.is_none_or(|k| settings[*i].k == k));
-            if let Some(at) = best(among, self.search.metric) {
+            if let Some(at) = best(among, self.metric) {
                 found.push((name, settings[at].to_string(), tallies[at].clone()));
             }
-        }
-        let features = trials.first().map_or(0, |trial| trial.train.features());
-        let tallies = baselines::sbfc(trials, self.search.max_m, &self.search.seed.to_le_bytes())?;
-        if let Some(at) = best(tallies.iter().enumerate(), self.search.metric) {
-            let setting = sbfc_settings(features, self.search.max_m).swap_remove(at);
-            found.push(("SBFC", setting, tallies[at].clone()));
         }
         Ok(found)
     }
@@ -175,7 +195,7 @@ impl Tune {
             data.features(),
             data.classes().len(),
             self.folds,
-            self.search.metric,
+            self.metric,
             "balanced",
             "accuracy",
         );
@@ -210,7 +230,7 @@ impl Tune {
         });
         let value = json!({
             "rows": data.rows(), "features": data.features(), "classes": data.classes(), "folds": self.folds,
-            "metric": self.search.metric, "seed": self.search.seed,
+            "metric": self.metric, "seed": self.seed,
             "candidates": candidates.collect::<Vec<_>>(), "baselines": baselines.collect::<Vec<_>>(),
         });
         format!("{value:#}\n")
@@ -247,7 +267,7 @@ mod tests {
             .map(|line| line[..8].trim().parse().unwrap())
             .collect();
         assert!(shown.len() == 6 && shown.is_sorted_by(|a, b| a >= b) && shown[0] > 0.85, "{text}");
-        for name in ["kNN", "1NN", "SBFC"] {
+        for name in ["kNN", "1NN"] {
             assert!(text.contains(&format!("  {name}: ")), "{text}");
         }
         let lines = std::fs::read_to_string(folder.path().join("best.toml")).unwrap();
@@ -276,7 +296,7 @@ mod tests {
         let candidates = value["candidates"].as_array().unwrap();
         assert!(!candidates.is_empty());
         assert!(candidates.iter().all(|c| c["scaling"] == "unit-norm" && c["score"] == "decay"), "{text}");
-        assert_eq!(value["baselines"].as_array().map(Vec::len), Some(3));
+        assert_eq!(value["baselines"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is learnt from rows: sketches, models, networks, privacy, personal models.
 //! An internal package: programs use `flyswarm`, and nothing here is kept stable.
 //!
-//! Imports go one way: `privacy < sketch < synthetic, model < learner < personal`.
+//! Imports go one way: `privacy < sketch < synthetic, model < learner, tuning < personal`.
 
 pub mod learner;
 pub mod model;
@@ -9,3 +9,4 @@ pub mod personal;
 pub mod privacy;
 pub mod sketch;
 pub mod synthetic;
+pub mod tuning;

@@ -2,7 +2,7 @@
 //!
 //! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`Model`] puts them
 //! together with what is needed to predict from rows (sketch, scaler, class names), [`mod@file`] stores it,
-//! [`score`] measures it, [`neighbours`] and [`simhash`] are baselines to compare with.
+//! [`score`] measures it, [`neighbours`] is a baseline to compare with.
 //!
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a
 //! sum of integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
@@ -30,7 +30,6 @@ pub mod outside;
 pub mod readout;
 pub mod score;
 pub mod selection;
-pub mod simhash;
 
 use bloom::{BLOCK, Counts, CountsError};
 use origin::Origin;

@@ -6,17 +6,11 @@
 //! normal points are multiplied by a random matrix with entries uniform in -1..1, cluster k belongs to class
 //! k mod `classes`, and a share of the labels is replaced by random ones. The numbers are not scikit-learn's;
 //! `lab/scripts/check-synthetic.py` compares statistics of the two.
-//!
-//! [`binary`] gives vectors of zeros and ones: such points in d / 10 dimensions, FlyHashed to d bits of which
-//! b are one.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 
-use crate::sketch::flyhash::FlyHash;
-use crate::sketch::{ParameterError, Parameters};
 use flyswarm_data::deal::shuffle;
-use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_data::{DataError, Dataset};
 use flyswarm_sealed_sum::crypto::stream::derive;
 
@@ -37,23 +31,12 @@ pub struct Clusters {
     pub flip_y: f64,
 }
 
-impl Clusters {
-    /// The paper's: 5 classes, 3 clusters each, and from its authors' code `class_sep` 1.2 and `flip_y` 0.01.
-    #[must_use]
-    pub fn paper(rows: usize, features: usize) -> Self {
-        Self { rows, features, classes: 5, clusters: 3, class_sep: 1.2, flip_y: 0.01 }
-    }
-}
-
 /// Why there is no data.
 #[derive(Debug, thiserror::Error)]
 pub enum SyntheticError {
     /// Sizes that make no data set.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// Sizes that make no FlyHash.
-    #[error(transparent)]
-    Parameter(#[from] ParameterError),
     /// More clusters than the hypercube has corners.
     #[error("{clusters} clusters in {features} dimensions, expected at most 2^{features}")]
     Corners {
@@ -95,34 +78,6 @@ pub fn clusters(shape: &Clusters, seed: &[u8]) -> Result<Dataset, SyntheticError
     let labels = points.iter().map(|(_, class)| *class as u16).collect();
     let values = points.iter().flat_map(|(point, _)| point.iter().map(|&x| x as f32)).collect();
     Ok(Dataset::new(features, values, labels, (0..classes).map(|class| class.to_string()).collect())?)
-}
-
-/// Rows of `features` zeros and ones, `ones` of them one: the FlyHash (2 ones a row of M, as the authors'
-/// rule gives in so few dimensions) of [`clusters`] in a tenth of the dimensions.
-///
-/// # Errors
-/// [`SyntheticError`] when the sizes make no data set.
-pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<Dataset, SyntheticError> {
-    let real = clusters(&Clusters::paper(rows, features / 10), seed)?;
-    let parameters = Parameters {
-        d: real.features(),
-        m: features,
-        s: 2,
-        rho: ones,
-        seed: *derive(seed, "synthetic/lift", &[]),
-        densify: false,
-        scaling: Scaling::None,
-    };
-    let hash = FlyHash::new(&parameters.check(real.classes().len())?);
-    let scaler = Scaler::new(&Scaling::None, real.features(), None)
-        .unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
-    let winners =
-        hash.winners(&scaler, &real, 0..real.rows()).unwrap_or_else(|_| unreachable!("BUG: one d for both"));
-    let mut values = vec![0.0; rows * features];
-    for (row, winners) in winners.chunks_exact(ones).enumerate() {
-        winners.iter().for_each(|&i| values[row * features + i as usize] = 1.0);
-    }
-    Ok(Dataset::new(features, values, real.labels().to_vec(), real.classes().to_vec())?)
 }
 
 /// A random generator for one purpose.

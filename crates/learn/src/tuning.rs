@@ -1,35 +1,30 @@
-//! How good the classifier is: settings tried on the same folds as baselines, and methods compared over many
-//! sets.
+//! Settings of FlyNN tried on the same folds as baselines.
 //!
 //! A [`Trial`] is rows to learn from and rows to be scored on. Every *setting* of a method (a [`Candidate`]
-//! with a readout, a number of neighbours with a scaling, a number of SimHash bits) gives a [`Tally`] for
-//! each trial; tallies of trials add up. [`search`] makes them, [`nested`] selects with some and scores with
-//! others, [`compare`] turns the scores of many sets into one line of a table.
+//! with a readout, a number of neighbours with a scaling) gives a [`Tally`] for each trial; tallies of trials
+//! add up. [`search`](search::search) makes them.
 //!
-//! Source: Ram & Sinha, section 4 and Appendix D. There the figure reported is the best of all settings over
-//! the folds that selected it, which is optimistic; here it is printed beside the nested one and called so.
-//! Their code selects and reports balanced accuracy, their text says accuracy: both are measured here.
+//! Source: Ram & Sinha, section 4 and Appendix D. The best of all settings over the folds that selected it
+//! is optimistic; `lab/` measures nested figures. The authors' code selects and reports balanced accuracy,
+//! their text says accuracy: both are measured here.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::Dataset;
+use flyswarm_data::Dataset;
 
-pub(crate) mod baselines;
-pub(crate) mod candidate;
-pub(crate) mod compare;
-pub(crate) mod forecast;
-pub(crate) mod nested;
-pub mod private;
-pub(crate) mod search;
+pub mod baselines;
+pub mod candidate;
+pub mod noisy;
+pub mod search;
 
-pub(crate) use candidate::Candidate;
+pub use candidate::Candidate;
 
 /// Rows to learn from and rows to be scored on.
 #[derive(Debug, Clone)]
-pub(crate) struct Trial {
+pub struct Trial {
     /// Labelled rows.
     pub train: Dataset,
     /// Labelled rows, none of them in `train`.
@@ -39,7 +34,7 @@ pub(crate) struct Trial {
 impl Trial {
     /// The trials of some splits.
     #[must_use]
-    pub(crate) fn of(data: &Dataset, splits: &[crate::data::split::Split]) -> Vec<Self> {
+    pub fn of(data: &Dataset, splits: &[flyswarm_data::split::Split]) -> Vec<Self> {
         splits
             .iter()
             .map(|split| Self { train: data.subset(&split.train), test: data.subset(&split.test) })
@@ -147,7 +142,7 @@ impl Tally {
 
 /// Tallies of each setting, summed over trials.
 #[must_use]
-pub(crate) fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
+pub fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
     let mut all = tallies.into_iter();
     let mut sum = all.next().unwrap_or_default();
     for more in all {
@@ -158,10 +153,7 @@ pub(crate) fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
 
 /// The index of the best tally, of equally good ones the first; `None` of none.
 #[must_use]
-pub(crate) fn best<'a>(
-    tallies: impl IntoIterator<Item = (usize, &'a Tally)>,
-    metric: Metric,
-) -> Option<usize> {
+pub fn best<'a>(tallies: impl IntoIterator<Item = (usize, &'a Tally)>, metric: Metric) -> Option<usize> {
     let scored = tallies.into_iter().map(|(index, tally)| (tally.score(metric), index));
     scored.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, index)| index)
 }

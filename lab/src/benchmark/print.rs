@@ -5,9 +5,10 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::evaluate::Metric;
-use crate::evaluate::compare::{Comparison, normalised};
-use crate::evaluate::nested::{Figures, Method, SetResult};
+use flyswarm_learn::tuning::Metric;
+
+use crate::nested::{Figures, Method, SetResult};
+use crate::statistics::{Comparison, normalised};
 
 /// Nested or optimistic.
 type Figure = fn(&Figures) -> f64;

@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::load;
-use crate::cli::tables::at_least;
+use crate::cli::tune::at_least;
 use crate::cli::{Failure, print};
-use crate::evaluate::forecast::{Forecast, forecast};
+use crate::forecast::{Forecast, forecast};
 use crate::session::{RoundNoise, Session, TaskSpec};
 
 /// Estimates how good the model of a private session will be, on made-up rows: no row of any peer is looked

@@ -8,15 +8,15 @@ use serde::Deserialize;
 use crate::cli::{Failure, kind, output};
 use crate::data::Dataset;
 use crate::data::split::{folds, stratified_sample};
-use crate::evaluate::candidate::{Candidate, PRESET_M, Ranges, readouts};
-use crate::evaluate::search::search;
-use crate::evaluate::{Metric, Trial, best};
 use crate::model::readout::Readout;
 use crate::session::{
     DataSpec, EvaluateSpec, FlynnSpec, ModelSpec, Scaling, Score, Session, Setting, Size, Sizes, TaskSpec,
     words,
 };
 use flyswarm_data::scaling::Scaling as OfRows;
+use flyswarm_learn::tuning::candidate::{Candidate, PRESET_M, Ranges, readouts};
+use flyswarm_learn::tuning::search::search;
+use flyswarm_learn::tuning::{Metric, Trial, best};
 
 /// The largest file of settings: those of 64 candidates with their scores are a few kilobytes.
 const LIMIT: u64 = 1 << 20;

@@ -25,9 +25,6 @@ use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
 use crate::data::split::{Split, folds};
-use crate::evaluate::candidate::readouts;
-use crate::evaluate::search::read;
-use crate::evaluate::{Candidate, Metric, Tally, best, summed};
 use crate::model::ModelError;
 use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
@@ -36,6 +33,9 @@ use crate::session::{Peer, Session, Setting, TuneSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
+use flyswarm_learn::tuning::candidate::readouts;
+use flyswarm_learn::tuning::search::read;
+use flyswarm_learn::tuning::{Candidate, Metric, Tally, best, summed};
 
 /// One peer's part.
 #[derive(Debug)]

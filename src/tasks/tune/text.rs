@@ -1,10 +1,10 @@
 //! Settings as the lines of a session file.
 
 use super::Outcome;
-use crate::evaluate::Metric;
-use crate::evaluate::candidate::Candidate;
 use crate::model::readout::Readout;
 use flyswarm_data::scaling::Scaling;
+use flyswarm_learn::tuning::Metric;
+use flyswarm_learn::tuning::candidate::Candidate;
 
 /// Every setting with its scores as comments, then the lines of the best for a session file.
 pub(super) fn settings(outcome: &Outcome) -> String {

@@ -1,19 +1,17 @@
-//! The methods that FlyNN is compared with, on the same trials: nearest neighbours with k and the scaling
-//! tuned, one nearest neighbour, and SBFC.
+//! Nearest neighbours with k and the scaling tuned, on the same trials as FlyNN.
 
 use std::fmt::{Display, Formatter};
 
 use super::search::TrialError;
-use super::{Tally, Trial, summed};
-use crate::data::Dataset;
+use super::{Tally, Trial};
 use crate::model::ModelError;
 use crate::model::neighbours::{Neighbours, TRIED};
-use crate::model::simhash;
+use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, Scaling};
 
 /// How rows are put on one scale for a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Prepared {
+pub enum Prepared {
     /// As they are.
     Raw,
     /// Each row of length 1.
@@ -28,10 +26,13 @@ pub(crate) enum Prepared {
 
 impl Prepared {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
+    pub const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
 
     /// Both parts of the trial, scaled by what the training rows say.
-    fn apply(self, trial: &Trial) -> Result<Trial, TrialError> {
+    ///
+    /// # Errors
+    /// [`TrialError`] if a feature has no exact mean.
+    pub fn apply(self, trial: &Trial) -> Result<Trial, TrialError> {
         let Trial { train, test } = trial;
         let scaling = match self {
             Self::Raw => return Ok(trial.clone()),
@@ -64,7 +65,7 @@ fn range(data: &Dataset) -> Scaling {
 
 /// A setting of nearest neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NeighbourSetting {
+pub struct NeighbourSetting {
     /// Neighbours that vote.
     pub k: usize,
     /// What is done to the rows first.
@@ -79,7 +80,7 @@ impl Display for NeighbourSetting {
 
 /// The settings of [`neighbours`], in its order.
 #[must_use]
-pub(crate) fn neighbour_settings() -> Vec<NeighbourSetting> {
+pub fn neighbour_settings() -> Vec<NeighbourSetting> {
     Prepared::ALL.into_iter().flat_map(|how| TRIED.map(|k| NeighbourSetting { k, how })).collect()
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn neighbour_settings() -> Vec<NeighbourSetting> {
 ///
 /// # Errors
 /// [`TrialError`].
-pub(crate) fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
+pub fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError> {
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
     for how in Prepared::ALL {
         let Trial { train, test } = how.apply(trial)?;
@@ -105,52 +106,11 @@ pub(crate) fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), Tria
     Ok((outer, inner))
 }
 
-/// Numbers of SimHash bits to try: below d as SimHash is usually used, and above as FlyHash is (Appendix
-/// D.5), up to `most`.
-#[must_use]
-pub(crate) fn sizes(d: usize, most: usize) -> Vec<usize> {
-    let mut sizes: Vec<usize> =
-        [d / 4, d / 2, d, 4 * d, 16 * d, 64 * d].map(|size| size.clamp(1, most)).to_vec();
-    sizes.dedup();
-    sizes
-}
-
-/// The scalings of SBFC that are tried.
-const SBFC: [Prepared; 3] = [Prepared::UnitNorm, Prepared::Center, Prepared::Standard];
-
-/// Names of the settings of [`sbfc`], in its order.
-#[must_use]
-pub(crate) fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
-    SBFC.into_iter()
-        .flat_map(|how| sizes(d, most).into_iter().map(move |m| format!("m {m}, {how:?}").to_lowercase()))
-        .collect()
-}
-
-/// Tallies of SBFC for every scaling and number of bits, summed over the trials.
-///
-/// # Errors
-/// [`TrialError`].
-pub(crate) fn sbfc(trials: &[Trial], most: usize, seed: &[u8]) -> Result<Vec<Tally>, TrialError> {
-    let mut all = Vec::new();
-    for (number, trial) in (0u64..).zip(trials) {
-        let mut tallies = Vec::new();
-        for how in SBFC {
-            let Trial { train, test } = how.apply(trial)?;
-            let seed = [seed, &number.to_le_bytes()].concat();
-            let predicted = simhash::predict(&train, &test, &sizes(train.features(), most), &seed)?;
-            tallies.extend(predicted.iter().map(|predicted| Tally::new(&test, predicted)));
-        }
-        all.push(tallies);
-    }
-    Ok(summed(all))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::digits::digits;
-    use crate::data::split::train_test;
-    use crate::evaluate::Metric;
+    use flyswarm_data::digits::digits;
+    use flyswarm_data::split::train_test;
 
     #[test]
     fn settings_and_tallies_go_together() {
@@ -166,9 +126,6 @@ mod tests {
         assert_eq!(settings[TRIED.len()].to_string(), "k 1, raw");
         let one = Neighbours::new(&trial.train).unwrap().predict(1, &trial.test);
         assert_eq!(outer[TRIED.len()], Tally::new(&trial.test, &one));
-        let found = sbfc(std::slice::from_ref(trial), 1000, b"s").unwrap();
-        assert_eq!(found.len(), sbfc_settings(64, 1000).len());
-        assert!(found.iter().any(|tally| tally.score(Metric::Accuracy) > 0.3), "better than chance");
     }
 
     #[test]

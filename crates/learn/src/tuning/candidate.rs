@@ -6,8 +6,8 @@ use rand::{Rng, RngExt};
 
 use crate::model::readout::{Readout, Score};
 use crate::sketch::{MAX_COUNTS, Parameters};
+use crate::synthetic::generator;
 use flyswarm_data::scaling::Scaling;
-use flyswarm_learn::synthetic::generator;
 
 /// A sketch to try, without its seed.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ impl fmt::Display for Candidate {
 /// Where candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in 2d..2048d, s
 /// in 2..0.5d, rho in 8..256.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     /// Features.
     pub d: usize,
     /// Classes.
@@ -107,7 +107,7 @@ impl Ranges {
     /// random ones, every third of them as published: 1 + `count` in all, less those that the data does not
     /// allow.
     #[must_use]
-    pub(crate) fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
+    pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
         let rng = &mut generator(seed, "candidates");
         let portfolio: Vec<_> = PORTFOLIO.iter().filter_map(|known| self.known(known)).take(count).collect();
         let count = count - portfolio.len();
@@ -176,7 +176,7 @@ fn log_uniform(low: usize, high: usize, rng: &mut impl Rng) -> usize {
 
 /// The default of `session new` for `d` features; `None` where m would be too small for its rho.
 #[must_use]
-pub(crate) fn preset(d: usize, max_m: usize) -> Option<Candidate> {
+pub fn preset(d: usize, max_m: usize) -> Option<Candidate> {
     let width = PRESET_SCALING.width(d);
     let m = PRESET_M.min(max_m);
     let s = PRESET_S.min(width);
@@ -184,21 +184,21 @@ pub(crate) fn preset(d: usize, max_m: usize) -> Option<Candidate> {
 }
 
 /// Best over many sets, see `docs/quality.md`.
-pub(crate) const PRESET_BINS: u16 = 8;
+pub const PRESET_BINS: u16 = 8;
 const PRESET_SCALING: Scaling = Scaling::SoftBins(PRESET_BINS);
 /// Rows of M.
-pub(crate) const PRESET_M: usize = 16_384;
+pub const PRESET_M: usize = 16_384;
 /// Ones in each.
-pub(crate) const PRESET_S: usize = 2;
+pub const PRESET_S: usize = 2;
 /// Winners.
-pub(crate) const PRESET_RHO: usize = 256;
+pub const PRESET_RHO: usize = 256;
 /// Its readout.
-pub(crate) const PRESET_READOUT: Readout = Readout { score: Score::BalancedLog, gamma: 0.9 };
+pub const PRESET_READOUT: Readout = Readout { score: Score::BalancedLog, gamma: 0.9 };
 
 /// All readouts that are scored for every candidate: the default first, the paper's with gamma 0 and the
 /// authors' 0.1 to 0.8, and our extensions.
 #[must_use]
-pub(crate) fn readouts() -> Vec<Readout> {
+pub fn readouts() -> Vec<Readout> {
     let grid =
         |score, gammas: &[f64]| gammas.iter().map(|&gamma| Readout { score, gamma }).collect::<Vec<_>>();
     let logarithms = [0.0, 0.5, 0.9, 0.99];

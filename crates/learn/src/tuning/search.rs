@@ -4,21 +4,21 @@
 use rayon::prelude::*;
 
 use super::{Candidate, Tally, Trial, summed};
-use crate::crypto::stream::derive;
-use crate::data::Dataset;
 use crate::model::ModelError;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::{Readout, Scorer, gather, lowest};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
+use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, ScalingError};
+use flyswarm_sealed_sum::crypto::stream::derive;
 
 /// Rows that are hashed at a time.
 const BLOCK: usize = 4096;
 
 /// Why a candidate could not be tried.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TrialError {
+pub enum TrialError {
     /// Data and candidate do not fit.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -35,7 +35,7 @@ pub(crate) enum TrialError {
 ///
 /// # Errors
 /// [`TrialError`] of the first candidate that cannot be tried.
-pub(crate) fn search(
+pub fn search(
     candidates: &[Candidate],
     readouts: &[Readout],
     trials: &[Trial],
@@ -60,7 +60,7 @@ pub(crate) fn search(
 ///
 /// # Errors
 /// [`TrialError`].
-pub(crate) fn predict(
+pub fn predict(
     candidate: &Candidate,
     readouts: &[Readout],
     trial: &Trial,
@@ -79,7 +79,7 @@ pub(crate) fn predict(
 ///
 /// # Errors
 /// [`ModelError`] when the rows do not fit.
-pub(crate) fn read(
+pub fn read(
     hash: &FlyHash,
     scaler: &Scaler,
     counts: &Counts,
@@ -111,11 +111,11 @@ pub(crate) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::digits::digits;
-    use crate::data::split::train_test;
-    use crate::evaluate::candidate::readouts;
     use crate::model::Model;
+    use crate::tuning::candidate::readouts;
+    use flyswarm_data::digits::digits;
     use flyswarm_data::scaling::Scaling;
+    use flyswarm_data::split::train_test;
 
     #[test]
     fn a_trial_predicts_what_a_model_of_the_same_parameters_does() {

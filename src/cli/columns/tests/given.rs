@@ -1,7 +1,4 @@
-//! A description of columns that is given where all rows are in one file: `tune`, `tables`, `simulate`,
-//! `session new`.
-
-use std::path::Path;
+//! A description of columns that is given where all rows are in one file: `tune`, `simulate`, `session new`.
 
 use serde_json::Value;
 
@@ -48,34 +45,6 @@ fn tune_reads_rows_as_a_session_file_describes_them() {
     std::fs::write(folder.path().join("d.toml"), TABLE.replace("\"mid\", ", "")).unwrap();
     let error = run_line(folder.path(), &line).unwrap_err().to_string();
     assert!(error.contains("line 4, column \"stage\": found \"mid\""), "{error}");
-}
-
-#[test]
-fn tables_reads_sets_as_one_file_or_a_file_for_each_describes_them() {
-    let folder = folder();
-    let at = |name: &str| folder.path().join(name);
-    std::fs::create_dir(at("sets")).unwrap();
-    std::fs::copy(at("rows.csv"), at("sets/rows.csv")).unwrap();
-    let run = |columns: &Path, out: &str| {
-        let line = format!(
-            "tables {} --out {} --columns-from {} --outer 2 --inner 2 --budget 3 --max-m 512",
-            at("sets").display(),
-            at(out).display(),
-            columns.display()
-        );
-        run_line(folder.path(), &line)
-    };
-    run(&at("d.toml"), "one").unwrap();
-    let result = |out: &str| std::fs::read_to_string(at(out).join("rows.json")).unwrap();
-    let value: Value = serde_json::from_str(&result("one")).unwrap();
-    assert_eq!(value["features"], 2);
-    std::fs::create_dir(at("described")).unwrap();
-    std::fs::copy(at("d.toml"), at("described/rows.toml")).unwrap();
-    run(&at("described"), "each").unwrap();
-    assert_eq!(result("each"), result("one"));
-    std::fs::write(at("described/rows.toml"), TABLE.replace("\"mid\", ", "")).unwrap();
-    let error = run(&at("described"), "refused").unwrap_err().to_string();
-    assert!(error.contains("found \"mid\""), "{error}");
 }
 
 #[test]
