@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
-"""Writes crates/data/tests/formats: the same four rows in every format, by the programs that people use. Needs numpy, pandas, pyarrow and scikit-learn.
+"""Writes crates/data/tests/formats: the same four rows in every format, by the programs that people use. Needs numpy, pandas and pyarrow.
 
     python3 scripts/make-formats.py [FOLDER]
 """
-import gzip
 import sys
 from datetime import date
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.io import arff
-from sklearn.datasets import dump_svmlight_file
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent / "crates" / "data" / "tests" / "formats")
 folder.mkdir(exist_ok=True)
@@ -40,19 +37,6 @@ for codec in ["zstd", "gzip", "none"]:
 table.assign(colour=["red", "blue", "red", "red"]).to_parquet(folder / "colour.parquet", index=False)
 table.set_axis([7, 1, 9, 2], axis=0).to_parquet(folder / "index.parquet")
 table.assign(b=[1, None, 2, 3]).to_parquet(folder / "null.parquet", index=False)
-
-dump_svmlight_file(X, y, str(folder / "rows.libsvm"), zero_based=False, comment="four rows")
-dump_svmlight_file(X, y, str(folder / "zero-based.libsvm"))
-
-lines = [f"{a:g},{b:g},{c:g},{k}" for (a, b, c), k in zip(X, kind)]
-head = "% four rows\n@relation 'four rows'\n\n" + "".join(f"@attribute {name} numeric\n" for name in names)
-dense = head + "@attribute kind {cat,dog}\n\n@data\n" + "\n".join(lines) + "\n"
-(folder / "rows.arff").write_text(dense)
-loaded, _ = arff.loadarff(str(folder / "rows.arff"))  # a second opinion on what is written by hand here
-assert [list(row)[:3] for row in loaded.tolist()] == X.tolist()
-(folder / "rows.arff.gz").write_bytes(gzip.compress(dense.encode(), mtime=0))
-sparse = "\n".join("{" + ", ".join(f"{i} {x:g}" for i, x in enumerate(row) if x) + (", 3 dog" if k == "dog" else "") + "}" for row, k in zip(X, kind))
-(folder / "sparse.arff").write_text(head + "@attribute kind {cat,dog}\n@data\n" + sparse + "\n")
 
 # A table as it is: text, a dictionary, dates, moments, bool, missing values; and a list, which is not read.
 patients = pd.DataFrame(

@@ -93,16 +93,12 @@ fn described(how: u8, file: &[u8]) {
 
 fn inputs() -> Vec<Vec<u8>> {
     let input = |how: u8, labels: &[u8], file: &[u8]| [&[how, labels.len() as u8], labels, file].concat();
-    let images = [&[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2][..], &[1, 2, 3, 4]].concat();
-    let labels = [0, 0, 8, 1, 0, 0, 0, 2, 0, 1];
     vec![
         input(0, b"", b"a,b,y\n1,2,cat\n3,4.5e1,dog\n"),
         input(3, b"", b"1,2,0\r\n-3,\"4\",1\r\n"),
         input(4, b"", b"1,2\n3,4\n"),
         input(8, b"", b"cat,2,1\n\ndog,3,4\n"),
         input(12, b"", b"\xef\xbb\xbfx,y\n1,\"a,b\"\n"),
-        input(0, &labels, &images),
-        input(4, b"", &images),
         input(0, b"", include_bytes!("../../crates/data/tests/formats/rows.npy")),
         input(
             4,
@@ -121,9 +117,6 @@ fn inputs() -> Vec<Vec<u8>> {
         input(0x40, b"", include_bytes!("../../crates/data/tests/formats/rows-zstd.parquet")),
         input(0x80, b"", include_bytes!("../../crates/data/tests/formats/rows-gzip.parquet")),
         input(0, b"", include_bytes!("../../crates/data/tests/formats/rows-none.parquet")),
-        input(0, b"", include_bytes!("../../crates/data/tests/formats/rows.arff")),
-        input(0, b"", include_bytes!("../../crates/data/tests/formats/sparse.arff")),
-        input(0, b"", b"0 1:1 2:-2.5 # x\n1 2:4\n"),
         [&[0, 255][..], b"y,d,c,b,a\ncat,1.2.2026,I,u,1.5\ndog,31/12/1999,,,NA\n"].concat(),
         [&[3, 255][..], b"a;b;c;d;y\n1.234,5;\"v\nw\";II;1-1-1970;cat\n"].concat(),
         [&[0, 255][..], b"{\"a\":1,\"b\":null,\"c\":\"II\",\"d\":\"1.2.2026\",\"y\":\"x\"}\n"].concat(),

@@ -48,7 +48,7 @@ pub(super) fn load_whole(
 /// How a file of rows is read.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Reading {
-    /// Labels of IDX images or an NPY array, in a file of either format
+    /// Labels of an NPY array, in an NPY file of their own
     #[arg(long, value_name = "FILE")]
     pub(super) labels: Option<PathBuf>,
     /// Leave out a column: its name, or its number from 1; repeatable
@@ -67,7 +67,7 @@ pub(super) struct Reading {
     /// Whether decimals of this file follow a comma, where it differs from the session or model
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
     pub(super) decimal_comma: Option<bool>,
-    /// csv, idx, npy, npz, parquet, arff or libsvm; found out where not given
+    /// csv, npy, npz or parquet; found out if not given
     #[arg(long)]
     pub(super) format: Option<Format>,
 }
@@ -124,7 +124,7 @@ impl Reading {
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
-    /// CSV, NPY, NPZ, Parquet, ARFF, libsvm or IDX images; texts, NPY and IDX gzipped or not
+    /// CSV, NPY, NPZ or Parquet; CSV and NPY may be gzipped
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     #[command(flatten)]

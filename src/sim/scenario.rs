@@ -94,10 +94,10 @@ impl Default for Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// `digits`, a CSV file, its label in the last column, or IDX images; the path is seen from the
-    /// scenario's folder.
+    /// `digits`, or a file of rows with the label in the last column; the path is seen from the scenario's
+    /// folder.
     pub set: String,
-    /// With IDX images: the file of their labels.
+    /// With an NPY array: the file of its labels.
     pub labels: String,
     /// The session file whose `[table]` describes the columns of the set, seen from the scenario's folder;
     /// empty: they are numbers, or guessed.

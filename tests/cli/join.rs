@@ -36,8 +36,7 @@ impl Bad {
         let pick = |name: &str, usual: &str| if what == name { file.to_owned() } else { usual.to_owned() };
         command.arg("join").arg(pick("session", "session.toml")).arg("--data").arg(pick("data", "alice.csv"));
         command.arg("--key").arg(pick("key", "alice.key")).arg("--out").arg(pick("out", "alice.model"));
-        // Only a CSV file has a header or none.
-        if !pick("data", "alice.csv").ends_with(".arff") {
+        if !pick("data", "alice.csv").starts_with("named-") {
             command.args(["--header", "no"]);
         }
         command.args(["--no-mdns", "--listen"]).arg(pick("listen", "/ip4/127.0.0.1/tcp/0"));
@@ -78,26 +77,23 @@ fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent()
     let bad = Bad {
         swarm: Swarm::new(3, |session| session.data.columns = (0..64).map(|i| format!("c{i}")).collect()),
     };
-    let arff = |name: &str, third: &str| {
-        let mut text = "@relation r\n".to_owned();
-        for i in 0..64 {
-            let column = if i == 2 { third.to_owned() } else { format!("c{i}") };
-            text += &format!("@attribute {column} numeric\n");
-        }
+    let named = |name: &str, third: &str| {
+        let names = (0..64).map(|i| if i == 2 { third.to_owned() } else { format!("c{i}") });
+        let header: Vec<String> = names.chain(["class".to_owned()]).collect();
         let rows = fs::read_to_string(bad.path("alice.csv")).expect("rows");
-        bad.write(name, text + "@attribute class string\n@data\n" + &rows)
+        bad.write(name, header.join(",") + "\n" + &rows)
     };
-    let file = arff("other.arff", "age");
+    let file = named("named-other.csv", "age");
     bad.refused(
         "data",
         &file,
         &[],
         2,
-        &["other.arff: column 3 is called \"age\", the session file says \"c2\""],
+        &["named-other.csv: column 3 is called \"age\", the session file says \"c2\""],
     );
-    let file = arff("same.arff", "c2");
+    let file = named("named-same.csv", "c2");
     // The names are right, so that what is wrong next is told.
-    bad.refused("data", &file, &["--label", "none"], 2, &["attribute 65 (\"class\") is text", "--drop"]);
+    bad.refused("data", &file, &["--label", "none"], 2, &["column 65 is called \"class\"", "--drop"]);
 }
 
 #[test]

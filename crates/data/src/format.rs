@@ -7,8 +7,7 @@ use std::str::FromStr;
 
 use super::{DataError, Source};
 
-/// A format of data files. Unless it is given, it is told by the first bytes and, where these are text, by
-/// the name.
+/// A format of data files. Unless it is given, the first bytes decide.
 ///
 /// In every format each feature is a finite number below 2^80 in magnitude and becomes a binary32; a column
 /// that is no number is the label or left out, or the file is refused with the column's name.
@@ -19,8 +18,6 @@ pub enum Format {
     /// that is expected), and a row when all are; a mixture is refused, since to guess could lose a row. Any
     /// text that is none of the others is taken for CSV.
     Csv,
-    /// The format of MNIST; gzipped or not. Begins with two zero bytes. Labels come from a file of their own.
-    Idx,
     /// One numeric array of NumPy, rows x columns; gzipped or not. Labels are a column, or come from a file
     /// of their own; then an array of more dimensions is rows of all the rest.
     Npy,
@@ -29,30 +26,20 @@ pub enum Format {
     Npz,
     /// Apache Parquet with flat columns; uncompressed, Snappy, Zstandard or gzip inside.
     Parquet,
-    /// The format of Weka, dense or sparse; gzipped or not. Begins with `@relation`, or the name ends in
-    /// `.arff`.
-    Arff,
-    /// `label index:value ...`, indices from 1; gzipped or not. Told by its first line, or a name that ends
-    /// in `.libsvm`, `.svm` or `.svmlight`.
-    Libsvm,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Csv, Self::Idx, Self::Npy, Self::Npz, Self::Parquet, Self::Arff, Self::Libsvm];
+    pub const ALL: [Self; 4] = [Self::Csv, Self::Npy, Self::Npz, Self::Parquet];
 
     /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
-            Self::Idx => "idx",
             Self::Npy => "npy",
             Self::Npz => "npz",
             Self::Parquet => "parquet",
-            Self::Arff => "arff",
-            Self::Libsvm => "libsvm",
         }
     }
 }
@@ -74,15 +61,14 @@ impl FromStr for Format {
 }
 
 /// The first bytes of a format that is not text.
-const MAGIC: [(&[u8], Format); 5] = [
-    (&[0, 0], Format::Idx),
+const MAGIC: [(&[u8], Format); 4] = [
     (b"\x93NUMPY", Format::Npy),
     (b"PK\x03\x04", Format::Npz),
     (b"PK\x05\x06", Format::Npz),
     (b"PAR1", Format::Parquet),
 ];
 
-/// Tells the format by the first bytes, and of a text by its name and first line.
+/// Finds the format by the first bytes.
 pub(super) fn detect(source: &Source) -> Result<Format, DataError> {
     let head = &source.head;
     if let Some(&(_, format)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
@@ -98,23 +84,10 @@ pub(super) fn detect(source: &Source) -> Result<Format, DataError> {
             let problem = format!(
                 "its name ends in .{name} but it begins with {start:02x?}: damaged, or of another format (--format names it)"
             );
-            return Err(DataError::Layout { file: source.file.clone(), problem });
+            Err(DataError::Layout { file: source.file.clone(), problem })
         }
-        Some("arff") => return Ok(Format::Arff),
-        Some("libsvm" | "svm" | "svmlight") => return Ok(Format::Libsvm),
-        _ => {}
+        _ => Ok(Format::Csv),
     }
-    let text = String::from_utf8_lossy(head);
-    let mut lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    let first = lines.find(|line| !line.is_empty() && !line.starts_with(['%', '#'])).unwrap_or_default();
-    if first.get(..9).is_some_and(|word| word.eq_ignore_ascii_case("@relation")) {
-        return Ok(Format::Arff);
-    }
-    let pair = first.split_ascii_whitespace().nth(1).and_then(|word| word.split_once(':'));
-    if pair.is_some_and(|(index, _)| !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit())) {
-        return Ok(Format::Libsvm);
-    }
-    Ok(Format::Csv)
 }
 
 fn extension(path: &Path) -> Option<String> {

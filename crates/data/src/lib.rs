@@ -15,15 +15,12 @@ use std::sync::Arc;
 
 use ndarray::{Array2, ArrayView2};
 
-mod arff;
 mod columns;
 mod csv;
 pub mod deal;
 pub mod digits;
 mod format;
-mod idx;
 mod labels;
-mod libsvm;
 mod npy;
 mod npz;
 mod parquet;
@@ -112,7 +109,7 @@ pub enum DataError {
     Features {
         /// The file.
         file: PathBuf,
-        /// The line that shows it, from 1 (1 for IDX).
+        /// The line that shows it, from 1.
         line: u64,
         /// Features in the file.
         found: usize,
@@ -394,7 +391,7 @@ pub struct Expected<'a> {
     pub drop: &'a [Column],
     /// Whether the first line of a CSV file is a header; found out where not given, see [`load`].
     pub header: Option<bool>,
-    /// The labels file that belongs to an IDX or NPY file.
+    /// The NPY file of labels that belongs to an NPY file.
     pub labels_file: Option<&'a Path>,
     /// The array of features in an NPZ file; `X` where not given.
     pub array: Option<&'a str>,
@@ -458,14 +455,8 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
         Some(format) => format,
         None => format::detect(&source)?,
     };
-    if let (Some(_), Format::Csv | Format::Npz | Format::Parquet | Format::Arff | Format::Libsvm) =
-        (expected.labels_file, format)
-    {
-        let problem =
-            format!("a labels file goes with IDX images and NPY arrays only, and this file is {format}");
-        return Err(DataError::Layout { file: path.into(), problem });
-    }
     for (option, given, only) in [
+        ("a labels file", expected.labels_file.is_some(), Format::Npy),
         ("an array name", expected.array.is_some(), Format::Npz),
         ("a header", expected.header.is_some(), Format::Csv),
     ] {
@@ -480,12 +471,9 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     let loaded = match format {
         // Looks at the limits line by line.
         Format::Csv => return csv::read(source, expected),
-        Format::Idx => idx::read(source, expected),
         Format::Npy => npy::read(source, expected),
         Format::Npz => npz::read(source, expected),
         Format::Parquet => parquet::read(source, expected),
-        Format::Arff => arff::read(source, expected),
-        Format::Libsvm => libsvm::read(source, expected),
     }?;
     for row in 0..loaded.data.rows() {
         if let Some((at, limit)) = expected.outside(loaded.data.row(row)) {
@@ -514,7 +502,7 @@ pub fn column_texts(
 ) -> Result<Vec<String>, DataError> {
     let source = Source::open(path)?;
     let format = format::detect(&source)?;
-    if expected.preparation.is_some() && matches!(format, Format::Csv | Format::Parquet | Format::Arff) {
+    if expected.preparation.is_some() && matches!(format, Format::Csv | Format::Parquet) {
         return prepare::read::texts(source, column, rows, expected);
     }
     if format != Format::Csv {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::columns::{Columns, Found, Role};
 use super::{
-    DataError, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source, idx,
+    DataError, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source,
     magnitude_ok, quoted, whole,
 };
 
@@ -18,7 +18,7 @@ mod header;
 
 use header::{Header, MAGIC_LENGTH};
 
-pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
+const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header, bytes. NumPy itself reads at most 10,000 characters.
 const MAX_HEADER: usize = 1 << 16;
 /// Longest text of an array of texts, in characters.
@@ -286,11 +286,11 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let label = if beside.is_some() { &LabelColumn::None } else { &expected.label };
     let (columns, values, mut labels) = stream(&mut source).rows(expected, label, None)?;
     if let Some(path) = beside {
-        idx::labels_of(Source::open(path)?, values.len() / columns.features, &mut labels)?;
+        read_labels(Source::open(path)?, values.len() / columns.features, &mut labels)?;
     }
     Ok(labels.finish(columns.features, values).named(columns))
 }
 
-pub(super) fn read_labels(mut source: Source, rows: usize, labels: &mut Labels) -> Result<(), DataError> {
+fn read_labels(mut source: Source, rows: usize, labels: &mut Labels) -> Result<(), DataError> {
     stream(&mut source).labels(rows, labels)
 }

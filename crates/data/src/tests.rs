@@ -138,49 +138,6 @@ fn class_names_are_matched_as_text_and_ordered_as_numbers() {
     );
 }
 
-fn idx(kind: u8, sizes: &[u32], elements: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, kind, sizes.len() as u8];
-    sizes.iter().for_each(|n| bytes.extend(n.to_be_bytes()));
-    bytes.extend(elements);
-    bytes
-}
-
-#[test]
-fn idx_images_and_labels_become_rows() {
-    let files = Files::new();
-    let images = files.write("images", &gzip(&idx(8, &[2, 1, 3], &[1, 2, 3, 4, 5, 255])));
-    let labels = files.write("labels", &idx(8, &[2], &[7, 5]));
-    let data = load(&images, &Expected { labels_file: Some(&labels), ..Expected::default() }).unwrap();
-    assert_eq!(data.values(), [1.0, 2.0, 3.0, 4.0, 5.0, 255.0]);
-    assert_eq!((data.labels(), data.classes()), (&[1u16, 0][..], &["5".to_owned(), "7".to_owned()][..]));
-    assert!(load(&images, &Expected::default()).unwrap_err().to_string().contains("--labels"));
-}
-
-#[test]
-fn idx_files_that_lie_about_their_size_are_refused() {
-    let unlabelled = Expected { label: LabelColumn::None, ..Expected::default() };
-    let cases: [(Vec<u8>, &str); 8] = [
-        (idx(8, &[2, 3], &[0; 5]), ": number of elements is 5, expected 6 as in its header"),
-        (idx(8, &[2, 3], &[0; 7]), ": number of elements is over 6, expected 6 as in its header"),
-        (idx(13, &[2, 3], &[0; 6]), ": element type is 0x0d, expected 0x08 (unsigned bytes)"),
-        (idx(8, &[2], &[0; 2]), ": number of dimensions is 1, expected 2 to 4"),
-        (idx(8, &[u32::MAX; 4], &[]), ": too many pixels per image: 18446744073709551615, limit 1048576"),
-        (idx(8, &[8_000_000, 1 << 20], &[]), ": too many pixels: 8388608000000, limit 2147483648"),
-        (idx(8, &[2047, 1 << 20], &[]), ": number of elements is 0, expected 2146435072 as in its header"),
-        (vec![0, 0, 8], ": magic number is [00, 00, 08], expected 00 00 08 and a number of dimensions"),
-    ];
-    for (bytes, error) in cases {
-        assert_eq!(refusal_with(&bytes, &unlabelled), error);
-    }
-    let files = Files::new();
-    let images = files.write("images", &idx(8, &[2, 1], &[1, 2]));
-    let labels = files.write("labels", &idx(8, &[3], &[1, 2, 3]));
-    let error = load(&images, &Expected { labels_file: Some(&labels), ..Expected::default() })
-        .unwrap_err()
-        .to_string();
-    assert!(error.ends_with("number of labels is [3], expected [2] as in the images"), "{error}");
-}
-
 #[test]
 fn the_built_in_digits_have_the_published_counts() {
     let data = digits::digits();
@@ -230,17 +187,13 @@ fn a_label_may_be_missing_only_where_that_is_expected_and_an_empty_class_is_not_
     let names = classes();
     let expected = Expected { classes: Some(&names), ..Expected::default() };
     let partly = Expected { partly: true, ..expected.clone() };
-    let arff = b"@relation r\n@attribute a numeric\n@attribute c {cat,dog}\n@data\n1,dog\n2,?\n3,cat\n";
-    let csv = b"1,dog\n2,\n3,cat\n";
-    for (name, bytes) in [("rows.csv", &csv[..]), ("rows.arff", &arff[..])] {
-        let path = Files::new();
-        let path = (path.write(name, bytes), path);
-        let loaded = load_named(&path.0, &partly).unwrap();
-        assert_eq!(loaded.labels, [Some(1), None, Some(0)], "{name}");
-        assert!(loaded.data.labels().is_empty() && loaded.data.classes().is_empty(), "{name}");
-        assert_eq!(loaded.data.values(), [1.0, 2.0, 3.0], "{name}");
-        assert!(load_named(&path.0, &expected).is_err(), "{name}: a label is missing");
-    }
+    let files = Files::new();
+    let path = files.write("rows.csv", b"1,dog\n2,\n3,cat\n");
+    let loaded = load_named(&path, &partly).unwrap();
+    assert_eq!(loaded.labels, [Some(1), None, Some(0)]);
+    assert!(loaded.data.labels().is_empty() && loaded.data.classes().is_empty());
+    assert_eq!(loaded.data.values(), [1.0, 2.0, 3.0]);
+    assert!(load_named(&path, &expected).is_err(), "a label is missing");
     let refused = refusal_with(b"1,cow\n", &partly);
     assert!(refused.ends_with("expected one of the 2 classes cat, dog, or nothing"), "{refused}");
 }

@@ -12,7 +12,6 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 
 use super::{BATCH, INDEX, Kind, damaged, kind, not_zipped};
-use crate::prepare::rows::Typed;
 use crate::prepare::value::date;
 use crate::{DataError, Source, quoted};
 
@@ -239,30 +238,25 @@ impl Texts {
             }
         }
     }
-}
 
-impl Typed for Texts {
-    fn names(&self) -> Vec<String> {
+    /// The names of the columns.
+    pub(crate) fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    fn unread(&self, at: usize) -> Option<&str> {
+    /// Why a column cannot be read, if it cannot; its fields are empty then.
+    pub(crate) fn unread(&self, at: usize) -> Option<&str> {
         self.written.get(at)?.as_ref().err().map(String::as_str)
     }
 
-    fn levels(&self, _at: usize) -> Option<&[String]> {
-        None
-    }
-
-    fn is_date(&self, at: usize) -> bool {
+    /// Whether a column holds dates, which are written year-month-day.
+    pub(crate) fn is_date(&self, at: usize) -> bool {
         matches!(self.written.get(at), Some(Ok(Written::Days | Written::Moments(_))))
     }
 
-    fn unit(&self) -> &'static str {
-        "row"
-    }
-
-    fn next(
+    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its number, `None`
+    /// at the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
+    pub(crate) fn next(
         &mut self,
         wanted: &[bool],
         text: &mut Vec<u8>,

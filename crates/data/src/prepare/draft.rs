@@ -50,20 +50,13 @@ struct Seen {
     days: [Vec<f32>; 3],
     /// All texts, up to [`TEXTS`] different ones.
     texts: BTreeMap<String, u64>,
-    /// The texts that the file declares to be all.
-    declared: Option<Vec<String>>,
     /// Why the column cannot be read.
     unread: Option<String>,
 }
 
 impl Seen {
     fn new(rows: &Rows, at: usize) -> Self {
-        let sound = |levels: &&[String]| {
-            (1..=MAX_LEVELS).contains(&levels.len())
-                && levels.iter().all(|level| check_class_name(level).is_ok())
-        };
-        let declared = rows.levels(at).filter(sound).map(<[String]>::to_vec);
-        Self { declared, unread: rows.unread(at).map(str::to_owned), ..Self::default() }
+        Self { unread: rows.unread(at).map(str::to_owned), ..Self::default() }
     }
 
     fn add(&mut self, text: &str) {
@@ -369,10 +362,6 @@ fn kind(name: &str, seen: &Seen, comma: usize) -> (Kind, String) {
     let distinct = texts.len() as u64;
     if let Some(found) = &seen.unread {
         return (Kind::Ignored, format!("it is {found}, which is not read"));
-    }
-    if let Some(levels) = &seen.declared {
-        let note = "the file declares these levels; with an order: kind = \"ordinal\", levels ascending";
-        return (Kind::Category(levels.clone()), note.into());
     }
     if values == 0 {
         return (Kind::Ignored, "nothing is in it".into());

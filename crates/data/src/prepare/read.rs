@@ -141,8 +141,8 @@ fn gather_rows(
     };
     if !Rows::takes(format) {
         return layout(format!(
-            "described columns are read from CSV, JSON lines, Parquet and ARFF, and this file is {format}: save \
-             it as one of them, with names of columns"
+            "described columns are read from CSV, JSON lines and Parquet, and this file is {format}: save it as \
+             one of them, with names of columns"
         ));
     }
     if expected.header == Some(false) {

@@ -7,45 +7,18 @@ use ::csv::{ByteRecord, ReaderBuilder};
 use serde_json::Value;
 
 use super::read::DELIMITERS;
-use crate::{DataError, Format, Source, arff, parquet};
+use crate::{DataError, Format, Source, parquet};
 
 /// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a quote that is never closed from filling
 /// memory.
 const MAX_ROW: u64 = 1 << 26;
-
-/// The rows of a format whose columns have types: each value becomes the text that a CSV file would have.
-pub(crate) trait Typed: std::fmt::Debug {
-    /// The names of the columns.
-    fn names(&self) -> Vec<String>;
-
-    /// Why a column cannot be read, if it cannot; its fields are empty then.
-    fn unread(&self, at: usize) -> Option<&str>;
-
-    /// The texts that are declared to be all that a column can hold.
-    fn levels(&self, at: usize) -> Option<&[String]>;
-
-    /// Whether a column holds dates, which are written year-month-day.
-    fn is_date(&self, at: usize) -> bool;
-
-    /// What counts rows: `line`, or `row` where there are no lines.
-    fn unit(&self) -> &'static str;
-
-    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its line, `None`
-    /// at the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
-    fn next(
-        &mut self,
-        wanted: &[bool],
-        text: &mut Vec<u8>,
-        fields: &mut Vec<(usize, usize)>,
-    ) -> Result<Option<u64>, DataError>;
-}
 
 /// The header, and the rows as they are read.
 #[derive(Debug)]
 pub(super) struct Rows {
     source: Source,
     /// In place of the source, where the format has types.
-    typed: Option<Box<dyn Typed>>,
+    typed: Option<Box<parquet::Texts>>,
     /// The columns whose fields are asked for.
     wanted: Vec<bool>,
     /// The names of the columns: the first line that is neither blank nor a comment; of JSON lines the names
@@ -116,7 +89,7 @@ fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
 impl Rows {
     /// Whether rows of this format can be read as texts.
     pub(super) fn takes(format: Format) -> bool {
-        matches!(format, Format::Csv | Format::Parquet | Format::Arff)
+        matches!(format, Format::Csv | Format::Parquet)
     }
 
     /// Reads the header. `choose` picks the delimiter for a first line.
@@ -126,11 +99,10 @@ impl Rows {
         choose: impl Fn(&[u8]) -> u8,
     ) -> Result<Self, DataError> {
         let file = source.file.clone();
-        let typed: Box<dyn Typed> = match format {
-            Format::Parquet => Box::new(parquet::Texts::open(&source)?),
-            Format::Arff => Box::new(arff::Texts::open(source)?),
-            _ => return Self::open_text(source, choose),
-        };
+        if format != Format::Parquet {
+            return Self::open_text(source, choose);
+        }
+        let typed = Box::new(parquet::Texts::open(&source)?);
         let names = typed.names();
         let wanted = vec![true; names.len()];
         Ok(Self { typed: Some(typed), names, wanted, ..Self::of(Source::empty(file)) })
@@ -209,11 +181,6 @@ impl Rows {
         self.typed.as_ref()?.unread(at)
     }
 
-    /// The texts that the file declares to be all that a column can hold.
-    pub(super) fn levels(&self, at: usize) -> Option<&[String]> {
-        self.typed.as_ref()?.levels(at)
-    }
-
     /// Whether the file itself says that a column holds dates, which then are written year-month-day.
     pub(super) fn is_date(&self, at: usize) -> bool {
         self.typed.as_ref().is_some_and(|typed| typed.is_date(at))
@@ -221,7 +188,7 @@ impl Rows {
 
     /// What counts rows in messages: `line` or `row`.
     pub(super) fn unit(&self) -> &'static str {
-        self.typed.as_ref().map_or("line", |typed| typed.unit())
+        if self.typed.is_some() { "row" } else { "line" }
     }
 
     fn refuse<T>(&self, problem: String) -> Result<T, DataError> {

@@ -112,52 +112,11 @@ fn a_parquet_table_is_drafted_with_its_types() {
     assert_eq!(draft(&fixture("rows.npy"), &Expected::default()).unwrap(), None, "an array has no columns");
 }
 
-const ARFF: &str = "@relation wards\n@attribute age numeric\n@attribute sex {m, f, 'not said'}\n\
-                    @attribute seen date\n@attribute kind {sick,well}\n@data\n";
-
-#[test]
-fn an_arff_table_is_read_as_described_and_drafted_with_its_declared_levels() {
-    let described = Expected { label: LabelColumn::Name("kind".into()), ..Expected::default() };
-    let files = Files::new();
-    let file =
-        files.write("a.arff", format!("{ARFF}61,f,1970-01-11,sick\n% x\n?,?,2000-02-29,well\n").as_bytes());
-    let drafted = draft(&file, &described).unwrap().unwrap();
-    let levels = ["m", "f", "not said"].map(String::from).to_vec();
-    assert_eq!(drafted.preparation.columns[1].kind, Kind::Category(levels));
-    let read = Expected { preparation: Some(&drafted.preparation), ..described.clone() };
-    let loaded = load(&file, &read).unwrap();
-    assert_eq!(
-        loaded.values(),
-        [61.0, 0.0, 0.0, 1.0, 0.0, 10.0, 61.0, 1.0, 0.0, 0.0, 0.0, 11_016.0],
-        "the only age is the median"
-    );
-    // What is not there in a sparse row is 0, or the first level.
-    let sparse = files
-        .write("b.arff", format!("{ARFF}{{1 f, 2 1970-01-11}}\n{{0 ?, 2 1970-01-12, 3 well}}\n").as_bytes());
-    let loaded = load(&sparse, &read).unwrap();
-    assert_eq!(loaded.values(), [0.0, 0.0, 0.0, 1.0, 0.0, 10.0, 61.0, 1.0, 1.0, 0.0, 0.0, 11.0]);
-    assert_eq!(loaded.labels(), [0, 1]);
-    for (row, part) in [
-        ("61,f,1970-01-11", "a comma: 4 values a row"),
-        ("61,f,1970-01-11,sick,7", "the end: 4 values a row"),
-        ("{1 f, 0 3}", "an ascending number of an attribute, 2 to 3"),
-        ("{1 f", "a comma or a closing brace"),
-        ("61,'f", "the end of a text in quotes"),
-    ] {
-        let file = files.write("c.arff", format!("{ARFF}{row}\n").as_bytes());
-        let error = load(&file, &read).unwrap_err().to_string();
-        assert!(error.contains("c.arff, line 7") && error.contains(part), "{row}: {error}");
-    }
-    let file = files.write("d.arff", format!("{ARFF}61,x,1970-01-11,sick\n").as_bytes());
-    let error = load(&file, &read).unwrap_err().to_string();
-    assert!(error.contains("d.arff, line 7, column \"sex\": found \"x\""), "{error}");
-}
-
 #[test]
 fn arrays_are_refused_where_columns_are_described() {
     let (preparation, classes) = (patients(), texts("sick well"));
     let error = load(&fixture("rows.npy"), &expected(&preparation, &classes)).unwrap_err().to_string();
-    assert!(error.contains("from CSV, JSON lines, Parquet and ARFF, and this file is npy"), "{error}");
+    assert!(error.contains("from CSV, JSON lines and Parquet, and this file is npy"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! All formats: `tests/formats` has the same four rows as `scripts/make-formats.py` writes them with pandas,
-//! NumPy and scikit-learn.
+//! All formats: `tests/formats` has the same four rows as `scripts/make-formats.py` writes them with pandas
+//! and NumPy.
 
 use std::io::{Cursor, Write};
 
@@ -53,11 +53,6 @@ fn the_same_rows_come_out_of_every_format() {
         ("rows-zstd.parquet", &plain, "cat,dog", "a,b,c"),
         ("rows-gzip.parquet", &plain, "cat,dog", "a,b,c"),
         ("rows-none.parquet", &plain, "cat,dog", "a,b,c"),
-        ("rows.arff", &plain, "cat,dog", "a,b,c"),
-        ("rows.arff", &kind, "cat,dog", "a,b,c"),
-        ("rows.arff.gz", &plain, "cat,dog", "a,b,c"),
-        ("sparse.arff", &plain, "cat,dog", "a,b,c"),
-        ("rows.libsvm", &plain, "0,1", ""),
     ] {
         let loaded = load_named(&fixture(name), expected).unwrap_or_else(|error| panic!("{error}"));
         let data = loaded.data;
@@ -79,7 +74,7 @@ fn the_same_rows_come_out_of_every_format() {
 fn columns_are_taken_by_name_where_names_are_expected() {
     let order = ["c", "a", "b"].map(String::from);
     let by_name = Expected { columns: &order, features: Some(3), ..Expected::default() };
-    for name in ["rows.csv", "rows.parquet", "rows.arff", "sparse.arff"] {
+    for name in ["rows.csv", "rows.parquet"] {
         let loaded = load_named(&fixture(name), &by_name).unwrap();
         assert!(loaded.reordered && loaded.columns == order, "{name}");
         assert_eq!(loaded.data.row(0), [40.0, 1.0, -2.5], "{name}");
@@ -134,9 +129,6 @@ fn columns_can_be_left_out_in_every_format_that_has_them() {
         ("rows-fortran.npy", "2", [1.0, 40.0]),
         ("rows.npz", "1", [-2.5, 40.0]),
         ("rows.parquet", "c", [1.0, -2.5]),
-        ("rows.arff", "a", [-2.5, 40.0]),
-        ("sparse.arff", "b", [1.0, 40.0]),
-        ("rows.libsvm", "3", [1.0, -2.5]),
     ] {
         let drop = [drop.parse().unwrap()];
         let data = load(&fixture(name), &Expected { drop: &drop, features: Some(2), ..Expected::default() })
@@ -155,7 +147,6 @@ fn columns_can_be_left_out_in_every_format_that_has_them() {
     assert_eq!(refusal("rows.csv", "kind"), ": column 4 is the label and cannot be left out");
     assert_eq!(refusal("rows.npy", "5"), ": column 5 to be left out, expected 1 to 4");
     assert!(refusal("rows.npy", "b").contains("asked for by name, expected a number"));
-    assert!(refusal("rows.libsvm", "b").contains("no names"));
 }
 
 #[test]
@@ -175,9 +166,8 @@ fn labels_may_be_asked_for_by_name_by_number_or_not_at_all() {
         double,
         ": row 3, column \"a\" is 0.1, expected a class: text or a whole number (a quantity to predict is no class)"
     );
-    assert!(refused("rows.libsvm", &first).contains("begins every line"));
     let none = Expected { label: LabelColumn::None, ..Expected::default() };
-    for (name, features) in [("rows.npy", 4), ("rows.npz", 3), ("rows.libsvm", 3), ("X.npy", 3)] {
+    for (name, features) in [("rows.npy", 4), ("rows.npz", 3), ("X.npy", 3)] {
         let data = load(&fixture(name), &none).unwrap();
         assert_eq!((data.features(), data.labels()), (features, &[][..]), "{name}");
     }
@@ -196,10 +186,6 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     assert_eq!(
         refused("colour.parquet", &kind),
         format!(": column \"colour\" is text, {}", advice("colour"))
-    );
-    assert_eq!(
-        refused("rows.arff", &none),
-        format!(": attribute 4 (\"kind\") is nominal, {}", advice("kind"))
     );
     assert_eq!(refused("rows.parquet", &none), format!(": column \"kind\" is text, {}", advice("kind")));
     let csv = refused_bytes("f.csv", b"a,colour,kind\n1,red,cat\n", &last);
@@ -230,10 +216,6 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
     assert!(wrong(Format::Npy).contains("magic number"));
     assert!(wrong(Format::Npz).contains("damaged or no NPZ archive"));
     assert!(wrong(Format::Parquet).contains("damaged or not of the Parquet"));
-    let images = Expected { format: Some(Format::Idx), label: LabelColumn::None, ..Expected::default() };
-    assert!(refused("rows.csv", &images).contains("magic number"));
-    assert!(wrong(Format::Arff).contains("line 1, column 1: found \"a,b,c,kind\", expected @relation"));
-    assert!(wrong(Format::Libsvm).contains("expected one label a row"));
     for format in Format::ALL {
         assert_eq!(format.to_string().parse(), Ok(format));
     }
@@ -256,16 +238,12 @@ fn cut_and_damaged_files_are_refused() {
         "named.npz",
         "rows.parquet",
         "rows-zstd.parquet",
-        "sparse.arff",
     ] {
         let whole = std::fs::read(fixture(name)).unwrap();
-        let expected =
-            if name.contains("parquet") || name.contains("arff") { &Expected::default() } else { &expected };
+        let expected = if name.contains("parquet") { &Expected::default() } else { &expected };
         for cut in 0..whole.len() {
             let path = files.write(name, &whole[..cut]);
-            let text = load(&path, expected);
-            assert!(text.is_err() || name.ends_with("arff"), "{name} cut at {cut}");
-            assert!(text.map_or(true, |data| data.rows() > 0));
+            assert!(load(&path, expected).is_err(), "{name} cut at {cut}");
         }
         for at in 0..whole.len() {
             for change in [0x01, 0xff] {
@@ -342,8 +320,8 @@ fn npy_files_that_lie_or_hold_other_things_are_refused() {
     let error =
         load(&files.write("a.npy", &npy("<f8", false, "(2, 2)", &four)), &labelled).unwrap_err().to_string();
     assert!(error.ends_with("y.npy: number of entries is 4, expected 2, one for each row"), "{error}");
-    // Images with labels of their own in IDX.
-    let labels = files.write("l", &idx(8, &[2], &[7, 5]));
+    // Images with labels of their own.
+    let labels = files.write("l", &npy("|u1", false, "(2,)", &[7, 5]));
     let beside = Expected { labels_file: Some(&labels), ..Expected::default() };
     let images = load(&files.write("a.npy", &npy("<f8", false, "(2, 1, 2)", &four)), &beside).unwrap();
     assert_eq!((images.values(), images.labels()), (&[1.0, 2.0, 3.0, 4.0][..], &[1u16, 0][..]));
@@ -413,115 +391,4 @@ fn npz_archives_are_refused_by_the_name_of_the_array() {
     let named = Expected { array: Some("data"), label: label("target"), ..Expected::default() };
     let data = load(&files.write("a", &archive(&[("data.npy", &x), ("target.npy", &y)])), &named).unwrap();
     assert_eq!((data.values(), data.labels()), (&[1.0, 2.0, 3.0, 4.0][..], &[0u16, 1][..]));
-}
-
-#[test]
-fn each_bad_libsvm_field_is_named_by_line_and_column() {
-    let two = Expected { features: Some(2), classes: Some(&classes()), ..Expected::default() };
-    for (text, error) in [
-        (
-            "cat 1:1 2:x\n",
-            ", line 1, column 3: found \"2:x\", expected index:value with a number behind the colon",
-        ),
-        (
-            "cat 1:1\n# a\n\ndog 1:nan\n",
-            ", line 4, column 2: found \"1:nan\", expected a finite number below 2^80 behind the colon",
-        ),
-        ("cat 1:1 3:1\n", ", line 1, column 3: found \"3:1\", expected an index of 1 to 2"),
-        (
-            "cat 0:1\n",
-            ", line 1, column 2: found \"0:1\", expected an index of 1 to 2 (scikit-learn: dump_svmlight_file with zero_based=False)",
-        ),
-        ("cat 2:1 1:1\n", ", line 1, column 3: found \"1:1\", expected an index above 2: they ascend"),
-        (
-            "cat qid:3 1:1\n",
-            ", line 1, column 2: found \"qid:3\", expected index:value with a whole number before the colon",
-        ),
-        ("cat 1\n", ", line 1, column 2: found \"1\", expected index:value"),
-        ("1:1\n", ", line 1, column 1: found \"1:1\", expected a label before the first index"),
-        (
-            "0.5 1:1\n",
-            ", line 1, column 1: found \"0.5\", expected a class: text or a whole number (a quantity to predict is no class)",
-        ),
-        ("cow 1:1\n", ", line 1, column 1: found \"cow\", expected one of the 2 classes cat, dog"),
-        ("# only this\n", ": no rows: the file is empty"),
-    ] {
-        assert_eq!(refused_bytes("f.svm", text.as_bytes(), &two), error, "{text:?}");
-    }
-    assert_eq!(
-        refused("zero-based.libsvm", &Expected::default()),
-        ", line 1, column 2: found \"0:1\", expected an index of 1 to 1048576 (scikit-learn: dump_svmlight_file with zero_based=False)"
-    );
-    let many = "1 1:1\n".repeat(400) + "1 1048576:1\n";
-    assert_eq!(
-        refused_bytes("f.svm", many.as_bytes(), &Expected::default()),
-        ": too many numbers in a sparse file, zeros included: 420478976, limit 268435456"
-    );
-    // Told by its content, with labels in all their spellings; a row may be all zeros.
-    let data = read(b"+1 1:1 2:2\n-1 2:3 # x\n1.0\n", &Expected { features: Some(3), ..Expected::default() });
-    assert_eq!(data.classes(), ["-1", "1"]);
-    assert_eq!((data.labels(), data.row(1)), (&[1u16, 0, 1][..], &[0.0, 3.0, 0.0][..]));
-}
-
-#[test]
-fn each_bad_arff_field_is_named_by_line_and_column() {
-    let head =
-        "@relation r\n@attribute a numeric\n@attribute 'b c' REAL\n@attribute class {cat,dog}\n@data\n";
-    for (rows, error) in [
-        ("1,x,cat\n", ", line 6, column 2: found \"x\", expected a number"),
-        (
-            "1,?,cat\n",
-            ", line 6, column 2: found \"?\", expected a number: fill missing values or leave their rows out",
-        ),
-        ("1,1e99,cat\n", ", line 6, column 2: found \"1e99\", expected a finite number below 2^80"),
-        ("1,2,cow\n", ", line 6, column 3: found \"cow\", expected one of the values of its attribute"),
-        ("1,2\n", ", line 6, column 2: found nothing, expected a comma: 3 values a row"),
-        ("1,2,cat,4\n", ", line 6, column 4: found \",4\", expected the end: 3 values a row"),
-        ("1,2,'cat\n", ", line 6, column 3: found \"'cat\", expected the end of a text in quotes"),
-        (
-            "1,2,cat\n% x\n{0 1}\n",
-            ", line 8, column 1: found \"{0 1}\", expected rows that are all sparse or all dense",
-        ),
-        (
-            "{1 1, 0 2}\n",
-            ", line 6, column 3: found \"0\", expected an ascending number of an attribute, 2 to 2",
-        ),
-        ("{3 1}\n", ", line 6, column 1: found \"3\", expected an ascending number of an attribute, 0 to 2"),
-        ("{0 1\n", ", line 6, column 1: found nothing, expected a comma or a closing brace"),
-        ("", ": no rows after the header"),
-    ] {
-        assert_eq!(
-            refused_bytes("f", [head, rows].concat().as_bytes(), &Expected::default()),
-            error,
-            "{rows:?}"
-        );
-    }
-    for (text, error) in [
-        ("@relation r\n@attribute a numeric\n", ": no @data: expected an ARFF header"),
-        (
-            "@relation r\n@attribute a colour\n",
-            ", line 2, column 3: found \"colour\", expected numeric, real, integer, string, date or {the values}",
-        ),
-        (
-            "@relation r\n@attribute a {x, y\n",
-            ", line 2, column 3: found nothing, expected a comma or a closing brace",
-        ),
-        ("@relation r\n@attribute\n", ", line 2, column 2: found nothing, expected the name of an attribute"),
-        (
-            "@relation r\n@end\n",
-            ", line 2, column 1: found \"@end\", expected @relation, @attribute or @data",
-        ),
-        ("@relation r\n@data\n1\n", ": no column is left: expected at least one feature"),
-        (
-            "@relation r\n@attribute a date\n@attribute b string\n@data\n",
-            ": attribute 1 (\"a\") is a date, expected a number",
-        ),
-    ] {
-        let found = refused_bytes("f", text.as_bytes(), &Expected::default());
-        assert!(found.starts_with(error), "{text:?}: {found}");
-    }
-    let quoted = "@RELATION r\n@ATTRIBUTE \"class x\" {'a b', \"it\\'s\"}\n@attribute v integer\n@DATA\n'a b', 1\n\"it's\", 2\n{";
-    let first = Expected { label: label("class x"), ..Expected::default() };
-    let data = read(quoted.strip_suffix('{').unwrap().as_bytes(), &first);
-    assert_eq!((data.classes().join("|"), data.values()), ("a b|it's".into(), &[1.0, 2.0][..]));
 }
