@@ -10,24 +10,19 @@ goes on from its last round. All of them take some hours of two cores; --print o
 --methods and --rate are those of Fashion-MNIST; a run that diverged has no figure, but its round is told.
 """
 
-import argparse
 import json
-import pathlib
 import subprocess
+
+import runs
 
 METHODS = ["labels", "network", "alone", "xclp-1", "xclp-10"]
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("examples", type=pathlib.Path)
-    arguments.add_argument("data", type=pathlib.Path)
-    arguments.add_argument("out", type=pathlib.Path)
-    arguments.add_argument("--seeds", default="0,1,2")
+    arguments = runs.arguments("examples")
     arguments.add_argument("--only", choices=["cifar", "fashion"])
     arguments.add_argument("--methods", default=",".join(METHODS))
     arguments.add_argument("--rate", default="0.05")
-    arguments.add_argument("--print", action="store_true", dest="prints")
     given = arguments.parse_args()
     seeds = given.seeds.split(",")
     if given.only != "fashion":

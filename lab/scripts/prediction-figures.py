@@ -8,21 +8,15 @@ DATA has the folders cifar10, cifar100 and fashion-mnist. Each run leaves its re
 again; --print only prints what is there. Figures are means over the seeds, and the standard deviation.
 """
 
-import argparse
 import json
-import pathlib
 import statistics
 import subprocess
 
+import runs
+
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("program", type=pathlib.Path)
-    arguments.add_argument("data", type=pathlib.Path)
-    arguments.add_argument("out", type=pathlib.Path)
-    arguments.add_argument("--seeds", default="0,1,2")
-    arguments.add_argument("--print", action="store_true", dest="prints")
-    given = arguments.parse_args()
+    given = runs.arguments("program").parse_args()
     for data_set in ("fashion", "cifar"):
         found = []
         for seed in given.seeds.split(","):

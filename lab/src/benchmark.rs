@@ -1,7 +1,6 @@
 //! `flyswarm-lab benchmark`: every method on many data sets, nested, as in the paper's Tables 1 and 2.
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -102,8 +101,12 @@ impl Benchmark {
             let result = match stored(&file, &plan)? {
                 Some(result) => result,
                 None => {
-                    let bar =
-                        bar(plan.ticks(), format!("{} of {}: {}", number + 1, sources.len(), source.name));
+                    // Hidden where standard error is not a terminal.
+                    let place = format!("{} of {}: {}", number + 1, sources.len(), source.name);
+                    let bar = ProgressBar::new(plan.ticks()).with_message(place);
+                    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}") {
+                        bar.set_style(style);
+                    }
                     let data = (source.load)()?;
                     let failed = |error| Failure(format!("{}: {error}", source.name));
                     let result = evaluate(&source.name, &data, &plan, &|| bar.inc(1)).map_err(failed)?;
@@ -140,19 +143,6 @@ fn stored(file: &Path, plan: &Plan) -> Result<Option<SetResult>, Failure> {
     let text =
         format!("{}: was made with other options ({:?}); give another --out", file.display(), result.plan);
     Err(Failure(text))
-}
-
-/// A bar on standard error if that is a terminal, else nothing.
-fn bar(ticks: u64, message: String) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(ticks);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}") {
-        bar.set_style(style);
-    }
-    bar.set_message(message);
-    bar
 }
 
 /// The CSV files of a folder, by name.

@@ -71,7 +71,7 @@ class Identity:
         Parameters
         ----------
         path : path
-            The file.
+            A key file that only its owner may read.
 
         Returns
         -------
@@ -84,10 +84,7 @@ class Identity:
 
         Examples
         --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made = Identity.new(f"{folder}/wards.key")
-        ...     Identity.load(f"{folder}/wards.key") == made
+        >>> Identity.load(keys["north"].path) == keys["north"]
         True
         """
         return cls(Path(path), _flyswarm.peer_id(path))

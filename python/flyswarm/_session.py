@@ -132,7 +132,7 @@ class Session:
         Parameters
         ----------
         path : path
-            The file.
+            The session file.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class Session:
         Parameters
         ----------
         path : path
-            The file.
+            A file that is not there yet.
 
         Raises
         ------

@@ -154,9 +154,7 @@ def only_443(lab):
     lab.session(hosts, "--relay", wan.at(wan.public[0], 443), timing=SLOW)
     wan.public[0].write("wards.toml", hosts[0].read("wards.toml").decode())
     relay = wan.relay(wan.public[0], 443)
-    for node in lab.join(hosts, "--no-mdns"):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts, "--no-mdns")
     if len(circuits(relay)) != 3:
         raise Failed(f"circuits of {circuits(relay)}")
     lab.ok("three pairs through port 443")

@@ -85,6 +85,14 @@ class Lab:
     def join(self, hosts, *more, name="wards"):
         return [host.start("join", f"{name}.toml", "--data", "my-rows.csv", "--header", "no", "--json", *more) for host in hosts]
 
+    def finish(self, hosts, *more, name="wards", doctors=()):
+        """Waits for doctors that find nothing wrong; then all hosts join, and must end with the same model."""
+        for doctor in doctors:
+            doctor.end(0)
+        for node in self.join(hosts, *more, name=name):
+            node.end(0, 90)
+        self.same(hosts, name)
+
     def same(self, hosts, name="wards"):
         # The files differ in the date; the digest is that of what the model does.
         models = {json.loads(host.read(f"{name}.receipt.json"))["model"]["digest"] for host in hosts}

@@ -164,9 +164,7 @@ def moved(lab):
     lab.deal(hosts)
     lab.session(hosts, addresses=lambda host: f"/ip4/10.77.0.{host.number}/tcp/{PORT}")
     fixed = ["--listen", f"/ip4/0.0.0.0/tcp/{PORT}"]
-    for node in lab.join(hosts, *fixed):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts, *fixed)
     mover = hosts[1]
     mover.ip("addr", "flush", "dev", "eth0")
     mover.address("10.77.0.99/24")
@@ -177,9 +175,7 @@ def moved(lab):
     for doctor in doctors:
         doctor.end(0)
     lab.session(hosts, name="second", addresses=lambda host: f"/ip4/10.77.0.{host.number}/tcp/{PORT}")
-    for node in lab.join(hosts, *fixed, name="second"):
-        node.end(0, 90)
-    lab.same(hosts, name="second")
+    lab.finish(hosts, *fixed, name="second")
 
 
 @scenario(short=True)
@@ -197,9 +193,7 @@ def two_interfaces(lab):
     lab.finds(doctors[1], "ok", "north: ready", "10.77.0.1", code=0)
     for doctor in doctors:
         doctor.end(0)
-    for node in lab.join(hosts):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts)
 
 
 @scenario(short=True, needs=("nft",))
@@ -214,11 +208,7 @@ def quic(lab):
     doctors = [lab.doctor(host, *both, wait=10) for host in hosts]
     # The port is another where south dialled, which depends on the identities.
     lab.finds(doctors[0], "ok", "south: ready at /ip4/10.77.0.2/udp/", "/quic-v1", code=0)
-    for doctor in doctors[1:]:
-        doctor.end(0)
-    for node in lab.join(hosts, *both):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts, *both, doctors=doctors[1:])
 
 
 @scenario(short=True)
@@ -235,11 +225,7 @@ def ipv6_only(lab):
     # IPv4 has another port, which nobody could reach.
     if any("is refused" in line for line in doctors[0].lines + doctors[0].errors):
         raise Failed(f"a port of the other family was tried\n{doctors[0].story()}")
-    for doctor in doctors[1:]:
-        doctor.end(0)
-    for node in lab.join(hosts):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts, doctors=doctors[1:])
 
 
 @scenario()
@@ -256,11 +242,7 @@ def names(lab):
     fixed = ["--no-mdns", "--listen", f"/ip4/0.0.0.0/tcp/{PORT}"]
     doctors = [lab.doctor(host, *fixed) for host in hosts]
     lab.finds(doctors[0], "ok", "south: ready", "known by the session file only", code=0)
-    for doctor in doctors[1:]:
-        doctor.end(0)
-    for node in lab.join(hosts, *fixed):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts, *fixed, doctors=doctors[1:])
     lab.session(hosts, name="nowhere", addresses=lambda host: f"/dns4/{host.name}.nowhere/tcp/{PORT}")
     lab.finds(lab.doctor(hosts[0], *fixed, session="nowhere"), "error", "south: ", "south.nowhere is not known to DNS", code=3)
 
@@ -281,9 +263,7 @@ def network_key(lab):
     lab.finds(doctors[0], "ok", "south: ready")
     lab.finds(doctors[0], "error", "harbour: something answers", "network key", code=3)
     lab.finds(doctors[2], "error", "north: something answers", "network key", code=3)
-    for node in lab.join(hosts, *key):
-        node.end(0, 90)
-    lab.same(hosts)
+    lab.finish(hosts, *key)
 
 
 @scenario(short=True)
