@@ -84,6 +84,8 @@ class Identity:
 
         Examples
         --------
+        `keys` are identities by name, as in the examples of `Session`.
+
         >>> Identity.load(keys["north"].path) == keys["north"]
         True
         """
