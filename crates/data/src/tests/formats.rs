@@ -231,14 +231,8 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
 fn cut_and_damaged_files_are_refused() {
     let files = Files::new();
     let expected = Expected { label: LabelColumn::None, ..Expected::default() };
-    for name in [
-        "rows.npy",
-        "rows-fortran.npy",
-        "rows.npz",
-        "named.npz",
-        "rows.parquet",
-        "rows-zstd.parquet",
-    ] {
+    for name in ["rows.npy", "rows-fortran.npy", "rows.npz", "named.npz", "rows.parquet", "rows-zstd.parquet"]
+    {
         let whole = std::fs::read(fixture(name)).unwrap();
         let expected = if name.contains("parquet") { &Expected::default() } else { &expected };
         for cut in 0..whole.len() {
