@@ -2,7 +2,7 @@
 //!
 //! **Stack.** TCP without delay, with a network key the stream cipher of libp2p's `pnet` 1.0, Noise (the
 //! peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0. Four protocols are spoken on a
-//! connection: `/flyswarm/4/control`, `/flyswarm/4/bulk`, `/ipfs/ping/1.0.0` and, where somebody asks,
+//! connection: `/flyswarm/5/control`, `/flyswarm/5/bulk`, `/ipfs/ping/1.0.0` and, where somebody asks,
 //! `/flyswarm/probe/1` ([`Command::Probe`]).
 //!
 //! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are,
@@ -174,8 +174,8 @@ impl Channel {
     #[must_use]
     pub fn protocol(self) -> &'static str {
         match self {
-            Self::Control => "/flyswarm/4/control",
-            Self::Bulk => "/flyswarm/4/bulk",
+            Self::Control => "/flyswarm/5/control",
+            Self::Bulk => "/flyswarm/5/bulk",
         }
     }
 }

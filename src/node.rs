@@ -37,7 +37,6 @@ use crate::protocol::council::Acceptor;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::promise::Duty;
 use crate::protocol::record::Record as SumRecord;
-use crate::protocol::rows::Kept;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
@@ -195,8 +194,8 @@ impl Parent<View> for Node {
     fn job(job: crate::protocol::all_reduce::Job) -> Job {
         Job::Mask(job)
     }
-    fn record(record: Kept) -> Record {
-        Record::Kept(record)
+    fn record(record: Never) -> Record {
+        match record {}
     }
 }
 
@@ -471,10 +470,7 @@ impl Node {
                     self.round.accept = None;
                     self.contribute(now, step);
                 }
-                view::Output::Total(total) => {
-                    self.round.total = Some((total.digest, total.bytes));
-                    self.archive.keep(total.kept);
-                }
+                view::Output::Total(total) => self.round.total = Some((total.digest, total.bytes)),
                 view::Output::Accept(record) if !self.allowed(record.value.sum.slot, Some(&record)) => {
                     self.fail_view(now, Reason::Disagreement, None, None, step);
                 }

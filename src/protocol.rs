@@ -25,7 +25,6 @@ pub mod message;
 pub mod pairwise;
 pub mod promise;
 pub mod record;
-pub(crate) mod rows;
 pub(crate) mod shares;
 pub mod signed;
 pub(crate) mod sparse;

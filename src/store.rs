@@ -281,14 +281,12 @@ impl Store {
             if matches!(record, Record::Bare(_)) {
                 done.extend(Some(format!("noised-{slot}")).filter(|name| self.totals.contains_key(name)));
             }
-            for names in Record::names_of_views(slot) {
-                // Of a slot whose vector is not needed any more, nor is what made it.
-                let over = matches!(record, Record::Bare(_)) && names.starts_with("exchanged");
-                let needed = if over { String::new() } else { format!("{names}{ballot}") };
-                done.extend(
-                    self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed).cloned(),
-                );
-            }
+            let names = Record::name_of_views(slot);
+            // Of a slot whose vector is not needed any more, nor is what made it.
+            let over = matches!(record, Record::Bare(_));
+            let needed = if over { String::new() } else { format!("{names}{ballot}") };
+            let others = self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed);
+            done.extend(others.cloned());
             for name in done {
                 self.remove(&name)?;
                 before.extend(self.totals.remove(&name));

@@ -18,7 +18,6 @@ mod ot;
 mod phe;
 mod primitives;
 mod private;
-mod rows;
 mod run;
 pub(crate) mod sessions;
 mod sketch;
@@ -36,7 +35,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 25] = [
+const FILES: [(&str, Maker); 24] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -61,7 +60,6 @@ const FILES: [(&str, Maker); 25] = [
     ("fedavg", fedavg::fedavg),
     ("fedavg-xclp", fedavg_xclp::fedavg_xclp),
     ("private", private::private),
-    ("rows", rows::rows),
 ];
 
 #[test]

@@ -341,7 +341,7 @@ fn another_version_is_told_by_the_greeting_and_by_what_it_does_not_speak() {
     let report = with_odd(&ward, victim, Odd::Foreign);
     report.line(
         &format!("error    {}: speaks another protocol version at ", NAMES[1 - victim]),
-        &["cannot open /flyswarm/4/"],
+        &["cannot open /flyswarm/5/"],
     );
 }
 

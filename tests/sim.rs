@@ -158,13 +158,6 @@ fn a_fault_in_every_round_loses_no_round() {
 }
 
 #[test]
-fn everybody_has_its_own_block_of_a_row_sum_whoever_crashes() {
-    let runs = shipped("row-sum");
-    assert_eq!(runs.len(), 10);
-    assert!(runs[1..9].iter().all(|run| !run.marks.is_empty()), "a peer crashes");
-}
-
-#[test]
 fn private_counts_are_drawn_once_whoever_crashes() {
     let runs = shipped("private");
     assert!(

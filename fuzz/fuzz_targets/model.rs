@@ -19,7 +19,7 @@ fuzz_target!(init: seeds::write("model", inputs()), |data: &[u8]| {
     let mut file = file.to_vec();
     if kind != 0 {
         let body = file.strip_prefix(MAGIC).unwrap_or(&file);
-        let sum = Sha256::new().chain_update(b"flyswarm/4 model file\0").chain_update(body).finalize();
+        let sum = Sha256::new().chain_update(b"flyswarm/5 model file\0").chain_update(body).finalize();
         file.extend(sum);
     }
     if let Ok(model) = Model::decode(&file) {

@@ -75,7 +75,7 @@ fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
     let mut text = String::new();
     std::fs::File::open(file).map_err(failed)?.take(LIMIT).read_to_string(&mut text).map_err(failed)?;
     let receipt: Value = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
-    let mut hash = Sha256::new_with_prefix(b"flyswarm/4 receipt\0");
+    let mut hash = Sha256::new_with_prefix(b"flyswarm/5 receipt\0");
     let mut put = |value: &Value, what: &str| {
         let text = value.as_str().ok_or_else(|| wrong(what))?;
         hash.update((text.len() as u64).to_le_bytes());

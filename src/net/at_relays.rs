@@ -19,7 +19,7 @@ use super::ping::{INTERVAL, TIMEOUT};
 
 /// Says to the other end where it is seen, and nothing of this machine's own addresses.
 pub(super) fn identify(keypair: &Keypair) -> identify::Behaviour {
-    let config = identify::Config::new("/flyswarm/4".to_owned(), keypair.public());
+    let config = identify::Config::new("/flyswarm/5".to_owned(), keypair.public());
     identify::Behaviour::new(
         config.with_agent_version("flyswarm".to_owned()).with_hide_listen_addrs(true).with_cache_size(0),
     )

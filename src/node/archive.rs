@@ -17,7 +17,6 @@ use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
 use crate::protocol::message::Trace;
 use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
-use crate::protocol::rows::{self, Kept};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::tasks::{History, Task};
@@ -39,9 +38,6 @@ pub enum Record {
     /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum
     /// may be the one that is decided.
     Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
-    /// The block that this peer has kept back of a row sum in this view; once the slot is frozen only that of
-    /// the view that was decided on.
-    Kept(Kept),
     /// A decided slot whose total no later slot needs; the total is removed if it is here.
     Bare(Frozen),
     /// This council member releases its shares for this value of the slot, and for no other; with the
@@ -69,15 +65,14 @@ impl Record {
             Self::Released(..) => "released".into(),
             Self::Traces(_) => "traces".into(),
             Self::Silent => "silent".into(),
-            Self::Kept(kept) => format!("kept-{}-{}", kept.sum.slot, kept.sum.ballot),
         }
     }
 
-    /// The beginnings of the names of records that a slot may have for several views; the view's ballot
+    /// The beginning of the names of records that a slot may have for several views; the view's ballot
     /// follows.
     #[must_use]
-    pub fn names_of_views(slot: u32) -> [String; 2] {
-        [format!("exchanged-{slot}-"), format!("kept-{slot}-")]
+    pub fn name_of_views(slot: u32) -> String {
+        format!("exchanged-{slot}-")
     }
 
     /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector
@@ -94,7 +89,6 @@ impl Record {
             Self::Exchanged(_, digest, bytes) | Self::Noised(_, digest, bytes) => {
                 return Some((digest, bytes));
             }
-            Self::Kept(kept) => return Some((&kept.digest, kept.block())),
             Self::Accepted(_, record, total) => (&record.value, total),
             Self::Frozen(frozen, total) => (&frozen.record.value, total),
         };
@@ -113,7 +107,6 @@ impl Record {
             | Self::Silent => self,
             Self::Exchanged(sum, digest, _) => Self::Exchanged(sum, digest, bytes),
             Self::Noised(slot, digest, _) => Self::Noised(slot, digest, bytes),
-            Self::Kept(kept) => Self::Kept(kept.with_block(bytes)),
             Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
             Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
         }
@@ -146,8 +139,6 @@ pub(super) struct Archive {
     history: Arc<History>,
     /// Slots whose vector was not given to this peer, though a later slot may need it.
     missing: BTreeSet<u32>,
-    /// Blocks kept back of slots that are not frozen, of any view that may be decided on.
-    kept: BTreeMap<SumId, Kept>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
     pub(super) accepted: Option<Sealed>,
     /// A value fetched for a view to come.
@@ -191,11 +182,6 @@ impl Archive {
         over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
     }
 
-    /// Adds a block that this peer has kept back, which is on disk.
-    pub(super) fn keep(&mut self, kept: Option<Kept>) {
-        self.kept.extend(kept.map(|kept| (kept.sum, kept)));
-    }
-
     /// Adds the next slot; without its opened vector where no later slot needs it.
     pub(super) fn freeze(
         &mut self,
@@ -206,12 +192,6 @@ impl Archive {
     ) {
         let Value { sum, members, .. } = &frozen.record.value;
         let history = Arc::make_mut(&mut self.history);
-        if let Some(quantity) = ctx.plan.get(sum.slot as usize).filter(|quantity| quantity.is_rows()) {
-            let vector = opened.as_deref().unwrap_or_default();
-            let part = rows::part(quantity, ctx.me, members, self.kept.get(sum), vector);
-            history.set_part(sum.slot, part);
-            self.kept.retain(|other, _| other.slot != sum.slot);
-        }
         if let Some(result) = exchanged.filter(|_| members.contains(&ctx.me)) {
             history.set_exchanged(sum.slot, result);
         }
@@ -304,15 +284,6 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             }
             Record::Silent => out.votes.silent = true,
             Record::Exchanged(sum, _, bytes) => drop(out.exchanged.insert(sum, bytes)),
-            Record::Kept(kept) => {
-                let quantity = ctx.plan.get(kept.sum.slot as usize).filter(|quantity| quantity.is_rows());
-                if !quantity.is_some_and(|quantity| kept.sound(quantity.block(ctx.me).len())) {
-                    let text =
-                        format!("the block kept back in view {} does not match its digest", kept.sum.ballot);
-                    return Err(RestoreError::Broken(kept.sum.slot, text));
-                }
-                out.archive.keep(Some(kept));
-            }
             Record::Noised(slot, digest, bytes) => {
                 let length =
                     ctx.plan.get(slot as usize).filter(|quantity| quantity.is_noised()).map(Quantity::len);

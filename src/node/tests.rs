@@ -8,7 +8,6 @@ mod network;
 mod nonsense;
 mod numbers;
 mod rounds;
-mod rows;
 mod scenarios;
 mod schedules;
 mod secrecy;

@@ -154,13 +154,6 @@ pub enum Event {
         /// Numbers by name.
         figures: serde_json::Map<String, serde_json::Value>,
     },
-    /// This peer has no block of a row sum.
-    NoRows {
-        /// The quantity.
-        quantity: String,
-        /// Why.
-        reason: String,
-    },
     /// The result is there, and saved if the caller does that.
     Finished {
         /// What the result is called, such as "model"; `None` for a peer without rows, which has none.
@@ -333,9 +326,6 @@ impl fmt::Display for Event {
             Self::Figures { quantity, figures, .. } => {
                 let each = figures.iter().map(|(name, value)| format!("{name} {value}"));
                 write!(f, "{quantity}: {}", each.collect::<Vec<_>>().join(", "))
-            }
-            Self::NoRows { quantity, reason } => {
-                write!(f, "{quantity}: no result for this peer: {reason}")
             }
             Self::OddColumns { message } => write!(f, "warning: {message}"),
             Self::NotCounted { reason } => write!(f, "this peer was NOT COUNTED: {reason}"),

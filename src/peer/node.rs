@@ -212,12 +212,6 @@ impl Node {
 
     /// Makes the result and has it saved; `None` for a peer without rows.
     fn finished(&mut self, history: &History) -> Result<Option<Outcome>, Error> {
-        for (&slot, part) in history.parts() {
-            if let Err(missing) = part {
-                let quantity = self.ctx.plan[slot as usize].name.clone();
-                self.journal.write(Event::NoRows { quantity, reason: missing.to_string() });
-            }
-        }
         let lingers = self.ctx.session.timing.linger_ms.div_ceil(1000);
         let Some(result) = self.plan.result else {
             self.journal.write(Event::Finished {

@@ -20,7 +20,6 @@ use sha2::Digest;
 use super::ballot::Ballot;
 use super::context::Quantity;
 use super::pairwise::Masks;
-use super::rows::{Cut, Keeping, Kept, Piece};
 use super::sparse;
 use super::tree::Place;
 use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
@@ -108,8 +107,6 @@ pub(crate) struct Job {
     pub vector: Bytes,
     /// The streams to add and subtract.
     pub masks: Arc<Masks>,
-    /// The parts that are left out of a row sum.
-    cut: Arc<Cut>,
     buffers: Buffers,
 }
 
@@ -132,22 +129,18 @@ pub(crate) struct Done {
     pub index: u32,
     /// The masked words.
     data: Buffer,
-    /// The part of them that this peer keeps back.
-    kept: Piece,
 }
 
 impl Job {
-    /// Adds every mask to the chunk; of a row sum takes out the part that this peer keeps back.
+    /// Adds every mask to the chunk.
     #[must_use]
     pub(crate) fn run(self) -> Done {
         let start = self.index as usize * CHUNK;
         let own = &self.vector[start..(start + CHUNK).min(self.vector.len())];
         let mut data = self.buffers.take(own.len());
         data.as_mut().copy_from_slice(own);
-        self.cut.blank(data.as_mut(), start);
         self.masks.apply(data.as_mut(), start as u64);
-        let kept = self.cut.take(data.as_mut(), start);
-        Done { sum: self.sum, index: self.index, data, kept }
+        Done { sum: self.sum, index: self.index, data }
     }
 }
 
@@ -158,8 +151,6 @@ pub(crate) struct Total {
     pub bytes: Bytes,
     /// See [`total_digest`].
     pub digest: [u8; 32],
-    /// Of a row sum: the block that this peer has kept back, and has stored before this.
-    pub kept: Option<Kept>,
 }
 
 /// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). (BLAKE3, because
@@ -223,9 +214,7 @@ pub(crate) struct AllReduce {
     parts: u8,
     /// Chunks of which a part has come and that have not left.
     partial: BTreeMap<u32, Partial>,
-    vector: Option<(Bytes, Arc<Masks>, Arc<Cut>)>,
-    /// This peer's own block of a row sum.
-    kept: Keeping,
+    vector: Option<(Bytes, Arc<Masks>)>,
     /// The memory in which chunks are masked.
     buffers: Buffers,
     own_next: u32,
@@ -248,7 +237,7 @@ impl Machine for AllReduce {
     type Timer = Never;
     type Job = Job;
     type Done = Done;
-    type Record = Kept;
+    type Record = Never;
     type Output = Total;
 
     fn handle(&mut self, _now: Time, input: Input<Self>) -> Step<Self> {
@@ -264,7 +253,6 @@ impl Machine for AllReduce {
             }
             Input::Done(done) => {
                 self.own_working -= 1;
-                self.kept.put(&done.kept);
                 self.add_own(done.index, done.data);
                 self.advance(&mut step);
             }
@@ -289,7 +277,6 @@ impl AllReduce {
             parts,
             partial: BTreeMap::new(),
             vector: None,
-            kept: Keeping::default(),
             buffers: Buffers::default(),
             own_next: 0,
             own_working: 0,
@@ -305,14 +292,13 @@ impl AllReduce {
         }
     }
 
-    /// Sets this peer's own vector, its masks, and the parts of a row sum that it leaves out.
+    /// Sets this peer's own vector and its masks.
     ///
     /// # Panics
     /// If the vector has another length than agreed: the node built it wrongly.
-    pub(crate) fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>, cut: Cut) -> Step<Self> {
+    pub(crate) fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>) -> Step<Self> {
         assert_eq!(vector.len(), self.len, "BUG: own vector has the wrong length");
-        self.kept = Keeping::new(cut.kept());
-        self.vector = Some((vector, masks, Arc::new(cut)));
+        self.vector = Some((vector, masks));
         let mut step = Step::none();
         self.advance(&mut step);
         step
@@ -465,15 +451,14 @@ impl AllReduce {
             }
         }
         let until = self.leaving().saturating_add(LOOKAHEAD);
-        if let Some((vector, masks, cut)) = &self.vector {
+        if let Some((vector, masks)) = &self.vector {
             while self.own_next < chunks.min(until) && self.own_working < MASKING {
-                let (vector, masks, cut) = (vector.clone(), masks.clone(), cut.clone());
+                let (vector, masks) = (vector.clone(), masks.clone());
                 step.0.push(Action::Compute(Job {
                     sum: self.sum,
                     index: self.own_next,
                     vector,
                     masks,
-                    cut,
                     buffers: self.buffers.clone(),
                 }));
                 self.own_next += 1;
@@ -505,9 +490,7 @@ impl AllReduce {
             self.vector = None;
             let digest = tag_total(&self.session, self.sum, self.digest.finalize());
             step.0.push(Action::WriteEarly(EarlyWrite::End(self.sum, digest)));
-            let kept = std::mem::take(&mut self.kept).finish(self.sum);
-            step.0.extend(kept.clone().map(Action::Persist));
-            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest, kept });
+            step.output(Total { bytes: Bytes::from(std::mem::take(&mut self.total)), digest });
         }
     }
 }

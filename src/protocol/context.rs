@@ -1,7 +1,6 @@
 //! What every machine of a node knows and never changes: the session, the council, this peer's identity and
 //! the plan.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,9 +39,6 @@ pub enum Kind {
     /// and no pads, and few words that are not 0, so chunks travel as pairs of place and value. Words have 4
     /// bytes.
     Released,
-    /// As `Exact`, but each peer of the roster has a block of its own, of so many words, one after another;
-    /// it opens for its owner alone ([`rows`](super::rows)).
-    Rows(Vec<u64>),
 }
 
 impl Quantity {
@@ -56,37 +52,6 @@ impl Quantity {
     #[must_use]
     pub fn exact(name: &str, word_bytes: u8, words: u64) -> Self {
         Self { name: name.into(), word_bytes, words, kind: Kind::Exact }
-    }
-
-    /// A sum in which peer i of the roster gets the `blocks[i]` words that are its own, and nobody else does.
-    #[must_use]
-    pub fn rows(name: &str, word_bytes: u8, blocks: Vec<u64>) -> Self {
-        let words = blocks.iter().fold(0u64, |sum, &words| sum.saturating_add(words));
-        Self { name: name.into(), word_bytes, words, kind: Kind::Rows(blocks) }
-    }
-
-    /// The peers with a block of their own, of a row sum; otherwise nobody.
-    pub fn owners(&self) -> impl Iterator<Item = Peer> + use<> {
-        let blocks = if let Kind::Rows(blocks) = &self.kind { blocks.len() } else { 0 };
-        (0..u16::try_from(blocks).unwrap_or(u16::MAX)).map(Peer)
-    }
-
-    /// Where the block of `peer` lies in the vector, in bytes; empty where there is none.
-    #[must_use]
-    pub fn block(&self, peer: Peer) -> Range<usize> {
-        let Kind::Rows(blocks) = &self.kind else { return 0..0 };
-        let bytes = |blocks: &[u64]| {
-            let words = blocks.iter().fold(0u64, |sum, &words| sum.saturating_add(words));
-            usize::try_from(words).unwrap_or(usize::MAX).saturating_mul(usize::from(self.word_bytes))
-        };
-        let at = |peers: usize| bytes(&blocks[..peers.min(blocks.len())]);
-        at(peer.index())..at(peer.index() + 1)
-    }
-
-    /// Whether every block opens for its owner alone.
-    #[must_use]
-    pub fn is_rows(&self) -> bool {
-        matches!(self.kind, Kind::Rows(_))
     }
 
     /// Whether a peer's vector has noise in it: it is made once, and never again.
@@ -179,22 +144,11 @@ impl Context {
     /// Derives the council of `session`.
     ///
     /// # Panics
-    /// If the plan has more than [`MOST_SLOTS`] slots, or a row sum of it has not one block for each peer of
-    /// the roster: the task made it wrongly.
+    /// If the plan has more than [`MOST_SLOTS`] slots: the task made it wrongly.
     #[must_use]
     pub fn new(session: impl Into<Arc<Session>>, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
         let session = session.into();
         assert!(plan.len() <= MOST_SLOTS as usize, "BUG: a plan of {} slots", plan.len());
-        for quantity in &plan {
-            if let Kind::Rows(blocks) = &quantity.kind {
-                assert_eq!(
-                    blocks.len(),
-                    session.roster.len(),
-                    "BUG: blocks of {} for the roster",
-                    quantity.name
-                );
-            }
-        }
         let council = session.council();
         Self {
             id: session.id(),

@@ -341,7 +341,7 @@ mod tests {
         let message = |name: &str| &all.iter().find(|(what, _)| *what == name).unwrap().1;
         let hello = message("hello");
         assert_eq!(find(hello, ""), (0..1, "Hello".to_owned()));
-        assert_eq!(find(hello, "Hello.version"), (1..2, "4".to_owned()));
+        assert_eq!(find(hello, "Hello.version"), (1..2, "5".to_owned()));
         let (at, value) = find(hello, "Hello.session");
         assert_eq!((at, value.len()), (2..34, 64));
         assert_eq!(find(hello, "Hello.trace"), (35..36, "none".to_owned()));

@@ -14,7 +14,7 @@ use super::{all_reduce, transfer, view};
 use crate::session::Peer;
 
 /// Version of the messages; a peer with another one is refused.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// One message. The variants' order is their number on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,7 +35,6 @@ use super::convergecast::Convergecast;
 use super::deal::{self, Deal, Opening, Pad, Release};
 use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
 use super::record::{self, Acknowledgement, Frozen, Record};
-use super::rows::{Cut, Kept};
 use super::signed::Signed;
 use super::tree::{self, Place};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
@@ -135,7 +134,7 @@ impl Machine for View {
     type Timer = Timer;
     type Job = all_reduce::Job;
     type Done = all_reduce::Done;
-    type Record = Kept;
+    type Record = Never;
     type Output = Output;
 
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
@@ -184,7 +183,7 @@ impl Parent<AllReduce> for View {
     fn job(job: all_reduce::Job) -> all_reduce::Job {
         job
     }
-    fn record(record: Kept) -> Kept {
+    fn record(record: Never) -> Never {
         record
     }
 }
@@ -296,8 +295,7 @@ impl View {
         if let Some(pad) = &round.pad {
             masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
         }
-        let cut = Cut::new(quantity, self.ctx.me, &self.members);
-        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }), cut);
+        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }));
         self.reduced(child, &mut step);
         step
     }

@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
 //! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
-//! | own rows | of a row sum every member gets its own block of the plain sum, and what everybody holds of that block is something else |
 //! | honest | no peer that follows the protocol blames another that does |
 //! | blamed | a peer that is blamed broke the protocol, and the fault named is one of its way of doing so |
 //! | ends | after the last fault every peer ends, with the result or a reason, within the bound of section 17 of the specification |
@@ -21,7 +20,6 @@ use crate::protocol::all_reduce::{CHUNK, SumId};
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::record::Value;
-use crate::protocol::rows::{Missing, Part};
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
 use crate::session::Peer;
 
@@ -33,8 +31,6 @@ pub enum Check {
     OneOpening,
     /// A result is not the sum.
     Exact,
-    /// A peer has another block of a row sum than its own, or others can read it.
-    OwnRows,
     /// An honest peer was blamed.
     Honest,
     /// A peer was blamed with the wrong thing, or not at all.
@@ -150,25 +146,8 @@ impl Checks {
                 if !value.members.iter().any(|&member| self.vectors.contains_key(&(slot, member))) {
                     return;
                 }
-                let quantity = &ctx.plan[value.sum.slot as usize];
                 match self.expect(ctx, value, frozen.record.digest(ctx)) {
                     Err(text) => self.violated(now, Check::Exact, text),
-                    Ok(sum) if quantity.is_rows() => {
-                        for owner in quantity.owners() {
-                            let block = quantity.block(owner);
-                            let (held, plain) = (&opened[block.clone()], &sum[block]);
-                            let member = value.members.contains(&owner);
-                            let hidden = held.is_empty()
-                                || if member { held != plain } else { held.iter().all(|&b| b == 0) };
-                            if !hidden {
-                                self.violated(
-                                    now,
-                                    Check::OwnRows,
-                                    format!("{peer} holds what is {owner}'s alone"),
-                                );
-                            }
-                        }
-                    }
                     Ok(sum) if sum != opened => {
                         let (slot, members) = (value.sum.slot, value.members.len());
                         let text = format!(
@@ -180,41 +159,6 @@ impl Checks {
                 }
             }
             Done::Exchange(..) | Done::Contribution(..) | Done::Mask(_) => {}
-        }
-    }
-
-    /// Looks at a finished peer's own block of a row sum.
-    pub fn receives(
-        &mut self,
-        now: Time,
-        ctx: &Context,
-        peer: Peer,
-        slot: u32,
-        part: &Result<Part, Missing>,
-    ) {
-        self.looked += 1;
-        let Some((value, expected)) = self.values.get(&slot).and_then(|value| {
-            let mut sums = self.expected.iter().filter(|((of, _), _)| *of == slot);
-            Some((value, sums.next()?.1))
-        }) else {
-            return self.violated(
-                now,
-                Check::OwnRows,
-                format!("{peer} has a block of a sum that nobody opened"),
-            );
-        };
-        let member = value.members.contains(&peer);
-        let sound = match part {
-            Ok(part) => member && part.bytes()[..] == expected[ctx.plan[slot as usize].block(peer)],
-            // Nobody loses what is on its disk.
-            Err(missing) => !member && *missing == Missing::Absent,
-        };
-        if !sound {
-            self.violated(
-                now,
-                Check::OwnRows,
-                format!("{peer} has {part:?} of slot {slot}, member: {member}"),
-            );
         }
     }
 

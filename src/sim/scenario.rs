@@ -156,7 +156,7 @@ pub enum Split {
 pub struct Task {
     /// The kind of task.
     pub kind: TaskKind,
-    /// `sum`, `row-sum`: words of 4 bytes.
+    /// `sum`: words of 4 bytes.
     pub words: u64,
     /// `flynn`: bits of a hash, or a multiple of d.
     pub m: Size,
@@ -233,8 +233,6 @@ pub enum TaskKind {
     Flynn,
     /// One vector of random words from every peer; no data.
     Sum,
-    /// The same, of which each peer gets its own block.
-    RowSum,
     /// Labels for every peer's own rows of the data set (XCLP).
     Xclp,
     /// How far each peer's rows lie from those of all.

@@ -1,9 +1,9 @@
-//! The tasks `sum` and `row-sum` of a scenario: bare sums of random words, without rows.
+//! The task `sum` of a scenario: a bare sum of random words, without rows.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::scenario::{Scenario, TaskKind};
+use super::scenario::Scenario;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
 use crate::session::{CustomSpec, DataSpec, Peer};
@@ -14,8 +14,7 @@ const SUM: u32 = 1;
 
 /// The session's task: the number of words as LE u64.
 pub(super) fn spec(scenario: &Scenario) -> CustomSpec {
-    let name = if scenario.task.kind == TaskKind::RowSum { "row-sum" } else { "sum" };
-    CustomSpec { name: name.into(), bytes: scenario.task.words.to_le_bytes().to_vec() }
+    CustomSpec { name: "sum".into(), bytes: scenario.task.words.to_le_bytes().to_vec() }
 }
 
 /// The session's description of rows: there are none, and one feature is the fewest that a session may have.
@@ -33,14 +32,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn new(scenario: &Scenario, me: Peer) -> Self {
-        let (words, peers) = (scenario.task.words, scenario.peers);
-        let quantity = if scenario.task.kind == TaskKind::RowSum {
-            // Blocks as even as they can be; where there are more peers than words some are empty.
-            let end = |peer: u16| words * u64::from(peer) / u64::from(peers);
-            Quantity::rows("sum", 4, (0..peers).map(|peer| end(peer + 1) - end(peer)).collect())
-        } else {
-            Quantity::exact("sum", 4, words)
-        };
+        let quantity = Quantity::exact("sum", 4, scenario.task.words);
         Self { me, quantity, seed: scenario.seed }
     }
 }

@@ -538,10 +538,6 @@ impl World for Swarm {
             Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
             Event::Finished(history) => {
                 swarm.tally.enters(now, peer, 0, None);
-                let ctx = swarm.ctx.clone();
-                for (&slot, part) in history.parts() {
-                    swarm.checks.receives(now, &ctx, peer, slot, part);
-                }
                 swarm.finished.insert(peer, Finished { at: now, history });
             }
             Event::Done => {

@@ -59,7 +59,7 @@ impl Given {
                 let data = rows.spec(part.scaling, false);
                 Self { data, task: TaskSpec::FedavgXclp(fedavg_xclp::spec(scenario)?), rows: Some(rows) }
             }
-            TaskKind::Sum | TaskKind::RowSum => {
+            TaskKind::Sum => {
                 Self { data: sum::no_rows(), task: TaskSpec::Custom(sum::spec(scenario)), rows: None }
             }
         })

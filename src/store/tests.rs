@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::protocol::record::{Frozen, Record as SumRecord, Value};
-use crate::protocol::rows::Keeping;
 
 fn promised(counter: u64) -> Record {
     Record::Promised(Ballot { counter, proposer: Peer(1) })
@@ -113,15 +112,15 @@ fn a_damaged_file_is_named() {
 }
 
 #[test]
-fn what_was_kept_back_in_views_that_were_not_decided_on_goes_when_one_is() {
+fn results_of_exchanges_of_other_views_go_when_a_slot_is_decided() {
     let folder = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(folder.path()).unwrap();
     let ballot = |counter| Ballot { counter, proposer: Peer(1) };
-    let kept = |slot, counter, block: &'static [u8]| {
+    let result = |slot, counter, bytes: &'static [u8]| {
         let sum = SumId { ballot: ballot(counter), slot };
-        Record::Kept(Keeping::of(block).finish(sum).unwrap())
+        Record::Exchanged(sum, Sha256::digest(bytes).into(), bytes.into())
     };
-    let (other, decided, next) = (kept(1, 1, b"other"), kept(1, 2, b"decided"), kept(2, 1, b"next"));
+    let (other, decided, next) = (result(1, 1, b"other"), result(1, 2, b"decided"), result(2, 1, b"next"));
     for record in [&other, &decided, &next] {
         store.write(record).unwrap();
     }
@@ -140,7 +139,7 @@ fn what_was_kept_back_in_views_that_were_not_decided_on_goes_when_one_is() {
     drop(store);
     let (_, mut records) = Store::open(folder.path()).unwrap();
     records.sort_by_key(Record::name);
-    assert_eq!(records, [frozen, decided, next]);
+    assert_eq!(records, [decided, next, frozen]);
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         7,

@@ -70,7 +70,7 @@ def peer_id(key: bytes) -> str:
 
 
 def signature_input(context: bytes, message: bytes) -> bytes:
-    return b"flyswarm/4 signature\x00" + struct.pack("<Q", len(context)) + context + message
+    return b"flyswarm/5 signature\x00" + struct.pack("<Q", len(context)) + context + message
 
 
 def item_message(session_id: bytes, author: int, item: Any) -> bytes:
@@ -148,12 +148,12 @@ def recorded(randomness: dict[str, Any]) -> Draw:
 
 
 def tagged(tag: str, *content: bytes) -> bytes:
-    return hashlib.sha256(b"flyswarm/4 " + tag.encode() + b"\x00" + b"".join(content)).digest()
+    return hashlib.sha256(b"flyswarm/5 " + tag.encode() + b"\x00" + b"".join(content)).digest()
 
 
 def derive(key: bytes, label: str, params: bytes) -> bytes:
     info = label.encode() + b"\x00" + params
-    return HKDF(algorithm=SHA256(), length=32, salt=b"flyswarm/4", info=info).derive(key)
+    return HKDF(algorithm=SHA256(), length=32, salt=b"flyswarm/5", info=info).derive(key)
 
 
 class Stream:

@@ -23,7 +23,7 @@ from store import AcceptedState, FrozenState, Loaded, ReleasedState, Small
 from transfer import Transfers
 from view import EndView, View
 
-VERSION = 4
+VERSION = 5
 NEAR = 1 << 20
 MOST = 1 << 48
 DEAD_AFTER = 7.25

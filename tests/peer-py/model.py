@@ -272,7 +272,7 @@ def model_file(session: Session, opened: dict[int, bytes], moments: Moments | No
     origin = b"\x01" + text(session.name) + session.id
     origin += struct.pack("<HH", len(session.roster), len(members))
     origin += b"".join(text(session.names[i]) for i in sorted(members)) + b"\x00"
-    origin += text("flyswarm/4") + text(program) + struct.pack("<Q", int(time.time()))
+    origin += text("flyswarm/5") + text(program) + struct.pack("<Q", int(time.time()))
     checked = body + tagged("model", body) + origin
     return b"flyswarm-model\x00" + checked + tagged("model file", checked)
 

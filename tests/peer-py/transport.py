@@ -29,7 +29,7 @@ from session import Session
 from store import Store
 
 PING = "/ipfs/ping/1.0.0"
-CHANNELS = {"/flyswarm/4/control": False, "/flyswarm/4/bulk": True}
+CHANNELS = {"/flyswarm/5/control": False, "/flyswarm/5/bulk": True}
 FRAME_LIMIT = 1_048_576
 QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
 SETTLE = 10.0  # s, within which all four substreams must stand

@@ -512,7 +512,7 @@ pub fn column_texts(
     csv::texts_of(source, column, rows, expected.dialect.delimiter)
 }
 
-/// A digest of an NPZ archive: SHA-256 of the tag `flyswarm/4 npz\0` and of each array in the order of the
+/// A digest of an NPZ archive: SHA-256 of the tag `flyswarm/5 npz\0` and of each array in the order of the
 /// names: the name's length (64 bits, little-endian), the name, and SHA-256 of its NPY file. How and when the
 /// archive is packed does not count.
 ///

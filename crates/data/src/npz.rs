@@ -64,7 +64,7 @@ pub(super) fn digest(file: &Path) -> Result<[u8; 32], DataError> {
     let mut zip = open(file)?;
     let mut names: Vec<(Vec<u8>, usize)> = zip.file_names_raw().map(<[u8]>::to_vec).zip(0..).collect();
     names.sort();
-    let mut hash = Sha256::new_with_prefix(b"flyswarm/4 npz\0");
+    let mut hash = Sha256::new_with_prefix(b"flyswarm/5 npz\0");
     for (name, at) in names {
         let mut array = zip.by_index(at).map_err(|error| damaged(file, &error))?;
         let (mut contents, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);

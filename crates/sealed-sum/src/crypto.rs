@@ -20,7 +20,7 @@ pub mod stream;
 
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of `"flyswarm/4 " || label || 0x00`, to be continued by the caller: the start of every tagged
+/// SHA-256 of `"flyswarm/5 " || label || 0x00`, to be continued by the caller: the start of every tagged
 /// hash.
 #[must_use]
 pub fn tagged_hash(label: &str) -> Sha256 {

@@ -356,7 +356,7 @@ fn inspect_tells_what_a_model_holds() {
         members: vec!["alice".into(), "bob".into(), "carol".into()],
         roster: 4,
         noised: false,
-        protocol: "flyswarm/4".into(),
+        protocol: "flyswarm/5".into(),
         program: "flyswarm 0.1.0".into(),
         unix: 0,
     };
@@ -365,10 +365,10 @@ fn inspect_tells_what_a_model_holds() {
     model.with_origin(origin).save(&folder.path().join("m")).unwrap();
     let text = run_line(folder.path(), "inspect m").unwrap();
     for line in [
-        "flyswarm model, version 4\n",
+        "flyswarm model, version 5\n",
         &format!("session   wards {}\n", "07".repeat(32)),
         "counted   3 of 4 peers: alice, bob, carol\n",
-        "written   1970-01-01 00:00:00 UTC by flyswarm 0.1.0, protocol flyswarm/4\n",
+        "written   1970-01-01 00:00:00 UTC by flyswarm 0.1.0, protocol flyswarm/5\n",
         "features  64: p0, p1, ",
         "  0  178 (9.9 %)\n",
     ] {

@@ -81,8 +81,6 @@ pub(super) struct Lab {
     /// Whether a peer that has lost its disk finds the mark beside its key, as a driver does.
     pub(super) marked: bool,
     lost: BTreeSet<Peer>,
-    /// Peers that come back without what they had kept back of row sums.
-    pub(super) forgets: BTreeSet<Peer>,
     /// One byte in every eighth frame of this peer is changed.
     pub(super) garble: Option<Peer>,
     /// Every chunk that was sent: from, to, sum, direction, words.
@@ -141,8 +139,6 @@ impl World for Lab {
     type Event = Fault;
 
     fn node(&mut self, peer: Peer, mut stored: Vec<Record>) -> Node {
-        let forgets = self.forgets.contains(&peer);
-        stored.retain(|record| !(forgets && matches!(record, Record::Kept(_))));
         stored.extend(self.lost.contains(&peer).then_some(Record::Silent));
         let task = self.task(peer);
         let mut ctx = self.context(peer);
@@ -349,7 +345,6 @@ impl Network {
             liars: BTreeSet::new(),
             marked: false,
             lost: BTreeSet::new(),
-            forgets: BTreeSet::new(),
             garble: None,
             travelled: Vec::new(),
             streams_used: BTreeMap::new(),
@@ -550,11 +545,6 @@ impl Network {
             _ => None,
         });
         sums.filter(|sum| sum.slot == slot).collect()
-    }
-
-    /// In how many views of `slot` the peer has kept something back of a row sum.
-    pub(super) fn kept(&self, peer: Peer, slot: u32) -> usize {
-        self.0.disk(peer).keys().filter(|name| name.starts_with(&Record::names_of_views(slot)[1])).count()
     }
 
     fn seed(&self) -> Option<Bytes> {

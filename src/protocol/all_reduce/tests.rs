@@ -145,7 +145,7 @@ proptest! {
             let moved = run.one(picks.next());
             if (due || !moved) && let Some(peer) = waiting.pop_front() {
                 let step = run.machines[usize::from(peer)]
-                    .contribute(vectors[usize::from(peer)].clone(), masks(seed, peers, peer), Cut::default());
+                    .contribute(vectors[usize::from(peer)].clone(), masks(seed, peers, peer));
                 run.carry_out(Peer(peer), step);
             } else if !moved {
                 break;
@@ -223,11 +223,8 @@ fn credits_for_what_was_not_sent_or_was_acknowledged_before_are_blamed() {
     let credit = |index| Message::Credit { sum: SUM, direction: Direction::Down, index };
     let contributed = || {
         let mut root = root_with(10, 10);
-        let step = root.contribute(
-            vec![0; 10 * CHUNK].into(),
-            Arc::new(Masks { word: Word::W64, masks: vec![] }),
-            Cut::default(),
-        );
+        let step =
+            root.contribute(vec![0; 10 * CHUNK].into(), Arc::new(Masks { word: Word::W64, masks: vec![] }));
         let mut jobs: VecDeque<Job> = computed(step).collect();
         while let Some(job) = jobs.pop_front() {
             let step = root.handle(Time(0), Input::Done(job.run()));
@@ -285,7 +282,7 @@ fn chunks_out_of_turn_of_another_length_or_from_elsewhere_are_blamed() {
     // Credit for what went up comes from where it went.
     let mut child = start(2, CHUNK).machines.swap_remove(1);
     let masks = Arc::new(Masks { word: Word::W64, masks: vec![] });
-    let step = child.contribute(vec![0; CHUNK].into(), masks, Cut::default());
+    let step = child.contribute(vec![0; CHUNK].into(), masks);
     for job in computed(step) {
         drop(child.handle(Time(0), Input::Done(job.run())));
     }

@@ -160,13 +160,13 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     model(&mut session).m = 100;
     let (id, fields) = (session.id(), session.fields());
 
-    let mut bytes = b"flyswarm/4 session\0".to_vec();
+    let mut bytes = b"flyswarm/5 session\0".to_vec();
     let mut index = 0;
     let mut put = |name: &str, value: &[u8]| {
         let length = |bytes: &[u8]| (bytes.len() as u64).to_le_bytes();
         let entry = [&length(name.as_bytes())[..], name.as_bytes(), &length(value), value].concat();
         bytes.extend(&entry);
-        let hash = Sha256::digest([&b"flyswarm/4 session field\0"[..], &entry].concat());
+        let hash = Sha256::digest([&b"flyswarm/5 session field\0"[..], &entry].concat());
         assert_eq!(fields[index], (name.to_owned(), hash[..8].try_into().unwrap()));
         index += 1;
     };
@@ -212,7 +212,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
 
     let rank = |peer: &Peer| {
         let key = session.key(*peer);
-        Sha256::digest([&b"flyswarm/4 council\0"[..], &id.0, key.as_bytes()].concat())
+        Sha256::digest([&b"flyswarm/5 council\0"[..], &id.0, key.as_bytes()].concat())
     };
     let mut council: Vec<Peer> = session.peers().collect();
     council.sort_by_key(rank);

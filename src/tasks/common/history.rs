@@ -7,14 +7,13 @@ use bytes::Bytes;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
-use crate::protocol::rows::{Missing, Part};
 use crate::session::Peer;
 
 /// The frozen slots of a session, in order from slot 0 (the coin).
 ///
 /// All peers hold the same values and vectors. A vector that no later slot needs ([`crate::tasks::Task::retains`])
-/// is forgotten; its value, which says over whom it was summed, stays. Blocks of row sums and results of
-/// exchanges are this peer's own.
+/// is forgotten; its value, which says over whom it was summed, stays. Results of exchanges are this
+/// peer's own.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     values: Vec<Value>,
@@ -22,7 +21,6 @@ pub struct History {
     vectors: Vec<Bytes>,
     /// Slots whose vector is here.
     held: BTreeSet<u32>,
-    parts: BTreeMap<u32, Result<Part, Missing>>,
     exchanged: BTreeMap<u32, Bytes>,
 }
 
@@ -86,8 +84,7 @@ impl History {
         self.value(slot).map_or(&[], |value| &value.members)
     }
 
-    /// The opened words of each slot, little-endian; empty where forgotten. Of a row sum all peers hold this,
-    /// and it tells nobody anything.
+    /// The opened words of each slot, little-endian; empty where forgotten.
     #[must_use]
     pub fn vectors(&self) -> &[Bytes] {
         &self.vectors
@@ -97,19 +94,6 @@ impl History {
     #[must_use]
     pub fn vector(&self, slot: u32) -> Option<&Bytes> {
         self.vectors.get(slot as usize).filter(|_| self.held.contains(&slot))
-    }
-
-    /// This peer's own block of each row sum that is frozen, or why it has none.
-    #[must_use]
-    pub fn parts(&self) -> &BTreeMap<u32, Result<Part, Missing>> {
-        &self.parts
-    }
-
-    /// This peer's own block of a row sum; empty where it has none.
-    #[must_use]
-    pub fn own_block(&self, slot: u32) -> Bytes {
-        let part = self.parts.get(&slot).and_then(|part| part.as_ref().ok());
-        part.map(|part| part.bytes().clone()).unwrap_or_default()
     }
 
     /// The result of this peer's exchange for a slot, if it had a part in it.
@@ -131,10 +115,6 @@ impl History {
         self.vectors.push(vector.unwrap_or_default());
     }
 
-    pub(crate) fn set_part(&mut self, slot: u32, part: Result<Part, Missing>) {
-        self.parts.insert(slot, part);
-    }
-
     pub(crate) fn set_exchanged(&mut self, slot: u32, result: Bytes) {
         self.exchanged.insert(slot, result);
     }
@@ -154,9 +134,6 @@ impl History {
             let Some(value) = self.value(slot) else { break };
             let at = seen.frozen();
             seen.push(value.clone(), self.vector(slot).cloned());
-            if let Some(part) = self.parts.get(&slot) {
-                seen.set_part(at, part.clone());
-            }
             if let Some(result) = self.exchanged.get(&slot) {
                 seen.set_exchanged(at, result.clone());
             }

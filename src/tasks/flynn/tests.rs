@@ -234,7 +234,7 @@ fn a_model_says_where_it_comes_from_and_its_digest_does_not_depend_on_that() {
             let origin = model.origin().unwrap();
             assert_eq!((model.digest(), origin.unix, &origin.members), (outcome.digest, unix, &counted));
             assert_eq!((&origin.session, origin.id), (&session.name, session.id().0));
-            assert_eq!((origin.roster, origin.noised, &*origin.protocol), (5, false, "flyswarm/4"));
+            assert_eq!((origin.roster, origin.noised, &*origin.protocol), (5, false, "flyswarm/5"));
         }
     }
 }

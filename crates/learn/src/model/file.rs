@@ -1,10 +1,10 @@
-//! The model file, version 4. All numbers little-endian, no padding, one encoding for each model.
+//! The model file, version 5. All numbers little-endian, no padding, one encoding for each model.
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 15 | magic `flyswarm-model\0` |
 //! | | *the model* |
-//! | 2 | version, 4 |
+//! | 2 | version, 5 |
 //! | 4 x 4 | d, m, s, rho (u32) |
 //! | 32 | seed |
 //! | 1 | densify, 0 or 1 |
@@ -17,7 +17,7 @@
 //! | 4 | number of column names (u32), 0 or d; or 2^32 - 1 where columns are described |
 //! | .. | the names of the columns, all different: length (u16) and UTF-8 bytes; or the length (u32) of a preparation and its encoding ([`flyswarm_data::prepare::encoding`]), from which the names follow |
 //! | 4 L m | counts (u32), row-major |
-//! | 32 | [`Model::digest`]: SHA-256 of the tag `flyswarm/4 model\0` and of the model |
+//! | 32 | [`Model::digest`]: SHA-256 of the tag `flyswarm/5 model\0` and of the model |
 //! | | *where it comes from* |
 //! | 1 | 0: not known, and nothing of this part follows; 1: known |
 //! | .. | name of the session: length (u16) and UTF-8 bytes |
@@ -27,7 +27,7 @@
 //! | 1 | whether noise was added to the counts, 0 or 1 |
 //! | .. | protocol, program: length (u16) and UTF-8 bytes |
 //! | 8 | when the file was written, seconds since 1970 (u64) |
-//! | 32 | checksum: SHA-256 of the tag `flyswarm/4 model file\0` and of all bytes from the version on |
+//! | 32 | checksum: SHA-256 of the tag `flyswarm/5 model file\0` and of all bytes from the version on |
 //!
 //! The digest is that of all that decides how rows are read and what is predicted: the same at every peer of
 //! a session. What is known of where a model comes from is behind it, for the date and the program differ
@@ -58,7 +58,7 @@ use flyswarm_sealed_sum::files::write_whole;
 /// First bytes of a model file.
 pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
 /// Of the table above.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// In place of the number of column names, where columns are described.
 const DESCRIBED: u32 = u32::MAX;
 /// No model file is longer: the most counts, and room for bounds and names of classes, columns and members.

@@ -5,7 +5,7 @@
 //! (<https://github.com/libp2p/specs/blob/master/peer-ids/peer-ids.md>).
 //!
 //! What is signed is never the bare message but
-//! `"flyswarm/4 signature" || 0x00 || LE u64 length of context || context || message`, so that a signature
+//! `"flyswarm/5 signature" || 0x00 || LE u64 length of context || context || message`, so that a signature
 //! made for one purpose cannot be shown for another, and none of them passes for a signature of libp2p's own
 //! handshake.
 

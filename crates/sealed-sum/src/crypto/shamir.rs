@@ -153,7 +153,7 @@ pub fn reconstruct(shares: &[(usize, Share)], threshold: usize, n: usize) -> Opt
 }
 
 /// What a dealer publishes for each share before anybody relies on it:
-/// SHA-256(`"flyswarm/4 share" || 0x00 || LE u64 length of context || context || LE u16 dealer || LE u16 index || share`).
+/// SHA-256(`"flyswarm/5 share" || 0x00 || LE u64 length of context || context || LE u16 dealer || LE u16 index || share`).
 #[must_use]
 pub fn share_hash(context: &[u8], dealer_index: u16, index: u16, share: &Share) -> [u8; 32] {
     tagged_hash("share")
@@ -272,7 +272,7 @@ mod tests {
         assert_ne!(hash, share_hash(b"coin", 2, 2, &share));
         assert_ne!(hash, share_hash(b"coin", 1, 1, &share));
         assert_ne!(hash, share_hash(b"coin", 1, 2, &Share(Scalar::from(6u64))));
-        let mut bytes = b"flyswarm/4 share\0\x04\0\0\0\0\0\0\0coin\x01\0\x02\0\x05".to_vec();
+        let mut bytes = b"flyswarm/5 share\0\x04\0\0\0\0\0\0\0coin\x01\0\x02\0\x05".to_vec();
         bytes.extend([0; 31]);
         assert_eq!(hash[..], sha2::Sha256::digest(&bytes)[..]);
     }

@@ -1,7 +1,7 @@
 //! The one pseudo-random stream of the project (spec, section "Streams").
 //!
 //! `Stream(key, label, params)` is the keystream of AES-256 in counter mode (NIST SP 800-38A, big-endian
-//! counter block from 0) under HKDF-SHA256(salt = "flyswarm/4", ikm = key, info = label || 0x00 || params).
+//! counter block from 0) under HKDF-SHA256(salt = "flyswarm/5", ikm = key, info = label || 0x00 || params).
 //! It makes masks, the rows of the lifting matrix and every other thing that peers must be able to reproduce.
 //! A (key, label, params) triple masks one vector only.
 //!
@@ -16,7 +16,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 /// Protocol name and version: the salt of every derivation.
-pub const PROTOCOL: &str = "flyswarm/4";
+pub const PROTOCOL: &str = "flyswarm/5";
 
 /// HKDF-SHA256 under the protocol's salt to one 32-byte key; `info` is `label || 0x00 || params`.
 #[must_use]

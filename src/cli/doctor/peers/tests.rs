@@ -227,7 +227,7 @@ fn who_answers_but_does_not_come_up_is_told_by_how_it_ends() {
     other.not_up.clear();
     other
         .not_up
-        .insert(address(), (true, "cannot open /flyswarm/4/control: the peer does not speak it".into()));
+        .insert(address(), (true, "cannot open /flyswarm/5/control: the peer does not speak it".into()));
     only(&other, "error    south: speaks another protocol version at", "install the same flyswarm");
     other.not_up.insert(address(), (false, "handshake failed".into()));
     only(&other, "error    south: something answers at /ip4/192.0.2.7/tcp/4001", "it may use a network key");

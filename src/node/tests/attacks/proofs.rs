@@ -14,7 +14,6 @@ use crate::protocol::context::{Context, Kind};
 use crate::protocol::deal::{self, Opening, Release};
 use crate::protocol::pairwise::{ViewKey, ViewKeys};
 use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
-use crate::protocol::rows::Keeping;
 use crate::protocol::signed::Signed;
 use crate::protocol::view::Rng;
 use crate::session::Peer;
@@ -196,9 +195,8 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
 }
 
 #[test]
-fn stored_noise_and_blocks_that_were_kept_back_are_those_that_were_written() {
+fn stored_noise_is_that_which_was_written() {
     let done = Done::new();
-    let sum = SumId { ballot: Ballot { counter: 7, proposer: Peer(0) }, slot: 1 };
     let of = |kind: Kind| {
         let mut ctx = done.net.context(Peer(0));
         ctx.plan[1].kind = kind;
@@ -215,14 +213,6 @@ fn stored_noise_and_blocks_that_were_kept_back_are_those_that_were_written() {
     refused("another length", &noisy, noised(8));
     refused("another vector", &noisy, Record::Noised(1, [0; 32], bytes(12)));
     refused("noise of a sum without any", &of(Kind::Exact), noised(12));
-    let kept = |length: usize| Keeping::of(&vec![7; length]).finish(sum).unwrap();
-    let rows = of(Kind::Rows(vec![2, 1, 0, 0, 0]));
-    assert!(archive::restore(&rows, vec![Record::Kept(kept(8))]).is_ok());
-    refused("a block of another length", &rows, Record::Kept(kept(4)));
-    let mut other = kept(8);
-    other.digest[0] ^= 1;
-    refused("another block", &rows, Record::Kept(other));
-    refused("a block of a sum without any", &of(Kind::Exact), Record::Kept(kept(8)));
     // What a node goes on from is checked when it is made.
     let task = std::sync::Arc::new(super::super::numbers::Numbers { me: Peer(0), words: vec![3] });
     assert!(Node::new(std::sync::Arc::new(of(Kind::Exact)), task, [0; 32], vec![noised(12)]).is_err());

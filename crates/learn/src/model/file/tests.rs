@@ -104,7 +104,7 @@ fn origin_of(session: &str) -> Origin {
         members,
         roster: 4,
         noised: true,
-        protocol: "flyswarm/4".into(),
+        protocol: "flyswarm/5".into(),
         program: "flyswarm 1.2.3".into(),
         unix: 1_800_000_000,
     }

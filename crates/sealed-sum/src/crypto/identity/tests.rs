@@ -108,7 +108,7 @@ fn a_signature_holds_for_its_context_and_message_only() {
 
 #[test]
 fn what_is_signed_is_written_down_byte_by_byte() {
-    assert_eq!(signed_bytes(b"ab", b"c"), b"flyswarm/4 signature\0\x02\0\0\0\0\0\0\0abc");
+    assert_eq!(signed_bytes(b"ab", b"c"), b"flyswarm/5 signature\0\x02\0\0\0\0\0\0\0abc");
 }
 
 #[test]
