@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the p-values that the tests of src/evaluate/compare.rs expect. Needs scipy (the numbers there are of 1.17.1)."""
+"""Prints the p-values that the tests of lab/src/statistics.rs expect. Needs scipy (the numbers there are of 1.17.1)."""
 
 from scipy.stats import ttest_1samp, wilcoxon
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares our made-up data (src/evaluate/synthetic.rs) with scikit-learn's make_classification, statistic by statistic.
+"""Compares our made-up data (crates/learn/src/synthetic.rs) with scikit-learn's make_classification, statistic by statistic.
 
     cargo build --package flyswarm-lab --example synthetic
     lab/scripts/check-synthetic.py target/debug/examples/synthetic [FEATURES]
