@@ -7,7 +7,6 @@ mod bindings;
 #[cfg(feature = "net")]
 mod children;
 mod columns;
-mod conform;
 mod data;
 #[cfg(feature = "net")]
 mod demo;
@@ -42,6 +41,8 @@ pub use bindings::{builder, call, rows, trained_by};
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+#[cfg(feature = "net")]
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -49,6 +50,9 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+#[cfg(feature = "net")]
+use crate::peer::MakeInterpose;
 
 /// What a command ends with; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
@@ -136,8 +140,6 @@ enum Command {
     #[cfg(feature = "net")]
     SimulatedPeer(simulate::SimulatedPeer),
     Digest(digest::Digest),
-    #[command(subcommand)]
-    Conform(conform::ConformCommand),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -145,9 +147,29 @@ enum Command {
 /// Parses the arguments of this process, runs the command, prints its error on one line.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    start(Arguments::parse())
+}
+
+/// The command `join` with these arguments, the program's name first. What `interpose` makes stands between
+/// its node and the network.
+#[cfg(feature = "net")]
+#[must_use]
+pub fn join_interposed(arguments: &[OsString], interpose: MakeInterpose) -> ExitCode {
+    let mut arguments = Arguments::parse_from(arguments);
+    if let Command::Join(join) = &mut arguments.command {
+        join.interpose(interpose);
+    }
+    start(arguments)
+}
+
+fn start(arguments: Arguments) -> ExitCode {
     let result = start_log(arguments.log.as_deref(), arguments.log_json);
-    match result.and_then(|()| run(arguments.command, &mut io::stdout())) {
+    finish(result.and_then(|()| run(arguments.command, &mut io::stdout())))
+}
+
+/// Prints the error of a command on one line; the exit code.
+fn finish(result: Result<(), Failure>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("flyswarm: {}", one_line(&failure.to_string()));
@@ -231,7 +253,6 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::Relay(command) => command.run(),
         Command::Digest(command) => command.run(out),
-        Command::Conform(command) => command.run(out),
         Command::Completions(command) => command.run(out),
         Command::Man(command) => command.run(out),
     }

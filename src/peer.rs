@@ -28,10 +28,9 @@ use crate::session::Session;
 use crate::tasks::Outcome;
 
 pub use budget::Budget;
-pub use builder::Builder;
+pub use builder::{Builder, MakeInterpose};
 #[cfg(feature = "cli")]
-pub(crate) use builder::Tampering;
-pub(crate) use builder::{mark_file, not_built_in, place, state_folder};
+pub(crate) use builder::{mark_file, not_built_in, state_folder};
 pub use event::{Event, Timed};
 pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;

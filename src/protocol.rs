@@ -17,8 +17,6 @@ pub(crate) mod convergecast;
 pub mod council;
 pub mod deal;
 pub mod failure;
-#[cfg(feature = "cli")]
-pub(crate) mod fields;
 pub mod hamming;
 pub(crate) mod memo;
 pub mod message;

@@ -119,8 +119,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         network_key: None,
         watched: false,
         trace: None,
-        tamper: None,
-        hold_at: None,
+        interpose: None,
         stop: Arc::new(AtomicBool::new(false)),
     };
     let mut handle = None;

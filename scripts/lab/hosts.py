@@ -124,8 +124,8 @@ class Host:
     def environment(self):
         return {"HOME": self.home, "PATH": f"{self.lab.bin}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
 
-    def start(self, *words, stdin=subprocess.DEVNULL, shell=False):
-        command = ["bash", "-euo", "pipefail", "-c", words[0]] if shell else ["flyswarm", *words]
+    def start(self, *words, stdin=subprocess.DEVNULL, shell=False, program="flyswarm"):
+        command = ["bash", "-euo", "pipefail", "-c", words[0]] if shell else [program, *words]
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.ns, "env", "-i", *(f"{k}={v}" for k, v in self.environment().items()), *command],
             cwd=self.home, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -20,6 +20,9 @@ class Lab:
         self.namespaces, self.processes, self.children, self.mounts = [], [], [], []
         os.makedirs(self.bin)
         os.symlink(self.program, os.path.join(self.bin, "flyswarm"))
+        # Its `join` can hold a node at a stage.
+        conform = os.path.join(os.path.dirname(self.program), "flyswarm-conform")
+        os.symlink(conform, os.path.join(self.bin, "flyswarm-conform"))
 
     def add_ns(self, name):
         sh("ip", "netns", "add", name)
@@ -83,7 +86,9 @@ class Lab:
             host.write("new-rows.csv", "".join(line.rsplit(",", 1)[0] + "\n" for line in lines[:60]))
 
     def join(self, hosts, *more, name="wards"):
-        return [host.start("join", f"{name}.toml", "--data", "my-rows.csv", "--header", "no", "--json", *more) for host in hosts]
+        words = ["join", f"{name}.toml", "--data", "my-rows.csv", "--header", "no", "--json", *more]
+        program = "flyswarm-conform" if "--hold-at" in more else "flyswarm"
+        return [host.start(*words, program=program) for host in hosts]
 
     def finish(self, hosts, *more, name="wards", doctors=()):
         """Waits for doctors that find nothing wrong; then all hosts join, and must end with the same model."""

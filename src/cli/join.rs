@@ -29,7 +29,7 @@ use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
 use crate::ledger::Ledger;
 use crate::net::driver::Trace;
-use crate::peer::{self, Budget, Builder, Handle, Peer, Status, leave_on_signals};
+use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
 use crate::session::{Session, TaskSpec, check_name};
 use crate::tasks::{self, Build, BuiltIn, Rows, xclp};
@@ -119,7 +119,7 @@ struct NodeArguments {
     /// alone is one of 127.0.0.1, 0 any that is free
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
-    /// Write every frame that is sent and received into this file, for `flyswarm conform`. Whoever has it
+    /// Write every frame that is sent and received into this file, for `flyswarm-conform`. Whoever has it
     /// knows what this node has seen of the others
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -135,16 +135,18 @@ struct NodeArguments {
     /// Demo: tell the seed of the planes, which every member with rows knows
     #[arg(long, hide = true)]
     tell_planes: bool,
-    /// Tests: stop at QUANTITY.STAGE until killed
-    #[arg(long, hide = true, value_name = "QUANTITY.STAGE")]
-    hold_at: Option<String>,
-    /// `flyswarm conform play`: draw what a trace shows that was drawn. Not in the released program
-    #[cfg(debug_assertions)]
-    #[arg(long, hide = true, value_name = "FILE")]
-    randomness: Option<PathBuf>,
-    /// `flyswarm conform check`: deviate in a way towards a peer
-    #[arg(long, hide = true, num_args = 2, value_names = ["WAY", "PEER"])]
-    deviate: Vec<String>,
+    #[arg(skip)]
+    interpose: Interposed,
+}
+
+/// What a program that wraps this one puts between the node and its network.
+#[derive(Clone, Default)]
+struct Interposed(Option<MakeInterpose>);
+
+impl std::fmt::Debug for Interposed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "something" } else { "nothing" })
+    }
 }
 
 /// What a page says of the session.
@@ -259,6 +261,11 @@ fn keeps_back(session: &Session, rows: &mut Rows, percent: u8) -> Result<Build, 
 }
 
 impl Join {
+    /// Puts what `make` makes between the node and its network.
+    pub(super) fn interpose(&mut self, make: MakeInterpose) {
+        self.node.interpose = Interposed(Some(make));
+    }
+
     pub(super) fn run(self) -> Result<(), Failure> {
         let place = self.node.place()?;
         let budget = self.budget(&place.session)?;
@@ -488,15 +495,8 @@ impl NodeArguments {
         if let Some(address) = self.metrics {
             builder = builder.metrics(address);
         }
-        if let Some(place) = &self.hold_at {
-            builder = builder.hold_at(place.clone());
-        }
-        #[cfg(debug_assertions)]
-        if let Some(path) = &self.randomness {
-            builder = builder.randomness(super::conform::node_seed(path)?);
-        }
-        if let [way, peer] = &*self.deviate {
-            builder = builder.tamper(super::conform::deviate(way.clone(), peer.clone()));
+        if let Some(make) = &self.interpose.0 {
+            builder = builder.interpose(make.clone());
         }
         Ok(builder)
     }

@@ -6,7 +6,7 @@
 
 mod addresses;
 mod clock;
-mod tamper;
+mod interpose;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -33,7 +33,7 @@ use crate::tasks::Task;
 pub use addresses::peer_id;
 pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
-pub use tamper::{Sent, Tamper};
+pub use interpose::{Interpose, Sent};
 pub use trace::Trace;
 
 /// The time for which a leaving node waits for its last frames to be read.
@@ -70,10 +70,8 @@ pub struct NodeConfig {
     pub watched: bool,
     /// Where all frames are written down, if anywhere.
     pub trace: Option<Arc<Trace>>,
-    /// Checks of other programs only: what changes messages on their way out.
-    pub tamper: Option<Box<dyn Tamper>>,
-    /// Tests only: stop at this slot and stage, connections alive, until killed.
-    pub hold_at: Option<(u32, Stage)>,
+    /// What stands between the node and its network, if anything.
+    pub interpose: Option<Box<dyn Interpose>>,
     /// Set, with a wake, to leave.
     pub stop: Arc<AtomicBool>,
 }
@@ -101,9 +99,9 @@ pub enum Report<'a> {
     Sent(Peer, &'a Message, u64),
     /// The node has received a message that could be decoded.
     Received(Peer, &'a Message, u64),
-    /// The node is held at a stage, for tests.
+    /// The node stops at a stage because [`Interpose`] says so.
     Held(u32, Stage),
-    /// The node has begun to deviate towards a peer, for checks of other programs.
+    /// [`Interpose`] has begun to change what the node sends to a peer.
     Deviated(Peer),
     /// What a watched node is at now.
     Now(Snapshot),
@@ -218,8 +216,7 @@ struct Driver<'a> {
     job_sender: mpsc::Sender<Done>,
     addresses: mpsc::Receiver<(PeerId, Multiaddr)>,
     stop: Arc<AtomicBool>,
-    hold_at: Option<(u32, Stage)>,
-    tamper: Option<Box<dyn Tamper>>,
+    interpose: Option<Box<dyn Interpose>>,
     trace: Option<Arc<Trace>>,
     /// When a watched node is looked at next.
     look: Option<Instant>,
@@ -256,8 +253,8 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     config.mdns = plan.mdns;
     config.network_key = plan.network_key;
     config.relays = relays(session)?;
-    if let Some(tamper) = &plan.tamper {
-        config.piece = tamper.piece().unwrap_or(config.piece);
+    if let Some(interpose) = &plan.interpose {
+        config.piece = interpose.piece().unwrap_or(config.piece);
     }
     let (network, events) = Network::spawn(config)?;
     let (job_sender, jobs) = mpsc::channel();
@@ -283,8 +280,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         job_sender,
         addresses,
         stop: plan.stop,
-        hold_at: plan.hold_at,
-        tamper: plan.tamper,
+        interpose: plan.interpose,
         trace: plan.trace,
         look: plan.watched.then_some(started),
         usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
@@ -493,7 +489,7 @@ impl Driver<'_> {
     }
 
     fn send(&mut self, to: Peer, message: &Message) {
-        let changed = self.tamper.as_mut().and_then(|tamper| tamper.send(to, message));
+        let changed = self.interpose.as_mut().and_then(|interpose| interpose.send(to, message));
         let Some(sent) = changed else {
             return self.send_frame(to, message, wire::encode(message));
         };
@@ -563,7 +559,7 @@ impl Driver<'_> {
 
     fn stage(&mut self, slot: u32, stage: Stage) {
         self.enter_stage(Some((slot, stage)));
-        if self.hold_at == Some((slot, stage)) {
+        if self.interpose.as_ref().is_some_and(|interpose| interpose.stops_at(slot, stage)) {
             (self.report)(Report::Held(slot, stage));
             while !self.stop.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_millis(20));

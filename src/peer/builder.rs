@@ -18,10 +18,9 @@ use crate::data::Dataset;
 use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
-use crate::net::driver::{self, DriverError, NodeConfig, Tamper, Trace};
-use crate::net::metrics::{Metrics, stage_name};
+use crate::net::driver::{self, DriverError, Interpose, NodeConfig, Trace};
+use crate::net::metrics::Metrics;
 use crate::protocol::context::Context;
-use crate::protocol::view::Stage;
 use crate::session::{self, Session, TaskSpec};
 use crate::store::Pin;
 use crate::tasks::common::columns::{self, Compared};
@@ -55,14 +54,11 @@ pub struct Builder {
     keep: Option<Keep>,
     watched: bool,
     trace: Option<Arc<Trace>>,
-    hold_at: Option<String>,
-    tamper: Option<Tampering>,
-    #[cfg(all(debug_assertions, feature = "cli"))]
-    randomness: Option<[u8; 32]>,
+    interpose: Option<MakeInterpose>,
 }
 
-/// Makes what changes a node's messages.
-pub(crate) type Tampering = Box<dyn FnOnce(&Arc<Context>) -> Result<Box<dyn Tamper>, Error> + Send>;
+/// Makes what stands between a node and its network.
+pub type MakeInterpose = Arc<dyn Fn(&Arc<Context>) -> Result<Box<dyn Interpose>, Error> + Send + Sync>;
 
 enum Given {
     Arrays(Array2<f32>, Vec<Option<u16>>),
@@ -97,10 +93,7 @@ impl Builder {
             keep: None,
             watched: false,
             trace: None,
-            hold_at: None,
-            tamper: None,
-            #[cfg(all(debug_assertions, feature = "cli"))]
-            randomness: None,
+            interpose: None,
         }
     }
 
@@ -223,23 +216,10 @@ impl Builder {
         self
     }
 
-    /// Tests: stop at QUANTITY.STAGE until killed.
-    pub(crate) fn hold_at(mut self, place: String) -> Self {
-        self.hold_at = Some(place);
-        self
-    }
-
-    /// `flyswarm conform play`: all that is drawn follows from these bytes. Not in the released program.
-    #[cfg(all(debug_assertions, feature = "cli"))]
-    pub(crate) fn randomness(mut self, seed: [u8; 32]) -> Self {
-        self.randomness = Some(seed);
-        self
-    }
-
-    /// `flyswarm conform check`: what the node sends is changed by what this makes.
+    /// Puts what this makes between the node and its network.
     #[cfg(feature = "cli")]
-    pub(crate) fn tamper(mut self, make: Tampering) -> Self {
-        self.tamper = Some(make);
+    pub(crate) fn interpose(mut self, make: MakeInterpose) -> Self {
+        self.interpose = Some(make);
         self
     }
 
@@ -300,8 +280,7 @@ impl Builder {
         if let Some(line) = odd.first().filter(|_| self.strict) {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
-        let hold_at = self.hold_at.as_deref().map(|text| place(&ctx, text)).transpose()?;
-        let tamper = self.tamper.map(|make| make(&ctx)).transpose()?;
+        let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
         // Before anything is written: an address that is none.
         driver::roster(&ctx.session)?;
@@ -318,8 +297,7 @@ impl Builder {
         SysRng
             .try_fill_bytes(&mut seed)
             .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
-        #[cfg(all(debug_assertions, feature = "cli"))]
-        let seed = self.randomness.unwrap_or(seed);
+        let seed = interpose.as_ref().and_then(|interpose| interpose.seed()).unwrap_or(seed);
         let config = NodeConfig {
             ctx,
             task,
@@ -331,8 +309,7 @@ impl Builder {
             network_key: self.network_key,
             watched: self.watched,
             trace: self.trace,
-            hold_at,
-            tamper,
+            interpose,
             stop: Arc::default(),
         };
         let result = (!witness).then_some(result);
@@ -441,17 +418,6 @@ fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, Server), Error>
     let bound =
         metrics.serve(address).map_err(|error| Error::Machine(format!("metrics at {address}: {error}")))?;
     Ok((metrics, bound))
-}
-
-/// The slot and stage that a text such as `counts.sum` names.
-pub(crate) fn place(ctx: &Context, text: &str) -> Result<(u32, Stage), Error> {
-    const STAGES: [Stage; 6] =
-        [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
-    let wrong = || Error::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
-    let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
-    let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
-    let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
-    Ok((u32::try_from(slot).map_err(|_| wrong())?, stage))
 }
 
 /// Only for names in errors.

@@ -31,10 +31,10 @@ use crate::session::Peer;
 /// Bytes in a chunk: large enough to amortise a message, small enough to pipeline.
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
-pub(crate) const WINDOW: usize = 8;
+pub const WINDOW: usize = 8;
 /// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need
 /// not stop.
-pub(crate) const CREDIT: u32 = WINDOW as u32 / 2;
+pub const CREDIT: u32 = WINDOW as u32 / 2;
 /// Chunks of this peer's own vector that may be in masking at once.
 const MASKING: usize = 4;
 /// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the

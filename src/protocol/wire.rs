@@ -14,7 +14,7 @@ use super::Fault;
 use super::message::{Channel, Message};
 
 /// Largest frame, header and payload together, in bytes. Yamux in Rust refuses larger pieces.
-pub(crate) const MAX_FRAME: usize = 1024 * 1024;
+pub const MAX_FRAME: usize = 1024 * 1024;
 
 /// A message as it travels.
 #[derive(Clone, Debug, PartialEq, Eq)]

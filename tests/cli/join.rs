@@ -154,7 +154,6 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
     bad.write("new.receipt.json", "old");
     bad.refused("out", "new.model", &[], 2, &["new.receipt.json: exists"]);
     bad.refused("out", "nowhere/x.model", &[], 2, &["nowhere: no such folder"]);
-    bad.refused("", "", &["--hold-at", "nothing.sum"], 2, &["nothing.sum"]);
 }
 
 #[test]
@@ -221,4 +220,15 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
         "{ended:?}"
     );
     assert!(!swarm.file(other, "model").exists());
+}
+
+/// Nodes that stop or deviate are made by `flyswarm-conform`: the program has neither the switches nor the ways.
+#[test]
+fn the_program_has_no_switch_that_holds_or_deviates() {
+    let program = fs::read(crate::processes::swarm::PROGRAM).expect("the program");
+    let has = |word: &str| program.windows(word.len()).any(|window| window == word.as_bytes());
+    assert!(has("addresses-from-stdin"), "switches are found");
+    for word in ["hold-at", "--deviate", "--randomness", "begin-member-twice", "single-credits"] {
+        assert!(!has(word), "{word}");
+    }
 }

@@ -1,4 +1,4 @@
-"""Peers that are broken on purpose, each in one MUST: does `flyswarm conform check` notice?
+"""Peers that are broken on purpose, each in one MUST: does `flyswarm-conform check` notice?
 
     python3 broken.py NAME [arguments of peer.py...]    runs the peer with that flaw
     python3 broken.py --list                            the flaws, and what nothing catches
@@ -354,7 +354,7 @@ def try_flaw(program: str, name: str) -> tuple[bool, str]:
     flaw = FLAWS[name]
     words = [sys.executable, os.path.abspath(__file__), name]
     command = shlex.join(words) + " {session} --key {key} --data {data} --state {state} --out {out}"
-    check = [program, "conform", "check", "--only", flaw.case, "--json", "--program",
+    check = [program, "check", "--only", flaw.case, "--json", "--program",
              command + " --listen {listen}"]
     try:
         done = subprocess.run(check, capture_output=True, text=True, timeout=LIMIT)

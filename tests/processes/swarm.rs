@@ -12,18 +12,15 @@ use std::time::{Duration, Instant};
 
 use flyswarm::Identity;
 use flyswarm::data::Dataset;
-use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::tree;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Run, Scaling, Score, Session,
-    Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
 };
 use flyswarm_data::digits::digits;
 use rand::TryRng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_flyswarm");
+pub use super::PROGRAM;
 pub const NAMES: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
 /// Longer than anything here takes on a busy machine; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -149,7 +146,7 @@ pub struct Swarm {
     pub apart: Vec<(usize, usize)>,
     lines: Receiver<(usize, u32, Line)>,
     sender: Sender<(usize, u32, Line)>,
-    waiting: VecDeque<Told>,
+    pub waiting: VecDeque<Told>,
     pub log: Vec<Told>,
     runs: u32,
 }
@@ -208,15 +205,6 @@ impl Swarm {
 
     pub fn file(&self, i: usize, suffix: &str) -> PathBuf {
         self.folder.path().join(format!("{}.{suffix}", NAMES[i]))
-    }
-
-    /// The first view's peers in tree order, if all are there: 0 leads, 1 is an inner node, the others of
-    /// five are leaves.
-    pub fn first_tree(&self) -> Vec<usize> {
-        let ballot = Ballot { counter: 1, proposer: self.session.council()[0] };
-        let members: Vec<_> = self.session.peers().collect();
-        let order = tree::order(&self.session, &self.session.id(), ballot, &members);
-        order.into_iter().map(Peer::index).collect()
     }
 
     /// `flyswarm join` of peer i, as the demo starts it.
@@ -420,12 +408,6 @@ impl Swarm {
         log.filter(|told| told.peer == i && told.value["event"] == name)
             .map(|told| told.value.clone())
             .collect()
-    }
-
-    /// When events of this name were told, by anybody.
-    pub fn log_at(&self, name: &str) -> Vec<Instant> {
-        let log = self.log.iter().chain(&self.waiting);
-        log.filter(|told| told.value["event"] == name).map(|told| told.at).collect()
     }
 
     /// Everything that was said, for a failing test.

@@ -1,4 +1,4 @@
-//! `flyswarm conform check`: a program that somebody else wrote, among our own nodes.
+//! `flyswarm-conform check`: a program that somebody else wrote, among our own nodes.
 
 mod cases;
 mod junit;
@@ -15,8 +15,9 @@ use clap::builder::TypedValueParser;
 use serde_json::json;
 
 use self::cases::Case;
-use crate::cli::children::now;
-use crate::cli::{Failure, output, print};
+use crate::files::now;
+use crate::{files, print};
+use flyswarm::cli::Failure;
 
 /// Check another program as a peer: in each place of the tree, late, restarted, beside nodes that die
 ///
@@ -26,7 +27,7 @@ use crate::cli::{Failure, output, print};
 /// not exist yet; the model is expected in {out}. The addresses of all are in the session file. The program
 /// must end with exit code 0 once it has the model and nobody needs it any more.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Check {
+pub(crate) struct Check {
     /// Such as 'peer {session} --key {key} --data {data} --state {state} --out {out} --listen {listen}'
     #[arg(long, value_name = "COMMAND")]
     program: String,
@@ -74,7 +75,7 @@ impl Outcome {
 }
 
 impl Check {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let cases = self.chosen()?;
         for place in ["{session}", "{key}", "{data}", "{out}", "{listen}"] {
             if !self.program.contains(place) {
@@ -82,7 +83,7 @@ impl Check {
             }
         }
         if let Some(path) = &self.junit {
-            output::check(path, true)?;
+            files::check(path)?;
         }
         let kept = match &self.keep {
             Some(path) if path.exists() => return Err(Failure::Input(format!("{}: exists", path.display()))),
@@ -97,7 +98,7 @@ impl Check {
             print(out, &by_section(&outcomes))?;
         }
         if let Some(path) = &self.junit {
-            output::write(path, junit::text(&outcomes).as_bytes(), true)?;
+            files::write(path, junit::text(&outcomes).as_bytes(), true)?;
         }
         let failed = outcomes.iter().filter(|outcome| outcome.failed()).count();
         let tried = outcomes.iter().filter(|outcome| outcome.wrong.is_some()).count();

@@ -1,4 +1,4 @@
-//! Peers that deviate on purpose: `flyswarm conform check` sees with them what another program does then.
+//! Peers that deviate on purpose: `flyswarm-conform check` sees with them what another program does then.
 //!
 //! A deviation changes what one node of ours sends to one other peer. Some break a rule, and the other must
 //! blame (spec, section 17); some are correct in an unusual form, and the other must go on.
@@ -9,12 +9,12 @@ mod unusual;
 
 use std::sync::Arc;
 
-use crate::net::driver::{Sent, Tamper};
-use crate::peer::{Error, Tampering};
-use crate::protocol::context::Context;
-use crate::protocol::message::Message;
-use crate::protocol::wire::{self, Frame};
-use crate::session::Peer;
+use flyswarm::net::driver::Sent;
+use flyswarm::peer::Error;
+use flyswarm::protocol::context::Context;
+use flyswarm::protocol::message::Message;
+use flyswarm::protocol::wire::{self, Frame};
+use flyswarm::session::Peer;
 
 /// Where the node that deviates stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Case<'_> {
 }
 
 /// A way to deviate towards one peer.
-struct Deviation {
+pub(crate) struct Deviation {
     ctx: Arc<Context>,
     kind: &'static Kind,
     towards: Peer,
@@ -125,15 +125,13 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
     broken::BY_LEADER.iter().chain(&broken::BY_CHILD).chain(&unusual::KINDS)
 }
 
-/// Makes a node deviate in this way towards the peer of this name.
-pub(in crate::cli) fn deviate(way: String, towards: String) -> Tampering {
-    Box::new(move |ctx| {
-        let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
-        let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
-        let kind = kinds().find(|kind| kind.name == way);
-        let kind = kind.ok_or_else(|| Error::Input(format!("--deviate {way}: is unknown")))?;
-        Ok(Box::new(Deviation { ctx: ctx.clone(), kind, towards: peer, done: false }))
-    })
+/// This way to deviate, towards the peer of this name.
+pub(crate) fn towards(ctx: &Arc<Context>, way: &str, towards: &str) -> Result<Deviation, Error> {
+    let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
+    let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
+    let kind = kinds().find(|kind| kind.name == way);
+    let kind = kind.ok_or_else(|| Error::Input(format!("--deviate {way}: is unknown")))?;
+    Ok(Deviation { ctx: ctx.clone(), kind, towards: peer, done: false })
 }
 
 impl std::fmt::Debug for Deviation {
@@ -142,8 +140,9 @@ impl std::fmt::Debug for Deviation {
     }
 }
 
-impl Tamper for Deviation {
-    fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
+impl Deviation {
+    /// What is sent in place of `message`; `None` if it is sent as it is.
+    pub(crate) fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
         let when = self.kind.when;
         let aside = matches!(when, When::Beside | When::Instead);
         if (to == self.towards) == aside || (self.done && when != When::Always) {
@@ -158,7 +157,8 @@ impl Tamper for Deviation {
         Some(Sent { frames, begins: first.then_some(self.towards) })
     }
 
-    fn piece(&self) -> Option<usize> {
+    /// The most bytes that are written at once, if it is another number than usual.
+    pub(crate) fn piece(&self) -> Option<usize> {
         self.kind.piece
     }
 }

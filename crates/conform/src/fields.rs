@@ -9,7 +9,7 @@ use serde::ser::{
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-use super::wire::canonical;
+use flyswarm::protocol::wire::canonical;
 
 /// A field of an item, in the order of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,8 +313,9 @@ names!(SerializeStruct, SerializeStructVariant);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::message::Message;
-    use crate::vectors::messages::all;
+    use flyswarm::protocol::message::Message;
+
+    use crate::traces::tests::all;
 
     #[test]
     fn the_fields_of_every_message_are_all_of_its_bytes_in_their_order() {

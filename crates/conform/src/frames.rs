@@ -5,30 +5,31 @@ use std::path::Path;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::cli::{Failure, output};
-use crate::protocol::Fault;
-use crate::protocol::message::{Channel, Message};
-use crate::protocol::wire::{self, MAX_FRAME};
+use crate::files;
+use flyswarm::cli::Failure;
+use flyswarm::protocol::Fault;
+use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::wire::{self, MAX_FRAME};
 
 /// The largest file that is read, bytes: a trace has each frame in hexadecimal digits.
 const LIMIT: u64 = 2 << 30;
 
 /// A frame of a file.
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// When it was sent or received, microseconds.
-    pub(super) us: Option<u64>,
+    pub(crate) us: Option<u64>,
     /// Places in the roster.
-    pub(super) from: Option<u64>,
-    pub(super) to: Option<u64>,
+    pub(crate) from: Option<u64>,
+    pub(crate) to: Option<u64>,
     /// `None` where the file does not say.
-    pub(super) channel: Option<Channel>,
-    pub(super) header: Vec<u8>,
-    pub(super) payload: Bytes,
+    pub(crate) channel: Option<Channel>,
+    pub(crate) header: Vec<u8>,
+    pub(crate) payload: Bytes,
 }
 
 impl Seen {
     /// What it says; where its channel is not known, on the one where it decodes.
-    pub(super) fn message(&self) -> Result<Message, Fault> {
+    pub(crate) fn message(&self) -> Result<Message, Fault> {
         let on = |channel| wire::decode(channel, &self.header, self.payload.clone());
         match self.channel {
             Some(channel) => on(channel),
@@ -37,7 +38,7 @@ impl Seen {
     }
 
     /// Between whom, and on which channel.
-    pub(super) fn way(&self) -> String {
+    pub(crate) fn way(&self) -> String {
         let name = |peer: Option<u64>| peer.map_or("?".to_owned(), |peer| peer.to_string());
         let channel = self.channel.map_or("", name_of);
         match (self.from, self.to) {
@@ -47,7 +48,7 @@ impl Seen {
     }
 }
 
-pub(super) fn name_of(channel: Channel) -> &'static str {
+pub(crate) fn name_of(channel: Channel) -> &'static str {
     match channel {
         Channel::Control => "control",
         Channel::Bulk => "bulk",
@@ -58,8 +59,8 @@ pub(super) fn name_of(channel: Channel) -> &'static str {
 ///
 /// # Errors
 /// Where the file cannot be read, or holds no frames.
-pub(super) fn load(path: &Path) -> Result<(Vec<Seen>, Option<String>), Failure> {
-    let failed = |error| output::for_io(&error, format!("{}: {error}", path.display()));
+pub(crate) fn load(path: &Path) -> Result<(Vec<Seen>, Option<String>), Failure> {
+    let failed = |error| files::failed(path, &error);
     let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(failed)?.len();
     if size > LIMIT {
@@ -117,7 +118,7 @@ fn listed(value: &Value) -> Result<Vec<Seen>, String> {
 }
 
 /// The frames of a stream that is written in hexadecimal digits, with or without spaces.
-pub(super) fn hexadecimal(text: &str) -> Result<Vec<Seen>, String> {
+pub(crate) fn hexadecimal(text: &str) -> Result<Vec<Seen>, String> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     stream(&hex::decode(digits).map_err(|error| format!("no hexadecimal digits: {error}"))?)
 }

@@ -10,24 +10,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::deviation::From;
-use crate::cli::children::{ChildEvent, Children, now};
-use crate::cli::demo::{together, write_csv};
-use crate::cli::id::{new_run, random};
-use crate::cli::{Failure, output};
-use crate::crypto::identity::Identity;
-use crate::data::digits::digits;
-use crate::data::{Dataset, deal};
-use crate::model::{Model, Origin};
-use crate::net::PeerId;
-use crate::net::driver::peer_id;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::tree;
-use crate::session::{
+use crate::deviation::From;
+use crate::files;
+use crate::files::failed;
+use crate::files::{new_run, now, random};
+use crate::nodes::{Nodes, Said};
+use flyswarm::Identity;
+use flyswarm::cli::Failure;
+use flyswarm::model::{Model, Origin};
+use flyswarm::net::PeerId;
+use flyswarm::net::driver::peer_id;
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::tree;
+use flyswarm::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Peer, Privacy, Scaling, Score, Session,
     TaskSpec, Timing,
 };
-use crate::tasks::flynn::Plan;
+use flyswarm::tasks::flynn::Plan;
+use flyswarm_data::digits::digits;
+use flyswarm_data::{Dataset, deal};
 
 /// Between two looks at what runs.
 const TICK: Duration = Duration::from_millis(100);
@@ -73,7 +74,7 @@ pub(super) struct Ground {
     pub(super) tree: Vec<usize>,
     /// The peer that is checked.
     pub(super) checked: usize,
-    ours: Children,
+    ours: Nodes,
     /// The command, with its places.
     program: String,
     foreign: Option<Child>,
@@ -91,8 +92,21 @@ impl Drop for Ground {
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Machine(format!("{}: {error}", path.display()))
+fn together(parts: &[Dataset]) -> Result<Dataset, Failure> {
+    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
+    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
+    let (features, classes) = parts.first().map_or((0, &[][..]), |part| (part.features(), part.classes()));
+    Ok(Dataset::new(features, values, labels, classes.to_vec())?)
+}
+
+fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
+    let mut text = String::new();
+    for (i, &label) in data.labels().iter().enumerate() {
+        data.row(i).iter().for_each(|value| text.push_str(&format!("{value},")));
+        text.push_str(&data.classes()[usize::from(label)]);
+        text.push('\n');
+    }
+    fs::write(path, text).map_err(|error| failed(path, &error))
 }
 
 /// A word that a shell takes as it is.
@@ -109,7 +123,7 @@ impl Ground {
         (place, m): (Place, u32),
         (timing, limit): (Timing, Duration),
     ) -> Result<Self, Failure> {
-        output::create_folder(&folder)?;
+        files::create_folder(&folder)?;
         let data = digits();
         let seed = random()?;
         let dealt = deal::by_classes(data.labels(), data.classes().len(), peers, HOLDERS, seed.as_ref());
@@ -173,7 +187,6 @@ impl Ground {
         let text = session.to_toml();
         let path = folder.join("session.toml");
         fs::write(&path, text).map_err(|error| failed(&path, &error))?;
-        let ids = session.roster.iter().map(|entry| entry.key.to_string()).collect();
         Ok(Self {
             folder,
             session,
@@ -181,7 +194,7 @@ impl Ground {
             parts,
             tree,
             checked,
-            ours: Children::new(ids),
+            ours: Nodes::new(peers),
             program: program.to_owned(),
             foreign: None,
             ended: None,
@@ -309,9 +322,9 @@ impl Ground {
         let until = (now() + TICK).min(self.until);
         while let Ok((i, said)) = self.ours.next(until) {
             match said {
-                ChildEvent::Event(event) => self.told[i].push(event),
-                ChildEvent::Complaint(text) => self.complaints[i] += &text,
-                ChildEvent::End => self.codes[i] = self.ours.wait(i)?,
+                Said::Event(event) => self.told[i].push(event),
+                Said::Complaint(text) => self.complaints[i] += &text,
+                Said::End => self.codes[i] = self.ours.wait(i)?,
             }
         }
         if let Some(child) = &mut self.foreign
@@ -407,7 +420,7 @@ impl Ground {
         let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };
         let TaskSpec::Flynn(spec) = self.session.task else { return Ok(None) };
         let plan = Plan::new(self.session.clone(), spec);
-        let all = together(&self.parts.iter().collect::<Vec<_>>())?;
+        let all = together(&self.parts)?;
         let pooled = plan.pooled(&all, model.sketch().parameters().seed);
         let pooled = pooled.map_err(|error| Failure::Session(error.to_string()))?;
         let told = "the model is not that of all rows in one place: its counts or moments are wrong";

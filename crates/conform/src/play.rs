@@ -1,4 +1,4 @@
-//! `flyswarm conform play`: the peers of a trace, played to a live one.
+//! `flyswarm-conform play`: the peers of a trace, played to a live one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -11,16 +11,17 @@ use clap::Args;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::frames::{Seen, load};
-use super::{difference, kind};
-use crate::cli::children::now;
-use crate::cli::{Failure, output, print};
-use crate::crypto::identity::Identity;
-use crate::net::driver::{from_net, peer_id, roster, to_net};
-use crate::net::{Command, Config, Event, Events, Frame, Multiaddr, Network, PeerId};
-use crate::protocol::message::{Channel, Message};
-use crate::protocol::view::{self, Order, Report};
-use crate::session::{Peer, Session};
+use crate::files::now;
+use crate::frames::{Seen, load};
+use crate::traces::{difference, kind};
+use crate::{files, print};
+use flyswarm::Identity;
+use flyswarm::cli::Failure;
+use flyswarm::net::driver::peer_id;
+use flyswarm::net::{self, Command, Config, Event, Events, Frame, Multiaddr, Network, PeerId};
+use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::view::{self, Order, Report};
+use flyswarm::session::{Entry, Peer, Session};
 
 /// How long the live peer is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// address of its own, and draws what the trace shows that was drawn, so that all its bytes can be compared:
 /// the key of the view, and for each pad the coefficients and the ephemeral secret (spec, section 12).
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Play {
+pub(crate) struct Play {
     trace: PathBuf,
     /// The peers that are played, by their places in the roster, between commas
     #[arg(long = "as", value_name = "PEERS", value_delimiter = ',', required = true)]
@@ -68,7 +69,7 @@ struct Role {
 }
 
 impl Play {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let value = whole(&self.trace)?;
         let wrong = |why: String| Failure::Input(format!("{}: {why}", self.trace.display()));
         let toml = value["toml"].as_str().ok_or_else(|| wrong("has no session file, toml".into()))?;
@@ -113,11 +114,9 @@ impl Play {
                 return Err(Failure::Input(format!("the key for peer {number} is another peer's")));
             }
             let seed = Zeroizing::new(*identity.seed());
-            let mut addresses: BTreeMap<PeerId, Vec<Multiaddr>> = roster(session)
-                .map_err(|error| Failure::Input(error.to_string()))?
-                .into_iter()
-                .map(|(peer, _)| (peer, Vec::new()))
-                .collect();
+            let of_peer = |entry: &Entry| (peer_id(&entry.key), Vec::new());
+            let mut addresses: BTreeMap<PeerId, Vec<Multiaddr>> =
+                session.roster.iter().map(of_peer).collect();
             addresses.insert(peer_id(&session.key(live)), self.at.clone().into_iter().collect());
             let mut config = Config::new(seed, addresses);
             config.patience = Duration::ZERO;
@@ -127,6 +126,20 @@ impl Play {
             roles.insert(u64::from(number), role);
         }
         Ok(roles)
+    }
+}
+
+fn to_net(channel: Channel) -> net::Channel {
+    match channel {
+        Channel::Control => net::Channel::Control,
+        Channel::Bulk => net::Channel::Bulk,
+    }
+}
+
+fn from_net(channel: net::Channel) -> Channel {
+    match channel {
+        net::Channel::Control => Channel::Control,
+        net::Channel::Bulk => Channel::Bulk,
     }
 }
 
@@ -234,7 +247,7 @@ fn is_working(frame: &Seen) -> bool {
 /// The first difference, whatever the order of items (spec, section 9).
 fn differs(recorded: &Seen, came: &Seen) -> Option<(String, [String; 2])> {
     let ordered = |frame: &Seen| match frame.message() {
-        Ok(message) => Seen { header: crate::protocol::wire::canonical(&sorted(message)), ..again(frame) },
+        Ok(message) => Seen { header: flyswarm::protocol::wire::canonical(&sorted(message)), ..again(frame) },
         Err(_) => again(frame),
     };
     difference(&ordered(recorded), &ordered(came))
@@ -276,14 +289,13 @@ fn told(frame: &Seen, place: usize, what: &str, sides: Option<(String, String)>)
     let (recorded, came) = sides.unzip();
     let value = json!({
         "same": false, "frame": place + 1, "from": frame.from, "to": frame.to,
-        "channel": frame.channel.map(super::name_of), "what": what, "recorded": recorded, "came": came,
+        "channel": frame.channel.map(crate::frames::name_of), "what": what, "recorded": recorded, "came": came,
     });
     (text, value)
 }
 
 fn whole(path: &Path) -> Result<Value, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| output::for_io(&error, format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| files::failed(path, &error))?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::Input(format!("{}: no JSON: {error}", path.display())))
 }
@@ -294,8 +306,7 @@ fn seed(value: &Value, name: &str, peer: u16) -> Option<[u8; 32]> {
 }
 
 /// The seed of everything that our own program draws, from a file that `--prepare` has written.
-#[cfg(debug_assertions)]
-pub(in crate::cli) fn node_seed(path: &Path) -> Result<[u8; 32], Failure> {
+pub(crate) fn node_seed(path: &Path) -> Result<[u8; 32], Failure> {
     let value = whole(path)?;
     let digits = value["node_seed"].as_str().unwrap_or_default();
     let bytes = hex::decode(digits).ok().and_then(|bytes| bytes.try_into().ok());
@@ -332,10 +343,10 @@ fn prepare(
         "deals": deals.filter(|deal| deal["dealer"] == live.0).collect::<Vec<_>>(),
         "node_seed": value["node_seeds"][live.index()],
     });
-    output::create_folder(folder)?;
-    output::write(&folder.join("session.toml"), toml.as_bytes(), false)?;
-    output::write(&folder.join("peer.csv"), csv.as_bytes(), false)?;
-    output::write_private(&folder.join("randomness.json"), format!("{randomness}\n").as_bytes(), false)?;
+    files::create_folder(folder)?;
+    files::write(&folder.join("session.toml"), toml.as_bytes(), false)?;
+    files::write(&folder.join("peer.csv"), csv.as_bytes(), false)?;
+    files::write_private(&folder.join("randomness.json"), format!("{randomness}\n").as_bytes())?;
     identity.save(folder.join("peer.key"))?;
     Ok(())
 }

@@ -1,54 +1,30 @@
-//! `flyswarm conform`: for people who write a peer in another language.
-
-#[cfg(feature = "net")]
-mod check;
-#[cfg(feature = "net")]
-mod deviation;
-mod frames;
-#[cfg(feature = "net")]
-mod ground;
-#[cfg(feature = "net")]
-mod play;
+//! `flyswarm-conform decode` and `diff`: what frames say, and where two traces differ.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
+use flyswarm::cli::Failure;
+use flyswarm::protocol::Fault;
+use flyswarm::protocol::message::Message;
+use flyswarm::protocol::wire;
 use serde_json::{Value, json};
 
-#[cfg(feature = "net")]
-pub(super) use self::deviation::deviate;
-use self::frames::{Seen, load, name_of};
-#[cfg(all(feature = "net", debug_assertions))]
-pub(super) use self::play::node_seed;
-use super::{Failure, print, say};
-use crate::protocol::Fault;
-use crate::protocol::fields::{Field, fields};
-use crate::protocol::message::Message;
-use crate::protocol::wire;
+use crate::fields::{Field, fields};
+use crate::frames::{self, Seen, load, name_of};
+use crate::{print, say};
 
 /// Bytes of a payload that are shown.
 const SHOWN: usize = 32;
-
-/// Read and compare what peers send, to build one in another language
-#[derive(Debug, Subcommand)]
-pub(super) enum ConformCommand {
-    #[cfg(feature = "net")]
-    Check(check::Check),
-    Decode(Decode),
-    Diff(Diff),
-    #[cfg(feature = "net")]
-    Play(play::Play),
-}
 
 /// Print frames field by field, each field with its bytes
 ///
 /// FILE is a trace of `join --trace`, a file of tests/vectors, or the bytes of a stream, raw or in
 /// hexadecimal digits.
 #[derive(Debug, Args)]
-pub(super) struct Decode {
+pub(crate) struct Decode {
     #[arg(required_unless_present = "hex", conflicts_with = "hex")]
     file: Option<PathBuf>,
     /// The bytes of a stream: one frame or several, each with its length before it
@@ -65,7 +41,7 @@ pub(super) struct Decode {
 /// between them does not count, and times do not. What only one file has of a pair of peers is left out, so
 /// that one peer's trace can be compared with a whole session's.
 #[derive(Debug, Args)]
-pub(super) struct Diff {
+pub(crate) struct Diff {
     mine: PathBuf,
     theirs: PathBuf,
     /// Print one JSON object
@@ -73,21 +49,8 @@ pub(super) struct Diff {
     json: bool,
 }
 
-impl ConformCommand {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        match self {
-            #[cfg(feature = "net")]
-            Self::Check(command) => command.run(out),
-            Self::Decode(command) => command.run(out),
-            Self::Diff(command) => command.run(out),
-            #[cfg(feature = "net")]
-            Self::Play(command) => command.run(out),
-        }
-    }
-}
-
 impl Decode {
-    fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let (seen, told) = match (&self.file, &self.hex) {
             (Some(file), _) => load(file)?,
             (None, hex) => {
@@ -193,7 +156,7 @@ struct Difference {
 }
 
 impl Diff {
-    fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let (mine, told) = load(&self.mine)?;
         let (theirs, also) = load(&self.theirs)?;
         told.into_iter().chain(also).for_each(|told| say(&told));
@@ -269,7 +232,7 @@ fn ends_early(mine: &[Seen], theirs: &[Seen], places: &[usize], others: &[usize]
 }
 
 /// A message's name, with that of what it holds.
-fn kind(message: &Message) -> String {
+pub(crate) fn kind(message: &Message) -> String {
     let fields = fields(message);
     let name = |place: usize| fields.get(place).filter(|field| !field.path.contains('.'));
     match (name(0), name(1)) {
@@ -282,7 +245,7 @@ fn kind(message: &Message) -> String {
 }
 
 /// The first difference between two frames: what it is, and what each has there.
-fn difference(mine: &Seen, theirs: &Seen) -> Option<(String, [String; 2])> {
+pub(crate) fn difference(mine: &Seen, theirs: &Seen) -> Option<(String, [String; 2])> {
     let (a, b) = match (mine.message(), theirs.message()) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(a), Err(b)) if mine.header == theirs.header => {
@@ -318,4 +281,4 @@ fn difference(mine: &Seen, theirs: &Seen) -> Option<(String, [String; 2])> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

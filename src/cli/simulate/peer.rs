@@ -13,9 +13,12 @@ use serde_json::json;
 use crate::cli::Failure;
 use crate::cli::join::read_addresses;
 use crate::cli::progress::Progress;
-use crate::net::driver::{self, NodeConfig, Report};
+use crate::net::driver::{self, Interpose, NodeConfig, Report};
+use crate::net::metrics::stage_name;
 use crate::node::Event;
 use crate::peer::{self, Handle, Timed, leave_on_signals};
+use crate::protocol::context::Context;
+use crate::protocol::view::Stage;
 use crate::session::Peer;
 use crate::sim::outcome::digest;
 use crate::sim::participants::{Participants, randomness};
@@ -49,9 +52,19 @@ pub(in crate::cli) struct SimulatedPeer {
     /// Where promises and results are kept
     #[arg(long)]
     state: PathBuf,
-    /// Stop at QUANTITY.STAGE until killed
-    #[arg(long)]
-    hold_at: Option<String>,
+    /// Where the scenario lets the peer crash: it stops at QUANTITY.STAGE, and is killed
+    #[arg(long, value_name = "QUANTITY.STAGE")]
+    crash_at: Option<String>,
+}
+
+/// The slot and stage at which the scenario lets a peer crash.
+#[derive(Debug)]
+struct Crash(u32, Stage);
+
+impl Interpose for Crash {
+    fn stops_at(&self, slot: u32, stage: Stage) -> bool {
+        (self.0, self.1) == (slot, stage)
+    }
 }
 
 /// What was sent so far, as a line.
@@ -67,6 +80,19 @@ impl SimulatedPeer {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }
         result
+    }
+
+    /// What stops the peer where it crashes.
+    fn interpose(&self, ctx: &Context) -> Result<Option<Box<dyn Interpose>>, Failure> {
+        const STAGES: [Stage; 6] =
+            [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
+        let Some(text) = &self.crash_at else { return Ok(None) };
+        let wrong = || Failure::Input(format!("--crash-at {text}: expected QUANTITY.STAGE"));
+        let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
+        let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
+        let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
+        let slot = u32::try_from(slot).map_err(|_| wrong())?;
+        Ok(Some(Box::new(Crash(slot, stage))))
     }
 
     fn play(&self, progress: &Progress) -> Result<(), Failure> {
@@ -95,8 +121,7 @@ impl SimulatedPeer {
             network_key: None,
             watched: false,
             trace: None,
-            tamper: None,
-            hold_at: self.hold_at.as_deref().map(|text| peer::place(&ctx, text)).transpose()?,
+            interpose: self.interpose(&ctx)?,
             stop: stop.clone(),
         };
         let mut counts = vec![Count::default(); PURPOSES.len()];

@@ -184,7 +184,7 @@ impl Play<'_> {
         arguments.extend(words);
         if let Some(waiting) = self.waiting.iter().find(|waiting| waiting.peer == i && waiting.holds()) {
             let stage = crate::net::metrics::stage_name(waiting.stage);
-            arguments.extend(["--hold-at".into(), format!("{}.{stage}", waiting.slot).into()]);
+            arguments.extend(["--crash-at".into(), format!("{}.{stage}", waiting.slot).into()]);
         }
         self.children.start(i, &arguments)
     }

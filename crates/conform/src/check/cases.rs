@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::ground::Place;
-use crate::cli::conform::deviation::{self, From, Kind};
+use crate::deviation::{self, From, Kind};
 
 /// What happens in a case.
 #[derive(Clone, Copy, Debug)]

@@ -25,7 +25,7 @@ pub(super) fn text(outcomes: &[Outcome]) -> String {
     let skipped = outcomes.iter().filter(|outcome| outcome.wrong.is_none()).count();
     let tests = outcomes.len();
     format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"flyswarm conform\" tests=\"{tests}\" \
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"flyswarm-conform\" tests=\"{tests}\" \
          failures=\"{failures}\" skipped=\"{skipped}\">\n{text}</testsuite>\n"
     )
 }

@@ -1,21 +1,21 @@
 //! One case: a session is run, with what happens in it, and judged.
 
+use std::ffi::OsString;
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
 use super::Check;
 use super::cases::{Case, Drama};
-use crate::cli::Failure;
-use crate::cli::children::now;
-use crate::cli::conform::deviation::{Expected, Kind};
-use crate::cli::conform::ground::Ground;
-use crate::cli::id::random;
-use crate::net::{Config, Event, Multiaddr, Network};
-use crate::session::Timing;
+use crate::deviation::{Expected, Kind};
+use crate::files::now;
+use crate::files::random;
+use crate::ground::Ground;
+use flyswarm::cli::{self, Failure};
+use flyswarm::net::{Config, Event, Multiaddr, Network};
+use flyswarm::session::Timing;
 
 /// How long a case may take.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -44,10 +44,8 @@ impl Check {
         let leader = ground.tree[0];
         let key = ground.network_key().display().to_string();
         if matches!(case.drama, Drama::NetworkKey) {
-            let own =
-                std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
-            let made = Command::new(own).args(["network-key", "new"]).arg(&key).output();
-            made.map_err(|error| Failure::Machine(format!("network-key new: {error}")))?;
+            let words = ["network-key", "new", &key].map(OsString::from);
+            cli::call(&words, &mut Vec::new(), &mut Vec::new())?;
         }
         let hold = match case.drama {
             Drama::LeaderDies(stage) | Drama::Restart(stage) => format!("counts.{stage}"),

@@ -4,18 +4,18 @@
 use bytes::Bytes;
 
 use super::{Case, Expected, From, Kind, When};
-use crate::protocol::all_reduce::{self, Direction, SumId};
-use crate::protocol::ballot::Ballot;
-use crate::protocol::failure::Failure;
-use crate::protocol::message::{Channel, Message};
-use crate::protocol::pairwise::ViewKey;
-use crate::protocol::promise::Promised;
-use crate::protocol::record::{Acknowledgement, Frozen, Record};
-use crate::protocol::signed::Signed;
-use crate::protocol::transfer::{self, Held, Want};
-use crate::protocol::view::{self, Order, Reason, Report};
-use crate::protocol::wire::{self, Frame};
-use crate::session::Peer;
+use flyswarm::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::failure::Failure;
+use flyswarm::protocol::message::{Channel, Message};
+use flyswarm::protocol::pairwise::ViewKey;
+use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::record::{Acknowledgement, Frozen, Record};
+use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::transfer::{self, Held, Want};
+use flyswarm::protocol::view::{self, Order, Reason, Report};
+use flyswarm::protocol::wire::{self, Frame};
+use flyswarm::session::Peer;
 
 /// Above everything that a session has.
 const FAR: u32 = 1000;

@@ -1,8 +1,8 @@
 //! The same message with every integer as long as its type allows (spec, section 2).
 
-use crate::protocol::fields::fields;
-use crate::protocol::message::Message;
-use crate::protocol::wire::canonical;
+use crate::fields::fields;
+use flyswarm::protocol::message::Message;
+use flyswarm::protocol::wire::canonical;
 
 /// The header of a message in its longest form.
 pub(super) fn longest(message: &Message) -> Vec<u8> {
@@ -33,8 +33,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::protocol::wire::decode;
-    use crate::vectors::messages::all;
+    use crate::traces::tests::all;
+    use flyswarm::protocol::wire::decode;
 
     #[test]
     fn the_longest_form_of_every_message_is_longer_and_says_the_same() {

@@ -3,16 +3,16 @@
 use bytes::Bytes;
 
 use super::{Case, Expected, From, Kind, When, integers};
-use crate::protocol::all_reduce::{self, Direction, SumId};
-use crate::protocol::ballot::Ballot;
-use crate::protocol::council::Promise;
-use crate::protocol::failure::Failure;
-use crate::protocol::message::Message;
-use crate::protocol::promise::Promised;
-use crate::protocol::signed::Signed;
-use crate::protocol::transfer;
-use crate::protocol::view::{self, Order, Reason, Report};
-use crate::protocol::wire::{self, Frame};
+use flyswarm::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::council::Promise;
+use flyswarm::protocol::failure::Failure;
+use flyswarm::protocol::message::Message;
+use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::transfer;
+use flyswarm::protocol::view::{self, Order, Reason, Report};
+use flyswarm::protocol::wire::{self, Frame};
 
 const fn kind(
     name: &'static str,

@@ -4,10 +4,22 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::{Decode, Diff};
-use crate::cli::Failure;
+use crate::frames::load;
+use flyswarm::cli::Failure;
+use flyswarm::protocol::message::Message;
 
 fn vectors(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name)
+}
+
+/// Every message of the vectors, with what it is called there.
+pub(crate) fn all() -> Vec<(String, Message)> {
+    let messages: Value = serde_json::from_slice(&fs::read(vectors("messages.json")).unwrap()).unwrap();
+    let named = |message: &Value| message["what"].as_str().unwrap().to_owned();
+    let names: Vec<_> = messages["messages"].as_array().unwrap().iter().map(named).collect();
+    let (frames, _) = load(&vectors("messages.json")).unwrap();
+    assert!(names.len() > 40 && names.len() == frames.len());
+    names.into_iter().zip(frames).map(|(name, frame)| (name, frame.message().unwrap())).collect()
 }
 
 fn decode(file: Option<PathBuf>, hex: Option<&str>, json: bool) -> (String, Result<(), Failure>) {

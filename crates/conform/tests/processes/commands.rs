@@ -1,4 +1,4 @@
-//! `flyswarm conform check`: our own program passes every case, and a program that is wrong is told so.
+//! `check`, `diff` and `play`: our own program passes every case, and a program that is wrong is told so.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ const ARGUMENTS: &str = "{session} --key {key} --data {data} --header no --state
 /// Runs the check of a program that, for our own, begins with this.
 fn check(program: &str, more: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.args(["conform", "check", "--program", program]).args(more);
+    command.args(["check", "--program", program]).args(more);
     command.output().expect("it runs")
 }
 
@@ -90,13 +90,13 @@ fn what_cannot_be_checked_is_refused_before_anything_runs() {
 /// Our own program as peer `live` of `sum.json`, whose other peers are played to it. It draws what `edit`
 /// makes of what the trace shows.
 fn played(live: u16, edit: impl Fn(Value) -> Value) -> Output {
-    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/sum.json");
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/sum.json");
     let folder = tempfile::tempdir().expect("a folder");
     let files = folder.path().join("peer");
     let others: Vec<_> = (0..3).filter(|peer| *peer != live).map(|peer: u16| peer.to_string()).collect();
     let play = |more: &[&str]| {
         let mut command = Command::new(PROGRAM);
-        command.args(["conform", "play", trace, "--as", &others.join(",")]).args(more);
+        command.args(["play", trace, "--as", &others.join(",")]).args(more);
         command.output().expect("it runs")
     };
     let prepared = play(&["--prepare", files.to_str().expect("text")]);
@@ -169,7 +169,7 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     again.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let mut peer = again.stderr(std::process::Stdio::null()).spawn().expect("it starts");
     let mut play = Command::new(PROGRAM);
-    play.args(["conform", "play"]).arg(&trace).args(["--as", "0,2", "--json", "--at", &address]);
+    play.args(["play"]).arg(&trace).args(["--as", "0,2", "--json", "--at", &address]);
     play.arg("--keys").arg(swarm.file(0, "key")).arg("--keys").arg(swarm.file(2, "key"));
     let output = play.output().expect("it runs");
     peer.kill().expect("it can be killed");
@@ -180,8 +180,8 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
 
 #[test]
 fn what_cannot_be_played_is_refused_on_one_line_and_nothing_is_written() {
-    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/sum.json");
-    let faults = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/faults.json");
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/sum.json");
+    let faults = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/faults.json");
     let folder = tempfile::tempdir().expect("a folder");
     let stranger = folder.path().join("stranger.key");
     flyswarm::Identity::from_seed([9; 32]).save(&stranger).expect("a key");
@@ -196,10 +196,55 @@ fn what_cannot_be_played_is_refused_on_one_line_and_nothing_is_written() {
             "the key for peer 0 is another peer's",
         ),
     ] {
-        let output =
-            Command::new(PROGRAM).args(["conform", "play"]).args(arguments).output().expect("it runs");
+        let output = Command::new(PROGRAM).args(["play"]).args(arguments).output().expect("it runs");
         let said = text(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains(why) && output.stdout.is_empty() && !files.exists(), "{why}: {said}");
+    }
+}
+
+#[test]
+fn traces_of_two_peers_agree_on_every_frame_between_them() {
+    let mut swarm = Swarm::new(3, |_| {});
+    let trace = |swarm: &Swarm, i: usize| swarm.file(i, "trace.json");
+    for i in 0..3 {
+        let path = trace(&swarm, i);
+        swarm.start(i, &["--trace", path.to_str().expect("text")]);
+    }
+    for i in 0..3 {
+        assert_eq!(swarm.wait_end(i).code, Some(0));
+    }
+    let mut frames = Vec::new();
+    for (mine, theirs) in [(0, 1), (1, 2), (2, 0)] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["diff"]).arg(trace(&swarm, mine)).arg(trace(&swarm, theirs));
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8(output.stdout).expect("text");
+        // Who ends first does not read the other's last words.
+        let numbers = said.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
+        let fine = said.starts_with("the same: ") || said.contains(" goes on, with ");
+        let compared = numbers.max().unwrap_or_default();
+        assert!(fine && compared >= 2, "{said}");
+        frames.push(compared);
+    }
+    // The two that do not lead only greet each other, and say that they are done.
+    assert!(frames.iter().filter(|compared| **compared > 10).count() >= 2, "{frames:?}");
+    let mode = std::fs::metadata(trace(&swarm, 0)).expect("it is there").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+}
+
+#[test]
+fn a_switch_that_fits_nothing_is_refused_before_anything_runs() {
+    for (switch, why) in [
+        (&["--hold-at", "nothing.sum"][..], "--hold-at nothing.sum: expected QUANTITY.STAGE"),
+        (&["--hold-at", "counts.nothing"], "--hold-at counts.nothing: expected QUANTITY.STAGE"),
+        (&["--deviate", "nothing", "bob"], "--deviate nothing: is unknown"),
+        (&["--deviate", "begin-twice", "nobody"], "--deviate: nobody is not in the roster"),
+    ] {
+        let swarm = Swarm::new(3, |_| {});
+        let output = swarm.command(0).args(switch).output().expect("it runs");
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(why), "{why}: {said}");
     }
 }

@@ -1,0 +1,79 @@
+//! `flyswarm-conform`: for people who write a peer in another language.
+//!
+//! It reads and compares what peers send, and checks another program among nodes of our own. Some of those
+//! nodes stop or deviate on purpose; `flyswarm` itself has no code that does.
+
+mod check;
+mod deviation;
+mod fields;
+mod files;
+mod frames;
+mod ground;
+mod join;
+mod nodes;
+mod play;
+mod traces;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use flyswarm::cli::Failure;
+
+/// Read and compare what peers send, and check a peer that is written in another language
+#[derive(Debug, Parser)]
+#[command(name = "flyswarm-conform", version, arg_required_else_help = true)]
+enum Command {
+    Check(check::Check),
+    Decode(traces::Decode),
+    Diff(traces::Diff),
+    Play(play::Play),
+    Join(join::Join),
+}
+
+fn main() -> ExitCode {
+    let out = &mut io::stdout();
+    let result = match Command::parse() {
+        Command::Check(command) => command.run(out),
+        Command::Decode(command) => command.run(out),
+        Command::Diff(command) => command.run(out),
+        Command::Play(command) => command.run(out),
+        Command::Join(command) => match command.run() {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            say(&format!("flyswarm-conform: {failure}"));
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// The text without what acts on a terminal: names in it may come from others.
+fn harmless(text: &str, kept: &[char]) -> String {
+    let escape = |c: char| match c.is_control() && !kept.contains(&c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// Writes a line that is not a result to standard error.
+fn say(text: &str) {
+    eprintln!("{}", harmless(&text.replace('\n', " "), &[]));
+}
+
+/// Writes a result to standard output.
+fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    let written = out.write_all(harmless(text, &['\n', '\t']).as_bytes()).and_then(|()| out.flush());
+    match written {
+        // A reader that went away (`| head`) is not a failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Machine(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

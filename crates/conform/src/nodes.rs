@@ -1,0 +1,126 @@
+//! Our own nodes as processes of this program on this machine.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Instant;
+
+use flyswarm::cli::Failure;
+use serde_json::Value;
+
+use crate::files::now;
+
+/// What a process says.
+pub(crate) enum Said {
+    /// A line of JSON on its standard output.
+    Event(Value),
+    /// All of its standard error.
+    Complaint(String),
+    /// Its standard output has come to an end.
+    End,
+}
+
+/// The processes of some peers, at most one of each at a time. Dropping kills those that still run.
+pub(crate) struct Nodes {
+    peers: Vec<Node>,
+    sender: mpsc::Sender<(usize, u32, Said)>,
+    said: mpsc::Receiver<(usize, u32, Said)>,
+}
+
+#[derive(Default)]
+struct Node {
+    /// How often it was started.
+    starts: u32,
+    running: Option<Child>,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        (0..self.peers.len()).for_each(|i| self.kill(i));
+    }
+}
+
+impl Nodes {
+    /// Of so many peers, none of which runs yet.
+    pub(crate) fn new(peers: usize) -> Self {
+        let (sender, said) = mpsc::channel();
+        Self { peers: (0..peers).map(|_| Node::default()).collect(), sender, said }
+    }
+
+    /// Starts the process of peer `i`, which does not run, with these arguments.
+    pub(crate) fn start(&mut self, i: usize, arguments: &[OsString]) -> Result<(), Failure> {
+        let program =
+            std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
+        // It ends with its standard input.
+        let mut process = Command::new(&program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| Failure::Machine(format!("{}: {error}", program.display())))?;
+        let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+        let node = &mut self.peers[i];
+        node.starts += 1;
+        node.running = Some(process);
+        let (starts, events) = (node.starts, self.sender.clone());
+        std::thread::spawn(move || {
+            let lines = stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok);
+            for value in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
+                if events.send((i, starts, Said::Event(value))).is_err() {
+                    return;
+                }
+            }
+            let _ = events.send((i, starts, Said::End));
+        });
+        let complaints = self.sender.clone();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(stderr) = stderr {
+                // What is not text cannot be shown.
+                let _ = stderr.take(1 << 16).read_to_string(&mut text);
+            }
+            let _ = complaints.send((i, starts, Said::Complaint(text)));
+        });
+        Ok(())
+    }
+
+    /// The next thing that a running process says.
+    pub(crate) fn next(&self, until: Instant) -> Result<(usize, Said), RecvTimeoutError> {
+        loop {
+            let (i, starts, said) = self.said.recv_timeout(until.saturating_duration_since(now()))?;
+            if starts == self.peers[i].starts {
+                return Ok((i, said));
+            }
+        }
+    }
+
+    /// Ends a process at once, if it runs. What it has said before can still be heard until it is started
+    /// again.
+    pub(crate) fn kill(&mut self, i: usize) {
+        if let Some(mut process) = self.peers[i].running.take() {
+            // It may have ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Waits for the end of a process that has nothing more to say.
+    pub(crate) fn wait(&mut self, i: usize) -> Result<Option<ExitStatus>, Failure> {
+        let Some(mut process) = self.peers[i].running.take() else { return Ok(None) };
+        process.wait().map(Some).map_err(|error| Failure::Machine(format!("peer {i}: {error}")))
+    }
+
+    /// Sends a signal, by its name without SIG, to a running process.
+    pub(crate) fn signal(&self, i: usize, name: &str) -> Result<(), Failure> {
+        let Some(process) = &self.peers[i].running else { return Ok(()) };
+        let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("kill -{name}: {error}"));
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(process.id().to_string()).output();
+        let sent = sent.map_err(|error| failed(&error))?;
+        match sent.status.success() {
+            true => Ok(()),
+            false => Err(failed(&String::from_utf8_lossy(&sent.stderr).trim())),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Real processes: sessions whose nodes are held at a stage, killed, paused and restarted, and the commands
+//! `check`, `diff` and `play`. Each test of a session says what the others must end with.
+#![cfg(unix)]
+#![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
+#![allow(missing_docs, unreachable_pub)]
+
+/// Swarms of processes, as the tests of `flyswarm` have them. Not all that they can do is needed here.
+#[path = "../../../tests/processes/check.rs"]
+mod check;
+#[path = "processes/commands.rs"]
+mod commands;
+#[path = "processes/cut.rs"]
+mod cut;
+#[path = "processes/lives.rs"]
+mod lives;
+#[path = "processes/private.rs"]
+mod private;
+#[path = "processes/rows.rs"]
+mod rows;
+#[path = "processes/sketch.rs"]
+mod sketch;
+#[path = "../../../tests/processes/swarm.rs"]
+mod swarm;
+#[path = "processes/table.rs"]
+mod table;
+
+use std::time::Instant;
+
+use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::tree;
+use flyswarm::session::Peer;
+use swarm::Swarm;
+
+/// `join` of this program is `flyswarm join`, with switches.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_flyswarm-conform");
+
+impl Swarm {
+    /// The first view's peers in tree order, if all are there: 0 leads, 1 is an inner node, the others of
+    /// five are leaves.
+    pub fn first_tree(&self) -> Vec<usize> {
+        let ballot = Ballot { counter: 1, proposer: self.session.council()[0] };
+        let members: Vec<_> = self.session.peers().collect();
+        let order = tree::order(&self.session, &self.session.id(), ballot, &members);
+        order.into_iter().map(Peer::index).collect()
+    }
+
+    /// When events of this name were told, by anybody.
+    pub fn log_at(&self, name: &str) -> Vec<Instant> {
+        let log = self.log.iter().chain(&self.waiting);
+        log.filter(|told| told.value["event"] == name).map(|told| told.at).collect()
+    }
+}
+
+/// Says that a test is skipped: a line that is seen although the test passes, for it goes past the harness.
+fn skipped(test: &str, why: &str) {
+    use std::io::Write;
+    writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
+}
