@@ -20,17 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, NamedTuple
 
 import channels
-import crypto
-import decision
-import encoding
 import machine
-import peer
 import proposing
-import store
 import transfer
 import transport
 import view
-from encoding import Malformed
+from primitives import crypto, decision, encoding
+from primitives.encoding import Malformed
+
+import peer
+import store
 
 BESIDE = 3  # cases at a time
 LIMIT = 180  # seconds for one; the check itself gives up sooner

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any
 
 import trio
 
@@ -29,11 +29,10 @@ from libp2p.peer.id import ID  # noqa: E402
 from libp2p.protocol_muxer.multiselect import Multiselect  # noqa: E402
 from libp2p.protocol_muxer.multiselect_client import MultiselectClient  # noqa: E402
 from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator  # noqa: E402
-from libp2p.security.secure_session import SecureSession  # noqa: E402
 from libp2p.security.noise.transport import Transport as Noise  # noqa: E402
+from libp2p.security.secure_session import SecureSession  # noqa: E402
 from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream  # noqa: E402
-
-from crypto import PEER_ID_PREFIX, Identity  # noqa: E402
+from primitives.crypto import PEER_ID_PREFIX, Identity  # noqa: E402
 
 NOISE, YAMUX = "/noise", "/yamux/1.0.0"
 PIECE = 64 << 10

@@ -12,18 +12,36 @@ import functools
 from collections import Counter
 from typing import Any, Callable
 
-from crypto import Draw, Identity
-from decision import Fault, Unopenable, ascend, check_promise, expect, opened_vector, value_digest, verifies
-from encoding import (Accepted, Ballot, Failure, Frozen, Malformed, Message, Promise, Promised, Reason,
-                      Record, Signed, Trace, ViewMessage, canonical, decode_message, encode_message, is_bulk)
 from model import DataError, Refused, Task
+from primitives import VERSION
+from primitives.crypto import Draw, Identity
+from primitives.decision import Fault, Unopenable, ascend, check_promise, expect, opened_vector, value_digest, verifies
+from primitives.encoding import (
+    Accepted,
+    Ballot,
+    Failure,
+    Frozen,
+    Malformed,
+    Message,
+    Promise,
+    Promised,
+    Reason,
+    Record,
+    Signed,
+    Trace,
+    ViewMessage,
+    canonical,
+    decode_message,
+    encode_message,
+    is_bulk,
+)
 from proposing import Proposer
-from session import Session
-from store import AcceptedState, FrozenState, Loaded, ReleasedState, Small
 from transfer import Transfers
 from view import EndView, View
 
-VERSION = 5
+from session import Session
+from store import AcceptedState, FrozenState, Loaded, ReleasedState, Small
+
 NEAR = 1 << 20
 MOST = 1 << 48
 DEAD_AFTER = 7.25

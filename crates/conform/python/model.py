@@ -10,14 +10,16 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import numpy
+from primitives import PROTOCOL
+from primitives.crypto import Stream, tagged
 
-from crypto import Stream, tagged
-from session import SCORES, Session
+from session import Session
 
 ROW_LIMIT = (1 << 23) - 1
 LOW = (1 << 40) - 1
 WITH_MEANS = ("center", "standard", "soft-bins")
 WITH_DEVIATIONS = ("standard", "soft-bins")
+SCORES = ("decay", "balanced-decay", "log", "balanced-log")
 SCALINGS = ("none", "unit-norm", "range", "center", "standard", "soft-bins")
 
 
@@ -64,7 +66,8 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
                 raise DataError(f"{where} is not of numbers") from None
             labels.append(classes[label])
     table = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
-    for column, (low, high) in session.limits.items():
+    for column, ends in session.limits.items():
+        low, high = ends.get("min"), ends.get("max")
         x = table[:, session.columns.index(column)]
         good = (low is None or (x >= low).all()) and (high is None or (x <= high).all())
         demand(good, f"{path}: a value of {column!r} is outside its limits")
@@ -272,7 +275,7 @@ def model_file(session: Session, opened: dict[int, bytes], moments: Moments | No
     origin = b"\x01" + text(session.name) + session.id
     origin += struct.pack("<HH", len(session.roster), len(members))
     origin += b"".join(text(session.names[i]) for i in sorted(members)) + b"\x00"
-    origin += text("flyswarm/5") + text(program) + struct.pack("<Q", int(time.time()))
+    origin += text(PROTOCOL.decode()) + text(program) + struct.pack("<Q", int(time.time()))
     checked = body + tagged("model", body) + origin
     return b"flyswarm-model\x00" + checked + tagged("model file", checked)
 

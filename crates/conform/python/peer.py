@@ -34,14 +34,16 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     listener = listen_at(arguments.listen)
     # Only now, as they take long: so who dials meanwhile waits, and does not back off.
     import trio
-    from crypto import read_identity, recorded
     from machine import Machine
     from model import Task, model_file, read_rows
-    from session import parse_session
-    from store import Store, write_whole
+    from primitives.crypto import read_identity, recorded
+    from primitives.session import parse_session
     from transport import Node
 
-    session = parse_session(Path(arguments.session).read_bytes())
+    from session import Session
+    from store import Store, write_whole
+
+    session = parse_session(Path(arguments.session).read_bytes(), Session)
     if len(session.roster) > 64:
         raise ValueError("this peer lacks the draw of partners (section 11) that more than 64 peers need")
     identity = read_identity(arguments.key)

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from decision import check_promise, expect, obligation
-from encoding import Accepted, Ballot, Message, Promised, Reason, Signed, Trace
+from primitives.decision import check_promise, expect, obligation
+from primitives.encoding import Accepted, Ballot, Message, Promised, Reason, Signed, Trace
 
 if TYPE_CHECKING:
     from machine import Machine
@@ -129,7 +129,7 @@ class Proposer:
             self.wait(0.0)
         else:
             self.proposal = None
-            promises = list(proposal.promises.values())
+            promises = [proposal.promises[author] for author in sorted(proposal.promises)]
             m.enter(Message.Begin(proposal.ballot, sorted(members), frozen, promises))
 
     def choose_members(self) -> set[int]:

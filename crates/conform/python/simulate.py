@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from typing import Any, Callable
 
-from crypto import Draw, Identity
 from machine import Machine
 from model import Task
+from primitives.crypto import Draw, Identity
+
 from session import Session
 from store import NOTHING, Loaded
 

@@ -12,8 +12,8 @@ from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
-import encoding
-from encoding import Ballot, Malformed, decode
+from primitives import encoding
+from primitives.encoding import Ballot, Malformed, decode
 
 # `Small` has what every peer keeps, and how council members have shown themselves.
 encoding.define("""

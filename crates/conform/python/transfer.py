@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from decision import CHUNK, check_frozen, check_record, chunk_count, expect, sealed_digest, value_digest
-from encoding import Held, Message, TransferMessage, Want
+from primitives.decision import CHUNK, check_frozen, check_record, chunk_count, expect, sealed_digest, value_digest
+from primitives.encoding import Held, Message, TransferMessage, Want
 
 if TYPE_CHECKING:
     from machine import Machine

@@ -15,21 +15,21 @@ import time
 from typing import Any, Callable
 
 import trio
-
 from channels import Mux, Substream, key_of, multiplexed, offer, secured, select  # before what follows
 from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
-
-from crypto import Draw, Identity
-from encoding import frame
 from machine import Machine
 from model import Task
+from primitives import VERSION
+from primitives.crypto import Draw, Identity
+from primitives.encoding import frame
+
 from session import Session
 from store import Store
 
 PING = "/ipfs/ping/1.0.0"
-CHANNELS = {"/flyswarm/5/control": False, "/flyswarm/5/bulk": True}
+CHANNELS = {f"/flyswarm/{VERSION}/control": False, f"/flyswarm/{VERSION}/bulk": True}
 FRAME_LIMIT = 1_048_576
 QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
 SETTLE = 10.0  # s, within which all four substreams must stand

@@ -10,13 +10,39 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 import numpy
-
-from crypto import CryptoError, add_mask, agreement_key, exchange_public, make_deal, open_share, sum_bytes
-from crypto import total_digest
-from decision import (CHUNK, Fault, check_record, chunk_count, deals_digest, decides, expect, obligation,
-                      pads_of, release_fits, release_matches, value_digest, verifies)
-from encoding import (Acknowledgement, Direction, Frozen, Message, Order, Reason, Record, ReduceMessage,
-                      Release, Report, Signed, SumId, Value, ViewKey, ViewMessage)
+from primitives.crypto import CryptoError, add_mask, agreement_key, exchange_public, make_deal, open_share, sum_bytes, total_digest
+from primitives.decision import (
+    CHUNK,
+    Fault,
+    check_record,
+    chunk_count,
+    deals_digest,
+    decides,
+    expect,
+    obligation,
+    pads_of,
+    release_fits,
+    release_matches,
+    value_digest,
+    verifies,
+)
+from primitives.encoding import (
+    Acknowledgement,
+    Direction,
+    Frozen,
+    Message,
+    Order,
+    Reason,
+    Record,
+    ReduceMessage,
+    Release,
+    Report,
+    Signed,
+    SumId,
+    Value,
+    ViewKey,
+    ViewMessage,
+)
 
 if TYPE_CHECKING:
     from machine import Machine

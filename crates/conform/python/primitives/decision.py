@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import numpy
 
-from crypto import (CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad,
-                    share_matches, sum_bytes, tagged, total_digest, verify)
-from encoding import (Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed,
-                      Value, canonical)
-from session import Session
+from . import Refused
+from .crypto import CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged, total_digest, verify
+from .encoding import Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed, Value, canonical
+from .session import Session
 
 CHUNK = 262_144
 
 
-class Fault(Exception):
+class Fault(Refused):
     """Somebody has broken a rule. `kind` is one of section 17; without a peer it is the sender's."""
 
-    def __init__(self, kind: str, text: str, peer: int | None = None) -> None:
-        super().__init__(f"{kind}: {text}")
-        self.kind = kind
-        self.peer = peer
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
 
 
 class Unopenable(Exception):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import struct
 from typing import Any, Callable
 
-import base58
-import blake3
-import nacl.exceptions
 import numpy
+from blake3 import blake3
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -18,14 +17,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from nacl.bindings import crypto_core_ed25519_add
 
-from encoding import (Acknowledgement, Ballot, Deal, Failure, Promised, Release, Reveal, Sealed, Signed,
-                      SumId, ViewKey, canonical)
+from . import PROTOCOL, Refused
+from .encoding import Acknowledgement, Ballot, Deal, Failure, Promised, Release, Reveal, Sealed, Signed, SumId, ViewKey, canonical
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
-NEUTRAL = bytes([1]) + bytes(31)  # the point
+D = -121665 * pow(121666, -1, FIELD) % FIELD  # of the curve
+DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 PEER_ID_PREFIX = bytes.fromhex("002408011220")
 CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
             Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure"}
@@ -34,43 +33,63 @@ CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"
 Draw = Callable[[int], bytes]  # so many random bytes
 
 
-class CryptoError(ValueError):
+class CryptoError(Refused):
     """A key, share or envelope that must be refused."""
 
 
 # --- section 3: identities and signatures
 
 
-def check_public_key(key: bytes) -> None:
-    """Refuses what is not the canonical encoding of a point, and points of small order."""
+def point(data: bytes) -> tuple[int, int]:
+    """x, y of an encoded point of Ed25519; ValueError unless it is one, in the canonical encoding."""
+    sign, y = data[31] >> 7, int.from_bytes(data, "little") % 2**255
+    xx = (y * y - 1) * pow(D * y * y + 1, -1, FIELD) % FIELD
+    x = pow(xx, (FIELD + 3) // 8, FIELD)
+    if (x * x - xx) % FIELD:
+        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
+    if y >= FIELD or (x * x - xx) % FIELD or (x == 0 and sign):
+        raise ValueError("no point, or not its canonical encoding")
+    return (FIELD - x if x % 2 != sign else x), y
+
+
+def double(p: tuple[int, int]) -> tuple[int, int]:
+    x, y = p
+    k = D * x * x * y * y
+    return 2 * x * y * pow(1 + k, -1, FIELD) % FIELD, (y * y + x * x) * pow(1 - k, -1, FIELD) % FIELD
+
+
+@functools.lru_cache(4096)
+def is_public_key(key: bytes) -> bool:
+    """Whether this is the canonical encoding of a point, and not of small order."""
     try:
-        encoded = crypto_core_ed25519_add(key, NEUTRAL)
-        double = crypto_core_ed25519_add(key, key)
-        fourfold = crypto_core_ed25519_add(double, double)
-        eightfold = crypto_core_ed25519_add(fourfold, fourfold)
-    except nacl.exceptions.CryptoError:
-        raise CryptoError("key is no point of the curve") from None
-    if encoded != key or eightfold == NEUTRAL:
-        raise CryptoError("key is not canonical, or of small order")
+        return len(key) == 32 and double(double(double(point(key)))) != (0, 1)
+    except ValueError:
+        return False
 
 
 def read_peer_id(text: str) -> bytes:
-    try:
-        key = base58.b58decode(text)[len(PEER_ID_PREFIX):]
-    except ValueError:
-        raise CryptoError("peer id is not base58") from None
-    if peer_id(key) != text:
-        raise CryptoError("peer id is not that of an Ed25519 key")
-    check_public_key(key)
+    n = 0
+    for digit in text:
+        if digit not in DIGITS:
+            raise CryptoError("peer-id", "peer id is not base58")
+        n = n * 58 + DIGITS.index(digit)
+    zeros = len(text) - len(text.lstrip("1"))
+    key = (bytes(zeros) + n.to_bytes((n.bit_length() + 7) // 8, "big"))[len(PEER_ID_PREFIX):]
+    if not is_public_key(key) or peer_id(key) != text:
+        raise CryptoError("peer-id", "peer id is not that of an Ed25519 key")
     return key
 
 
 def peer_id(key: bytes) -> str:
-    return base58.b58encode(PEER_ID_PREFIX + key).decode()
+    n, digits = int.from_bytes(PEER_ID_PREFIX + key, "big"), ""
+    while n:
+        n, digit = divmod(n, 58)
+        digits = DIGITS[digit] + digits
+    return "1" + digits  # the first byte is 0
 
 
 def signature_input(context: bytes, message: bytes) -> bytes:
-    return b"flyswarm/5 signature\x00" + struct.pack("<Q", len(context)) + context + message
+    return PROTOCOL + b" signature\x00" + struct.pack("<Q", len(context)) + context + message
 
 
 def item_message(session_id: bytes, author: int, item: Any) -> bytes:
@@ -79,10 +98,12 @@ def item_message(session_id: bytes, author: int, item: Any) -> bytes:
 
 
 def verify(key: bytes, context: bytes, message: bytes, signature: bytes) -> bool:
-    """Strictly. OpenSSL refuses S >= l, and compares R as bytes: so without cofactor."""
+    """Strictly. OpenSSL compares R as bytes: so without cofactor."""
+    if int.from_bytes(signature[32:], "little") >= ORDER:
+        return False
+    if not (is_public_key(key) and is_public_key(signature[:32])):
+        return False
     try:
-        check_public_key(key)
-        check_public_key(signature[:32])
         Ed25519PublicKey.from_public_bytes(key).verify(signature, signature_input(context, message))
         return True
     except (InvalidSignature, ValueError):
@@ -114,7 +135,7 @@ def read_identity(path: str) -> Identity:
 
 def exchange_key_of(public: bytes) -> bytes:
     """The X25519 image of an Ed25519 key."""
-    y = int.from_bytes(public, "little") & (2**255 - 1)
+    _, y = point(public)
     return ((1 + y) * pow(1 - y, -1, FIELD) % FIELD).to_bytes(32, "little")
 
 
@@ -122,7 +143,7 @@ def agree(secret: bytes, public: bytes) -> bytes:
     try:
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:  # all zero
-        raise CryptoError("key is of small order") from None
+        raise CryptoError("low-order-key", "key is of small order") from None
 
 
 def exchange_public(secret: bytes) -> bytes:
@@ -130,7 +151,7 @@ def exchange_public(secret: bytes) -> bytes:
 
 
 def recorded(randomness: dict[str, Any]) -> Draw:
-    """What `flyswarm-conform play --prepare` has written, in the order in which a peer draws it."""
+    """What `flyswarm conform play --prepare` has written, in the order in which a peer draws it."""
     digits = [randomness["view_secret"]]
     for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
         digits += [*deal["coefficients"], deal["ephemeral_secret"]]
@@ -138,7 +159,7 @@ def recorded(randomness: dict[str, Any]) -> Draw:
 
     def draw(n: int) -> bytes:
         if (found := next(left, None)) is None:
-            raise CryptoError("the recorded randomness is used up")
+            raise CryptoError("randomness", "the recorded randomness is used up")
         return found
 
     return draw
@@ -148,36 +169,46 @@ def recorded(randomness: dict[str, Any]) -> Draw:
 
 
 def tagged(tag: str, *content: bytes) -> bytes:
-    return hashlib.sha256(b"flyswarm/5 " + tag.encode() + b"\x00" + b"".join(content)).digest()
+    return hashlib.sha256(PROTOCOL + b" " + tag.encode() + b"\x00" + b"".join(content)).digest()
 
 
 def derive(key: bytes, label: str, params: bytes) -> bytes:
     info = label.encode() + b"\x00" + params
-    return HKDF(algorithm=SHA256(), length=32, salt=b"flyswarm/5", info=info).derive(key)
+    return HKDF(algorithm=SHA256(), length=32, salt=PROTOCOL, info=info).derive(key)
 
 
 class Stream:
+    """Bytes that follow from a key. Small pieces are cut from blocks of 4096 bytes."""
+
     def __init__(self, key: bytes, label: str, params: bytes, offset: int = 0) -> None:
         counter = (offset // 16).to_bytes(16, "big")
         self.cipher = Cipher(algorithms.AES(derive(key, label, params)), modes.CTR(counter)).encryptor()
         self.cipher.update(bytes(offset % 16))
-        self.words: list[int] = []
+        self.block = b""
+        self.at = 0
 
     def take(self, n: int) -> bytes:
-        return self.cipher.update(bytes(n))
+        left = len(self.block) - self.at
+        if n > left:
+            more = n - left
+            self.block = self.block[self.at:] + self.cipher.update(bytes(max(more, 4096)))
+            self.at = 0
+        self.at += n
+        return self.block[self.at - n:self.at]
 
     def below(self, n: int) -> int:
         limit = (1 << 32) // n * n
-        while True:
-            if not self.words:
-                self.words = list(struct.unpack("<1024I", self.take(4096)))[::-1]
-            v = self.words.pop()
-            if v < limit:
-                return v % n
+        while (v := int.from_bytes(self.take(4), "little")) >= limit:
+            pass
+        return v % n
+
+
+def le(n: int, size: int) -> bytes:
+    return n.to_bytes(size, "little")
 
 
 def le16(n: int) -> bytes:
-    return struct.pack("<H", n)
+    return le(n, 2)
 
 
 def ballot_bytes(ballot: Ballot) -> bytes:
@@ -190,7 +221,7 @@ def sum_bytes(sum_id: SumId) -> bytes:
 
 
 def total_digest(session_id: bytes, sum_id: SumId, total: bytes) -> bytes:
-    return tagged("total", session_id, sum_bytes(sum_id), blake3.blake3(total).digest())
+    return tagged("total", session_id, sum_bytes(sum_id), blake3(total).digest())
 
 
 # --- section 11: masks
@@ -203,6 +234,14 @@ def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: byte
     return derive(agree(secret, public), "agreement", session_id + ballot_bytes(ballot) + low + high)
 
 
+def add_words(bits: int, vector: bytes, other: bytes, sign: int = 1) -> bytes:
+    """Adds words of so many bits, or takes them off, each modulo 2^bits."""
+    if len(vector) != len(other):
+        raise ValueError("vectors of other lengths")
+    a, b = (numpy.frombuffer(x, f"<u{bits // 8}") for x in (vector, other))
+    return (a + b if sign > 0 else a - b).tobytes()
+
+
 def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes,
              offset: int = 0) -> None:
     """Adds a stream to the words of a vector, or takes it off, in place."""
@@ -211,6 +250,13 @@ def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: b
 
 
 # --- section 12: pads, shares, envelopes
+
+
+def scalar(data: bytes) -> int:
+    n = int.from_bytes(data, "little")
+    if len(data) != 32 or n >= ORDER:
+        raise CryptoError("bad-share", "a share is no scalar")
+    return n
 
 
 def scalar_bytes(n: int) -> bytes:
@@ -264,8 +310,8 @@ def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> by
         shared = agree(identity.exchange.private_bytes_raw(), sealed.ephemeral)
         cipher = ChaCha20Poly1305(derive(shared, "envelope", context + sealed.ephemeral + identity.public))
         return cipher.decrypt(bytes(12), sealed.boxes[index], context)
-    except (InvalidTag, IndexError):
-        raise CryptoError(f"box {index} does not open") from None
+    except (InvalidTag, IndexError, CryptoError):
+        raise CryptoError("envelope", f"box {index} does not open") from None
 
 
 def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes], threshold: int,
@@ -282,9 +328,12 @@ def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes
 
 def open_share(session_id: bytes, deal: Signed, index: int, identity: Identity) -> bytes:
     """The own share of a pad; refuses one that does not match its published hash."""
-    share = unseal(deal_context(session_id, deal), deal.item.sealed, index, identity)
+    try:
+        share = unseal(deal_context(session_id, deal), deal.item.sealed, index, identity)
+    except CryptoError as error:
+        raise CryptoError("bad-deal", error.text) from None
     if not share_matches(session_id, deal, index, share):
-        raise CryptoError("a share does not match its published hash")
+        raise CryptoError("bad-deal", "a share does not match its published hash")
     return share
 
 

@@ -15,13 +15,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple
 
+from . import Refused
+
 LIMIT = 1_048_576
-SPECIFICATION = Path(__file__).resolve().parents[2] / "protocol-spec.md"
+SPECIFICATION = Path(__file__).resolve().parents[4] / "protocol-spec.md"
 PART_NAMES = {"Ballot": ["ballot", "other"], "u32": ["slot", "index"], "Vec": ["items"], "[": ["digest"]}
 
 
-class Malformed(Exception):
+class Malformed(Refused):
     """Bytes that do not decode."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("malformed", text)
 
 
 class Out(bytearray):
@@ -85,9 +90,14 @@ class In:
         return data
 
 
+def same(x: Any) -> Any:
+    return x
+
+
 class Codec(NamedTuple):
     write: Callable[[Out, Any], None]
     read: Callable[[In], Any]
+    show: Callable[[Any], Any] = same  # as JSON, in the manner of the vectors
 
 
 # --- codecs from codecs
@@ -98,7 +108,7 @@ def integers(width: int) -> Codec:
 
 
 def array(n: int) -> Codec:
-    return Codec(Out.extend, lambda data: data.take(n))
+    return Codec(Out.extend, lambda data: data.take(n), bytes.hex)
 
 
 def vec(inner: Codec) -> Codec:
@@ -107,7 +117,8 @@ def vec(inner: Codec) -> Codec:
         for item in x:
             inner.write(out, item)
 
-    return Codec(write, lambda data: [inner.read(data) for _ in range(data.integer(8))])
+    return Codec(write, lambda data: [inner.read(data) for _ in range(data.integer(8))],
+                 lambda x: [inner.show(item) for item in x])
 
 
 def option(inner: Codec) -> Codec:
@@ -116,19 +127,32 @@ def option(inner: Codec) -> Codec:
         if x is not None:
             inner.write(out, x)
 
-    return Codec(write, lambda data: inner.read(data) if data.flag() else None)
+    return Codec(write, lambda data: inner.read(data) if data.flag() else None,
+                 lambda x: None if x is None else inner.show(x))
 
 
-def sequence(make: Callable[..., Any], parts: list[Codec]) -> Codec:
+def sequence(make: Callable[..., Any], parts: list[Codec], names: list[str] | None = None) -> Codec:
+    """Parts one after another. Those with names are shown with them, a single one without a name alone."""
+
     def write(out: Out, x: Any) -> None:
         for part, value in zip(parts, x, strict=True):
             part.write(out, value)
 
-    return Codec(write, lambda data: make(*[part.read(data) for part in parts]))
+    def show(x: Any) -> Any:
+        shown = [part.show(value) for part, value in zip(parts, x) if part is not CODECS["payload"]]
+        if names is not None:
+            return dict(zip(names, shown))
+        return shown[0] if len(parts) == 1 and make is not pair else shown
+
+    return Codec(write, lambda data: make(*[part.read(data) for part in parts]), show)
+
+
+def pair(*parts: Any) -> tuple[Any, ...]:
+    return parts
 
 
 def nothing(value: Any) -> Codec:
-    return Codec(lambda out, x: None, lambda data: value)
+    return Codec(lambda out, x: None, lambda data: value, lambda x: None)
 
 
 def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
@@ -146,12 +170,18 @@ def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
             raise Malformed("unknown variant")
         return variants[number][1].read(data)
 
-    return Codec(write, read)
+    def show(x: Any) -> Any:
+        if isinstance(x, str):
+            return x
+        return {type(x).__name__: variants[numbers[type(x)]][1].show(x)}
+
+    return Codec(write, read, show)
 
 
 def later(name: str) -> Codec:
     """A type that may be defined further down."""
-    return Codec(lambda out, x: CODECS[name].write(out, x), lambda data: CODECS[name].read(data))
+    return Codec(lambda out, x: CODECS[name].write(out, x), lambda data: CODECS[name].read(data),
+                 lambda x: CODECS[name].show(x))
 
 
 CODECS: dict[str, Codec] = {
@@ -159,7 +189,7 @@ CODECS: dict[str, Codec] = {
     "u16": integers(2), "u32": integers(4), "u64": integers(8),
     "bool": Codec(Out.append, In.flag),
     "string": Codec(lambda out, x: out.block(x.encode()), In.text),
-    "Vec<u8>": Codec(Out.block, In.block),
+    "Vec<u8>": Codec(Out.block, In.block, bytes.hex),
     "payload": Codec(lambda out, x: setattr(out, "payload", bytes(x)), In.payload_once)}
 TYPES: dict[str, Any] = {}  # classes of structs, enums
 
@@ -174,10 +204,11 @@ def codec(kind: str) -> Codec:
     if kind.startswith("[u8; "):
         return array(int(kind[5:-1]))
     if kind.startswith("("):
-        return sequence(lambda *x: x, [codec(part) for part in split(kind)])
+        return sequence(pair, [codec(part) for part in split(kind)])
     outer, _, inner = kind.removesuffix(">").partition("<")
     if outer == "Signed":
-        return sequence(TYPES["Signed"], [codec("peer"), codec(inner), array(64)])
+        parts = [codec("peer"), codec(inner), array(64)]
+        return sequence(TYPES["Signed"], parts, ["author", "item", "signature"])
     return {"Vec": vec, "Option": option}[outer](codec(inner)) if inner else later(kind)
 
 
@@ -200,7 +231,8 @@ def struct_of(name: str, text: str) -> tuple[type, Codec]:
         before, _, kind = part.rpartition(": ")
         parts[before or part_name(kind, parts)] = codec(kind)
     made = namedtuple(name, parts)
-    return made, sequence(made, list(parts.values()))
+    names = [part for part in parts if parts[part] is not CODECS["payload"]] if text[0] == "{" else None
+    return made, sequence(made, list(parts.values()), names)
 
 
 def enum_of(variants: dict[str, str]) -> tuple[SimpleNamespace, Codec]:
@@ -245,6 +277,11 @@ def read_all(kind: str, data: In, limit: int = LIMIT) -> Any:
 
 def decode(kind: str, data: bytes, limit: int = LIMIT) -> Any:
     return read_all(kind, In(data, b""), limit)
+
+
+def shown(kind: str, x: Any) -> Any:
+    """A value as the vectors show it: bytes in hexadecimal digits, a payload left out."""
+    return codec(kind).show(x)
 
 
 def is_bulk(message: Any) -> bool:

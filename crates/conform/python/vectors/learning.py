@@ -1,0 +1,166 @@
+"""The arithmetic of rows and models (spec, sections 15 and 15.1): exact fractions, and rows one by one."""
+
+import math
+import struct
+from fractions import Fraction
+
+from primitives import Refused
+from primitives.crypto import Stream, le
+from primitives.session import f32
+
+
+def moments(rows, d, squares):
+    n = len(rows)
+
+    def integer(x):
+        nearest = math.floor(abs(Fraction(x)) * 2**40 + Fraction(1, 2))
+        return nearest if x >= 0 else -nearest
+
+    q = [[integer(x) for x in row] for row in rows]
+    words = [n]
+    for j in range(d):
+        words.append(sum(row[j] % 2**40 for row in q))
+        words.append(sum((row[j] >> 40) % 2**40 for row in q))
+        words.append(sum(row[j] >> 80 for row in q) % 2**64)
+    for j in range(d if squares else 0):
+        words += [sum((row[j] ** 2 >> 40 * k) % 2**40 for row in q) for k in range(6)]
+    return b"".join(le(word, 8) for word in words)
+
+
+def opened_moments(total, d, squares):
+    """Means and deviations from the sum of all words; `Refused` where they are the sums of no rows."""
+    words = struct.unpack(f"<{len(total) // 8}Q", total)
+    if len(words) != 1 + d * (9 if squares else 3):
+        raise Refused("moments")
+    n = words[0]
+    if not 1 <= n < 2**23:
+        raise Refused("moments")
+    signed = [word - 2**64 if k % 3 == 2 and word >= 2**63 else word for k, word in enumerate(words[1 : 1 + 3 * d])]
+    if any(abs(word) > n * 2**40 for word in (*signed, *words[1 + 3 * d :])):
+        raise Refused("moments")
+    means, deviations = [], []
+    for j in range(d):
+        total_of_q = sum(word * 2 ** (40 * k) for k, word in enumerate(signed[3 * j : 3 * j + 3]))
+        means.append(float(total_of_q) / float(n * 2**40))
+        if squares:
+            limbs = words[1 + 3 * d + 6 * j : 7 + 3 * d + 6 * j]
+            numerator = n * sum(limb << 40 * k for k, limb in enumerate(limbs)) - total_of_q**2
+            if numerator < 0:
+                raise Refused("moments")
+            deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**80))))
+    return means, deviations
+
+
+def scaler(session, total):
+    """The function that scales a row, from the opened moments."""
+    if total is not None:
+        means, deviations = opened_moments(total, session.features, session.scaling != "center" or session.check_columns)
+
+    def unit(row):
+        squares = 0.0
+        for x in row:
+            squares += x * x
+        norm = math.sqrt(squares)
+        return [f32(x / norm) if norm > 0 else 0.0 for x in row]
+
+    match session.scaling:
+        case "none":
+            return lambda row: row
+        case "unit-norm":
+            return unit
+        case "range":
+            low, high = session.range
+            return lambda row: [f32(min(max((x - low) / (high - low), 0.0), 1.0)) for x in row]
+        case "center":
+            return lambda row: unit([x - mean for x, mean in zip(row, means)])
+        case "standard":
+            return lambda row: unit([(x - m) / s if s else 0.0 for x, m, s in zip(row, means, deviations)])
+        case "soft-bins":
+
+            def spread(row):
+                out = []
+                for x, mean, s in zip(row, means, deviations):
+                    z = (x - mean) / s if s else 0.0
+                    p = (0.5 + z / (2.0 * math.sqrt(z * z + 2.0))) * (session.bins - 1)
+                    out += [f32(max(1.0 - abs(p - b), 0.0)) for b in range(session.bins)]
+                return out
+
+            return spread
+
+
+def matrix(seed, m, d, s):
+    stream = Stream(seed, "flynn/matrix", le(m, 4) + le(d, 4) + le(s, 4))
+    for _ in range(m):
+        places = list(range(d))
+        for i in range(s):
+            j = i + stream.below(d - i)
+            places[i], places[j] = places[j], places[i]
+        yield sorted(places[:s])
+
+
+def densify(session, seed, row):
+    f = session.width
+    bits = Stream(seed, "flynn/signs", le(f, 4)).take(-(-f // 8))
+    x = [-v if bits[j // 8] >> (j % 8) & 1 else v for j, v in enumerate(row)] + [0.0] * (session.dimension - f)
+    half = 1
+    while half < session.dimension:
+        for start in range(0, session.dimension, 2 * half):
+            for i in range(start, start + half):
+                a, b = x[i], x[i + half]
+                x[i], x[i + half] = f32(a + b), f32(a - b)
+        half *= 2
+    return x
+
+
+def winners(session, seed, rows_of_m, scale, row):
+    x = scale(row)
+    if session.densify:
+        x = densify(session, seed, x)
+    sums = []
+    for i, columns in enumerate(rows_of_m):
+        total = 0.0
+        for column in columns:
+            total = f32(total + x[column])
+        sums.append((-total, i))
+    return sorted(i for _, i in sorted(sums)[: session.rho])
+
+
+def count(session, all_winners, labels):
+    counts = [0] * (session.m * len(session.classes))
+    for won, label in zip(all_winners, labels):
+        for i in won:
+            counts[label * session.m + i] += 1
+    return counts
+
+
+def weight(gamma, c):
+    out, g = 1.0, gamma
+    for k in range(32):
+        if c >> k & 1:
+            out *= g
+        g *= g
+    return out
+
+
+def readout(session, counts):
+    """w_l(c) as a function of class and count."""
+    classes, gamma = len(session.classes), session.gamma
+    sums = [sum(counts[c * session.m : (c + 1) * session.m]) for c in range(classes)]
+    held = sum(s > 0 for s in sums)
+    ratios = [float(sum(sums)) / float(held * s) if s else 0.0 for s in sums]
+
+    def balanced_log(c, count):
+        x = (count + (1.0 - gamma)) * ratios[c]
+        return -math.log(x) if x else math.inf
+
+    return {
+        "decay": lambda _, count: weight(gamma, count),
+        "balanced-decay": lambda c, count: gamma ** (count * ratios[c]) if gamma else float(count == 0),
+        "log": lambda _, count: -math.log(count + (1.0 - gamma)),
+        "balanced-log": balanced_log,
+    }[session.score]
+
+
+def close(found, expected):
+    """Equal, or for the scores that take logarithms equal but for their rounding."""
+    return len(found) == len(expected) and all(a == b or abs(a - b) <= 1e-12 * max(abs(a), abs(b)) for a, b in zip(found, expected))

@@ -1,0 +1,41 @@
+"""All checks; prints what fails, and how many passed."""
+
+from primitives import Refused
+
+from vectors import fedavg, flynn, hamming, records, sessions, sketch, specification, sums, wire, xclp
+from vectors.common import RESULTS, check
+
+CHECKS = (
+    specification.check_musts,
+    specification.check_worked,
+    specification.check_trees_shown,
+    wire.check_encoding,
+    wire.check_identity,
+    wire.check_streams,
+    wire.check_sharing,
+    sessions.check_sessions,
+    records.check_items,
+    wire.check_messages,
+    wire.check_faults,
+    sums.check_sum,
+    flynn.check_flynn,
+    flynn.check_evaluate,
+    flynn.check_tune,
+    xclp.check_xclp,
+    hamming.check_ot,
+    hamming.check_phe,
+    sketch.check_sketch,
+    fedavg.check_fedavg,
+    fedavg.check_fedavg_xclp,
+    sketch.check_private,
+)
+
+
+def main():
+    for part in CHECKS:
+        try:
+            part()
+        except Refused as error:
+            check(f"{part.__name__}: refused what is good: {error.args}", False)
+    print(f"{RESULTS[True]} passed, {RESULTS[False]} failed")
+    return 1 if RESULTS[False] else 0

@@ -1,0 +1,179 @@
+"""The vectors `session` and `tree`: ids, plans, described columns, trees and the draw of partners."""
+
+import csv
+import io
+import math
+import struct
+
+from primitives import Refused
+from primitives.crypto import ballot_bytes, le, tagged
+from primitives.encoding import Ballot
+from primitives.session import Session, f32, parse_session
+
+from vectors.common import check, check_refused, session_of, vectors
+from vectors.learning import moments, opened_moments
+
+
+def row_of(table, cells):
+    """The numbers of a row, from a map of names to texts."""
+    out = []
+    for column in table.columns:
+        text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
+        missing = text == "" or text in table.missing
+        if kind == "ignored":
+            continue
+        if kind in ("category", "ordinal"):
+            level = fill if missing else text
+            places = [float(level == other) for other in column["levels"]]
+            out += places if kind == "category" else [float(column["levels"].index(level))]
+        else:
+            out.append(f32(fill if missing else value_of(table, column, text)))
+        out += [float(missing)] * column.get("indicator", False)
+    return out
+
+
+def value_of(table, column, text):
+    """Of a number or a date that is there."""
+    if column["kind"] == "number":
+        point, groups = (",", ".") if table.comma else (".", ",")
+        value = float(text.replace(groups, "").replace(point, "."))
+    else:
+        value = table.days(text, column["kind"])
+    value = f32(value)
+    low, high = column.get("min", -math.inf), column.get("max", math.inf)
+    assert column.get("clip") or low <= value <= high
+    return f32(min(max(value, low), high))
+
+
+def present_of(table, rows):
+    """Of each such column the texts that are there."""
+    texts = [[row[column["name"]].strip() for row in rows] for column in table.pooled()]
+    return [[text for text in each if text and text not in table.missing] for each in texts]
+
+
+def sums_of(table, rows):
+    """A peer's vectors of `values` and `fills`."""
+    present = present_of(table, rows)
+    out = b""
+    for column, texts in zip(table.pooled(), present):
+        if "levels" in column:
+            out += b"".join(le(texts.count(level), 8) for level in column["levels"])
+        else:
+            out += moments([[value_of(table, column, text)] for text in texts], 1, False)
+    return b"".join(le(bool(texts), 4) for texts in present), out
+
+
+def fill(table, fills):
+    """Puts the fills that were opened in the place of `fill_with`."""
+    words = list(struct.unpack(f"<{len(fills) // 8}Q", fills))
+    for column in table.pooled():
+        own = [words.pop(0) for _ in column.get("levels", range(4))]
+        if "levels" in column:
+            if not 1 <= sum(own) < 2**23:
+                raise Refused("fills")
+            column["fill"] = column["levels"][own.index(max(own))]
+        else:
+            mean = f32(opened_moments(b"".join(le(word, 8) for word in own), 1, False)[0][0])
+            nearest = math.copysign(math.floor(abs(mean) + 0.5), mean)
+            column["fill"] = mean if column["kind"] == "number" else nearest
+        del column["fill_with"]
+
+
+def parents(order):
+    return [None if i == 0 else order[(i - 1) // 2] for i in range(len(order))]
+
+
+def degree(p, colluding):
+    return math.ceil((40 + math.log2(p)) / math.log2(1 / colluding))
+
+
+def keys_digest(session, ballot, keys):
+    """keys: [peer, 32 bytes, commitment or None], of all members."""
+    each = [le(peer, 2) + key + (commitment or b"") for peer, key, commitment in sorted(keys)]
+    return tagged("keys", session.id, ballot_bytes(ballot), *each)
+
+
+def draw_of(digest, parts):
+    return tagged("draw", digest, *(le(peer, 2) + part for peer, part in sorted(parts)))
+
+
+def partners(session, members, draw, me):
+    p = len(members)
+    if p <= 64:
+        return [peer for peer in members if peer != me]
+    ring = [peer for _, peer in sorted((tagged("graph", draw, le(i, 2)), i) for i in members)]
+    place, half = ring.index(me), min(-(-degree(p, session.colluding) // 2), (p - 1) // 2)
+    return sorted({ring[(place + step) % p] for step in range(-half, half + 1)} - {me})
+
+
+def check_sessions():
+    file = vectors("session")
+    for case in file["good"]:
+        session = Session(case["toml"])
+        for name in ("council", "quorum", "min_peers", "fields"):
+            check(f"session {name}", getattr(session, name) == case[name])
+        check("session id", session.id.hex() == case["id"])
+        check("roster", [public.hex() for public in session.roster] == case["roster"])
+        trains = session.task in ("flynn", "tune")
+        sizes = [session.m, session.s, session.rho] if trains else None
+        check("dimension", session.dimension == case["dimension"] and sizes == case["sizes"])
+        # The plan of a custom task is another program's.
+        plan = None if session.task == "custom" else [list(quantity) for quantity in session.plan]
+        check("plan", plan == case["plan"])
+    for case in file["bad"]:
+        check_refused(case["what"], case["class"], parse_session, case["toml"].encode())
+    case = file["table"]
+    session = Session(case["toml"])
+    check("table", session.table.encoded().hex() == case["encoding"] and session.table.names() == case["names"])
+    known = {column["name"] for column in session.table.columns} | {session.table.label}
+    parsed = lambda delimiter: list(csv.reader(io.StringIO(case["csv"]), delimiter=delimiter))
+    header, *rows = max(map(parsed, "|\t;,"), key=lambda rows: len(known & set(rows[0])))
+    cells = [{"id": "", **dict(zip(header, row))} for row in rows]
+    check("rows of a table", [row_of(session.table, row) for row in cells] == case["rows"])
+    fills = file["fills"]
+    sharing = Session(fills["toml"])
+    check("plan with fills", [list(quantity) for quantity in sharing.plan] == fills["plan"])
+    total, rows = [0] * sharing.plan[2][2], []
+    for peer in fills["peers"]:
+        header, *lines = csv.reader(io.StringIO(peer["csv"]), delimiter=";")
+        own = [{"id": "", **dict(zip(header, line))} for line in lines]
+        values, sums = sums_of(sharing.table, own)
+        check("values and fills of a peer", (values.hex(), sums.hex()) == (peer["values"], peer["fills"]))
+        total = [(a + b) % 2**64 for a, b in zip(total, struct.unpack(f"<{len(total)}Q", sums))]
+        rows += own
+    fill(sharing.table, b"".join(le(word, 8) for word in total))
+    check("filled table", sharing.table.encoded().hex() == fills["encoding"])
+    check("filled rows", [row_of(sharing.table, row) for row in rows] == fills["rows"])
+    check("labels of a table", [session.classes.index(row[session.table.label]) for row in cells] == case["labels"])
+    file = vectors("tree")
+    for case in file["trees"]:
+        session, members = session_of(case["toml"]), case["members"]
+        check("ballot", ballot_bytes(Ballot(**case["ballot"])).hex() == case["ballot_bytes"])
+        order = session.tree(Ballot(**case["ballot"]), members)
+        check("tree", order == case["order"] and parents(order) == case["parents"])
+        check("dealers of the coin", session.dealers(0, members) == case["dealers_of_coin"])
+        check("dealers", session.dealers(1, members) == case["dealers"])
+    for case in file["graphs"]:
+        session = session_of(case["toml"])
+        ballot, parts = Ballot(**case["ballot"]), [(peer, bytes.fromhex(part)) for peer, part in case["parts"]]
+        keys = [(peer, bytes.fromhex(key), c and bytes.fromhex(c)) for peer, key, c in case["keys"]]
+        members = sorted(peer for peer, _, _ in keys)
+        large = len(members) > 64
+        drawing = [peer for peer in members if large and peer in session.council]
+        check("who draws", [peer for peer, _ in parts] == drawing)
+        made = {peer: tagged("commitment", session.id, ballot_bytes(ballot), le(peer, 2), part) for peer, part in parts}
+        check("commitments", all(c == made.get(peer) for peer, _, c in keys))
+        digest = keys_digest(session, ballot, keys)
+        draw = draw_of(digest, parts)
+        check("digest of the keys", digest.hex() == case["keys_digest"])
+        check("draw", draw.hex() == case["draw"])
+        check("partners", partners(session, members, draw, case["me"]) == case["partners"])
+        others = case["partners"][:3]
+        check("partners are mutual", all(case["me"] in partners(session, members, draw, other) for other in others))
+    for p, colluding, expected in file["degrees"]:
+        check(f"degree {p} {colluding}", degree(p, colluding) == expected)
+
+
+def seed_of(session, pads):
+    """What a coin gives, of the pads that are sound: {dealer: pad}."""
+    return tagged("seed", session.id, *(le(dealer, 2) + pad for dealer, pad in pads.items()))
