@@ -52,7 +52,7 @@ fn every_frame_of_the_vectors_is_shown_and_what_is_none_is_called_malformed() {
     let (text, result) = decode(Some(vectors("sum.json")), None, false);
     result.unwrap();
     assert_eq!(text.lines().filter(|line| line.starts_with("frame ")).count(), 90);
-    assert!(text.contains("  message  Hello\n") && text.contains("Hello.version  4\n"), "{text}");
+    assert!(text.contains("  message  Hello\n") && text.contains("Hello.version  5\n"), "{text}");
     let (text, result) = decode(Some(vectors("bad.json")), None, true);
     let frames: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(frames.len() > 100 && frames.iter().all(|frame| frame["malformed"].is_string()), "{text}");
