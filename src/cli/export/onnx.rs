@@ -1,113 +1,123 @@
 //! A network as a graph of ONNX (<https://onnx.ai/onnx/repo-docs/IR.html>, IR version 8, operators of version
-//! 17): scaling, layers and the class. Only the few messages of `onnx.proto` that such a graph needs are
-//! written, in the wire format of Protocol Buffers.
+//! 17): scaling, layers and the class. Of `onnx.proto` it has only the messages that such a graph needs.
 
 use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_learn::learner::{Architecture, Classifier};
+use prost::Message as _;
 use serde_json::json;
 
-/// Types of numbers, `TensorProto.DataType`.
-const FLOAT: u64 = 1;
-const INT64: u64 = 7;
-const DOUBLE: u64 = 11;
+/// `TensorProto.DataType`.
+const FLOAT: i32 = 1;
+const INT64: i32 = 7;
+const DOUBLE: i32 = 11;
 /// `AttributeProto.AttributeType`.
-const INT: u64 = 2;
-const INTS: u64 = 7;
-/// What a length is at least, so that rows of zeros stay so.
+const INT: i32 = 2;
+const INTS: i32 = 7;
+/// The least length of a row, so that rows of zeros stay zeros.
 const TINY: f64 = 1e-300;
 
-/// A message: its fields one after another.
+/// Messages of `onnx.proto` with the fields that are used here.
+macro_rules! messages {
+    ($($name:ident { $(#[$shape:meta] $field:ident: $kind:ty,)* })*) => {
+        $(#[derive(Clone, PartialEq, prost::Message)]
+        struct $name { $(#[$shape] $field: $kind,)* })*
+    };
+}
+
+messages! {
+    ModelProto {
+        #[prost(int64, tag = 1)] ir_version: i64, #[prost(string, tag = 2)] producer_name: String,
+        #[prost(string, tag = 3)] producer_version: String, #[prost(string, tag = 6)] doc_string: String,
+        #[prost(message, tag = 7)] graph: Option<GraphProto>,
+        #[prost(message, repeated, tag = 8)] opset_import: Vec<OperatorSet>,
+        #[prost(message, repeated, tag = 14)] metadata_props: Vec<Entry>,
+    }
+    OperatorSet {
+        #[prost(string, optional, tag = 1)] domain: Option<String>, #[prost(int64, tag = 2)] version: i64,
+    }
+    Entry { #[prost(string, tag = 1)] key: String, #[prost(string, tag = 2)] value: String, }
+    GraphProto {
+        #[prost(message, repeated, tag = 1)] node: Vec<NodeProto>, #[prost(string, tag = 2)] name: String,
+        #[prost(message, repeated, tag = 5)] initializer: Vec<TensorProto>,
+        #[prost(message, repeated, tag = 11)] input: Vec<ValueInfo>,
+        #[prost(message, repeated, tag = 12)] output: Vec<ValueInfo>,
+    }
+    NodeProto {
+        #[prost(string, repeated, tag = 1)] input: Vec<String>,
+        #[prost(string, repeated, tag = 2)] output: Vec<String>, #[prost(string, tag = 3)] name: String,
+        #[prost(string, tag = 4)] op_type: String,
+        #[prost(message, repeated, tag = 5)] attribute: Vec<Attribute>,
+    }
+    Attribute {
+        #[prost(string, tag = 1)] name: String, #[prost(int64, optional, tag = 3)] i: Option<i64>,
+        #[prost(int64, repeated, packed = false, tag = 8)] ints: Vec<i64>,
+        #[prost(int32, tag = 20)] kind: i32,
+    }
+    TensorProto {
+        #[prost(int64, repeated, packed = false, tag = 1)] dims: Vec<i64>,
+        #[prost(int32, tag = 2)] data_type: i32, #[prost(string, tag = 8)] name: String,
+        #[prost(bytes = "vec", tag = 9)] raw_data: Vec<u8>,
+    }
+    ValueInfo { #[prost(string, tag = 1)] name: String, #[prost(message, tag = 2)] kind: Option<TypeProto>, }
+    TypeProto { #[prost(message, tag = 1)] tensor: Option<TensorType>, }
+    TensorType { #[prost(int32, tag = 1)] elem_type: i32, #[prost(message, tag = 2)] shape: Option<Shape>, }
+    Shape { #[prost(message, repeated, tag = 1)] dim: Vec<Dimension>, }
+    Dimension {
+        #[prost(int64, optional, tag = 1)] value: Option<i64>,
+        #[prost(string, optional, tag = 2)] param: Option<String>,
+    }
+}
+
+fn int(name: &str, value: i64) -> Attribute {
+    Attribute { name: name.into(), i: Some(value), kind: INT, ..Attribute::default() }
+}
+
+fn ints(name: &str, values: &[i64]) -> Attribute {
+    Attribute { name: name.into(), ints: values.into(), kind: INTS, ..Attribute::default() }
+}
+
+/// A graph that is written node after node; the last result is the next node's first input.
 #[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value > 0x7f {
-            self.0.push(value as u8 & 0x7f | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(mut self, field: u64, value: u64) -> Self {
-        self.varint(field << 3);
-        self.varint(value);
-        self
-    }
-
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend(bytes);
-        self
-    }
-
-    fn text(self, field: u64, text: &str) -> Self {
-        self.bytes(field, text.as_bytes())
-    }
-
-    fn message(self, field: u64, message: &Self) -> Self {
-        self.bytes(field, &message.0)
-    }
-}
-
-/// A whole number or a list of them.
-enum Attribute<'a> {
-    One(&'a str, u64),
-    List(&'a str, &'a [u64]),
-}
-
-/// A graph that is written node after node; the last result is the next one's first input.
 struct Graph {
-    message: Message,
-    nodes: usize,
+    message: GraphProto,
     last: String,
 }
 
 impl Graph {
     /// Adds a constant and gives its name.
-    fn constant(&mut self, name: &str, kind: u64, shape: &[usize], raw: &[u8]) -> String {
-        let dims = shape.iter().fold(Message::default(), |made, &size| made.number(1, size as u64));
-        let tensor = dims.number(2, kind).text(8, name).bytes(9, raw);
-        self.message = std::mem::take(&mut self.message).message(5, &tensor);
-        name.to_owned()
+    fn constant(&mut self, name: &str, data_type: i32, shape: &[usize], raw_data: Vec<u8>) -> String {
+        let dims = shape.iter().map(|&size| size as i64).collect();
+        self.message.initializer.push(TensorProto { dims, data_type, name: name.into(), raw_data });
+        name.into()
     }
 
     fn doubles(&mut self, name: &str, shape: &[usize], values: impl IntoIterator<Item = f64>) -> String {
-        let raw: Vec<u8> = values.into_iter().flat_map(f64::to_le_bytes).collect();
-        self.constant(name, DOUBLE, shape, &raw)
+        self.constant(name, DOUBLE, shape, values.into_iter().flat_map(f64::to_le_bytes).collect())
     }
 
     fn whole(&mut self, name: &str, values: &[i64]) -> String {
-        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.constant(name, INT64, &[values.len()], &raw)
+        let raw = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.constant(name, INT64, &[values.len()], raw)
     }
 
     /// Adds a node whose result has this name.
-    fn named(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: &[Attribute<'_>]) {
-        let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, input));
-        let node = node.text(2, output).text(3, &format!("{operator}_{}", self.nodes)).text(4, operator);
-        let node = attributes.iter().fold(node, |node, attribute| {
-            let made = Message::default();
-            let made = match attribute {
-                Attribute::One(name, value) => made.text(1, name).number(3, *value).number(20, INT),
-                Attribute::List(name, values) => {
-                    let made = values.iter().fold(made.text(1, name), |made, &value| made.number(8, value));
-                    made.number(20, INTS)
-                }
-            };
-            node.message(5, &made)
+    fn named(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: &[Attribute]) {
+        let name = format!("{operator}_{}", self.message.node.len());
+        self.message.node.push(NodeProto {
+            input: inputs.iter().map(|&input| input.to_owned()).collect(),
+            output: vec![output.into()],
+            name,
+            op_type: operator.into(),
+            attribute: attributes.to_vec(),
         });
-        self.message = std::mem::take(&mut self.message).message(1, &node);
-        self.nodes += 1;
         output.clone_into(&mut self.last);
     }
 
     /// Adds a node over the last result and `more`.
-    fn then(&mut self, operator: &str, more: &[&str], attributes: &[Attribute<'_>]) {
+    fn then(&mut self, operator: &str, more: &[&str], attributes: &[Attribute]) {
         let first = self.last.clone();
         let inputs: Vec<&str> = std::iter::once(&*first).chain(more.iter().copied()).collect();
-        let output = format!("{}_{}", operator.to_lowercase(), self.nodes);
+        let output = format!("{}_{}", operator.to_lowercase(), self.message.node.len());
         self.named(operator, &inputs, &output, attributes);
     }
 
@@ -116,7 +126,7 @@ impl Graph {
         let rows = self.last.clone();
         let (axis, tiny) = (self.whole("axis", &[1]), self.doubles("tiny", &[1], [TINY]));
         self.then("Mul", &[&rows], &[]);
-        self.then("ReduceSum", &[&axis], &[Attribute::One("keepdims", 1)]);
+        self.then("ReduceSum", &[&axis], &[int("keepdims", 1)]);
         self.then("Sqrt", &[], &[]);
         self.then("Max", &[&tiny], &[]);
         let length = self.last.clone();
@@ -130,7 +140,7 @@ impl Graph {
         if *scaler.scaling() == Scaling::None {
             return;
         }
-        self.then("Cast", &[], &[Attribute::One("to", DOUBLE)]);
+        self.then("Cast", &[], &[int("to", DOUBLE.into())]);
         if !scaler.means().is_empty() {
             let means = self.doubles("means", &[1, d], scaler.means().iter().copied());
             self.then("Sub", &[&means], &[]);
@@ -155,7 +165,7 @@ impl Graph {
             }
             Scaling::SoftBins(bins) => self.bins(d, usize::from(*bins)),
         }
-        self.then("Cast", &[], &[Attribute::One("to", FLOAT)]);
+        self.then("Cast", &[], &[int("to", FLOAT.into())]);
     }
 
     /// u = 1/2 + z / (2 sqrt(z^2 + 2)) spread over bins, as the program does.
@@ -190,8 +200,8 @@ impl Graph {
         let tensors = network.network().tensors();
         for tensor in &tensors {
             let weights = &network.weights()[tensor.start..tensor.start + tensor.len()];
-            let raw: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
-            self.constant(&tensor.name, FLOAT, &tensor.shape, &raw);
+            let raw = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+            self.constant(&tensor.name, FLOAT, &tensor.shape, raw);
         }
         if let Architecture::Convolutional { image: [channels, height, width], .. } =
             *network.network().architecture()
@@ -205,17 +215,17 @@ impl Graph {
         for (number, pair) in (1..).zip(tensors.as_chunks::<2>().0) {
             let [matrix, bias] = [&*pair[0].name, &*pair[1].name];
             if pair[0].shape.len() == 4 {
-                let around = [Attribute::List("kernel_shape", &[3, 3]), Attribute::List("pads", &[1; 4])];
+                let around = [ints("kernel_shape", &[3, 3]), ints("pads", &[1; 4])];
                 self.then("Conv", &[matrix, bias], &around);
                 self.then("Relu", &[], &[]);
-                let pool = [Attribute::List("kernel_shape", &[2, 2]), Attribute::List("strides", &[2, 2])];
+                let pool = [ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])];
                 self.then("MaxPool", &[], &pool);
                 continue;
             }
             if !std::mem::replace(&mut flat, true) {
-                self.then("Flatten", &[], &[Attribute::One("axis", 1)]);
+                self.then("Flatten", &[], &[int("axis", 1)]);
             }
-            self.then("Gemm", &[matrix, bias], &[Attribute::One("transB", 1)]);
+            self.then("Gemm", &[matrix, bias], &[int("transB", 1)]);
             if number < last {
                 self.then("Relu", &[], &[]);
             }
@@ -224,13 +234,11 @@ impl Graph {
 }
 
 /// An input or output: rows x `columns`, or without columns a number a row.
-fn value(name: &str, kind: u64, columns: Option<usize>) -> Message {
-    let mut shape = Message::default().message(1, &Message::default().text(2, "rows"));
-    if let Some(columns) = columns {
-        shape = shape.message(1, &Message::default().number(1, columns as u64));
-    }
-    let tensor = Message::default().number(1, kind).message(2, &shape);
-    Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
+fn value(name: &str, elem_type: i32, columns: Option<usize>) -> ValueInfo {
+    let mut dim = vec![Dimension { value: None, param: Some("rows".into()) }];
+    dim.extend(columns.map(|columns| Dimension { value: Some(columns as i64), param: None }));
+    let tensor = TensorType { elem_type, shape: Some(Shape { dim }) };
+    ValueInfo { name: name.into(), kind: Some(TypeProto { tensor: Some(tensor) }) }
 }
 
 /// What the graph takes, in a sentence.
@@ -248,20 +256,19 @@ pub(super) fn expects(network: &Classifier) -> String {
 
 /// The bytes of the file.
 pub(super) fn encode(network: &Classifier) -> Vec<u8> {
-    let mut graph = Graph { message: Message::default(), nodes: 0, last: "rows".into() };
+    let mut graph = Graph { last: "rows".into(), ..Graph::default() };
     graph.scale(network.scaler());
     graph.layers(network);
     let scores = graph.last.clone();
-    graph.named("Softmax", &[&scores], "probabilities", &[Attribute::One("axis", 1)]);
-    let argmax = [Attribute::One("axis", 1), Attribute::One("keepdims", 0)];
-    graph.named("ArgMax", &[&scores], "class", &argmax);
+    graph.named("Softmax", &[&scores], "probabilities", &[int("axis", 1)]);
+    graph.named("ArgMax", &[&scores], "class", &[int("axis", 1), int("keepdims", 0)]);
     let (features, classes) = (network.scaler().features(), network.classes().len());
-    let graph = graph
-        .message
-        .text(2, "network")
-        .message(11, &value("rows", FLOAT, Some(features)))
-        .message(12, &value("probabilities", FLOAT, Some(classes)))
-        .message(12, &value("class", INT64, None));
+    let graph = GraphProto {
+        name: "network".into(),
+        input: vec![value("rows", FLOAT, Some(features))],
+        output: vec![value("probabilities", FLOAT, Some(classes)), value("class", INT64, None)],
+        ..graph.message
+    };
     let metadata = [
         ("classes", json!(network.classes()).to_string()),
         ("columns", json!(network.columns()).to_string()),
@@ -269,17 +276,16 @@ pub(super) fn encode(network: &Classifier) -> Vec<u8> {
         ("session", network.session().0.to_owned()),
         ("session_id", hex::encode(network.session().1)),
     ];
-    let model = Message::default()
-        .number(1, 8)
-        .text(2, "flyswarm")
-        .text(3, env!("CARGO_PKG_VERSION"))
-        .text(6, &expects(network))
-        .message(7, &graph)
-        .message(8, &Message::default().text(1, "").number(2, 17));
-    let entry = |model: Message, (name, text): &(&str, String)| {
-        model.message(14, &Message::default().text(1, name).text(2, text))
+    let model = ModelProto {
+        ir_version: 8,
+        producer_name: "flyswarm".into(),
+        producer_version: env!("CARGO_PKG_VERSION").into(),
+        doc_string: expects(network),
+        graph: Some(graph),
+        opset_import: vec![OperatorSet { domain: Some(String::new()), version: 17 }],
+        metadata_props: metadata.map(|(key, value)| Entry { key: key.into(), value }).into(),
     };
-    metadata.iter().fold(model, entry).0
+    model.encode_to_vec()
 }
 
 #[cfg(test)]
