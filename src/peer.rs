@@ -1,4 +1,4 @@
-//! A peer of a session: the front door of this crate.
+//! A peer of a session.
 //!
 //! [`Peer::builder`] takes a session and an identity. [`Builder::join`] starts the node on threads of its own
 //! and returns when its network is up. [`Peer::events`] tells what happens, [`Peer::result`] waits for the
@@ -22,11 +22,14 @@ use futures::channel::oneshot;
 use tokio::sync::watch;
 
 use crate::crypto::identity::{Identity, PublicKey};
+use crate::data::DataError;
+use crate::ledger::LedgerError;
 use crate::net::Multiaddr;
 use crate::net::driver::{self, DriverError};
-use crate::session::Session;
+use crate::session::{Session, SessionError};
 use crate::tasks::Outcome;
 
+pub use crate::node::Ending;
 pub use budget::Budget;
 pub use builder::{Builder, MakeInterpose};
 #[cfg(feature = "cli")]
@@ -58,33 +61,114 @@ pub struct Finished {
 }
 
 /// Why a peer has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something that was given is wrong, or does not fit the session.
+    /// The session breaks a rule.
+    #[error(transparent)]
+    Session(Arc<SessionError>),
+    /// The identity is not that of a peer of the session.
+    #[error("{peer} is not in the roster of {session}")]
+    NotInRoster {
+        /// The identity.
+        peer: PublicKey,
+        /// The name of the session.
+        session: String,
+    },
+    /// The rows do not fit the session.
+    #[error(transparent)]
+    Rows(#[from] RowsError),
+    /// The ledger does not allow the session, or cannot be used.
+    #[error(transparent)]
+    Ledger(Arc<LedgerError>),
+    /// Something else that was given does not fit the session.
     #[error("{0}")]
     Input(String),
-    /// The session could not be finished: too few peers, too many failed views, refused by its rules.
+    /// The session could not be finished.
+    #[error("{ending}{}{hint}", if hint.is_empty() { "" } else { "; " })]
+    Ended {
+        /// The reason.
+        ending: Ending,
+        /// Advice, if there is any.
+        hint: &'static str,
+    },
+    /// The disk, the network or the memory of this machine is not enough.
     #[error("{0}")]
-    Session(String),
-    /// The disk or the network of this machine failed.
-    #[error("{0}")]
-    Machine(String),
+    Environment(String),
     /// The peer was told to leave before it had a result. Its state is kept: it can join again.
     #[error("{0}")]
     Left(String),
+}
+
+/// Why a peer cannot join with its rows.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowsError {
+    /// The rows are of another length.
+    #[error("{found} features, the session has {expected}")]
+    Features {
+        /// Features of the rows.
+        found: usize,
+        /// Those of the session.
+        expected: u32,
+    },
+    /// There is not one label for each row.
+    #[error("{labels} labels for {rows} rows")]
+    Labels {
+        /// The number of labels.
+        labels: usize,
+        /// The number of rows.
+        rows: usize,
+    },
+    /// A row has no label.
+    #[error("row {row} has no label, and the task needs one")]
+    Unlabelled {
+        /// The row, from 0.
+        row: usize,
+    },
+    /// A label is not the index of a class.
+    #[error("row {row} has label {label}, the session has {classes} classes")]
+    Class {
+        /// The row, from 0.
+        row: usize,
+        /// Its label.
+        label: u16,
+        /// The number of classes.
+        classes: usize,
+    },
+    /// The values cannot be used.
+    #[error(transparent)]
+    Data(Arc<DataError>),
+}
+
+impl From<DataError> for RowsError {
+    fn from(error: DataError) -> Self {
+        Self::Data(Arc::new(error))
+    }
 }
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         let text = error.to_string();
         match error {
-            DriverError::Address(..) | DriverError::Ended(crate::node::Ending::Own(_)) => Self::Input(text),
+            DriverError::Address(..) => Self::Input(text),
             DriverError::Store(error) if error.is_input() => Self::Input(text),
-            DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Self::Machine(text),
-            DriverError::Ended(_) => Self::Session(text),
+            DriverError::Store(_) | DriverError::Net(_) | DriverError::Restore(_) => Self::Environment(text),
+            DriverError::Ended(ending) => Self::Ended { ending, hint: "" },
             DriverError::Stopped => Self::Left(text),
         }
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        Self::Session(Arc::new(error))
+    }
+}
+
+impl From<LedgerError> for Error {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(Arc::new(error))
     }
 }
 

@@ -9,6 +9,7 @@
 //! defaults. Addresses, comments and layout do not enter. Each field also has a hash of its own, by which two
 //! peers with different files find the fields that differ: [`Session::fields`].
 
+mod builder;
 mod columns;
 mod council;
 pub(crate) mod encoding;
@@ -29,9 +30,10 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::identity::PublicKey;
 pub use crate::model::readout::Score;
 
+pub use builder::SessionBuilder;
 pub use columns::{Bounds, ColumnChecks};
 pub use council::{CouncilSpec, Faults};
-use flyswarm_data::prepare::Preparation;
+pub use flyswarm_data::prepare::Preparation;
 pub use flyswarm_learn::learner::{Architecture, Schedule};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::SessionError;

@@ -22,7 +22,7 @@ pub use common::outcome::Outcome;
 pub use common::task::{Task, Work};
 
 use crate::data::Dataset;
-use crate::protocol::context::Quantity;
+pub use crate::protocol::context::Quantity;
 use crate::session::{Peer, Session, TaskSpec};
 use common::filled;
 

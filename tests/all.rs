@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod cli;
+mod examples;
 mod export;
 mod front_door;
 mod garbage;

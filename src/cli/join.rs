@@ -27,7 +27,7 @@ use super::output;
 use super::progress::Progress;
 use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::LabelColumn;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LedgerError};
 use crate::net::driver::Trace;
 use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
@@ -504,11 +504,17 @@ impl NodeArguments {
 
 impl From<peer::Error> for Failure {
     fn from(error: peer::Error) -> Self {
+        let text = error.to_string();
         match error {
-            peer::Error::Input(text) => Self::Input(text),
-            peer::Error::Session(text) => Self::Session(text),
-            peer::Error::Machine(text) => Self::Machine(text),
-            peer::Error::Left(text) => Self::Interrupted(text),
+            peer::Error::Ended { ending: peer::Ending::Own(_), .. } => Self::Input(text),
+            peer::Error::Ended { .. } => Self::Session(text),
+            peer::Error::Environment(_) => Self::Machine(text),
+            peer::Error::Ledger(error) => match *error {
+                LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Machine(text),
+                _ => Self::Input(text),
+            },
+            peer::Error::Left(_) => Self::Interrupted(text),
+            _ => Self::Input(text),
         }
     }
 }
@@ -518,8 +524,8 @@ impl From<Failure> for peer::Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Input(text) => Self::Input(text),
-            Failure::Session(text) => Self::Session(text),
-            Failure::Machine(text) => Self::Machine(text),
+            Failure::Session(text) => Self::Ended { ending: peer::Ending::Refused(text), hint: "" },
+            Failure::Machine(text) => Self::Environment(text),
             Failure::Interrupted(text) => Self::Left(text),
         }
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::Error;
-use crate::ledger::{Charge, Ledger, LedgerError};
+use crate::ledger::{Charge, Ledger};
 use crate::privacy::Ratio;
 use crate::protocol::context::Context;
 use crate::session::{Session, check_name};
@@ -29,15 +29,11 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
         (Some(_), None) => input(
             "a private session needs a budget: a name under which the ledger adds up what its rows spend",
         ),
-        (Some(_), Some(budget)) => {
-            check_name("data set", &budget.dataset).map_err(|error| Error::Input(error.to_string()))
-        }
+        (Some(_), Some(budget)) => Ok(check_name("data set", &budget.dataset)?),
         (None, Some(Budget { limit: Some(_), .. })) => {
             input("budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
         }
-        (None, Some(budget)) if is_query(session) => {
-            check_name("data set", &budget.dataset).map_err(|error| Error::Input(error.to_string()))
-        }
+        (None, Some(budget)) if is_query(session) => Ok(check_name("data set", &budget.dataset)?),
         (None, Some(_)) => {
             input("budget: the session has no privacy.epsilon, and nothing is entered in the ledger")
         }
@@ -76,7 +72,7 @@ pub(super) fn charge(
         name: ctx.session.name.clone(),
         unix: super::unix() as u64,
     };
-    let store = |error: StoreError| Error::Machine(error.to_string());
+    let store = |error: StoreError| Error::Environment(error.to_string());
     if !Store::is_paid(state).map_err(store)? {
         Ledger::open(ledger)?.check(&charge, budget.limit, false)?;
         if let Some(ask) = ask {
@@ -87,16 +83,4 @@ pub(super) fn charge(
     // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays once.
     ledger.charge(charge, budget.limit, Store::is_paid(state).map_err(store)?)?;
     Store::mark_paid(state).map_err(store)
-}
-
-impl From<LedgerError> for Error {
-    fn from(error: LedgerError) -> Self {
-        let text = error.to_string();
-        match error {
-            LedgerError::Exceeded { .. } | LedgerError::OtherSet { .. } | LedgerError::Damaged { .. } => {
-                Self::Input(text)
-            }
-            LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Machine(text),
-        }
-    }
 }

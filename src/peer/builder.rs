@@ -11,7 +11,7 @@ use rand::rngs::SysRng;
 
 use super::budget::{self, Ask, Budget};
 use super::receipt::Receipt;
-use super::{Error, Peer, node};
+use super::{Error, Peer, RowsError, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
@@ -21,7 +21,7 @@ use crate::net::NetworkKey;
 use crate::net::driver::{self, DriverError, Interpose, NodeConfig, Trace};
 use crate::net::metrics::Metrics;
 use crate::protocol::context::Context;
-use crate::session::{self, Session, TaskSpec};
+use crate::session::{Session, TaskSpec};
 use crate::store::Pin;
 use crate::tasks::common::columns::{self, Compared};
 use crate::tasks::{self, Build, BuiltIn, History, Labels, Outcome, Rows, Task};
@@ -226,16 +226,15 @@ impl Builder {
     /// Checks everything, charges the ledger where the session is private, and starts the node.
     ///
     /// # Errors
-    /// [`Error::Input`] where something that was given does not fit the session, [`Error::Machine`] where the
-    /// disk or the network of this machine fails. Nothing was sent then.
+    /// [`Error`]; nothing was sent.
     pub async fn join(self) -> Result<Peer, Error> {
-        let session = self.session.check().map_err(|error| Error::Input(error.to_string()))?;
+        let session = self.session.check()?;
         budget::check(&session, self.budget.as_ref())?;
-        let me = session.peer(&self.identity.public()).ok_or_else(|| {
-            Error::Input(format!("{} is not in the roster of {}", self.identity.public(), session.name))
-        })?;
+        let peer = self.identity.public();
+        let stranger = || Error::NotInRoster { peer, session: session.name.clone() };
+        let me = session.peer(&peer).ok_or_else(stranger)?;
         if let Some(refusal) = tasks::xclp::memory::refusal(&session, Some(me), memory::available()) {
-            return Err(Error::Machine(refusal));
+            return Err(Error::Environment(refusal));
         }
         let kind = tasks::built_in(&session);
         let rows = match self.rows {
@@ -296,7 +295,7 @@ impl Builder {
         let mut seed = [0; 32];
         SysRng
             .try_fill_bytes(&mut seed)
-            .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
+            .map_err(|error| Error::Environment(format!("the system gives no random bytes: {error}")))?;
         let seed = interpose.as_ref().and_then(|interpose| interpose.seed()).unwrap_or(seed);
         let config = NodeConfig {
             ctx,
@@ -347,36 +346,31 @@ fn checked(
     kind: Option<&BuiltIn>,
     features: Array2<f32>,
     labels: Vec<Option<u16>>,
-) -> Result<Rows, Error> {
+) -> Result<Rows, RowsError> {
     let (spec, count) = (&session.data, features.nrows());
     if features.ncols() != spec.features as usize {
-        let found = features.ncols();
-        return Err(Error::Input(format!("{found} features, the session has {}", spec.features)));
+        return Err(RowsError::Features { found: features.ncols(), expected: spec.features });
     }
     let wanted = kind.map_or(Labels::None, |kind| kind.labels);
     if labels.len() != count && !(labels.is_empty() && wanted == Labels::None) {
-        return Err(Error::Input(format!("{} labels for {count} rows", labels.len())));
+        return Err(RowsError::Labels { labels: labels.len(), rows: count });
     }
     let classes = spec.classes.len();
-    if let Some((row, label)) = labels
-        .iter()
-        .enumerate()
-        .find_map(|(row, label)| Some((row, (*label)?)).filter(|l| usize::from(l.1) >= classes))
-    {
-        return Err(Error::Input(format!("row {row} has label {label}, the session has {classes} classes")));
+    let beyond =
+        |(row, label): (usize, &Option<u16>)| Some((row, (*label)?)).filter(|l| usize::from(l.1) >= classes);
+    if let Some((row, label)) = labels.iter().enumerate().find_map(beyond) {
+        return Err(RowsError::Class { row, label, classes });
     }
-    let input = |error: crate::data::DataError| Error::Input(error.to_string());
     match wanted {
         Labels::All => {
-            let all = labels.iter().enumerate().map(|(row, label)| {
-                label.ok_or_else(|| Error::Input(format!("row {row} has no label, and the task needs one")))
-            });
+            let all =
+                labels.iter().enumerate().map(|(row, label)| label.ok_or(RowsError::Unlabelled { row }));
             let labels = all.collect::<Result<_, _>>()?;
-            let data = Dataset::from_arrays(features, labels, spec.classes.clone()).map_err(input)?;
+            let data = Dataset::from_arrays(features, labels, spec.classes.clone())?;
             Ok(Rows::new(Arc::new(data)))
         }
         Labels::Some | Labels::None => {
-            let data = Dataset::from_arrays(features, Vec::new(), Vec::new()).map_err(input)?;
+            let data = Dataset::from_arrays(features, Vec::new(), Vec::new())?;
             let labels = if wanted == Labels::Some { labels } else { Vec::new() };
             Ok(Rows { labels, ..Rows::new(Arc::new(data)) })
         }
@@ -415,14 +409,8 @@ pub(crate) fn mark_file(key: &Path, session: &Session) -> PathBuf {
 
 fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, Server), Error> {
     let metrics = Metrics::new(ctx);
-    let bound =
-        metrics.serve(address).map_err(|error| Error::Machine(format!("metrics at {address}: {error}")))?;
+    let bound = metrics
+        .serve(address)
+        .map_err(|error| Error::Environment(format!("metrics at {address}: {error}")))?;
     Ok((metrics, bound))
-}
-
-/// Only for names in errors.
-impl From<session::SessionError> for Error {
-    fn from(error: session::SessionError) -> Self {
-        Self::Input(error.to_string())
-    }
 }

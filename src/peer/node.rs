@@ -18,7 +18,7 @@ use super::{Error, Finished, Handle, Peer};
 use crate::http::Server;
 use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
-use crate::node;
+use crate::node::{self, Ending};
 use crate::protocol::context::Context;
 use crate::session::{self, Session};
 use crate::store::Store;
@@ -71,19 +71,19 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         let _ = end.send(result);
     };
     let spawned = std::thread::Builder::new().name("flyswarm-node".into()).spawn(run);
-    spawned.map_err(|error| Error::Machine(format!("no thread for the node: {error}")))?;
+    spawned.map_err(|error| Error::Environment(format!("no thread for the node: {error}")))?;
     match started.await {
         Ok(driver) => Ok(Peer { id, handle: Handle::new(driver, stop), reader, status, result }),
         Err(_) => {
             let ended = result.await.unwrap_or_else(|_| Err(panicked()));
-            Err(ended.err().unwrap_or_else(|| Error::Machine("the node ended before it began".into())))
+            Err(ended.err().unwrap_or_else(|| Error::Environment("the node ended before it began".into())))
         }
     }
 }
 
 /// The error for a node whose thread died.
 pub(super) fn panicked() -> Error {
-    Error::Machine("BUG: the node's thread panicked".into())
+    Error::Environment("BUG: the node's thread panicked".into())
 }
 
 /// The end of a session that could not be finished; where no other peer was ever heard, with what may keep
@@ -94,7 +94,10 @@ fn unreached(error: Error, reached: bool, keyed: bool) -> Error {
         false => "none of them answered: if they use a network key, give it with --network-key",
     };
     match error {
-        Error::Session(text) if !reached => Error::Session(format!("{text}; {hint}")),
+        // This peer's own fault is not the network's.
+        Error::Ended { ending, .. } if !reached && !matches!(ending, Ending::Own(_)) => {
+            Error::Ended { ending, hint }
+        }
         other => other,
     }
 }
@@ -146,7 +149,10 @@ impl Node {
             (Ok(usage), Some(Ok(made))) => (usage, made),
             (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
             (Err(error), _) => return Err(unreached(error.into(), self.reached, self.keyed)),
-            (Ok(_), None) => return Err(Error::Session("the session ended without a result".into())),
+            (Ok(_), None) => {
+                let ending = Ending::Refused("the session ended without a result".into());
+                return Err(Error::Ended { ending, hint: "" });
+            }
         };
         let mut receipt = self.receipt(&usage, outcome.as_ref(), &history, started)?;
         if let Some(keep) = self.plan.keep.take() {
@@ -157,7 +163,7 @@ impl Node {
             self.journal.write(Event::NotCounted { reason: reason.to_owned() });
         }
         if over {
-            Store::finish(&state).map_err(|error| Error::Machine(error.to_string()))?;
+            Store::finish(&state).map_err(|error| Error::Environment(error.to_string()))?;
         } else {
             // The others may need it: who left early can come back and serve them.
             self.journal.write(Event::StateKept { folder: state });
@@ -223,7 +229,10 @@ impl Node {
             });
             return Ok(None);
         };
-        let outcome = self.task.outcome(history, super::unix() as u64).map_err(Error::Session)?;
+        let outcome = self
+            .task
+            .outcome(history, super::unix() as u64)
+            .map_err(|why| Error::Ended { ending: Ending::Refused(why), hint: "" })?;
         if let Some(save) = self.plan.save.take() {
             save(&outcome, history)?;
         }
@@ -259,7 +268,7 @@ impl Node {
         let mut salt = [0; 32];
         SysRng
             .try_fill_bytes(&mut salt)
-            .map_err(|error| Error::Machine(format!("the system gives no random bytes: {error}")))?;
+            .map_err(|error| Error::Environment(format!("the system gives no random bytes: {error}")))?;
         let session = &self.ctx.session;
         let names =
             |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
@@ -321,7 +330,10 @@ mod tests {
 
     #[test]
     fn whoever_hears_nobody_is_told_of_the_network_key() {
-        let told = |reached, keyed| unreached(Error::Session("too few".into()), reached, keyed).to_string();
+        let told = |reached, keyed| {
+            let error = Error::Ended { ending: Ending::TooFew("too few".into()), hint: "" };
+            unreached(error, reached, keyed).to_string()
+        };
         assert_eq!(told(true, false), "too few");
         assert!(
             told(false, true).starts_with("too few; none of them answered, and this peer uses a network key")

@@ -28,10 +28,17 @@ const RELAYS_LIMIT: usize = 8;
 
 /// Why a session file or a session is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SessionError {
     /// The file could not be opened or read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
+    /// The file could not be written.
+    #[error("cannot be written: {0}")]
+    Write(#[source] io::Error),
+    /// The system gives no random bytes for a new session.
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
     /// The file is too large to be a session file; it was not parsed.
     #[error("has more than {limit} bytes, the limit of a session file")]
     TooLarge {
