@@ -7,6 +7,8 @@ mod bindings;
 #[cfg(feature = "net")]
 mod children;
 mod columns;
+#[cfg(feature = "net")]
+mod dashboard;
 mod data;
 #[cfg(feature = "net")]
 mod demo;
@@ -18,8 +20,6 @@ mod id;
 #[cfg(feature = "net")]
 mod join;
 mod kind;
-#[cfg(feature = "net")]
-mod live;
 mod model;
 #[cfg(feature = "net")]
 mod network;

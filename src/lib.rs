@@ -85,6 +85,7 @@ mod buffers;
 pub mod cli;
 pub mod data;
 mod forecast;
+mod html;
 #[cfg(feature = "net")]
 mod http;
 pub mod ledger;
@@ -93,7 +94,6 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod node;
-mod page;
 #[cfg(feature = "net")]
 pub mod peer;
 pub mod protocol;

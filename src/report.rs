@@ -16,7 +16,7 @@ use flyswarm_learn::model::figures::Figures;
 use serde_json::Value;
 
 use self::figures::{Compared, Whose};
-use crate::page::{escape, facts, foot, head};
+use crate::html::{escape, facts, foot, head};
 use crate::tasks::flynn::evaluate::NEIGHBOURS;
 
 /// What a page is made of.

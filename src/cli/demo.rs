@@ -16,8 +16,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::children::{Finished, Nodes};
+use super::dashboard::parse_address;
 use super::id::{new_run, random};
-use super::live::parse_address;
 use super::noise::{NoiseArguments, TOP};
 use super::{Failure, written};
 use crate::crypto::identity::Identity;

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
 use super::Failure;
+use super::dashboard::{Live, parse_address};
 use super::data::DataArguments;
 use super::id::key_path;
-use super::live::{Live, parse_address};
 use super::model::network::Network;
 use super::network::NetworkArguments;
 use super::output;

@@ -15,8 +15,8 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::Failure;
+use super::dashboard::parse_address;
 use super::id::key_path;
-use super::live::parse_address;
 use super::network::{NetworkArguments, everywhere};
 use super::progress::Progress;
 use crate::crypto::identity::Identity;

@@ -60,7 +60,7 @@ pub(super) struct Simulate {
     /// Show the nodes side by side on a page in the browser, at most 64 of them; its address is printed. A
     /// port alone is one of 127.0.0.1, 0 any that is free
     #[cfg(feature = "net")]
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::live::parse_address)]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::dashboard::parse_address)]
     page: Option<std::net::SocketAddr>,
     /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of
     /// which nothing else changes

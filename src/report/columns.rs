@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use flyswarm_learn::model::columns::{Beside, Column};
 
-use crate::page::{escape, number, sized, table};
+use crate::html::{escape, number, sized, table};
 
 /// Most columns that are shown.
 pub(super) const MOST: usize = 30;

@@ -6,7 +6,7 @@ use flyswarm_learn::model::figures::{Figures, Gain, Share};
 use serde_json::Value;
 
 use super::{pictures, text};
-use crate::page::{escape, percent, table};
+use crate::html::{escape, percent, table};
 
 /// The figures of a session, of everybody's rows or one peer's.
 pub(super) struct Compared {

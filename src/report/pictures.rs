@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use flyswarm_learn::model::figures::{Bin, Figures};
 use serde_json::Value;
 
-use crate::page::{escape, percent, sized, table};
+use crate::html::{escape, percent, sized, table};
 
 /// Width in units that are about a pixel on a telephone.
 const WIDTH: f64 = 360.0;

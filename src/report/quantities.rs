@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::text;
-use crate::page::{bytes, escape, facts, table, time};
+use crate::html::{bytes, escape, facts, table, time};
 use crate::session::Run;
 
 /// Slots above which their table is folded away.

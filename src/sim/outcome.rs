@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::checks::Violation;
 use super::tally::{Count, Purpose, Span};
-use crate::page::time;
+use crate::html::time;
 use crate::protocol::view::Stage;
 
 /// The most peers whose stages and bytes are listed one by one; of more, the first.

@@ -10,11 +10,11 @@ use std::fmt::Write as _;
 
 use flyswarm_learn::model::figures::Share;
 
-pub use crate::page::bytes;
-use crate::page::{WIDTH, escape, percent, svg, table, time};
+pub use crate::html::bytes;
+use crate::html::{WIDTH, escape, percent, svg, table, time};
 
 use super::outcome::{FAULTS, Results, RunReport, SHOWN, SLOWER};
-use crate::page;
+use crate::html;
 use crate::protocol::view::Stage;
 use crate::report::figures;
 
@@ -39,7 +39,7 @@ fn stage_name(stage: Stage) -> &'static str {
 /// Writes the page: what was learnt, what went wrong, and then what it cost.
 #[must_use]
 pub fn render(results: &Results) -> String {
-    let mut out = page::head("flyswarm simulation", &results.scenario, &results.about);
+    let mut out = html::head("flyswarm simulation", &results.scenario, &results.about);
     let failed: usize = results.runs.iter().map(|run| run.violations.len()).sum();
     let checked: u64 = results.runs.iter().map(|run| run.checked).sum();
     let (class, verdict) = if failed == 0 {
@@ -69,7 +69,7 @@ pub fn render(results: &Results) -> String {
         escape(&results.version),
         results.trace_hash
     );
-    out + &page::foot(&footer)
+    out + &html::foot(&footer)
 }
 
 /// What came out: results, how good they are, whether they are those of the rows in one place, and failures.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Failure;
 use crate::cli::children::{ChildEvent, Children, now};
-use crate::cli::live::Live;
+use crate::cli::dashboard::Live;
 use crate::peer::unix;
 use crate::session::Session;
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::live::Live;
+use crate::cli::dashboard::Live;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::ledger::{self, Ledger};

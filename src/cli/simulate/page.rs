@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::live::Live;
+use crate::cli::dashboard::Live;
 use crate::net::driver::Report;
 use crate::node::Event;
 use crate::peer::{self, Watched};

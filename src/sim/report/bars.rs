@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{STAGES, WIDTH, bytes, colour, escape, svg};
-use crate::page::{percent, step, table};
+use crate::html::{percent, step, table};
 use crate::protocol::view::Stage;
 use crate::sim::outcome::RunReport;
 

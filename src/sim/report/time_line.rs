@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::axis::Axis;
 use super::{WIDTH, colour, escape, stage_name, svg, time};
-use crate::page::step;
+use crate::html::step;
 use crate::protocol::view::Stage;
 use crate::sim::outcome::RunReport;
 

@@ -10,7 +10,7 @@ use crate::session::printable;
 /// Width of every picture, in its own units.
 pub(crate) const WIDTH: f64 = 960.0;
 
-const STYLE: &str = include_str!("page/style.css");
+const STYLE: &str = include_str!("html/style.css");
 
 /// Text as it may stand in HTML, inside a quoted attribute too. What is invisible, or turns the direction of
 /// the text around it, is shown as U+FFFD.

@@ -23,9 +23,9 @@ use crate::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderNa
 use crate::http::{self, Body, Method, Request, Response, Server, StatusCode};
 use feed::Feed;
 
-const HTML: &str = include_str!("live/page.html");
-const STYLE: &str = include_str!("live/page.css");
-const SCRIPT: &str = include_str!("live/page.js");
+const HTML: &str = include_str!("dashboard/dashboard.html");
+const STYLE: &str = include_str!("dashboard/dashboard.css");
+const SCRIPT: &str = include_str!("dashboard/dashboard.js");
 /// How long the end waits for pages to read it and close their streams (guess: browsers on this machine
 /// need a tenth of a second, and more under load).
 const END: Duration = Duration::from_secs(5);
