@@ -63,13 +63,12 @@ pub(crate) fn main() -> Result<(), Failure> {
     wards.build()?.save(&file)?;
 
     thread::scope(|scope| {
-        let join = |(i, address): (usize, &String)| {
+        let join = addresses.iter().enumerate().map(|(i, address)| {
             let (file, key) = (&file, key(i as u8));
             let (features, labels) = rows(i);
             scope.spawn(move || take_part(file, &key, address, features, labels))
-        };
-        let peers: Vec<_> = addresses.iter().enumerate().map(join).collect();
-        for peer in peers {
+        });
+        for peer in join.collect::<Vec<_>>() {
             let model = peer.join().map_err(|_| "a peer panicked")??;
             let (features, labels) = rows(7);
             let right = model.predict(features.view())?.into_iter().zip(labels);

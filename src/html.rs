@@ -1,9 +1,7 @@
-//! Pages that stand alone: one HTML file with its style and its pictures, which are inline SVG. It loads
-//! nothing from anywhere, and has no scripts.
-//!
-//! Text from outside goes through [`escape`]; a policy in the head forbids a browser whatever got through.
+//! Pages that stand alone: one HTML file with its style and its pictures, which are inline SVG. A page loads
+//! nothing, and has no scripts. `maud` escapes every text; a policy in the head forbids all else.
 
-use std::fmt::Write as _;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::session::printable;
 
@@ -11,24 +9,6 @@ use crate::session::printable;
 pub(crate) const WIDTH: f64 = 960.0;
 
 const STYLE: &str = include_str!("html/style.css");
-
-/// Text as it may stand in HTML, inside a quoted attribute too. What is invisible, or turns the direction of
-/// the text around it, is shown as U+FFFD.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for each in text.chars() {
-        match each {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            _ if each.is_whitespace() || printable(each) => out.push(each),
-            _ => out.push('\u{fffd}'),
-        }
-    }
-    out
-}
 
 /// Formats bytes with two or three digits and a unit.
 #[must_use]
@@ -75,43 +55,54 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A table; its cells are HTML, and the first of a row is its heading.
-pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let heads: String = columns.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
-    let mut out = format!(
-        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table><caption><span>{0}</span></caption>\
-         <thead><tr>{heads}</tr></thead><tbody>",
-        escape(caption)
-    );
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(at, cell)| match at {
-            0 => format!("<th scope=\"row\">{cell}</th>"),
-            _ => format!("<td>{cell}</td>"),
-        });
-        let _ = write!(out, "<tr>{}</tr>", cells.collect::<String>());
+/// The cells of a row of [`table`].
+macro_rules! cells {
+    ($($cell:expr),* $(,)?) => { vec![$(maud::Render::render(&$cell)),*] };
+}
+pub(crate) use cells;
+
+/// A table; the first cell of a row is its heading.
+pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
+    html! {
+        div.wide role="region" tabindex="0" aria-label=(caption) {
+            table {
+                caption { span { (caption) } }
+                thead { tr { @for name in columns { th scope="col" { (name) } } } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for (at, cell) in row.iter().enumerate() {
+                                @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
-    out + "</tbody></table></div>"
 }
 
 /// A section with a list of headings and texts; nothing without lines.
-pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> String {
-    if lines.is_empty() {
-        return String::new();
+pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            section { h2 { (title) } dl { @for (name, text) in lines { dt { (name) } dd { (text) } } } }
+        }
     }
-    let lines: String =
-        lines.iter().map(|(name, text)| format!("<dt>{name}</dt><dd>{}</dd>", escape(text))).collect();
-    format!("<section><h2>{title}</h2><dl>{lines}</dl></section>\n")
 }
 
-/// The opening tag of a picture of this height.
-pub(crate) fn svg(height: f64, label: &str) -> String {
-    sized(WIDTH, height, label)
+/// A picture of this size, in units of about a pixel.
+pub(crate) fn picture(width: f64, height: f64, class: Option<&str>, label: &str, parts: Markup) -> Markup {
+    html! {
+        svg class=[class] viewBox={ "0 0 " (width.round()) " " (height.round()) } role="img" aria-label=(label) {
+            (parts)
+        }
+    }
 }
 
-/// The same of a width of its own, in units of about a pixel on a telephone.
-pub(crate) fn sized(width: f64, height: f64, label: &str) -> String {
-    let label = escape(label);
-    format!("<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{label}\">")
+/// A length of a picture, with one digit after the point.
+pub(crate) fn px(length: f64) -> f64 {
+    (10.0 * length).round() / 10.0
 }
 
 /// A round step that gives about `count` grid lines over `range`: 1, 2 or 5 times a power of ten.
@@ -121,21 +112,34 @@ pub(crate) fn step(range: f64, count: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw).unwrap_or(raw)
 }
 
-/// The beginning of a page: its kind in small letters, its title, and a line on what it is about.
-pub(crate) fn head(kind: &str, title: &str, about: &str) -> String {
-    let [kind, title, about] = [kind, title, about].map(escape);
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <title>{title} - {kind}</title><style>{STYLE}</style></head><body><main>\n\
-         <header><p class=\"kind\">{kind}</p><h1>{title}</h1><p class=\"about\">{about}</p></header>\n"
-    )
+/// A page: its kind in small letters, its title, a line on what it is about, and what it shows.
+pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot: Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta name="viewport" content="width=device-width";
+                meta name="color-scheme" content="light dark";
+                title { (title) " - " (kind) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    header { p.kind { (kind) } h1 { (title) } p.about { (about) } }
+                    (sections)
+                    footer { (foot) }
+                }
+            }
+        }
+    };
+    visible(&page.into_string()) + "\n"
 }
 
-/// The end of a page; `text` is HTML.
-pub(crate) fn foot(text: &str) -> String {
-    format!("<footer>{text}</footer></main></body></html>\n")
+/// The text with U+FFFD for what is invisible, or turns the direction of the text around it.
+fn visible(text: &str) -> String {
+    text.chars().map(|each| if each.is_whitespace() || printable(each) { each } else { '\u{fffd}' }).collect()
 }
 
 #[cfg(test)]
@@ -144,22 +148,23 @@ mod tests {
 
     #[test]
     fn text_cannot_end_an_element_or_an_attribute_nor_turn_the_direction_of_what_follows() {
-        assert_eq!(escape("<a b='c' d=\"e\">&"), "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;");
-        assert_eq!(
-            escape("a\u{202e}b\u{2067}c\u{0}d\u{200b}e\nf"),
-            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\nf"
-        );
+        let text = "<a b='c' d=\"e\">&\u{202e}b\u{2067}c\u{0}d\u{200b}e\nf";
+        let shown = "&lt;a b='c' d=&quot;e&quot;&gt;&amp;\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\nf";
+        let page = page("kind", text, "about", html! { p title=(text) { "x" } }, html! {});
+        assert!(page.contains(&format!("<h1>{shown}</h1>")), "{page}");
+        assert!(page.contains(&format!("<p title=\"{shown}\">x</p>")), "{page}");
         // Names in any writing stay as they are.
         for name in ["gr\u{fc}n", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}", "\u{4f60}\u{597d}", "\u{1f41d}"] {
-            assert_eq!(escape(name), name);
+            assert_eq!(visible(name), name);
         }
     }
 
     #[test]
     fn a_caption_is_escaped_where_it_is_shown_and_where_it_is_read_aloud() {
-        let made = table("\"<b>", &["x"], [vec!["1".to_owned()]]);
+        let made = table("\"<b>", &["x"], [cells!["1"]]).into_string();
         assert_eq!(made.matches("&quot;&lt;b&gt;").count(), 2);
         assert!(!made.contains("<b>"));
-        assert!(sized(1.0, 1.0, "\"<b>").contains("aria-label=\"&quot;&lt;b&gt;\">"));
+        let made = picture(1.0, 1.0, None, "\"<b>", html! {}).into_string();
+        assert!(made.contains("aria-label=\"&quot;&lt;b&gt;\">"));
     }
 }

@@ -9,14 +9,13 @@ pub(crate) mod figures;
 mod pictures;
 mod quantities;
 
-use std::fmt::Write as _;
-
 use flyswarm_learn::model::columns::Beside;
 use flyswarm_learn::model::figures::Figures;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use self::figures::{Compared, Whose};
-use crate::html::{escape, facts, foot, head};
+use crate::html::{facts, page};
 use crate::tasks::flynn::evaluate::NEIGHBOURS;
 
 /// What a page is made of.
@@ -62,60 +61,61 @@ impl Page<'_> {
             Some(receipt) => format!("What {} has of this session", text(&receipt["peer"])),
             None => "How well a model predicts rows".to_owned(),
         };
-        let mut out = head("flyswarm report", self.title, &about);
-        if let Some(rows) = self.rows {
-            let name = escape(rows.name);
-            let _ = write!(
-                out,
-                "<section><h2>How good the model is on {name}</h2>{}",
-                figures::one(rows.figures)
-            );
-            if let Some(found) = rows.beside.and_then(Compared::read) {
-                let _ = write!(
-                    out,
-                    "<h3>Beside a model of these rows alone</h3><p>{} of these rows were held out and \
-                     predicted in three ways: by the model as it is (<b>swarm</b>), by one with its \
-                     settings that learns from the other rows of this file (<b>alone</b>), and by the \
-                     {NEIGHBOURS} nearest of these (<b>neighbours</b>). If the model has learnt from \
-                     these rows itself, its own figure here is too good; the two others have not seen the \
-                     rows.</p>{}",
-                    found.rows(),
-                    figures::compared(&found, Whose::File)
-                );
-            }
-            out.push_str("</section>\n");
-        }
-        if let Some(receipt) = self.receipt {
-            out.push_str(&figures::of_session(receipt));
-        }
-        if let Some(own) = self.own.and_then(Compared::read) {
-            out.push_str(
-                "<section><h2>On this peer's own rows</h2><p>Its own held-out rows alone. Nobody else has these \
-                 figures, and the receipt does not hold them.</p>",
-            );
-            out.push_str(&figures::compared(&own, Whose::Peer));
-            out.push_str("</section>\n");
-        }
         let own = self.own.and_then(|own| serde_json::from_value(own["columns"].clone()).ok());
-        if let Some(beside) = self.columns.as_ref().or(own.as_ref()) {
-            out.push_str(&columns::section(beside, self.rows.map(|rows| rows.name)));
+        let sections = html! {
+            @if let Some(rows) = self.rows { (scored(rows)) }
+            @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) }
+            @if let Some(own) = self.own.and_then(Compared::read) {
+                section {
+                    h2 { "On this peer's own rows" }
+                    p {
+                        "Its own held-out rows alone. Nobody else has these figures, and the receipt does not hold \
+                         them."
+                    }
+                    (figures::compared(&own, Whose::Peer))
+                }
+            }
+            @if let Some(beside) = self.columns.as_ref().or(own.as_ref()) {
+                (columns::section(beside, self.rows.map(|rows| rows.name)))
+            }
+            @if let Some(receipt) = self.receipt {
+                (pictures::rounds(&receipt["rounds"]))
+                (quantities::decided(receipt))
+                (quantities::learnt(receipt, self.ledger.as_deref()))
+            }
+            (facts("The personal model, by this peer's own rows in turn", &self.personal))
+            (facts("The model", &self.model))
+            @if !self.left_out.is_empty() {
+                section {
+                    h2 { "What this page leaves out" }
+                    ul { @for line in &self.left_out { li { (line) } } }
+                }
+            }
+        };
+        let foot = html! {
+            "flyswarm " (env!("CARGO_PKG_VERSION")) ". This page loads nothing and sends nothing."
+        };
+        page("flyswarm report", self.title, &about, sections, foot)
+    }
+}
+
+fn scored(rows: Rows<'_>) -> Markup {
+    html! {
+        section {
+            h2 { "How good the model is on " (rows.name) }
+            (figures::one(rows.figures))
+            @if let Some(found) = rows.beside.and_then(Compared::read) {
+                h3 { "Beside a model of these rows alone" }
+                p {
+                    (found.rows()) " of these rows were held out and predicted in three ways: by the model as it is ("
+                    b { "swarm" } "), by one with its settings that learns from the other rows of this file ("
+                    b { "alone" } "), and by the " (NEIGHBOURS) " nearest of these (" b { "neighbours" }
+                    "). If the model has learnt from these rows itself, its own figure here is too good; the two \
+                     others have not seen the rows."
+                }
+                (figures::compared(&found, Whose::File))
+            }
         }
-        if let Some(receipt) = self.receipt {
-            out.push_str(&pictures::rounds(&receipt["rounds"]));
-            out.push_str(&quantities::decided(receipt));
-            out.push_str(&quantities::learnt(receipt, self.ledger.as_deref()));
-        }
-        out.push_str(&facts("The personal model, by this peer's own rows in turn", &self.personal));
-        out.push_str(&facts("The model", &self.model));
-        if !self.left_out.is_empty() {
-            let lines: String =
-                self.left_out.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
-            let _ = writeln!(out, "<section><h2>What this page leaves out</h2><ul>{lines}</ul></section>");
-        }
-        out + &foot(&format!(
-            "flyswarm {}. This page loads nothing and sends nothing.",
-            env!("CARGO_PKG_VERSION")
-        ))
     }
 }
 

@@ -1,50 +1,51 @@
 //! The columns of some rows beside those of the pool: a picture and the numbers of each.
 
-use std::fmt::Write as _;
-
 use flyswarm_learn::model::columns::{Beside, Column};
+use maud::{Markup, html};
 
-use crate::html::{escape, number, sized, table};
+use crate::html::{cells, number, picture, px, table};
 
 /// Most columns that are shown.
 pub(super) const MOST: usize = 30;
 /// Width and height of a picture, in units of about a pixel.
 const SIZE: (f64, f64) = (150.0, 22.0);
 
-/// The section; `rows` is what the rows are called where they are not this peer's of the session.
-pub(super) fn section(beside: &Beside, rows: Option<&str>) -> String {
+/// The section; `rows` is the name of the rows if they are not this peer's of the session.
+pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
     let whose =
         rows.map_or_else(|| "This peer's columns".to_owned(), |rows| format!("The columns of {rows}"));
     let pool = match beside.pool_rows {
         Some(rows) => format!("all {rows} rows that were counted; a peer that was counted is part of it"),
         None => "all rows that the model has learnt from".to_owned(),
     };
-    let mut out = format!(
-        "<section><h2>{} beside the pool</h2><p>The pool is {pool}. In each picture the wide bar is the pool's mean \
-         plus and minus one deviation; the dot is the mean here, the line through it one deviation either \
-         way. The distance takes both together, in deviations of the pool: sqrt(difference of means\u{b2} \
-         + difference of deviations\u{b2}). A column that lies far is not wrong for that: other patients, other numbers.</p>",
-        escape(&whose)
-    );
-    if beside.columns.is_empty() {
-        return out + "<p>There are no columns.</p></section>\n";
-    }
     let shown = &beside.columns[..beside.columns.len().min(MOST)];
     let reach = shown.iter().map(reach).filter(|reach| reach.is_finite()).fold(2.0, f64::max).min(8.0);
-    out.push_str(&table(
-        &format!("Mean \u{b1} deviation of each column over {} rows, the farthest first", beside.rows),
-        &["column", "picture", "distance", "here", "pool"],
-        shown.iter().map(|column| row(column, reach)),
-    ));
-    if let Some(next) = beside.columns.get(MOST) {
-        let more = beside.columns.len() - MOST;
-        let _ = write!(
-            out,
-            "<p>{more} columns more are not shown: they lie no farther than {} deviations.</p>",
-            number(next.distance())
-        );
+    html! {
+        section {
+            h2 { (whose) " beside the pool" }
+            p {
+                "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
+                 the dot is the mean here, the line through it one deviation either way. The distance takes both \
+                 together, in deviations of the pool: sqrt(difference of means\u{b2} + difference of \
+                 deviations\u{b2}). A column that lies far is not wrong for that: other patients, other numbers."
+            }
+            @if shown.is_empty() {
+                p { "There are no columns." }
+            } @else {
+                (table(
+                    &format!("Mean \u{b1} deviation of each column over {} rows, the farthest first", beside.rows),
+                    &["column", "picture", "distance", "here", "pool"],
+                    shown.iter().map(|column| row(column, reach)),
+                ))
+            }
+            @if let Some(next) = beside.columns.get(MOST) {
+                p {
+                    (beside.columns.len() - MOST) " columns more are not shown: they lie no farther than "
+                    (number(next.distance())) " deviations."
+                }
+            }
+        }
     }
-    out + "</section>\n"
 }
 
 /// How far a column's picture goes, in deviations of the pool.
@@ -53,52 +54,35 @@ fn reach(column: &Column) -> f64 {
     ((here.mean - pool.mean).abs() + here.deviation) / pool.deviation
 }
 
-fn row(column: &Column, reach: f64) -> Vec<String> {
+fn row(column: &Column, reach: f64) -> Vec<Markup> {
     let Column { name, here, pool } = column;
     let spread = |mean: f64, deviation: f64| format!("{} \u{b1} {}", number(mean), number(deviation));
-    let distance = column.distance();
-    let (distance, picture) = if distance.is_finite() {
-        (format!("{distance:.2}"), picture(column, reach))
-    } else {
-        ("constant in the pool".to_owned(), String::new())
-    };
-    vec![
-        escape(name),
-        picture,
-        distance,
-        spread(here.mean, here.deviation),
-        spread(pool.mean, pool.deviation),
-    ]
+    let (ours, all) = (spread(here.mean, here.deviation), spread(pool.mean, pool.deviation));
+    match column.distance() {
+        far if far.is_finite() => cells![name, drawn(column, reach), format!("{far:.2}"), ours, all],
+        _ => cells![name, "", "constant in the pool", ours, all],
+    }
 }
 
-fn picture(column: &Column, reach: f64) -> String {
+fn drawn(column: &Column, reach: f64) -> Markup {
     let Column { name, here, pool } = column;
     let ((width, height), middle) = (SIZE, SIZE.1 / 2.0);
     // A constant that is the same here lies on the middle.
     let scale = if pool.deviation > 0.0 { pool.deviation } else { 1.0 };
     let (apart, wide) = ((here.mean - pool.mean) / scale, here.deviation / scale);
-    let x = |deviations: f64| width / 2.0 + (width / 2.0 - 6.0) * (deviations / reach).clamp(-1.0, 1.0);
+    let x = |deviations: f64| px(width / 2.0 + (width / 2.0 - 6.0) * (deviations / reach).clamp(-1.0, 1.0));
     let label = format!(
         "{name}: the mean here lies {:.2} deviations {} the pool's, and values spread {:.2} times as widely",
         apart.abs(),
         if apart < 0.0 { "below" } else { "above" },
         wide
     );
-    let mut out = sized(width, height, &label).replacen("<svg ", "<svg class=\"spark\" ", 1);
     let band = if pool.deviation > 0.0 { 1.0 } else { 0.0 };
-    let _ = write!(
-        out,
-        "<rect class=\"band\" x=\"{:.1}\" y=\"4\" width=\"{:.1}\" height=\"{}\"/><path class=\"ideal\" d=\"M{:.1} 2 \
-         V{}\"/><path class=\"l0\" d=\"M{:.1} {middle} H{:.1}\"/><circle class=\"s0\" cx=\"{:.1}\" cy=\"{middle}\" \
-         r=\"4.5\"/></svg>",
-        x(-band),
-        x(band) - x(-band),
-        height - 8.0,
-        x(0.0),
-        height - 2.0,
-        x(apart - wide),
-        x(apart + wide),
-        x(apart)
-    );
-    out
+    let parts = html! {
+        rect.band x=(x(-band)) y="4" width=(px(x(band) - x(-band))) height=(height - 8.0) {}
+        path.ideal d={ "M" (x(0.0)) " 2 V" (height - 2.0) } {}
+        path.l0 d={ "M" (x(apart - wide)) " " (middle) " H" (x(apart + wide)) } {}
+        circle.s0 cx=(x(apart)) cy=(middle) r="4.5" {}
+    };
+    picture(width, height, Some("spark"), &label, parts)
 }

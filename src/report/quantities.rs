@@ -1,11 +1,10 @@
 //! What a receipt says of a session: who took part, what was decided when, and what others may have learnt.
 
-use std::fmt::Write as _;
-
+use maud::{Markup, html};
 use serde_json::Value;
 
 use super::text;
-use crate::html::{bytes, escape, facts, table, time};
+use crate::html::{bytes, cells, facts, table, time};
 use crate::session::Run;
 
 /// Slots above which their table is folded away.
@@ -16,66 +15,59 @@ const DRAWN: &str = "flynn, drawn";
 const PARTLY: &str = "fedavg-xclp";
 
 /// Who took part, what was decided when, and what that cost.
-pub(super) fn decided(receipt: &Value) -> String {
+pub(super) fn decided(receipt: &Value) -> Markup {
     let opened = list(&receipt["quantities"]);
     let members = opened.last().map_or(&[][..], |last| list(&last["members"]));
-    let names: Vec<_> = members.iter().map(|name| escape(text(name))).collect();
-    let counted = match receipt["counted"].as_bool() {
-        Some(true) => "This peer's rows are in the result.",
-        _ => "This peer's rows are <b>not</b> in the result.",
-    };
-    let mut out = format!(
-        "<section><h2>Who took part, and what was decided</h2><p>{} peers: {}. {counted}</p><h3>What was decided \
-         when</h3><p>Each line is one sum over the members of a view. It is decided when a quorum of the \
-         council has accepted it; the time is when this peer had it open. Times from \
-         before a restart of this peer are not kept.</p>",
-        members.len(),
-        names.join(", ")
-    );
+    let names: Vec<_> = members.iter().map(text).collect();
     let sums = sums(receipt, opened);
-    if opened.len() > FOLDED {
-        let _ = write!(out, "<details><summary>{} sums</summary>{sums}</details>", opened.len());
-    } else {
-        out.push_str(&sums);
-    }
-    out.push_str("<h3>What it took</h3>");
-    out.push_str(&table(
-        "Time and bytes of this peer, by stage",
-        &["stage", "time", "sent"],
-        list(&receipt["stages"]).iter().map(|each| {
-            let seconds = each["seconds"].as_f64().unwrap_or(0.0);
-            vec![
-                escape(text(&each["name"])),
-                time(1000.0 * seconds),
-                bytes(each["bytes"].as_f64().unwrap_or(0.0)),
-            ]
-        }),
-    ));
-    out.push_str("</section>\n");
+    let stages = list(&receipt["stages"]).iter().map(|each| {
+        let seconds = each["seconds"].as_f64().unwrap_or(0.0);
+        cells![text(&each["name"]), time(1000.0 * seconds), bytes(each["bytes"].as_f64().unwrap_or(0.0))]
+    });
     let council = &receipt["council"];
     let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
-    out + &facts(
-        "The session",
-        &[
-            ("name", text(&receipt["name"]).to_owned()),
-            ("id", text(&receipt["session"]).to_owned()),
-            ("task", text(&receipt["task"]).to_owned()),
-            ("file made", text(&receipt["created"]).to_owned()),
-            ("joined", date(receipt["started_unix"].as_f64().unwrap_or(0.0))),
-            ("took", time(1000.0 * receipt["seconds"].as_f64().unwrap_or(0.0))),
-            ("views", number(&receipt["views"])),
-            (
-                "council",
-                format!("{} members vote; faults: {}", number(&council["members"]), text(&council["faults"])),
-            ),
-            ("not prevented", text(&council["not_prevented"]).to_owned()),
-            ("own rows", number(&receipt["data"]["rows"])),
-            (
-                "fewest holders",
-                format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_holders"])),
-            ),
-        ],
-    )
+    let session = [
+        ("name", text(&receipt["name"]).to_owned()),
+        ("id", text(&receipt["session"]).to_owned()),
+        ("task", text(&receipt["task"]).to_owned()),
+        ("file made", text(&receipt["created"]).to_owned()),
+        ("joined", date(receipt["started_unix"].as_f64().unwrap_or(0.0))),
+        ("took", time(1000.0 * receipt["seconds"].as_f64().unwrap_or(0.0))),
+        ("views", number(&receipt["views"])),
+        (
+            "council",
+            format!("{} members vote; faults: {}", number(&council["members"]), text(&council["faults"])),
+        ),
+        ("not prevented", text(&council["not_prevented"]).to_owned()),
+        ("own rows", number(&receipt["data"]["rows"])),
+        (
+            "fewest holders",
+            format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_holders"])),
+        ),
+    ];
+    html! {
+        section {
+            h2 { "Who took part, and what was decided" }
+            p {
+                (members.len()) " peers: " (names.join(", ")) ". This peer's rows are "
+                @if receipt["counted"] != true { b { "not" } " " } "in the result."
+            }
+            h3 { "What was decided when" }
+            p {
+                "Each line is one sum over the members of a view. It is decided when a quorum of the council has \
+                 accepted it; the time is when this peer had it open. Times from before a restart of this peer are \
+                 not kept."
+            }
+            @if opened.len() > FOLDED {
+                details { summary { (opened.len()) " sums" } (sums) }
+            } @else {
+                (sums)
+            }
+            h3 { "What it took" }
+            (table("Time and bytes of this peer, by stage", &["stage", "time", "sent"], stages))
+        }
+        (facts("The session", &session))
+    }
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -86,7 +78,7 @@ fn date(unix: f64) -> String {
     Run::new([0; 16], unix.max(0.0) as u64).created_text()
 }
 
-fn sums(receipt: &Value, opened: &[Value]) -> String {
+fn sums(receipt: &Value, opened: &[Value]) -> Markup {
     let (task, began) = (task(receipt), receipt["started_unix"].as_f64().unwrap_or(0.0));
     let times = list(&receipt["opened_unix"]);
     table(
@@ -100,13 +92,13 @@ fn sums(receipt: &Value, opened: &[Value]) -> String {
                 None => ("before a restart".to_owned(), "unknown".to_owned()),
             };
             let is = known(task, name).map_or("a sum of the task's own", |(is, _)| is);
-            vec![
-                format!("{}<small>{is}</small>", escape(name)),
+            cells![
+                html! { (name) small { (is) } },
                 after,
                 when,
-                list(&each["members"]).len().to_string(),
-                escape(text(&each["view"])),
-                format!("<code>{}</code>", escape(&total)),
+                list(&each["members"]).len(),
+                text(&each["view"]),
+                html! { code { (total) } },
             ]
         }),
     )
@@ -207,12 +199,11 @@ fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// What others may have learnt, and what was spent of a budget; `ledger` is what this peer's says.
-pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
+pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let task = task(receipt);
     let noise = &receipt["privacy"]["epsilon"];
     let (private, answers) = (!noise.is_null(), ["xclp", PARTLY].contains(&task));
-    let mut out = String::from("<section><h2>What others may have learnt</h2><p>");
-    out.push_str(match (private, answers) {
+    let shared = match (private, answers) {
         (true, _) => {
             "Single rows never left this machine. Noise was drawn for whatever is made of rows before it left, and \
              masks hide it from everybody but as part of a sum. Every member knows these sums, and what \
@@ -227,24 +218,20 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
             "Single rows and single peers' numbers never left this machine unmasked. Every member knows the sums, and \
              what can be worked out from them:"
         }
-    });
-    out.push_str("</p><ul>");
-    let mut told: Vec<String> = Vec::new();
+    };
+    let mut told: Vec<(&str, String)> = Vec::new();
     for name in list(&receipt["quantities"]).iter().map(|each| text(&each["name"])) {
-        let label = kind(name);
         let tells = match known(task, name) {
             Some((_, tells)) if private && name != "coin" => format!("{tells}; with noise"),
             Some((_, tells)) => tells.to_owned(),
             None => "a sum that the task asks for; the program that brings it says what it tells".to_owned(),
         };
-        let line = format!("<li><b>{}</b>: {tells}.</li>", escape(label));
+        let line = (kind(name), tells);
         if !told.contains(&line) {
             told.push(line);
         }
     }
-    out.extend(told);
-    out.push_str("</ul><p>");
-    out.push_str(match (private, answers) {
+    let together = match (private, answers) {
         (true, _) => {
             "All other members together can subtract their own numbers from a sum: what is left is this peer's numbers \
              with noise, and the budget below bounds what these tell. Sessions on the same rows add up."
@@ -257,15 +244,21 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> String {
             "All other members together can subtract their own numbers from a sum: what is left is this peer's. \
              Sessions on the same rows add up."
         }
-    });
-    let _ = write!(out, "</p><h3>Budget</h3><p>{}</p>", budget(receipt));
-    if let Some(ledger) = ledger {
-        let _ = write!(out, "<p>{}</p>", escape(ledger));
+    };
+    html! {
+        section {
+            h2 { "What others may have learnt" }
+            p { (shared) }
+            ul { @for (kind, tells) in told { li { b { (kind) } ": " (tells) "." } } }
+            p { (together) }
+            h3 { "Budget" }
+            p { (budget(receipt)) }
+            @if let Some(ledger) = ledger { p { (ledger) } }
+        }
     }
-    out + "</section>\n"
 }
 
-/// What the session spends, in a sentence of HTML.
+/// What the session spends, in a sentence.
 fn budget(receipt: &Value) -> String {
     let (privacy, task) = (&receipt["privacy"], text(&receipt["task"]));
     if privacy["epsilon"].is_null() {
@@ -299,5 +292,5 @@ fn budget(receipt: &Value) -> String {
         }
         _ => "the session file says what that protects",
     };
-    format!("The session spent epsilon = {} ({}): {unit}.", escape(text(&privacy["epsilon"])), escape(mode))
+    format!("The session spent epsilon = {} ({mode}): {unit}.", text(&privacy["epsilon"]))
 }
