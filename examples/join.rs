@@ -49,8 +49,8 @@ fn rows(hospital: usize) -> (Array2<f32>, Vec<Option<u16>>) {
 pub(crate) fn main() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let (file, key) = (folder.path().join("wards.toml"), |i| folder.path().join(format!("{i}.key")));
-    let model = ModelSpec { m: 256, s: 2, rho: 16, gamma: 0.9, score: Score::BalancedLog };
-    let mut wards = Session::builder("wards", model).features(3).scaling(Scaling::Standard);
+    let model = ModelSpec { m: 1024, s: 2, rho: 32, gamma: 0.9, score: Score::BalancedLog };
+    let mut wards = Session::builder("wards", model).features(3).scaling(Scaling::SoftBins { bins: 8 });
     wards = wards.classes(["well", "sick"]);
     let mut addresses = Vec::new();
     for i in 0..3 {
@@ -71,8 +71,9 @@ pub(crate) fn main() -> Result<(), Failure> {
         for peer in join.collect::<Vec<_>>() {
             let model = peer.join().map_err(|_| "a peer panicked")??;
             let (features, labels) = rows(7);
-            let right = model.predict(features.view())?.into_iter().zip(labels);
-            assert!(right.into_iter().all(|(found, label)| Some(found) == label));
+            let found = model.predict(features.view())?;
+            let right = found.iter().zip(&labels).filter(|(found, label)| Some(**found) == **label).count();
+            assert!(10 * right >= 9 * labels.len(), "{right} of {} are right", labels.len());
         }
         Ok(())
     })

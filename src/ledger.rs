@@ -46,6 +46,7 @@ pub struct Charge {
 
 /// Why a session is not paid for. Nothing was written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LedgerError {
     /// The system refused.
     #[error("{path}: {error}")]

@@ -38,6 +38,29 @@
 //! # }
 //! ```
 //!
+//! # Make a session
+//!
+//! [`Session::builder`] checks the same rules as a file, and [`Session::save`] writes the file:
+//!
+//! ```
+//! use flyswarm::session::{ModelSpec, Score};
+//! use flyswarm::{Identity, Session};
+//!
+//! let model = ModelSpec { m: 1024, s: 2, rho: 16, gamma: 0.9, score: Score::BalancedLog };
+//! let mut wards = Session::builder("wards", model).features(30).classes(["well", "ill"]);
+//! for (seed, name) in (0..).zip(["north", "south", "east"]) {
+//!     wards = wards.peer(name, Identity::from_seed([seed; 32]).public());
+//! }
+//! let session = wards.build()?;
+//! # Ok::<(), flyswarm::session::SessionError>(())
+//! ```
+//!
+//! # Examples
+//!
+//! Each is one page, and a test runs it: `examples/join.rs` takes part in a session,
+//! `examples/make_session.rs` makes one, and `examples/own_task.rs` has a task of its own
+//! ([`tasks::Task`]).
+//!
 //! # Use the model
 //!
 //! ```no_run
@@ -64,13 +87,12 @@
 //! | [`model`] | the classifier and its file |
 //! | [`tasks`] | what a session computes; the trait [`tasks::Task`] for a task of your own |
 //! | [`ledger`] | what private sessions have spent |
-//! | [`protocol`], [`node`], [`net`] | *advanced*: messages and their encoding, events and records of a node, the transport |
-//! | [`sim`] | *advanced*: many nodes in one process, on a clock and with faults from a scenario |
 //!
 //! # Features
 //!
 //! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
-//! is the `flyswarm` command; leave it out to use the library.
+//! is the `flyswarm` command; leave it out to use the library. `internals` (part of `cli`) opens the
+//! protocol, the node and the simulator to the tests and tools of this repository. They are not a stable API.
 
 // Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`. `crates/`
 // stands below: `sealed-sum < data < learn < mpc`; of `data` and `model` a part is shown here. What no program needs is `pub(crate)`.
@@ -82,6 +104,7 @@
 
 mod buffers;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
 pub mod data;
 mod forecast;
@@ -91,15 +114,30 @@ mod http;
 pub mod ledger;
 mod memory;
 pub mod model;
-#[cfg(feature = "net")]
+#[cfg(all(feature = "internals", feature = "net"))]
+#[doc(hidden)]
 pub mod net;
+#[cfg(all(not(feature = "internals"), feature = "net"))]
+mod net;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod node;
+#[cfg(not(feature = "internals"))]
+mod node;
 #[cfg(feature = "net")]
 pub mod peer;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod protocol;
+#[cfg(not(feature = "internals"))]
+mod protocol;
 mod report;
 pub mod session;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod sim;
+#[cfg(not(feature = "internals"))]
+mod sim;
 mod store;
 pub mod tasks;
 #[cfg(test)]

@@ -24,11 +24,11 @@ use tokio::sync::watch;
 use crate::crypto::identity::{Identity, PublicKey};
 use crate::data::DataError;
 use crate::ledger::LedgerError;
-use crate::net::Multiaddr;
 use crate::net::driver::{self, DriverError};
 use crate::session::{Session, SessionError};
 use crate::tasks::Outcome;
 
+pub use crate::net::{Multiaddr, NetworkKey};
 pub use crate::node::Ending;
 pub use budget::Budget;
 pub use builder::{Builder, MakeInterpose};

@@ -53,6 +53,7 @@ pub const MAX_MAGNITUDE: f32 = (1u128 << 80) as f32;
 
 /// Why data was refused. Nothing was kept.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DataError {
     /// The file could not be opened or read.
     #[error("{}: {source}", file.display())]

@@ -37,6 +37,7 @@ use readout::{Readout, Scorer};
 
 /// Why a model could not be made or used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelError {
     /// The rows are no data set.
     #[error(transparent)]

@@ -44,8 +44,7 @@ messages! {
     }
     NodeProto {
         #[prost(string, repeated, tag = 1)] input: Vec<String>,
-        #[prost(string, repeated, tag = 2)] output: Vec<String>, #[prost(string, tag = 3)] name: String,
-        #[prost(string, tag = 4)] op_type: String,
+        #[prost(string, repeated, tag = 2)] output: Vec<String>, #[prost(string, tag = 4)] op_type: String,
         #[prost(message, repeated, tag = 5)] attribute: Vec<Attribute>,
     }
     Attribute {
@@ -102,14 +101,10 @@ impl Graph {
 
     /// Adds a node whose result has this name.
     fn named(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: &[Attribute]) {
-        let name = format!("{operator}_{}", self.message.node.len());
-        self.message.node.push(NodeProto {
-            input: inputs.iter().map(|&input| input.to_owned()).collect(),
-            output: vec![output.into()],
-            name,
-            op_type: operator.into(),
-            attribute: attributes.to_vec(),
-        });
+        let input = inputs.iter().map(|&input| input.to_owned()).collect();
+        let (output_names, attribute) = (vec![output.to_owned()], attributes.to_vec());
+        let node = NodeProto { input, output: output_names, op_type: operator.to_owned(), attribute };
+        self.message.node.push(node);
         output.clone_into(&mut self.last);
     }
 

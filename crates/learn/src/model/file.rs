@@ -91,6 +91,7 @@ pub enum FileError {
 
 /// Why bytes are not a model.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// Another kind of file.
     #[error("not a flyswarm model file")]
