@@ -58,8 +58,8 @@ impl Page<'_> {
     /// The page as HTML.
     pub(crate) fn render(&self) -> String {
         let about = match self.receipt {
-            Some(receipt) => format!("What {} has of this session", text(&receipt["peer"])),
-            None => "How well a model predicts rows".to_owned(),
+            Some(receipt) => format!("Report for {}", text(&receipt["peer"])),
+            None => "Report on a model".to_owned(),
         };
         let own = self.own.and_then(|own| serde_json::from_value(own["columns"].clone()).ok());
         let sections = html! {
@@ -67,7 +67,7 @@ impl Page<'_> {
             @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) }
             @if let Some(own) = self.own.and_then(Compared::read) {
                 section {
-                    h2 { "On this peer's own rows" }
+                    h2 { "This peer's own rows" }
                     p {
                         "Its own held-out rows alone. Nobody else has these figures, and the receipt does not hold \
                          them."
@@ -87,7 +87,7 @@ impl Page<'_> {
             (facts("The model", &self.model))
             @if !self.left_out.is_empty() {
                 section {
-                    h2 { "What this page leaves out" }
+                    h2 { "Not on this page" }
                     ul { @for line in &self.left_out { li { (line) } } }
                 }
             }
@@ -105,7 +105,7 @@ fn scored(rows: Rows<'_>) -> Markup {
             h2 { "How good the model is on " (rows.name) }
             (figures::one(rows.figures))
             @if let Some(found) = rows.beside.and_then(Compared::read) {
-                h3 { "Beside a model of these rows alone" }
+                h3 { "Compared with a model of these rows only" }
                 p {
                     (found.rows()) " of these rows were held out and predicted in three ways: by the model as it is ("
                     b { "swarm" } "), by one with its settings that learns from the other rows of this file ("

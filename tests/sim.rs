@@ -251,7 +251,7 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
     // What was learnt comes first, and of bytes and time no factor below 1 without why.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
     let order =
-        ["What was learnt", "same as in one place", "What it cost", "Against one party", "in each run"];
+        ["Results", "same as in one place", "Cost", "Against one party", "in each run"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
     // These runs have faults, and no factor.
     assert!(page.contains("Runs with faults have no factor (-)") && !page.contains(" x slower"));
@@ -295,7 +295,7 @@ fn rows_are_held_out_in_a_scenario_and_the_model_is_still_that_of_the_rows_in_on
         assert!(
             page.contains(" x slower</td>") && page.contains("test is slower than one party with all rows")
         );
-        assert!(page.contains("by the swarm&#39;s own figures") && page.contains("What is taken for what"));
+        assert!(page.contains("by the swarm's own figures") && page.contains("Confusion matrix"));
     }
     let refused = parse("[task]\nkind = \"sum\"\nevaluate = {}\n").unwrap_err().to_string();
     assert!(refused.contains("task.evaluate is given, must be left out"), "{refused}");

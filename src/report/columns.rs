@@ -27,13 +27,13 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
                 "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
                  the dot is the mean here, the line through it one deviation either way. The distance takes both \
                  together, in deviations of the pool: sqrt(difference of means\u{b2} + difference of \
-                 deviations\u{b2}). A column that lies far is not wrong for that: other patients, other numbers."
+                 deviations\u{b2}). A large distance is not an error: patients may differ."
             }
             @if shown.is_empty() {
                 p { "There are no columns." }
             } @else {
                 (table(
-                    &format!("Mean \u{b1} deviation of each column over {} rows, the farthest first", beside.rows),
+                    &format!("Mean \u{b1} deviation of each column over {} rows, sorted by distance", beside.rows),
                     &["column", "picture", "distance", "here", "pool"],
                     shown.iter().map(|column| row(column, reach)),
                 ))

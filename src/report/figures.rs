@@ -154,7 +154,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                          model does not depend on them."
                     }
                 }
-                None => { p { "Nobody held rows out that could be scored." } }
+                None => { p { "No peer held out rows that could be scored." } }
             }
             @if !unscored.is_empty() {
                 p { "Not scored, because too few peers held rows of them out: " (unscored) "." }
@@ -187,7 +187,7 @@ pub(super) fn compared(found: &Compared, whose: Whose) -> Markup {
         @for (gain, other) in gains.iter().zip(others) {
             @if let Some(gain) = gain { (verdict(subject, other, *gain)) }
         }
-        h3 { "Right predictions of each class" }
+        h3 { "Recall by class" }
         (pictures::classes(swarm, alone, neighbours))
         (table(
             "Right among the rows of each class (recall), with 95 % intervals",
@@ -250,10 +250,10 @@ fn details(figures: &Figures) -> Markup {
                  other class does."
             }
         }
-        h3 { "What is taken for what" }
+        h3 { "Confusion matrix" }
         (pictures::confusion(figures))
         @if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
-            h3 { "Does it know when it is right?" }
+            h3 { "Calibration" }
             p {
                 "A model states how sure it is of each prediction: exp(-score) over the sum of all classes, of a \
                  network its own probability. On the line it would be right as often as it states; below it is too \

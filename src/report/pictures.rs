@@ -84,7 +84,7 @@ pub(super) fn confusion(figures: &Figures) -> Markup {
     }
 }
 
-/// Stated confidence against the share that is right.
+/// Predicted probability against the observed frequency.
 pub(super) fn calibration(bins: &[Bin]) -> Markup {
     let (left, top, side) = (40.0, 8.0, 280.0);
     let x = |share: f64| px(left + side * share);
@@ -101,7 +101,7 @@ pub(super) fn calibration(bins: &[Bin]) -> Markup {
             text.mid x=(x(tick)) y=(top + side + 14.0) { (100.0 * tick) " %" }
         }
         path.ideal d={ "M" (x(0.0)) " " (y(0.0)) " L" (x(1.0)) " " (y(1.0)) } {}
-        text.mid.ink x=(x(0.5)) y=(top + side + 32.0) { "stated (across), right (up)" }
+        text.mid.ink x=(x(0.5)) y=(top + side + 32.0) { "predicted probability, observed frequency" }
         @for bin in bins {
             @let at = x(bin.stated.clamp(0.0, 1.0));
             path.error d={ "M" (at) " " (y(bin.right.low)) " V" (y(bin.right.high)) } {}

@@ -47,12 +47,12 @@ pub(super) fn decided(receipt: &Value) -> Markup {
     ];
     html! {
         section {
-            h2 { "Who took part, and what was decided" }
+            h2 { "Participants and decisions" }
             p {
                 (members.len()) " peers: " (names.join(", ")) ". This peer's rows are "
                 @if receipt["counted"] != true { b { "not" } " " } "in the result."
             }
-            h3 { "What was decided when" }
+            h3 { "Decisions" }
             p {
                 "Each line is one sum over the members of a view. It is decided when a quorum of the council has \
                  accepted it; the time is when this peer had it open. Times from before a restart of this peer are \
@@ -63,7 +63,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
             } @else {
                 (sums)
             }
-            h3 { "What it took" }
+            h3 { "Cost" }
             (table("Time and bytes of this peer, by stage", &["stage", "time", "sent"], stages))
         }
         (facts("The session", &session))
@@ -198,7 +198,7 @@ fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// What others may have learnt, and what was spent of a budget; `ledger` is what this peer's says.
+/// What others can learn, and what was spent of a budget; `ledger` is what this peer's says.
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let task = task(receipt);
     let noise = &receipt["privacy"]["epsilon"];
@@ -247,7 +247,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     };
     html! {
         section {
-            h2 { "What others may have learnt" }
+            h2 { "What others can learn" }
             p { (shared) }
             ul { @for (kind, tells) in told { li { b { (kind) } ": " (tells) "." } } }
             p { (together) }

@@ -57,7 +57,7 @@ pub fn render(results: &Results) -> String {
         }
         (cost(results))
         section {
-            h2 { "What happened in each run" }
+            h2 { "Each run" }
             @for run in &results.runs { (section(run, results.runs.len() == 1)) }
         }
     };
@@ -96,7 +96,7 @@ fn learnt(results: &Results) -> Markup {
     guesses.dedup();
     html! {
         section {
-            h2 { "What was learnt" }
+            h2 { "Results" }
             @if measured {
                 p {
                     "Accuracy is that on rows that nobody trained on, with its 95 % interval. " b { "In one place" }
@@ -163,7 +163,7 @@ fn cost(results: &Results) -> Markup {
     });
     html! {
         section {
-            h2 { "What it cost" }
+            h2 { "Cost" }
             (table(
                 "Bytes, frames, views and time of every run",
                 &["run", "peers", "sent", "per peer", "frames", "views", "result after"],
@@ -250,7 +250,7 @@ fn section(run: &RunReport, open: bool) -> Markup {
             p { "Header and payload of every frame." (shown) }
             (legend())
             (scrolled(&format!("Bytes of {}", run.name), &bars::stages(run)))
-            h3 { "What the bytes were for" }
+            h3 { "Bytes by purpose" }
             (bars::purposes(run))
             @if few && !run.views.is_empty() {
                 h3 { "Tree of the last view" }

@@ -162,12 +162,12 @@ function waitText(node) {
   if (!waits) return node.done ? 'The result is there.' : 'It starts.';
   const who = list(waits.peers, 8);
   switch (waits.what) {
-    case 'roster': return who ? `Waits for ${who} to connect.` : 'Everybody is connected.';
-    case 'enough': return who ? `Too few peers: waits for ${who}.` : 'Too few peers.';
-    case 'view': return 'Waits for a view that the council proposes.';
+    case 'roster': return who ? `Waiting for ${who} to connect` : 'All peers are connected';
+    case 'enough': return who ? `Too few peers: waiting for ${who}` : 'Too few peers';
+    case 'view': return 'Waiting for the council to propose a view';
     case 'others': return who ? `${who} go on without this peer; it joins them later.` : 'Fetches what the others have.';
-    case 'connections': return who ? `Waits for connections to ${who}.` : 'Waits for connections.';
-    case 'word': return who ? `Waits for a word of ${who}.` : 'Sums with its neighbours.';
+    case 'connections': return who ? `Waiting for connections to ${who}` : 'Waiting for connections';
+    case 'word': return who ? `Waiting for ${who}` : 'Adding up with its neighbours';
     case 'exchange': return `Exchanges messages with ${who}.`;
     case 'computation': return 'Computes.';
     case 'results': return who ? `Has its result and waits until ${who} have theirs.` : 'Has its result, as all others.';
@@ -176,7 +176,7 @@ function waitText(node) {
 }
 const LEFT = {
   roster: 'begins without them, if enough are there, in', enough: 'gives up in', view: 'gives up in',
-  connections: 'the view fails in', word: 'without one the view fails in', computation: 'may take at most', results: 'leaves at the latest in',
+  connections: 'timeout in', word: 'timeout in', computation: 'may take at most', results: 'leaves at the latest in',
 };
 
 function leftText(node) {
@@ -189,7 +189,7 @@ function leftText(node) {
 const STAGES = ['keys', 'compute', 'sum', 'accept', 'release', 'open'];
 const DOES = {
   keys: 'exchanges keys', compute: 'computes its vector', sum: 'sums up the tree', accept: 'the council decides',
-  release: 'shares are released', open: 'opens the sum',
+  release: 'opening the sum', open: 'opens the sum',
 };
 function stageText(node) {
   if (node.done) return 'has its result';
@@ -358,7 +358,7 @@ function drawEnd(node) {
   const facts = [];
   const fact = (name, text) => { if (text) facts.push(el('dt', null, name), el('dd', null, text)); };
   fact(told, node.result.digest);
-  fact('of this peer', node.result.counted ? 'its rows are counted' : 'its rows are NOT COUNTED');
+  fact('of this peer', node.result.counted ? 'its rows are part of the model' : 'its rows are not part of the model');
   fact('summary', node.result.summary);
   for (const [name, file] of new Map(node.files)) fact(`${name} file`, file);
   $('end').replaceChildren(el('dl', null, ...facts));
@@ -428,13 +428,13 @@ $('leave').addEventListener('click', async () => {
   try {
     const answer = await fetch('leave', { method: 'POST' });
     $('leave-hint').textContent = answer.ok ? 'It leaves.' : (await answer.text()).trim();
-  } catch { $('leave-hint').textContent = 'flyswarm does not answer.'; }
+  } catch { $('leave-hint').textContent = 'flyswarm does not respond.'; }
 });
 
 const source = new EventSource('events');
 const on = (name, take) => source.addEventListener(name, (message) => { take(JSON.parse(message.data), message); draw(); });
-source.addEventListener('open', () => line('good', 'is told what happens'));
-source.addEventListener('error', () => { if (!over) line('bad', 'flyswarm does not answer; this is what was known last'); });
+source.addEventListener('open', () => line('good', 'live'));
+source.addEventListener('error', () => { if (!over) line('bad', 'flyswarm does not respond; this is the last known state'); });
 on('about', begin);
 on('happened', (told, message) => {
   const id = Number(message.lastEventId);
