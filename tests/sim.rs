@@ -250,8 +250,7 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
     assert!(page.contains("keys") && page.contains("crash is over"), "runs and faults are named");
     // What was learnt comes first, and of bytes and time no factor below 1 without why.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
-    let order =
-        ["Results", "same as in one place", "Cost", "Against one party", "in each run"];
+    let order = ["Results", "same as in one place", "Cost", "Against one party", "Each run"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
     // These runs have faults, and no factor.
     assert!(page.contains("Runs with faults have no factor (-)") && !page.contains(" x slower"));
