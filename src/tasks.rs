@@ -23,7 +23,6 @@ pub use common::task::{Task, Work};
 
 use crate::data::Dataset;
 pub use crate::protocol::context::Quantity;
-pub use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, TaskSpec};
 use common::filled;
 
