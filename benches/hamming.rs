@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use cpu_time::ThreadTime;
 use flyswarm::data::Dataset;
-use flyswarm::protocol::hamming::{ot, phe, transposed};
+use flyswarm::tasks::xclp::hamming::{ot, phe, transposed};
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::ot::base::{Sender as Base, choose};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};

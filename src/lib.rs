@@ -102,7 +102,6 @@
 // What only the command needs.
 #![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unreachable_pub, unused_imports))]
 
-mod buffers;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -119,18 +118,8 @@ pub mod model;
 pub mod net;
 #[cfg(all(not(feature = "internals"), feature = "net"))]
 mod net;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod node;
-#[cfg(not(feature = "internals"))]
-mod node;
 #[cfg(feature = "net")]
 pub mod peer;
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod protocol;
-#[cfg(not(feature = "internals"))]
-mod protocol;
 mod report;
 pub mod session;
 #[cfg(feature = "internals")]
@@ -154,4 +143,6 @@ pub use peer::Peer;
 pub use session::Session;
 
 use flyswarm_learn::{privacy, sketch};
-use flyswarm_sealed_sum::{crypto, files};
+use flyswarm_sealed_sum::{buffers, crypto, files};
+#[doc(no_inline)]
+pub use flyswarm_sealed_sum::{node, protocol};

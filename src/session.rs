@@ -32,9 +32,11 @@ pub use crate::model::readout::Score;
 
 pub use builder::SessionBuilder;
 pub use columns::{Bounds, ColumnChecks};
-pub use council::{CouncilSpec, Faults};
+pub use council::CouncilSpec;
 pub use flyswarm_data::prepare::Preparation;
 pub use flyswarm_learn::learner::{Architecture, Schedule};
+pub(crate) use flyswarm_sealed_sum::session::COUNCIL;
+pub use flyswarm_sealed_sum::session::{Faults, MOST_SLOTS, Peer, SessionId, Timing};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::SessionError;
 pub(crate) use rules::{check_name, printable};
@@ -46,46 +48,6 @@ pub use task::{
     Setting, SketchSpec, TaskSpec, TuneSpec, Weighting, XclpSpec,
 };
 pub(crate) use task::{MOST_WEIGHT, WHOLE_SHARE};
-
-/// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
-pub(crate) const COUNCIL: usize = 15;
-
-/// The most slots of a session's plan.
-pub const MOST_SLOTS: u32 = 100_000;
-
-/// A peer: its place in the roster, from 0. The roster is in the order of the public keys.
-#[derive(Default, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Peer(pub u16);
-
-impl Peer {
-    /// The place as an index.
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "peer {}", self.0)
-    }
-}
-
-/// SHA-256 of a session's canonical encoding; see the module documentation. Printed as 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SessionId(pub [u8; 32]);
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionId({self})")
-    }
-}
 
 /// A session. [`Session::parse`] returns only sessions that keep all the rules; pass a session that was built
 /// or changed in code through [`Session::check`].
@@ -242,46 +204,6 @@ pub struct Privacy {
 impl Default for Privacy {
     fn default() -> Self {
         Self { min_holders: 3, colluding: 1.0 / 3.0, noise: None }
-    }
-}
-
-/// Time-outs, in milliseconds. The defaults are guesses for a LAN. The ranges also stand in the comments of a
-/// session file and in the errors that refuse other values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Timing {
-    /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default
-    /// 10,000.
-    pub gather_ms: u64,
-    /// The peer of rank r proposes a view after r times this without progress. 1 to 3,600,000, default 2,000.
-    pub propose_ms: u64,
-    /// A view without progress for this long has failed. 3,000 to 3,600,000, default 10,000.
-    pub stall_ms: u64,
-    /// A peer gives up when too few peers have been reachable for this long. 1 to 86,400,000, default 60,000.
-    pub quorum_ms: u64,
-    /// The longest computation that still counts as progress. 1 to 86,400,000, default 600,000.
-    pub compute_ms: u64,
-    /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
-    pub linger_ms: u64,
-    /// A view is enlarged by waiting peers at most once per this time, when a slot ends. 0 to 86,400,000,
-    /// default 30,000.
-    pub enlarge_ms: u64,
-    /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default
-    /// 16.
-    pub max_views: u64,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        Self {
-            gather_ms: 10_000,
-            propose_ms: 2_000,
-            stall_ms: 10_000,
-            quorum_ms: 60_000,
-            compute_ms: 600_000,
-            linger_ms: 30_000,
-            enlarge_ms: 30_000,
-            max_views: 16,
-        }
     }
 }
 

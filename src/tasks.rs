@@ -7,6 +7,8 @@ pub(crate) mod custom;
 pub(crate) mod fedavg;
 pub(crate) mod fedavg_xclp;
 pub mod flynn;
+#[cfg(test)]
+mod nodes;
 pub mod sketch;
 pub mod tune;
 pub mod xclp;
@@ -16,10 +18,7 @@ use std::sync::Arc;
 use flyswarm_data::prepare::{Gap, Preparation};
 use sha2::Digest;
 
-pub use common::exchange;
-pub use common::history::History;
-pub use common::outcome::Outcome;
-pub use common::task::{Task, Work};
+pub use flyswarm_sealed_sum::task::{History, Outcome, Task, Work, exchange};
 
 use crate::data::Dataset;
 pub use crate::protocol::context::Quantity;

@@ -319,7 +319,7 @@ fn with_odd(ward: &Ward, victim: usize, odd: Odd) -> Report {
 #[test]
 fn a_clock_an_hour_ahead_is_told() {
     let ward = Ward::new(3);
-    let about = About::new(&ward.swarm.session, Role::Join).encode().to_vec();
+    let about = About::new(&ward.swarm.session.settings(), Role::Join).encode().to_vec();
     let report = with_odd(&ward, 0, Odd::Clock(3600, about));
     report.line("ok       bob: ready at ", &["its clock 3600.0", " s ahead"]);
     report.line("warning  bob: its clock is 3600 s ahead of this machine's", &["NTP"]);
@@ -328,7 +328,7 @@ fn a_clock_an_hour_ahead_is_told() {
 #[test]
 fn another_version_is_told_by_the_greeting_and_by_what_it_does_not_speak() {
     let ward = Ward::new(3);
-    let mut about = About::new(&ward.swarm.session, Role::Join);
+    let mut about = About::new(&ward.swarm.session.settings(), Role::Join);
     about.version += 1;
     let report = with_odd(&ward, 0, Odd::Clock(0, about.encode().to_vec()));
     report.line(

@@ -108,9 +108,11 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
     let session = session();
     let id = driver::peer_id(&identity(index).public());
     let me = session.peer(&identity(index).public()).expect("in the roster");
+    let session = Arc::new(session);
     let plan = NodeConfig {
+        session: session.clone(),
         mark: None,
-        ctx: Arc::new(Context::new(session, me, identity(index), task.plan())),
+        ctx: Arc::new(Context::new(session.settings(), me, identity(index), task.plan())),
         task,
         seed: [index as u8; 32],
         state,

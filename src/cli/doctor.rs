@@ -129,7 +129,7 @@ impl Doctor {
         config.relays = driver::relays(&session).map_err(peer::Error::from)?;
         config.patience = DIAL_AFTER;
         config.details = true;
-        config.about = About::new(&session, Role::Doctor).encode();
+        config.about = About::new(&session.settings(), Role::Doctor).encode();
         let mut examination = Examination::new(&session, others, config.mdns, network_key.is_some());
         examination.chosen = self.network.chosen();
         examination.relays = Relays::new(&config.relays);

@@ -530,7 +530,7 @@ impl NewArguments {
         data.checks.compare = usual && !self.no_check_columns;
         let mut timing = Timing::default();
         for (field, value) in self.timings {
-            timing.set(&field, value)?;
+            crate::session::file::set_time(&mut timing, &field, value)?;
         }
         let defaults = Privacy::default();
         let session = Session {

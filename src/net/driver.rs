@@ -27,7 +27,7 @@ use crate::protocol::context::Context;
 use crate::protocol::message::{Channel, Message};
 use crate::protocol::view::{HEARTBEAT_MS, Stage};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time, wire};
-use crate::session::Peer;
+use crate::session::{Peer, Session};
 use crate::store::{Store, StoreError};
 use crate::tasks::Task;
 pub use addresses::peer_id;
@@ -49,7 +49,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The node to run.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// Session, identity, plan of quantities.
+    /// The session.
+    pub session: Arc<Session>,
+    /// Identity, plan of quantities.
     pub ctx: Arc<Context>,
     /// The task.
     pub task: Arc<dyn Task>,
@@ -236,7 +238,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         log::note(&ctx, &told);
         report(told);
     };
-    let session = &plan.ctx.session;
+    let session = &*plan.session;
     let roster = roster(session)?;
     let ids: Vec<_> = roster.iter().map(|(id, _)| *id).collect();
     let (mut store, mut stored) = Store::open(&plan.state)?;
@@ -248,7 +250,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     }
     let node = Node::new(plan.ctx.clone(), plan.task, plan.seed, stored)?;
     let mut config = Config::new(plan.ctx.identity.seed(), roster.into_iter().collect());
-    config.about = About::new(session, Role::Join).encode();
+    config.about = About::new(&plan.ctx.session, Role::Join).encode();
     config.listen = plan.listen;
     config.mdns = plan.mdns;
     config.network_key = plan.network_key;

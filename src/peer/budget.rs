@@ -6,7 +6,6 @@ use std::path::Path;
 use super::Error;
 use crate::ledger::{Charge, Ledger};
 use crate::privacy::Ratio;
-use crate::protocol::context::Context;
 use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
 
@@ -50,14 +49,14 @@ fn is_query(session: &Session) -> bool {
 /// where nobody names the data set, `None` for a peer without. `ask` may end it before that, unless it is
 /// paid for.
 pub(super) fn charge(
-    ctx: &Context,
+    session: &Session,
     budget: Option<&Budget>,
     rows: Option<&str>,
     (ledger, state): (&Path, &Path),
     ask: Option<Ask>,
 ) -> Result<(), Error> {
-    let noise = ctx.session.privacy.noise;
-    let unnamed = rows.filter(|_| is_query(&ctx.session));
+    let noise = session.privacy.noise;
+    let unnamed = rows.filter(|_| is_query(session));
     let unnamed = unnamed.map(|name| Budget { dataset: name.to_owned(), limit: None });
     let Some(budget) = budget.or(unnamed.as_ref()).filter(|_| noise.is_some() || unnamed.is_some()) else {
         return Ok(());
@@ -68,8 +67,8 @@ pub(super) fn charge(
         epsilon: noise.map(|noise| noise.epsilon),
         delta: noise.and_then(|noise| noise.delta).map(Ratio::to_f64),
         mode: noise.map(|noise| noise.mode),
-        session: ctx.id.to_string(),
-        name: ctx.session.name.clone(),
+        session: session.id().to_string(),
+        name: session.name.clone(),
         unix: super::unix() as u64,
     };
     let store = |error: StoreError| Error::Environment(error.to_string());

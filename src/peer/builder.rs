@@ -274,20 +274,21 @@ impl Builder {
         let task: Arc<dyn Task> = columns.clone();
         let pin = derive(&*self.identity.seed(), "pin", &session.id().0);
         let pin = Pin { name: self.name, digest: rows.digest(&pin) };
-        let ctx = Arc::new(Context::new(session, me, self.identity, task.plan()));
-        let odd = columns::lines(&columns::codes(&rows.data), &ctx.session.data.columns);
+        let session = Arc::new(session);
+        let ctx = Arc::new(Context::new(session.settings(), me, self.identity, task.plan()));
+        let odd = columns::lines(&columns::codes(&rows.data), &session.data.columns);
         if let Some(line) = odd.first().filter(|_| self.strict) {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
         let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
         // Before anything is written: an address that is none.
-        driver::roster(&ctx.session)?;
-        driver::relays(&ctx.session)?;
-        let mark = self.key_file.as_deref().map(|key| mark_file(key, &ctx.session));
+        driver::roster(&session)?;
+        driver::relays(&session)?;
+        let mark = self.key_file.as_deref().map(|key| mark_file(key, &session));
         pin.hold(&state, mark.as_deref()).map_err(DriverError::Store)?;
         let named = (!witness).then_some(&*pin.name);
-        budget::charge(&ctx, self.budget.as_ref(), named, (&ledger, &state), self.ask)?;
+        budget::charge(&session, self.budget.as_ref(), named, (&ledger, &state), self.ask)?;
         let listen = match self.listen {
             none if none.is_empty() => "/ip4/0.0.0.0/tcp/0".parse().into_iter().collect(),
             listen => listen,
@@ -298,6 +299,7 @@ impl Builder {
             .map_err(|error| Error::Environment(format!("the system gives no random bytes: {error}")))?;
         let seed = interpose.as_ref().and_then(|interpose| interpose.seed()).unwrap_or(seed);
         let config = NodeConfig {
+            session,
             ctx,
             task,
             seed,

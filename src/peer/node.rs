@@ -46,6 +46,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     let (id, stop) = (config.ctx.identity.public(), config.stop.clone());
     let (watched, status) = config.watched.then(|| Watched::new(&config.ctx)).unzip();
     let mut node = Node {
+        session: config.session.clone(),
         ctx: config.ctx.clone(),
         task: config.task.clone(),
         stop: stop.clone(),
@@ -113,6 +114,7 @@ fn privacy(session: &Session) -> Value {
 }
 
 struct Node {
+    session: Arc<Session>,
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
     stop: Arc<AtomicBool>,
@@ -269,7 +271,7 @@ impl Node {
         SysRng
             .try_fill_bytes(&mut salt)
             .map_err(|error| Error::Environment(format!("the system gives no random bytes: {error}")))?;
-        let session = &self.ctx.session;
+        let session = &*self.session;
         let names =
             |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
         let counted = self.uncounted(outcome, history).is_none();
@@ -313,7 +315,7 @@ impl Node {
                 summed: counted,
                 digest_covers: tasks::digest_covers(session),
             },
-            stages: stages(&self.ctx, usage),
+            stages: stages(&self.ctx, &session.task, usage),
             bytes_sent: usage.bytes_sent,
             bytes_received: usage.bytes_received,
             started_unix: started,

@@ -180,7 +180,7 @@ impl Watched {
             Event::Lost(peer) => self.set(*peer, Link::Lost),
             Event::Refused(peer, _) => self.set(*peer, Link::Refused),
             Event::ViewBegan(ballot, members) => {
-                let order = tree::order(&ctx.session, &ctx.id, *ballot, members);
+                let order = tree::order(&ctx.session, *ballot, members);
                 self.status.tree = order.iter().map(|peer| ctx.session.name(*peer).to_owned()).collect();
             }
             Event::ViewFailed(..) | Event::Finished(_) => self.status.tree.clear(),

@@ -5,54 +5,9 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{COUNCIL, Peer, Session, SessionError};
+use flyswarm_sealed_sum::session::{Member, Settings, council};
 
-/// What council members may do without harming the others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Faults {
-    /// Any minority may crash, be cut off and return; all follow the protocol. Quorums are majorities.
-    #[default]
-    Crash,
-    /// f = floor((n - 1) / 3) of n members may do whatever they like. Quorums of ceil((n + f + 1) / 2) meet
-    /// in a member that follows the protocol; n - f members must be there. At least four members.
-    Byzantine,
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Crash => "crash",
-            Self::Byzantine => "byzantine",
-        })
-    }
-}
-
-impl Faults {
-    /// How many of `n` members may deviate without opening a quantity twice.
-    #[must_use]
-    pub fn deviating(self, n: usize) -> usize {
-        match self {
-            Self::Crash => 0,
-            Self::Byzantine => n.saturating_sub(1) / 3,
-        }
-    }
-
-    /// Members that decide, and shares that open.
-    #[must_use]
-    pub fn quorum(self, n: usize) -> usize {
-        match self {
-            Self::Crash => n / 2 + 1,
-            Self::Byzantine => (n + self.deviating(n) + 1).div_ceil(2),
-        }
-    }
-
-    /// How many of `n` members may be away without stopping the others.
-    #[must_use]
-    pub fn away(self, n: usize) -> usize {
-        n - self.quorum(n)
-    }
-}
+use super::{COUNCIL, Entry, Faults, Peer, Session, SessionError};
 
 /// `[council]` of a session file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,15 +101,9 @@ impl Session {
     /// over session id and public key (module documentation).
     #[must_use]
     pub fn council(&self) -> Vec<Peer> {
-        let id = self.id();
         let named = &self.voting.members;
-        let mut ranked: Vec<([u8; 32], Peer)> = self
-            .peers()
-            .filter(|&peer| named.is_empty() || named.iter().any(|name| name == self.name(peer)))
-            .map(|peer| (super::encoding::council_rank(id, self.key(peer)), peer))
-            .collect();
-        ranked.sort_unstable();
-        ranked.into_iter().take(COUNCIL).map(|(_, peer)| peer).collect()
+        let stands = |peer: &Peer| named.is_empty() || named.iter().any(|name| name == self.name(*peer));
+        council(self.id(), self.peers().filter(stands).map(|peer| (peer, self.key(peer))))
     }
 
     /// How many members of the council decide, and how many shares open: 8 of 15, or 10 of 15 where some may
@@ -163,33 +112,20 @@ impl Session {
     pub fn quorum(&self) -> usize {
         self.voting.quorum(self.roster.len())
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The smallest council, and the largest.
-    const SIZES: std::ops::RangeInclusive<usize> = 3..=COUNCIL;
-
-    #[test]
-    fn two_quorums_meet_in_one_more_than_may_deviate() {
-        for faults in [Faults::Crash, Faults::Byzantine] {
-            for n in SIZES {
-                assert!(2 * faults.quorum(n) > n + faults.deviating(n), "{faults} of {n}");
-            }
+    /// What the machines of the sealed sum know of the session.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let member = |entry: &Entry| Member { key: entry.key, name: entry.name.clone() };
+        Settings {
+            id: self.id(),
+            roster: self.roster.iter().map(member).collect(),
+            council: self.council(),
+            quorum: self.quorum(),
+            min_peers: self.min_peers,
+            colluding: self.privacy.colluding,
+            timing: self.timing,
+            fields: self.fields(),
         }
-    }
-
-    #[test]
-    fn those_that_do_not_deviate_are_a_quorum_and_those_that_do_are_none() {
-        for n in SIZES.filter(|&n| n >= 4) {
-            let f = Faults::Byzantine.deviating(n);
-            assert!(f >= 1 && n - f >= Faults::Byzantine.quorum(n) && f < Faults::Byzantine.quorum(n));
-            assert_eq!(Faults::Byzantine.quorum(n), (n + f + 1).div_ceil(2));
-        }
-        let quorums: Vec<_> = [4, 5, 7, 10, 15].map(|n| Faults::Byzantine.quorum(n)).into();
-        assert_eq!(quorums, [3, 4, 5, 7, 10]);
-        assert_eq!(SIZES.map(|n| Faults::Crash.away(n)).max(), Some(7));
     }
 }

@@ -1,12 +1,10 @@
 //! The canonical encoding of a session (spec, section 4.1).
 
-use std::collections::BTreeMap;
-
+use flyswarm_sealed_sum::session::differing;
 use sha2::Digest;
 
 use super::rules::TIMING;
 use super::{Scaling, Session, SessionId};
-use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
 /// The dotted name of a field and its canonical value.
@@ -116,19 +114,6 @@ impl Session {
     /// entry, "fields unknown here".
     #[must_use]
     pub fn differing_fields(&self, theirs: &[(String, [u8; 8])]) -> Vec<String> {
-        let theirs: BTreeMap<_, _> = theirs.iter().map(|(name, hash)| (name, hash)).collect();
-        let ours = self.fields();
-        let ours: BTreeMap<_, _> = ours.iter().map(|(name, hash)| (name, hash)).collect();
-        let unknown = theirs.keys().any(|name| !ours.contains_key(name));
-        let differing = ours
-            .iter()
-            .filter(|(name, hash)| theirs.get(*name) != Some(*hash))
-            .map(|(name, _)| (*name).clone());
-        differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
+        differing(&self.fields(), theirs)
     }
-}
-
-/// A peer's key in the order of the council.
-pub(crate) fn council_rank(id: SessionId, key: PublicKey) -> [u8; 32] {
-    tagged_hash("council").chain_update(id.0).chain_update(key.as_bytes()).finalize().into()
 }

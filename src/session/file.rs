@@ -261,23 +261,18 @@ impl Scaling {
     }
 }
 
-impl Timing {
-    /// Sets one time by its name in the file; `value` may come from outside.
-    ///
-    /// # Errors
-    /// [`SessionError::Value`] when there is no such field or the value is out of range.
-    pub fn set(&mut self, name: &str, value: i64) -> Result<(), SessionError> {
-        let Some(field) = TIMING.iter().find(|field| field.name() == name) else {
-            let names: Vec<&str> = TIMING.iter().map(rules::TimingField::name).collect();
-            return Err(SessionError::value(
-                "a field of timing",
-                format!("{name:?}"),
-                format!("one of {}", names.join(", ")),
-            ));
-        };
-        (field.set)(self, field.limit.check(value)?);
-        Ok(())
-    }
+/// Sets one time by its name in the file; `value` may come from outside.
+///
+/// # Errors
+/// [`SessionError::Value`] when there is no such field or the value is out of range.
+pub(crate) fn set_time(timing: &mut Timing, name: &str, value: i64) -> Result<(), SessionError> {
+    let Some(field) = TIMING.iter().find(|field| field.name() == name) else {
+        let names: Vec<&str> = TIMING.iter().map(rules::TimingField::name).collect();
+        let names = format!("one of {}", names.join(", "));
+        return Err(SessionError::value("a field of timing", format!("{name:?}"), names));
+    };
+    (field.set)(timing, field.limit.check(value)?);
+    Ok(())
 }
 
 impl RawSession {
@@ -334,7 +329,7 @@ impl RawSession {
         data.checks.compare = self.data.check_columns.unwrap_or(usual);
         let mut timing = Timing::default();
         for (name, value) in self.timing {
-            timing.set(&name, value)?;
+            set_time(&mut timing, &name, value)?;
         }
         Ok(Session {
             name: self.name,

@@ -45,7 +45,7 @@ pub(super) fn accuracy(
             return None;
         }
     };
-    let (session, seed) = (&*swarm.ctx.session, finished.history.seed()?);
+    let (session, seed) = (&*swarm.session, finished.history.seed()?);
     let plan = Plan::new(session.clone(), spec.clone()).ok()?;
     let expected = in_one_place(session, spec, rows, finished.values(), &seed);
     let expected = expected.and_then(|history| plan.classifier(&history).map_err(|error| error.to_string()));

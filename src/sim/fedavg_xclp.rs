@@ -54,7 +54,7 @@ pub(super) fn accuracy(
     if let Some((peer, _)) = other {
         failures.push(format!("{peer} has another network than {first}"));
     }
-    let (session, seed) = (&*swarm.ctx.session, swarm.finished.values().next()?.history.seed()?);
+    let (session, seed) = (&*swarm.session, swarm.finished.values().next()?.history.seed()?);
     let plan = Plan::new(session.clone(), spec.fedavg.clone()).ok()?;
     let score = |network: &Classifier| {
         let predicted = network.predict(rows.test.view()).ok()?;

@@ -35,7 +35,7 @@ pub(super) fn worth(
     failures: &mut Vec<String>,
 ) -> Option<(Accuracy, Option<Value>)> {
     let (&peer, finished) = swarm.finished.first_key_value()?;
-    let plan = Plan::new((*swarm.ctx.session).clone(), spec);
+    let plan = Plan::new((*swarm.session).clone(), spec);
     let decoded = swarm.outcome(peer)?.and_then(|mut outcome| {
         let model = Model::decode(&outcome.file).map_err(|error| error.to_string())?;
         Ok((model, outcome.details.remove("evaluation")))

@@ -93,7 +93,7 @@ impl Participants {
     /// The constants of a peer's node.
     #[must_use]
     pub fn context(&self, peer: Peer) -> Context {
-        Context::new(self.session.clone(), peer, self.identities[peer.index()].clone(), self.plan())
+        Context::new(self.session.settings(), peer, self.identities[peer.index()].clone(), self.plan())
     }
 }
 
@@ -132,7 +132,8 @@ fn session(
     };
     let mut timing = Timing::default();
     for (name, &value) in &scenario.timing {
-        timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;
+        crate::session::file::set_time(&mut timing, name, value)
+            .map_err(|error| ScenarioError(error.to_string()))?;
     }
     let mut number = [0; 16];
     number.copy_from_slice(&derive(&seed, "simulation/number", &[])[..16]);

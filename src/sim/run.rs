@@ -7,7 +7,6 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::checks::{self, Check};
-use super::engine::Engine;
 use super::links::micros;
 use super::outcome::{
     self, Accuracy, Blame, Host, Mark, PurposeRow, Ranking, Results, RunReport, SHOWN, Slot, StageRow,
@@ -25,6 +24,7 @@ use crate::protocol::view::Stage;
 use crate::protocol::{Time, memo, tree};
 use crate::session::Peer;
 use crate::tasks::Work;
+use flyswarm_sealed_sum::engine::Engine;
 
 /// Events between two looks at how far a run is.
 const LOOK: u64 = 2048;
@@ -204,7 +204,7 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
-    let training = world.rows.as_ref().zip(world.ctx.session.task.model()).map(|(rows, model)| {
+    let training = world.rows.as_ref().zip(world.session.task.model()).map(|(rows, model)| {
         let (m, s) = (f64::from(model.m), f64::from(model.s));
         let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
         Training {
@@ -327,9 +327,8 @@ fn hosts(engine: &Engine<Swarm>) -> Vec<Host> {
     let world = &engine.world;
     let rows = |peer: Peer| world.rows.as_ref().map_or(0, |rows| rows.parts[peer.index()].data.rows());
     let last = world.views.last_key_value();
-    let order = last.map_or(Vec::new(), |(&ballot, (members, _))| {
-        tree::order(&world.ctx.session, &world.ctx.id, ballot, members)
-    });
+    let order =
+        last.map_or(Vec::new(), |(&ballot, (members, _))| tree::order(&world.ctx.session, ballot, members));
     engine
         .peers()
         .take(SHOWN)

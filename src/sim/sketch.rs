@@ -26,7 +26,7 @@ pub(super) fn ranking(
     failures: &mut Vec<String>,
 ) -> Option<Ranking> {
     let finished = swarm.finished.values().next()?;
-    let plan = Plan::new((*swarm.ctx.session).clone(), spec);
+    let plan = Plan::new((*swarm.session).clone(), spec);
     compared(&plan, swarm, finished, rows).map_err(|error| failures.push(error.to_string())).ok()
 }
 

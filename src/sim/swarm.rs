@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::checks::{Check, Checks};
 use super::cost::Costs;
-use super::engine::{Carriage, Engine, Notice, World};
 use super::links::{Paths, micros};
 use super::participants::{Participants, randomness};
 use super::rows::Dealt;
@@ -26,10 +25,11 @@ use crate::protocol::wire::Frame;
 use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
 use crate::tasks::{History, Outcome, Task};
+use flyswarm_sealed_sum::engine::{Carriage, Engine, Notice, World};
 
 /// Events that the swarm plans for itself.
 #[derive(Debug)]
-pub(crate) enum Doing {
+pub enum Doing {
     /// A fault of the timeline, by its number, comes.
     Apply(usize),
     /// That fault is undone.
@@ -96,6 +96,8 @@ impl std::fmt::Debug for Watcher {
 /// The world of a run, around the nodes.
 #[derive(Debug)]
 pub struct Swarm {
+    /// The session.
+    pub session: Arc<Session>,
     /// The constants of peer 0's node; those of the others differ in the identity alone.
     pub ctx: Arc<Context>,
     /// Who is told of each event.
@@ -157,7 +159,8 @@ impl Swarm {
         let seed = scenario.seed.to_le_bytes();
         let ctx = Arc::new(cast.context(Peer(0)));
         let other = Session { name: "another session".into(), ..cast.session.clone() };
-        let other = Arc::new(Context::new(other, Peer(0), cast.identities[0].clone(), cast.plan()));
+        let other =
+            Arc::new(Context::new(other.settings(), Peer(0), cast.identities[0].clone(), cast.plan()));
         let mut checks = Checks::default();
         let mut tasks = cast.tasks;
         for fault in &faults {
@@ -196,6 +199,7 @@ impl Swarm {
             watcher: None,
             finished: BTreeMap::new(),
             rows: cast.rows,
+            session: Arc::new(cast.session),
             views: BTreeMap::new(),
             failed: BTreeMap::new(),
             ctx,
@@ -504,7 +508,7 @@ impl World for Swarm {
         match event {
             Event::ViewBegan(ballot, members) => {
                 if swarm.connections == Connections::Council {
-                    let order = tree::order(&swarm.ctx.session, &swarm.ctx.id, ballot, &members);
+                    let order = tree::order(&swarm.ctx.session, ballot, &members);
                     let place = tree::place(&order, peer);
                     let children = place.map_or(Vec::new(), |place| place.children);
                     swarm.views.entry(ballot).or_insert((members, now));

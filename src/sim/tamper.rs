@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::engine::Carriage;
 use super::scenario::Tamper;
 use super::swarm::Swarm;
 use crate::crypto::identity::Identity;
@@ -20,6 +19,7 @@ use crate::protocol::wire::{self, Frame};
 use crate::session::Peer;
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, Task, Work};
+use flyswarm_sealed_sum::engine::Carriage;
 
 /// Changes a frame of `from`, if it is its turn.
 pub(super) fn apply(

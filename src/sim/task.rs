@@ -99,7 +99,7 @@ pub(super) struct Worth {
 /// Measures the results of a run, and says what is wrong with them.
 pub(super) fn worth(scenario: &Scenario, swarm: &Swarm, failures: &mut Vec<String>) -> Worth {
     let Some(rows) = &swarm.rows else { return Worth::default() };
-    let session = &swarm.ctx.session;
+    let session = &swarm.session;
     let (accuracy, evaluation) = match &session.task {
         TaskSpec::Flynn(spec) => flynn::worth(swarm, *spec, rows, failures).unzip(),
         TaskSpec::Fedavg(spec) => (fedavg::accuracy(swarm, spec, rows, failures), None),

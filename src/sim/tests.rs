@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checks::Check;
-use super::engine::Engine;
 use super::participants::Participants;
 use super::run::{pass, prepare, report, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
 use crate::protocol::context::{Bug, Context, OpeningRule};
 use crate::session::{Peer, XclpSpec};
+use flyswarm_sealed_sum::engine::Engine;
 
 fn scenario(text: &str, seed: u64) -> Scenario {
     let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();

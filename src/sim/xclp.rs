@@ -75,7 +75,7 @@ pub(super) fn accuracy(
     rows: &Dealt,
     failures: &mut Vec<String>,
 ) -> Option<Accuracy> {
-    let session = &swarm.ctx.session;
+    let session = &swarm.session;
     let task = |(peer, part): (Peer, &Rows)| {
         let (data, labels) = (part.data.clone(), part.labels.clone());
         Xclp::new((**session).clone(), spec.clone(), peer, data, labels, &secret(scenario, peer)).ok()

@@ -172,7 +172,7 @@ pub(crate) fn messages() -> Value {
         })
         .collect();
     let abouts = [Role::Join, Role::Doctor].map(|role| {
-        let about = About::new(&small(3), role);
+        let about = About::new(&small(3).settings(), role);
         assert_eq!(About::decode(&about.encode()).unwrap(), about);
         json!({"item": shown(&about), "bytes": hex(about.encode())})
     });

@@ -3,10 +3,10 @@
 
 use crate::crypto::stream::Stream;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
-use crate::protocol::hamming::{to_bytes, transposed};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
+use crate::tasks::xclp::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
+use crate::tasks::xclp::hamming::{to_bytes, transposed};
 use flyswarm_mpc::ot::base::{Sender as Base, choose};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
 use serde_json::{Value, json};

@@ -2,9 +2,9 @@
 //! they are long), and shares of a block.
 
 use crate::crypto::stream::Stream;
-use crate::protocol::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
-use crate::protocol::hamming::to_bytes;
 use crate::sketch::lsh::Codes;
+use crate::tasks::xclp::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
+use crate::tasks::xclp::hamming::to_bytes;
 use bytes::Bytes;
 use flyswarm_mpc::phe::{Holder, Public};
 use serde_json::{Value, json};

@@ -189,7 +189,7 @@ pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
 /// What `peer` knows in this session.
 pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
     let plan = Plan::new(session.clone(), flynn_spec(session)).quantities();
-    Arc::new(Context::new(session.clone(), peer, identity(number_of(session, peer)), plan))
+    Arc::new(Context::new(session.settings(), peer, identity(number_of(session, peer)), plan))
 }
 
 fn shown(text: &str) -> Value {
@@ -508,7 +508,7 @@ pub(crate) fn tree() -> Value {
     ] {
         let session = small(peers);
         let members: Vec<_> = members.into_iter().map(Peer).collect();
-        let order = tree::order(&session, &session.id(), ballot, &members);
+        let order = tree::order(&session.settings(), ballot, &members);
         let parents: Vec<_> = order.iter().map(|&peer| tree::place(&order, peer).unwrap().parent).collect();
         let ctx = context(&session, ballot.proposer);
         trees.push(json!({

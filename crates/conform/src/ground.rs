@@ -172,7 +172,7 @@ impl Ground {
             let all: Vec<_> = session.peers().collect();
             let first = Ballot { counter: 1, proposer: session.council()[0] };
             let tree: Vec<_> =
-                tree::order(&session, &session.id(), first, &all).into_iter().map(Peer::index).collect();
+                tree::order(&session.settings(), first, &all).into_iter().map(Peer::index).collect();
             // A foreign peer is never the first of the roster, so that its place is not 0 either.
             let at = match place {
                 Place::Leader => 0,

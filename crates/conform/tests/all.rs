@@ -40,7 +40,7 @@ impl Swarm {
     pub fn first_tree(&self) -> Vec<usize> {
         let ballot = Ballot { counter: 1, proposer: self.session.council()[0] };
         let members: Vec<_> = self.session.peers().collect();
-        let order = tree::order(&self.session, &self.session.id(), ballot, &members);
+        let order = tree::order(&self.session.settings(), ballot, &members);
         order.into_iter().map(Peer::index).collect()
     }
 

@@ -19,7 +19,7 @@
 //!
 //! **The program is written once, as straight lines.** Every stage is an `async fn` over a [`Context`], and
 //! the only thing it can wait for is the end of a round ([`round`]): no runtime, no clock, no socket. What
-//! the compiler makes of it is a state machine; `protocol::shares::Party` of the package `flyswarm` drives
+//! the compiler makes of it is a state machine; `tasks::xclp::shares::Party` of the package `flyswarm` drives
 //! it: a round's messages go out as one sequence of frames to each of the other two, the program goes on when
 //! both of theirs are there. Parts that run side by side ([`round::together`]) share rounds.
 

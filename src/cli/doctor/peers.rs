@@ -186,7 +186,7 @@ impl Other {
             findings.push(Finding::new(missing, "version", text).advise("install the same flyswarm on both"));
         } else if session != here.session.id().0 {
             let fields = match &self.about {
-                Some(about) => about.differs_from(here.session),
+                Some(about) => about.differs_from(&here.session.settings()),
                 None => Vec::new(),
             };
             let fields = if fields.is_empty() { "a field".to_owned() } else { fields.join(", ") };

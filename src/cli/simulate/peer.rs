@@ -111,6 +111,7 @@ impl SimulatedPeer {
         let ctx = Arc::new(cast.context(me));
         let stop = Arc::new(AtomicBool::new(false));
         let plan = NodeConfig {
+            session: Arc::new(cast.session.clone()),
             ctx: ctx.clone(),
             task: cast.tasks[me.index()].clone(),
             seed: randomness(scenario.seed, me, self.start),

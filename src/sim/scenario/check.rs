@@ -58,7 +58,8 @@ impl Scenario {
         }
         let mut timing = Timing::default();
         for (name, &value) in &self.timing {
-            timing.set(name, value).map_err(|error| ScenarioError(error.to_string()))?;
+            crate::session::file::set_time(&mut timing, name, value)
+                .map_err(|error| ScenarioError(error.to_string()))?;
         }
         let network = &self.network;
         path("network.", Some(network.latency_ms), Some(network.jitter_ms), Some(network.bandwidth_mbit))?;

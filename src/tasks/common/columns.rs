@@ -20,12 +20,12 @@ use bytes::Bytes;
 use flyswarm_learn::model::columns::Beside;
 use serde_json::{Map, Value, json};
 
-use super::exchange::{Seat, Source};
 use super::filled;
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, TaskSpec};
+use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, Rows, Task, Work};
 use flyswarm_data::scaling::{Moments, moments};
 

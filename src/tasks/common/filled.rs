@@ -13,10 +13,10 @@ use flyswarm_data::prepare::{Fill, Kind};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::exchange::{Seat, Source};
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
+use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{Build, History, Outcome, Rows, Task, Work};
 
 /// Slot of `values`.

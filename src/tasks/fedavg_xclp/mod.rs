@@ -20,8 +20,8 @@ use flyswarm_learn::learner::{PseudoLabels, Tape, class_weights, shares};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::common::exchange::{Seat, Source};
 use super::common::holders;
+use super::exchange::{Seat, Source};
 use super::fedavg::{self, Fedavg, Found};
 use super::xclp::{self, Xclp};
 use super::{BuiltIn, History, Labels, Outcome, Rows, Task, Work};

@@ -22,18 +22,18 @@ use super::talk::{Body, Incoming, Outgoing, WINDOW, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
 use crate::protocol::all_reduce::SumId;
-use crate::protocol::shares::input::{
-    Inputs, parcel_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
-};
-use crate::protocol::shares::output::Sealed;
-use crate::protocol::shares::party::Frame;
-use crate::protocol::shares::program::Outcome;
-use crate::protocol::shares::{Keys, Party, Turn};
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::tasks::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
+use crate::tasks::xclp::shares::input::{
+    Inputs, parcel_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
+};
+use crate::tasks::xclp::shares::output::Sealed;
+use crate::tasks::xclp::shares::party::Frame;
+use crate::tasks::xclp::shares::program::Outcome;
+use crate::tasks::xclp::shares::{Keys, Party, Turn};
 use flyswarm_mpc::propagation::integer::Plan;
 
 /// What a job gives.

@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 use super::talk::{Body, Incoming, Outgoing, What, read, tell};
 use super::watch::Watch;
-use crate::protocol::shares::output::{Sealed, unseal};
 use crate::protocol::view::Reason;
 use crate::protocol::{Fault, Input, Step, Time};
 use crate::session::Peer;
 use crate::tasks::exchange::{Content, Exchange, Output, Roles, Vocabulary};
+use crate::tasks::xclp::shares::output::{Sealed, unseal};
 use flyswarm_mpc::propagation::integer::reference;
 
 /// The constants of one peer's part.

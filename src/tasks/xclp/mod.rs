@@ -9,12 +9,14 @@
 pub(crate) mod compute;
 pub(crate) mod computed;
 pub(crate) mod deliver;
+pub mod hamming;
 pub(crate) mod held;
 mod labels;
 pub(crate) mod memory;
 pub(crate) mod pairs;
 pub(crate) mod parties;
 mod setup;
+pub(crate) mod shares;
 pub(crate) mod spec;
 pub(crate) mod talk;
 #[cfg(test)]
@@ -28,15 +30,15 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::common::exchange::{Seat, Source};
+use super::exchange::{Seat, Source};
 use super::{Build, BuiltIn, History, Labels, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Quantity;
-use crate::protocol::shares::output::Sealed;
 use crate::session::{Peer, Session, XclpSpec};
 use crate::sketch::lsh::Codes;
+use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Out, Seen};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;

@@ -18,10 +18,11 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::compute::Setup;
+use super::hamming;
 use super::talk::Incoming;
 use crate::crypto::stream::{Stream, derive};
+use crate::protocol::Fault;
 use crate::protocol::all_reduce::SumId;
-use crate::protocol::{Fault, hamming};
 use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
 

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::shares::party::PAYLOAD;
 use crate::protocol::{Fault, Step, wire};
 use crate::session::Peer;
 use crate::tasks::exchange::{Content, Vocabulary};
+use crate::tasks::xclp::shares::party::PAYLOAD;
 
 /// Bytes of a part, but of a vector's last.
 pub(crate) const PART: usize = PAYLOAD;

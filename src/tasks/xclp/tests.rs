@@ -16,12 +16,12 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::shares::input::unpack;
-use crate::protocol::shares::output::Sealed;
 use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::{Hamming, Peer};
 use crate::sketch::lsh::Codes;
 use crate::tasks::exchange::{Content, Exchange, Output, Vocabulary};
+use crate::tasks::xclp::shares::input::unpack;
+use crate::tasks::xclp::shares::output::Sealed;
 use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
 

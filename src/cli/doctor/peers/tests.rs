@@ -41,7 +41,7 @@ fn well(session: &Session) -> Other {
         found: BTreeSet::from([address()]),
         touched: BTreeMap::from([(address(), Some(Touch::Connected))]),
         up: Some(address()),
-        about: Some(About::new(session, Role::Doctor)),
+        about: Some(About::new(&session.settings(), Role::Doctor)),
         answers: Some(answers()),
         was_probed: 2,
         asked: Some(4001),
@@ -83,7 +83,7 @@ fn a_doctor_stays_until_the_other_has_its_answers_too() {
     let mut other = well(&session);
     other.was_probed = 1;
     assert!(!other.is_complete());
-    other.about = Some(About::new(&session, Role::Join));
+    other.about = Some(About::new(&session.settings(), Role::Join));
     assert!(other.is_complete(), "a node that takes part asks nothing");
     other.touched.insert("/ip4/192.0.2.8/tcp/1".parse().expect("an address"), None);
     assert!(!other.is_complete());
@@ -95,13 +95,13 @@ fn another_session_file_is_told_with_the_field_and_another_version_with_both() {
     let mut theirs = ours.clone();
     theirs.task.model_mut().unwrap().gamma = 0.25;
     let mut other = well(&ours);
-    other.about = Some(About::new(&theirs, Role::Join));
+    other.about = Some(About::new(&theirs.settings(), Role::Join));
     only(
         &other,
         "error    south: has another session file: flynn.gamma differs",
         "give everyone the same file",
     );
-    let mut about = About::new(&ours, Role::Join);
+    let mut about = About::new(&ours.settings(), Role::Join);
     about.version = VERSION + 1;
     other.about = Some(about);
     only(

@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 use super::{Side, Terms};
 use crate::protocol::Fault;
-use crate::protocol::hamming::ot::{self, Cut, Piece};
 use crate::sketch::lsh::Codes;
+use crate::tasks::xclp::hamming::ot::{self, Cut, Piece};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
 use flyswarm_mpc::ot::{BASE, WORD, base};
 

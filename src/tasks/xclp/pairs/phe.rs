@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 use super::{Side, Terms};
 use crate::protocol::Fault;
-use crate::protocol::hamming::phe::{self, Groups};
 use crate::sketch::lsh::Codes;
+use crate::tasks::xclp::hamming::phe::{self, Groups};
 use flyswarm_mpc::phe::{CIPHERTEXT, Holder, PUBLIC_KEY, Public};
 
 /// Ciphertexts or answers in a vector, but the last of a group: what is looked up is made once for so many.

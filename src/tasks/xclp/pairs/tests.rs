@@ -9,9 +9,9 @@ use super::super::talk::{Body, PART, What, content, read};
 use super::super::tests::{CLASSES, Net, computed, expected, outs, owners, plan, rows, setup};
 use super::*;
 use crate::protocol::Input;
-use crate::protocol::shares::input::unpack_distances;
-use crate::protocol::shares::output::unseal;
 use crate::tasks::exchange::Exchange;
+use crate::tasks::xclp::shares::input::unpack_distances;
+use crate::tasks::xclp::shares::output::unseal;
 
 const WAYS: [Hamming; 2] = [Hamming::Ot, Hamming::Phe];
 

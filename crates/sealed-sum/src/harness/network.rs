@@ -1,0 +1,627 @@
+//! The tests' laboratory around whole nodes: random delays, crashes at any action, cuts, restarts, over the
+//! simulator's engine.
+//!
+//! Everything follows from the seed. After each run [`Network::check`] holds the safety properties against
+//! what was sent and opened, whatever happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::numbers::{Numbers, Session, session};
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
+use crate::engine::{Carriage, Engine, Notice, World};
+use crate::node::{Awaited, Ending, Event, Job, Node, Record};
+use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::{Bug, Context, OpeningRule};
+use crate::protocol::message::Message;
+use crate::protocol::pairwise::Mask;
+use crate::protocol::record::Value;
+use crate::protocol::view::{self, Order, Reason, Report, Stage};
+use crate::protocol::wire::{self, Frame};
+use crate::protocol::{Input, Time};
+use crate::session::{Peer, Settings, Timing};
+use crate::task::Task;
+
+/// What a test does to the network at a point in time.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The process ends.
+    Crash(Peer),
+    /// The process starts, if it does not run.
+    Restart(Peer),
+    /// A crash that takes the disk as well.
+    Wipe(Peer),
+    /// The link is cut.
+    Cut(Peer, Peer),
+    /// The link is healed.
+    Heal(Peer, Peer),
+    /// Every link is healed, everybody runs, and messages are quick again.
+    HealAll,
+}
+
+/// A stream: key, label, params.
+pub type Name = ([u8; 32], &'static str, [u8; 14]);
+
+/// What a message is stopped by: `(sender, receiver, message)`.
+pub type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
+
+/// What is sent in a message's place: `(sender, receiver, message)`.
+pub type Rewrite = Box<dyn FnMut(Peer, Peer, &Message) -> Option<Message>>;
+
+/// What surrounds the nodes, and what is written down of them.
+pub struct Lab {
+    identities: Vec<Identity>,
+    session: Arc<Settings>,
+    words: Vec<u64>,
+    /// Of each peer, instead of sums of numbers.
+    tasks: Vec<Arc<dyn Task>>,
+    random: Stream,
+    /// The shortest and the longest delay of anything.
+    pub delay_us: (u32, u32),
+    /// Kill this peer when it has carried out so many actions.
+    pub kill_after: Option<(Peer, u64)>,
+    /// Cut the link (lower, higher) once it has carried so many messages.
+    pub cut_after: Option<((Peer, Peer), u64)>,
+    /// Kill this peer when it reaches the stage.
+    pub kill_at: Option<(Peer, u32, Stage)>,
+    /// Faults that come once so many frames have been sent.
+    pub after_frames: Vec<(u64, Fault)>,
+    /// A message that matches is stopped, and all after it on its stream, until the connection is made anew.
+    pub hold: Option<Hold>,
+    /// The rule by which openings are begun.
+    pub rule: OpeningRule,
+    /// How nodes deviate that are started from now on.
+    pub bugs: BTreeMap<Peer, Bug>,
+    /// What liars send instead.
+    pub rewrite: Option<Rewrite>,
+    /// Everything that nodes reported.
+    pub events: Vec<(Time, Peer, Event)>,
+    /// Who blames whom for what.
+    pub blames: Vec<(Peer, Peer, String)>,
+    /// Peers that do not follow the protocol: they may be blamed, and what they blame counts for nothing.
+    pub liars: BTreeSet<Peer>,
+    /// Whether a peer that has lost its disk finds the mark beside its key, as a driver does.
+    pub marked: bool,
+    lost: BTreeSet<Peer>,
+    /// One byte in every eighth frame of this peer is changed.
+    pub garble: Option<Peer>,
+    /// Every chunk that was sent: from, to, sum, direction, words.
+    pub travelled: Vec<(Peer, Peer, SumId, Direction, Bytes)>,
+    /// What each peer masked each vector with.
+    streams_used: BTreeMap<(Peer, SumId), Vec<Mask>>,
+    /// sum -> council members whose shares of its pads have left.
+    releases: BTreeMap<SumId, BTreeSet<Peer>>,
+    /// (key, label, params) -> vectors masked with it.
+    masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
+    /// How many actions of each peer were carried out.
+    pub actions: BTreeMap<Peer, u64>,
+    /// How many frames were sent.
+    pub frames: u64,
+}
+
+/// Whole nodes in the laboratory.
+pub struct Network(Engine<Lab>);
+
+impl std::fmt::Debug for Lab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lab {{ events: {}, frames: {} }}", self.events.len(), self.frames)
+    }
+}
+
+impl std::fmt::Debug for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Deref for Network {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.0.world
+    }
+}
+
+impl DerefMut for Network {
+    fn deref_mut(&mut self) -> &mut Lab {
+        &mut self.0.world
+    }
+}
+
+impl Lab {
+    /// A random number below `n`.
+    pub fn below(&mut self, n: u32) -> u32 {
+        self.random.below(n)
+    }
+
+    fn task(&self, peer: Peer) -> Arc<dyn Task> {
+        let numbers = || Arc::new(Numbers { me: peer, words: self.words.clone() }) as Arc<dyn Task>;
+        self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers)
+    }
+
+    /// What the peer signs with.
+    pub fn context(&self, peer: Peer) -> Context {
+        let identity = self.identities[peer.index()].clone();
+        let mut ctx = Context::new(self.session.clone(), peer, identity, self.task(peer).plan());
+        ctx.rule = self.rule;
+        ctx
+    }
+
+    fn later(&mut self, now: Time) -> Time {
+        let (low, high) = self.delay_us;
+        Time(now.0 + u64::from(low + self.random.below(high - low)))
+    }
+}
+
+impl World for Lab {
+    type Event = Fault;
+
+    fn node(&mut self, peer: Peer, mut stored: Vec<Record>) -> Node {
+        stored.extend(self.lost.contains(&peer).then_some(Record::Silent));
+        let task = self.task(peer);
+        let mut ctx = self.context(peer);
+        ctx.bug = self.bugs.get(&peer).copied();
+        let mut seed = [0; 32];
+        self.random.fill(&mut seed);
+        Node::new(Arc::new(ctx), task, seed, stored).unwrap()
+    }
+
+    fn learns(&mut self, now: Time, _: Peer, _: Peer, _: Notice) -> Time {
+        self.later(now)
+    }
+
+    fn arrives(&mut self, at: Time, _: Peer, _: Peer, _: &Frame) -> Time {
+        self.later(at)
+    }
+
+    fn finishes(&mut self, now: Time, _: Peer, _: &Job) -> Time {
+        self.later(now)
+    }
+
+    fn acts(&mut self, peer: Peer) -> bool {
+        let count = self.actions.entry(peer).or_default();
+        *count += 1;
+        self.kill_after != Some((peer, *count))
+    }
+
+    fn sends(&mut self, _: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage {
+        if self.liars.contains(&from)
+            && let Some(other) = self.rewrite.as_mut().and_then(|rewrite| rewrite(from, to, message))
+        {
+            *frame = wire::encode(&other);
+        }
+        if let Message::View(
+            view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
+        ) = message
+        {
+            for item in items {
+                self.releases.entry(item.item.sum).or_default().insert(item.author);
+            }
+        }
+        if let Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
+            sum, direction, data, ..
+        })) = message
+        {
+            self.travelled.push((from, to, *sum, *direction, data.clone()));
+        }
+        if self.garble == Some(from) && self.below(8) == 0 {
+            let mut bytes = frame.header.to_vec();
+            let at = self.below(u32::try_from(bytes.len()).unwrap()) as usize;
+            bytes[at] ^= 1 << self.below(8);
+            frame.header = bytes.into();
+        }
+        self.frames += 1;
+        let hold = self.hold.as_ref().is_some_and(|hold| hold(from, to, message));
+        if hold { Carriage::Hold } else { Carriage::Carry }
+    }
+
+    fn sent(engine: &mut Engine<Self>, _: Time, from: Peer, to: Peer, _: &Frame) {
+        let now = engine.now();
+        let lab = &mut engine.world;
+        let due: Vec<_> = lab.after_frames.extract_if(.., |(count, _)| *count <= lab.frames).collect();
+        let pair = (from.min(to), from.max(to));
+        let mut cut = false;
+        if let Some((which, left)) = &mut lab.cut_after
+            && *which == pair
+        {
+            *left -= 1;
+            cut = *left == 0;
+        }
+        for (_, fault) in due {
+            // Not in the middle of a step: at once after it.
+            engine.at(now, fault);
+        }
+        if cut {
+            engine.world.cut_after = None;
+            Self::happens(engine, Fault::Cut(pair.0, pair.1));
+        }
+    }
+
+    fn malformed(engine: &mut Engine<Self>, _: Peer, from: Peer, _: &crate::protocol::Fault) {
+        assert!(engine.world.liars.contains(&from), "a frame of an honest peer does not decode");
+    }
+
+    fn says(engine: &mut Engine<Self>, peer: Peer, event: Event) -> bool {
+        let now = engine.now();
+        let lab = &mut engine.world;
+        let killed = matches!(event, Event::Stage(slot, stage) if lab.kill_at == Some((peer, slot, stage)));
+        lab.events.push((now, peer, event));
+        if killed {
+            lab.kill_at = None;
+        }
+        !killed
+    }
+
+    fn blames(engine: &mut Engine<Self>, by: Peer, who: Peer, fault: &crate::protocol::Fault) {
+        engine.world.blames.push((by, who, fault.to_string()));
+    }
+
+    fn begins(&mut self, peer: Peer, job: &Job) {
+        if let Job::Mask(job) = job {
+            for Mask { key, label, params, .. } in &job.masks.masks {
+                self.masks.entry((**key, label, *params)).or_default().insert((peer, job.sum));
+            }
+            self.streams_used.insert((peer, job.sum), job.masks.masks.clone());
+        }
+    }
+
+    fn happens(engine: &mut Engine<Self>, fault: Fault) {
+        match fault {
+            Fault::Crash(peer) => engine.crash(peer),
+            Fault::Wipe(peer) => {
+                engine.crash(peer);
+                if engine.world.marked && !engine.disk(peer).is_empty() {
+                    engine.world.lost.insert(peer);
+                }
+                engine.wipe(peer);
+            }
+            Fault::Restart(peer) => engine.restart(peer),
+            Fault::Cut(a, b) => engine.cut(a, b, Notice::Silent),
+            Fault::Heal(a, b) => engine.heal(a, b),
+            Fault::HealAll => {
+                let lab = &mut engine.world;
+                lab.hold = None;
+                lab.rewrite = None;
+                lab.after_frames.clear();
+                (lab.kill_after, lab.cut_after, lab.kill_at) = (None, None, None);
+                lab.delay_us = (100, 20_000);
+                engine.uncut();
+                for a in engine.peers() {
+                    engine.restart(a);
+                    for b in engine.peers().filter(|&b| b < a) {
+                        engine.connect(a, b);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Network {
+    /// Peers that sum vectors of so many words.
+    pub fn new(peers: u8, words: &[u64], timing: Timing, seed: u64) -> Self {
+        Self::with_rule(peers, words, timing, seed, OpeningRule::Decided)
+    }
+
+    /// The same with another rule by which openings are begun.
+    pub fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
+        let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
+        identities.sort_by_key(Identity::public);
+        let session = session(&identities, timing).settings();
+        Self::of(identities, session, words, Vec::new(), seed, rule)
+    }
+
+    /// With another session file, whose rules need not hold.
+    pub fn altered(
+        peers: u8,
+        words: &[u64],
+        timing: Timing,
+        seed: u64,
+        alter: impl FnOnce(&mut Session),
+    ) -> Self {
+        let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
+        identities.sort_by_key(Identity::public);
+        let mut session = session(&identities, timing);
+        alter(&mut session);
+        Self::of(identities, session.settings(), words, Vec::new(), seed, OpeningRule::Decided)
+    }
+
+    /// Peers with tasks of their own.
+    pub fn with_tasks(
+        identities: Vec<Identity>,
+        session: Settings,
+        tasks: Vec<Arc<dyn Task>>,
+        seed: u64,
+    ) -> Self {
+        Self::of(identities, session, &[], tasks, seed, OpeningRule::Decided)
+    }
+
+    fn of(
+        identities: Vec<Identity>,
+        session: Settings,
+        words: &[u64],
+        tasks: Vec<Arc<dyn Task>>,
+        seed: u64,
+        rule: OpeningRule,
+    ) -> Self {
+        let peers = u16::try_from(identities.len()).unwrap();
+        let lab = Lab {
+            session: Arc::new(session),
+            identities,
+            words: words.to_vec(),
+            tasks,
+            random: Stream::new(&seed.to_le_bytes(), "network", &[]),
+            delay_us: (100, 20_000),
+            kill_after: None,
+            cut_after: None,
+            kill_at: None,
+            after_frames: Vec::new(),
+            hold: None,
+            rule,
+            bugs: BTreeMap::new(),
+            rewrite: None,
+            events: Vec::new(),
+            blames: Vec::new(),
+            liars: BTreeSet::new(),
+            marked: false,
+            lost: BTreeSet::new(),
+            garble: None,
+            travelled: Vec::new(),
+            streams_used: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            masks: BTreeMap::new(),
+            actions: BTreeMap::new(),
+            frames: 0,
+        };
+        let mut out = Self(Engine::new(lab, peers, false));
+        for peer in out.peers() {
+            out.0.restart(peer);
+        }
+        out
+    }
+
+    /// All peers.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> + use<> {
+        self.0.peers()
+    }
+
+    /// The records of a peer, by name.
+    pub fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
+        self.0.disk(peer)
+    }
+
+    /// The council, in its order.
+    pub fn council(&self) -> Vec<Peer> {
+        self.session.council.clone()
+    }
+
+    /// What a running node waits for: what, whom, until when.
+    pub fn waits(&self, peer: Peer) -> Option<(Awaited, Vec<Peer>, Option<Time>)> {
+        let waits = self.0.node(peer)?.waits(self.0.now())?;
+        Some((waits.what, waits.peers, waits.until))
+    }
+
+    /// The virtual time.
+    pub fn now_ms(&self) -> u64 {
+        self.0.now().0 / 1000
+    }
+
+    /// Plans a fault.
+    pub fn at_ms(&mut self, ms: u64, fault: Fault) {
+        self.0.at(Time(ms * 1000), fault);
+    }
+
+    /// Runs until nothing happens any more or `ms` have passed; then checks.
+    pub fn run(&mut self, ms: u64) {
+        self.run_unchecked(ms, |_| false);
+        self.check();
+    }
+
+    /// Runs until `stop`, at the latest `ms`.
+    pub fn run_unchecked(&mut self, ms: u64, stop: impl Fn(&Self) -> bool) {
+        let mut steps = 0u64;
+        while self.0.next().is_some_and(|at| at.0 <= ms * 1000) && !stop(self) {
+            self.0.step();
+            steps += 1;
+            assert!(
+                steps < 2_000_000,
+                "endless at {:?}; events {:?}",
+                self.0.now(),
+                &self.events[self.events.len().saturating_sub(30)..]
+            );
+        }
+    }
+
+    /// Safety: holds at any time, after any faults.
+    pub fn check(&self) {
+        let honest = |peer: &Peer| !self.liars.contains(peer);
+        let wrong: Vec<_> = self.blames.iter().filter(|(by, who, _)| honest(by) && honest(who)).collect();
+        assert!(wrong.is_empty(), "an honest peer was blamed: {wrong:?}");
+        let openable = self.openable();
+        assert!(openable.values().all(|sums| sums.len() == 1), "two openings of one quantity: {openable:?}");
+        let mut values: BTreeMap<u32, Value> = BTreeMap::new();
+        for (_, peer, event) in &self.events {
+            if let Event::Opened(value) = event {
+                let first = values.entry(value.sum.slot).or_insert_with(|| value.clone());
+                assert_eq!(first, value, "peer {peer} opened another value");
+            }
+        }
+        for (_, peer, event) in &self.events {
+            if let Event::Finished(history) = event {
+                let opened = history.vectors();
+                for (slot, value) in (0u32..).zip(history.values()).skip(1) {
+                    assert!(value.members.len() >= 3);
+                    if !self.tasks.is_empty() {
+                        continue;
+                    }
+                    let words = self.words[slot as usize - 1];
+                    let mut expected = vec![0u32; usize::try_from(words).unwrap()];
+                    for &member in &value.members {
+                        for (sum, x) in expected.iter_mut().zip(Numbers::vector(member, slot, words)) {
+                            *sum = sum.wrapping_add(x);
+                        }
+                    }
+                    let expected: Vec<u8> = expected.into_iter().flat_map(u32::to_le_bytes).collect();
+                    assert!(
+                        opened[slot as usize] == expected,
+                        "peer {peer}: slot {slot} is not the sum of {:?}",
+                        value.members
+                    );
+                }
+                assert!(opened[0] == self.seed().unwrap(), "two seeds");
+            }
+        }
+        for ((_, label, _), vectors) in &self.masks {
+            let most = if *label == "mask" { 2 } else { 1 };
+            assert!(vectors.len() <= most, "a {label} stream was used on {vectors:?}");
+            assert!(
+                vectors.iter().map(|(_, sum)| sum).collect::<BTreeSet<_>>().len() == 1,
+                "{label} on {vectors:?}"
+            );
+        }
+    }
+
+    /// For each slot the sums of whose pads a majority has released shares.
+    pub fn openable(&self) -> BTreeMap<u32, Vec<SumId>> {
+        let majority = self.session.quorum;
+        let mut out: BTreeMap<u32, Vec<SumId>> = BTreeMap::new();
+        for (sum, authors) in &self.releases {
+            if authors.len() >= majority {
+                out.entry(sum.slot).or_default().push(*sum);
+            }
+        }
+        out
+    }
+
+    /// Whether the peer has opened the slot.
+    pub fn opened(&self, peer: Peer, slot: u32) -> bool {
+        let opens = |event: &Event| matches!(event, Event::Opened(value) if value.sum.slot == slot);
+        self.events.iter().any(|(_, who, event)| *who == peer && opens(event))
+    }
+
+    /// Whether the peer has begun the stage.
+    pub fn reached(&self, peer: Peer, slot: u32, stage: Stage) -> bool {
+        let at = |event: &Event| matches!(event, Event::Stage(s, st) if (*s, *st) == (slot, stage));
+        self.events.iter().any(|(_, who, event)| *who == peer && at(event))
+    }
+
+    /// Whose shares of the pads of a slot have left, and of which sum.
+    pub fn released(&self, slot: u32) -> BTreeSet<(Peer, SumId)> {
+        let of = self.releases.iter().filter(|(sum, _)| sum.slot == slot);
+        of.flat_map(|(sum, authors)| authors.iter().map(|&author| (author, *sum))).collect()
+    }
+
+    /// Why the peer's views ended.
+    pub fn failures(&self, peer: Peer) -> Vec<Reason> {
+        let ends = self.events.iter().filter(|(_, who, _)| *who == peer);
+        let reason = |event: &Event| if let Event::ViewFailed(_, why, _) = event { Some(*why) } else { None };
+        ends.filter_map(|(_, _, event)| reason(event)).collect()
+    }
+
+    /// Who has been blamed by honest peers.
+    pub fn named(&self) -> BTreeSet<Peer> {
+        self.blames.iter().filter(|(by, ..)| !self.liars.contains(by)).map(|(_, who, _)| *who).collect()
+    }
+
+    /// A message out of the blue, as its encoding gives it.
+    pub fn say(&mut self, from: Peer, to: Peer, message: Message) {
+        let frame = wire::encode(&message);
+        if !self.0.connected(from, to) {
+            return;
+        }
+        if let Ok(message) = wire::decode(frame.channel, &frame.header, frame.payload) {
+            self.0.input(to, Input::Message { from, message });
+        }
+    }
+
+    /// The last view that began.
+    pub fn current(&self) -> Option<Ballot> {
+        self.events.iter().rev().find_map(|(_, _, event)| match event {
+            Event::ViewBegan(ballot, _) => Some(*ballot),
+            _ => None,
+        })
+    }
+
+    /// The members of a view that began.
+    pub fn members_of(&self, ballot: Ballot) -> Vec<Peer> {
+        let began = self.events.iter().find_map(|(_, _, event)| match event {
+            Event::ViewBegan(other, members) if *other == ballot => Some(members.clone()),
+            _ => None,
+        });
+        began.unwrap()
+    }
+
+    /// What a peer masked a vector with.
+    pub fn streams_of(&self, peer: Peer, sum: SumId) -> &[Mask] {
+        self.streams_used.get(&(peer, sum)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The sums for which a peer masked a vector.
+    pub fn sums_of(&self, peer: Peer) -> BTreeSet<SumId> {
+        self.streams_used.keys().filter(|(other, _)| *other == peer).map(|(_, sum)| *sum).collect()
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Settings {
+        &self.session
+    }
+
+    /// The sums of `slot` that somebody has on disk as acknowledged.
+    pub fn acknowledged(&self, slot: u32) -> Vec<SumId> {
+        let disks = self.peers().filter_map(|peer| self.0.disk(peer).get("accepted"));
+        let sums = disks.filter_map(|record| match record {
+            Record::Accepted(_, record, _) => Some(record.value.sum),
+            _ => None,
+        });
+        sums.filter(|sum| sum.slot == slot).collect()
+    }
+
+    fn seed(&self) -> Option<Bytes> {
+        self.events.iter().find_map(|(_, _, event)| match event {
+            Event::Finished(history) => history.vector(0).cloned(),
+            _ => None,
+        })
+    }
+
+    /// How many peers have finished.
+    pub fn finished_count(&self) -> usize {
+        let finished = self.events.iter().filter(|(_, _, event)| matches!(event, Event::Finished(..)));
+        finished.map(|(_, peer, _)| *peer).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Peers that have finished, and with which members in each slot.
+    pub fn finished(&self) -> BTreeMap<Peer, Vec<Value>> {
+        self.events
+            .iter()
+            .filter_map(|(_, peer, event)| match event {
+                Event::Finished(history) => Some((*peer, history.values().to_vec())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// How peers ended without a result.
+    pub fn endings(&self) -> BTreeMap<Peer, Ending> {
+        self.events
+            .iter()
+            .filter_map(|(_, peer, event)| match event {
+                Event::Ended(ending) => Some((*peer, ending.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// When the last peer finished.
+    pub fn when_finished(&self) -> Option<Time> {
+        self.events
+            .iter()
+            .filter(|(_, _, event)| matches!(event, Event::Finished(..)))
+            .map(|(at, ..)| *at)
+            .max()
+    }
+}

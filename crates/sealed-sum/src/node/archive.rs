@@ -1,0 +1,346 @@
+//! The state of a node: promises, the acknowledged value and frozen quantities; and the records of it that
+//! must survive a crash.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::council::Votes;
+use super::job;
+use crate::crypto::mask::Sign;
+use crate::protocol::all_reduce::{self, SumId};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::{Context, Quantity};
+use crate::protocol::council::{Accepted, Acceptor};
+use crate::protocol::message::Trace;
+use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
+use crate::protocol::signed::Signed;
+use crate::protocol::transfer::{Held, Served, Want};
+use crate::task::{History, Task};
+
+/// A record that is on disk before any message that depends on it leaves. A later one of the same
+/// [`Record::name`] replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Record {
+    /// The highest ballot promised: no lower one is acknowledged any more.
+    Promised(Ballot),
+    /// The highest view joined: no view up to this ballot is entered again, for its masks have been used.
+    Joined(Ballot),
+    /// The value acknowledged in this ballot, with the sealed total.
+    Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
+    /// A decided slot with its pads and the sealed total.
+    Frozen(Frozen, #[serde(skip)] Bytes),
+    /// This peer's vector of a slot with noise, and its SHA-256: never made again, sent again as it is.
+    Noised(u32, [u8; 32], #[serde(skip)] Bytes),
+    /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum
+    /// may be the one that is decided.
+    Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
+    /// A decided slot whose total no later slot needs; the total is removed if it is here.
+    Bare(Frozen),
+    /// This council member releases its shares for this value of the slot, and for no other; with the
+    /// acknowledgements that decided it.
+    Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
+    /// Signed items that show that council members were in a ballot: the highest of each.
+    Traces(Vec<Trace>),
+    /// This peer has lost its state before, and does not vote in this session.
+    Silent,
+}
+
+impl Record {
+    /// File name, unique to what the record replaces.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Promised(_) => "promised".into(),
+            Self::Joined(_) => "joined".into(),
+            Self::Accepted(..) => "accepted".into(),
+            Self::Frozen(frozen, _) | Self::Bare(frozen) => {
+                format!("frozen-{}", frozen.record.value.sum.slot)
+            }
+            Self::Exchanged(SumId { ballot, slot }, ..) => format!("exchanged-{slot}-{ballot}"),
+            Self::Noised(slot, ..) => format!("noised-{slot}"),
+            Self::Released(..) => "released".into(),
+            Self::Traces(_) => "traces".into(),
+            Self::Silent => "silent".into(),
+        }
+    }
+
+    /// The beginning of the names of records that a slot may have for several views; the view's ballot
+    /// follows.
+    #[must_use]
+    pub fn name_of_views(slot: u32) -> String {
+        format!("exchanged-{slot}-")
+    }
+
+    /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector
+    /// is empty.
+    #[must_use]
+    pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
+        let (value, total) = match self {
+            Self::Promised(_)
+            | Self::Joined(_)
+            | Self::Bare(_)
+            | Self::Released(..)
+            | Self::Traces(_)
+            | Self::Silent => return None,
+            Self::Exchanged(_, digest, bytes) | Self::Noised(_, digest, bytes) => {
+                return Some((digest, bytes));
+            }
+            Self::Accepted(_, record, total) => (&record.value, total),
+            Self::Frozen(frozen, total) => (&frozen.record.value, total),
+        };
+        (value.sum.slot > 0).then_some((&value.total, total))
+    }
+
+    /// The record with its total, as read from disk.
+    #[must_use]
+    pub fn with_total(self, bytes: Bytes) -> Self {
+        match self {
+            Self::Promised(_)
+            | Self::Joined(_)
+            | Self::Bare(_)
+            | Self::Released(..)
+            | Self::Traces(_)
+            | Self::Silent => self,
+            Self::Exchanged(sum, digest, _) => Self::Exchanged(sum, digest, bytes),
+            Self::Noised(slot, digest, _) => Self::Noised(slot, digest, bytes),
+            Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
+            Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
+        }
+    }
+}
+
+/// Stored records that do not fit the session or each other.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A frozen quantity is missing below another.
+    #[error("stored slot {0} has no slot before it")]
+    Gap(u32),
+    /// A record does not verify.
+    #[error("stored record of slot {0} does not verify: {1}")]
+    Broken(u32, String),
+}
+
+/// A sealed total with its record.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed {
+    pub(super) record: SumRecord,
+    pub(super) digest: [u8; 32],
+    pub(super) total: Bytes,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Archive {
+    /// The frozen slots. Sealed totals are not kept: opened vectors and pads give them again.
+    frozen: Vec<Frozen>,
+    history: Arc<History>,
+    /// Slots whose vector was not given to this peer, though a later slot may need it.
+    missing: BTreeSet<u32>,
+    /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
+    pub(super) accepted: Option<Sealed>,
+    /// A value fetched for a view to come.
+    pub(super) offered: Option<Sealed>,
+}
+
+impl Archive {
+    pub(super) fn len(&self) -> usize {
+        self.frozen.len()
+    }
+
+    /// Number of frozen slots, as messages have it.
+    pub(super) fn frozen(&self) -> u32 {
+        self.history.frozen()
+    }
+
+    /// The opened slots so far.
+    pub(super) fn history(&self) -> &Arc<History> {
+        &self.history
+    }
+
+    /// The slot of a vector that this peer lacks and the next slot needs.
+    pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
+        // The last first: it may tell which of those before it are needed.
+        self.missing.iter().rev().copied().find(|&slot| task.keeps(slot, &self.history))
+    }
+
+    /// Puts back a vector that was lacking.
+    pub(super) fn recall(&mut self, slot: u32, opened: Bytes) {
+        if self.missing.remove(&slot) {
+            Arc::make_mut(&mut self.history).recall(slot, opened);
+        }
+    }
+
+    /// Drops the vectors that no later slot needs; returns the decisions on them.
+    pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Frozen> {
+        let history = &self.history;
+        let over: Vec<u32> = history.held().filter(|&slot| slot > 0 && !task.keeps(slot, history)).collect();
+        self.missing.retain(|&slot| task.keeps(slot, history));
+        over.iter().for_each(|&slot| Arc::make_mut(&mut self.history).forget(slot));
+        over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
+    }
+
+    /// Adds the next slot; without its opened vector where no later slot needs it.
+    pub(super) fn freeze(
+        &mut self,
+        ctx: &Context,
+        frozen: Frozen,
+        opened: Option<Bytes>,
+        exchanged: Option<Bytes>,
+    ) {
+        let Value { sum, members, .. } = &frozen.record.value;
+        let history = Arc::make_mut(&mut self.history);
+        if let Some(result) = exchanged.filter(|_| members.contains(&ctx.me)) {
+            history.set_exchanged(sum.slot, result);
+        }
+        if opened.is_none() {
+            self.missing.insert(sum.slot);
+        }
+        history.push(frozen.record.value.clone(), opened);
+        self.frozen.push(frozen);
+        self.decide();
+    }
+
+    /// Notes that the next slot is decided: its total is served to no peer before it is open, and no copy of
+    /// it is held.
+    pub(super) fn decide(&mut self) {
+        self.accepted = None;
+        self.offered = None;
+    }
+
+    /// The sealed total of this digest, acknowledged or fetched.
+    pub(super) fn sealed(&self, digest: &[u8; 32]) -> Option<&Sealed> {
+        self.accepted.iter().chain(&self.offered).find(|sealed| sealed.digest == *digest)
+    }
+
+    /// The answer to another peer that fetches, if this peer has it.
+    pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
+        match want {
+            Want::Frozen => {
+                let frozen = self.frozen.get(slot as usize)?;
+                let opened = self.history.vector(slot);
+                #[cfg(any(test, feature = "harness"))]
+                let opened = opened.filter(|_| ctx.bug != Some(crate::protocol::context::Bug::ServesBare));
+                let Some(opened) = opened else {
+                    return Some((Held::Bare(frozen.clone()), Served::Sealed(Bytes::new())));
+                };
+                let held = Held::Frozen(frozen.clone());
+                // The coin has no vector.
+                let served = if slot == 0 {
+                    Served::Sealed(Bytes::new())
+                } else {
+                    Served::Opened(opened.clone(), job::pads(ctx, frozen, Sign::Add))
+                };
+                Some((held, served))
+            }
+            Want::Accepted(digest) => {
+                let sealed = self.sealed(&digest).filter(|sealed| sealed.record.value.sum.slot == slot)?;
+                Some((Held::Accepted(sealed.record.clone()), Served::Sealed(sealed.total.clone())))
+            }
+        }
+    }
+}
+
+pub(super) struct Restored {
+    pub(super) acceptor: Acceptor<[u8; 32]>,
+    pub(super) votes: Votes,
+    pub(super) joined: Ballot,
+    pub(super) archive: Archive,
+    /// Results of exchanges for slots that are not frozen.
+    pub(super) exchanged: BTreeMap<SumId, Bytes>,
+    /// Vectors with noise, also of slots that are frozen.
+    pub(super) noised: BTreeMap<u32, Bytes>,
+}
+
+/// Restores the state from stored records, and checks all of them again.
+pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
+    let mut out = Restored {
+        acceptor: Acceptor::default(),
+        votes: Votes::default(),
+        joined: Ballot::default(),
+        archive: Archive::default(),
+        exchanged: BTreeMap::new(),
+        noised: BTreeMap::new(),
+    };
+    let mut frozen = Vec::new();
+    let mut accepted = None;
+    let mut released = None;
+    for record in stored {
+        match record {
+            Record::Promised(ballot) => out.acceptor.promised = out.acceptor.promised.max(ballot),
+            Record::Joined(ballot) => {
+                out.joined = out.joined.max(ballot);
+                out.acceptor.promised = out.acceptor.promised.max(ballot);
+            }
+            Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
+            Record::Frozen(each, total) => frozen.push((each, Some(total))),
+            Record::Bare(each) => frozen.push((each, None)),
+            Record::Released(slot, value, decision) => released = Some((slot, value, decision)),
+            Record::Traces(traces) => {
+                let whose = traces.into_iter().filter_map(|trace| Some((trace.author(ctx)?, trace)));
+                out.votes.traces = whose.collect();
+            }
+            Record::Silent => out.votes.silent = true,
+            Record::Exchanged(sum, _, bytes) => drop(out.exchanged.insert(sum, bytes)),
+            Record::Noised(slot, digest, bytes) => {
+                let length =
+                    ctx.plan.get(slot as usize).filter(|quantity| quantity.is_noised()).map(Quantity::len);
+                if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
+                    return Err(RestoreError::Broken(
+                        slot,
+                        "the vector with noise does not match its digest".into(),
+                    ));
+                }
+                out.noised.insert(slot, bytes);
+            }
+        }
+    }
+    frozen.sort_by_key(|(each, _)| each.record.value.sum.slot);
+    for (each, total) in frozen {
+        let slot = each.record.value.sum.slot;
+        if slot != out.archive.frozen() {
+            return Err(RestoreError::Gap(slot));
+        }
+        each.check(ctx)
+            .and_then(|()| total.as_ref().map_or(Ok(()), |total| check_total(ctx, &each.record, total)))
+            .map_err(|e| RestoreError::Broken(slot, e))?;
+        let opened = total.map(|total| job::open(ctx, &each, total));
+        let exchanged = out.exchanged.remove(&each.record.value.sum);
+        out.exchanged.retain(|sum, _| sum.slot != slot);
+        out.acceptor.freeze(slot);
+        out.archive.freeze(ctx, each, opened, exchanged);
+    }
+    if let Some((ballot, record, total)) = accepted {
+        let slot = record.value.sum.slot;
+        if slot == out.archive.frozen() {
+            record
+                .check(ctx)
+                .and_then(|()| check_total(ctx, &record, &total))
+                .map_err(|e| RestoreError::Broken(slot, e))?;
+            let digest = record.digest(ctx);
+            out.acceptor.promised = out.acceptor.promised.max(ballot);
+            out.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });
+            out.archive.accepted = Some(Sealed { record, digest, total });
+        }
+    }
+    // One of a slot that is frozen has served its end.
+    if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.frozen()) {
+        if !record::decided(ctx, slot, &value, &decision) {
+            return Err(RestoreError::Broken(slot, "what was released was not decided".into()));
+        }
+        out.acceptor.released = Some(value);
+        out.votes.decision = decision;
+    }
+    Ok(out)
+}
+
+fn check_total(ctx: &Context, record: &SumRecord, total: &[u8]) -> Result<(), String> {
+    let sum = record.value.sum;
+    let length = ctx.plan.get(sum.slot as usize).map(Quantity::len);
+    if length != Some(total.len()) || all_reduce::total_digest(&ctx.id.0, sum, total) != record.value.total {
+        return Err("the total does not match its digest".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Jobs: long work, which drivers carry out beside the machine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chacha20::rand_core::SeedableRng;
+use zeroize::Zeroizing;
+
+use crate::crypto::mask::Sign;
+use crate::protocol::all_reduce;
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::context::Context;
+use crate::protocol::pairwise::{Mask, Masks};
+use crate::protocol::record::Frozen;
+use crate::protocol::view::Rng;
+use crate::task::{History, Task, exchange};
+
+/// A piece of long work.
+#[derive(Clone)]
+pub enum Job {
+    /// Make this peer's vector of a slot.
+    Contribution {
+        /// The slot.
+        slot: u32,
+        /// The task that makes it.
+        task: Arc<dyn Task>,
+        /// The opened slots so far.
+        history: Arc<History>,
+        /// Randomness for a vector with noise.
+        noise: Option<Noise>,
+    },
+    /// Mask a chunk.
+    Mask(all_reduce::Job),
+    /// Work of an exchange.
+    Exchange(SumId, exchange::Job),
+    /// Take the pads off a decided total.
+    Open {
+        /// The plan.
+        ctx: Arc<Context>,
+        /// The decision and its pads.
+        frozen: Frozen,
+        /// The sealed total; opened in its own memory where nobody else holds it.
+        total: Bytes,
+    },
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Contribution { slot, .. } => write!(f, "Contribution({slot}, <redacted>)"),
+            Self::Mask(job) => job.fmt(f),
+            Self::Exchange(_, job) => job.fmt(f),
+            Self::Open { frozen, .. } => write!(f, "Open({frozen:?})"),
+        }
+    }
+}
+
+/// Fresh randomness for the noise of one vector; secret.
+#[derive(Clone)]
+pub struct Noise(Zeroizing<[u8; 32]>);
+
+impl Noise {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        Self(Zeroizing::new(seed))
+    }
+
+    /// The generator with this randomness as its seed.
+    #[must_use]
+    pub fn generator(&self) -> Rng {
+        Rng::from_seed(*self.0)
+    }
+}
+
+impl std::fmt::Debug for Noise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Noise(<redacted>)")
+    }
+}
+
+/// The result of a [`Job`].
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// The vector, or why there is none.
+    Contribution(u32, Result<Bytes, String>),
+    /// The masked chunk.
+    Mask(all_reduce::Done),
+    /// The result of an exchange's work.
+    Exchange(SumId, exchange::Done),
+    /// The opened words; for the coin, the seed.
+    Open {
+        /// As in the job.
+        frozen: Frozen,
+        /// The words without pads.
+        opened: Bytes,
+    },
+}
+
+impl Job {
+    /// Whether it takes no longer than to hand it to another thread.
+    pub fn is_brief(&self) -> bool {
+        matches!(self, Self::Exchange(_, job) if job.brief)
+    }
+
+    /// Carries it out.
+    #[must_use]
+    pub fn run(self) -> Done {
+        match self {
+            Self::Contribution { slot, task, history, noise } => {
+                let expected =
+                    task.plan().get(slot as usize).map_or(0, crate::protocol::context::Quantity::len);
+                let result = match noise {
+                    _ if slot == 0 => Ok(Bytes::new()),
+                    None => task.contribution(slot, &history),
+                    Some(noise) => task.noised(slot, &history, &mut noise.generator()),
+                };
+                let result = result.and_then(|vector| {
+                    if vector.len() == expected {
+                        Ok(vector)
+                    } else {
+                        Err(format!(
+                            "vector of slot {slot} has {} bytes, the plan says {expected}",
+                            vector.len()
+                        ))
+                    }
+                });
+                Done::Contribution(slot, result)
+            }
+            Self::Mask(job) => Done::Mask(job.run()),
+            Self::Exchange(sum, job) => Done::Exchange(sum, job.run()),
+            Self::Open { ctx, frozen, total } => {
+                let opened = open(&ctx, &frozen, total);
+                Done::Open { frozen, opened }
+            }
+        }
+    }
+}
+
+/// Takes the pads off a total; for slot 0 derives the seed.
+#[must_use]
+pub(super) fn open(ctx: &Context, frozen: &Frozen, total: Bytes) -> Bytes {
+    if frozen.record.value.sum.slot == 0 {
+        return Bytes::copy_from_slice(&frozen.seed(ctx));
+    }
+    let mut words = total.try_into_mut().unwrap_or_else(|shared| shared[..].into());
+    pads(ctx, frozen, Sign::Subtract).apply(&mut words, 0);
+    words.freeze()
+}
+
+/// The pads of a decision: added to what was opened they give the sealed total again.
+pub(super) fn pads(ctx: &Context, frozen: &Frozen, sign: Sign) -> Masks {
+    let sum = frozen.record.value.sum;
+    let pads = frozen.pads.iter().flatten();
+    let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, sign)).collect();
+    Masks { word: ctx.plan[sum.slot as usize].word(), masks }
+}

@@ -1,0 +1,534 @@
+//! One node, and everything that is said to it: what it answers, stores and holds against whom.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::network::Network;
+use super::super::numbers::Numbers;
+use super::messages::begun;
+use crate::node::archive::Sealed;
+use crate::node::{Event, Node, Record, Timer};
+use crate::protocol::all_reduce::SumId;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::{Accepted, Acceptor, Obligation, Promise, Refusal};
+use crate::protocol::deal;
+use crate::protocol::message::{Message, Trace, VERSION};
+use crate::protocol::pairwise::ViewKey;
+use crate::protocol::promise::Promised;
+use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
+use crate::protocol::signed::{Item, Signed};
+use crate::protocol::view::{self, Reason};
+use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
+use crate::session::Peer;
+use chacha20::rand_core::SeedableRng;
+
+/// A node of a session of five, a member of its council of three that does not lead, and its world.
+pub(super) struct One {
+    pub(super) net: Network,
+    pub(super) node: Node,
+    pub(super) me: Peer,
+    /// The council without it, and the others.
+    pub(super) council: Vec<Peer>,
+    pub(super) others: Vec<Peer>,
+    pub(super) now: Time,
+    pub(super) sent: Vec<(Peer, Message)>,
+    pub(super) stored: Vec<Record>,
+    pub(super) events: Vec<Event>,
+    pub(super) blamed: Vec<(Peer, Fault)>,
+    pub(super) timers: Vec<(Time, Timer)>,
+}
+
+impl One {
+    pub(super) fn new() -> Self {
+        Self::with(Vec::new())
+    }
+
+    pub(super) fn with(stored: Vec<Record>) -> Self {
+        let mut one = Self::strange(stored);
+        for peer in one.peers() {
+            one.greet(peer);
+        }
+        one
+    }
+
+    /// Connected to nobody.
+    pub(super) fn strange(stored: Vec<Record>) -> Self {
+        let net = begun();
+        let council = net.council();
+        let me = council[1];
+        let task = Arc::new(Numbers { me, words: vec![3] });
+        let node = Node::new(Arc::new(net.context(me)), task, [1; 32], stored).unwrap();
+        let others = net.peers().filter(|peer| !council.contains(peer)).collect();
+        let mut one = Self {
+            net,
+            node,
+            me,
+            council: vec![council[0], council[2]],
+            others,
+            now: Time(0),
+            sent: Vec::new(),
+            stored: Vec::new(),
+            events: Vec::new(),
+            blamed: Vec::new(),
+            timers: Vec::new(),
+        };
+        one.input(Input::Start);
+        one
+    }
+
+    pub(super) fn peers(&self) -> Vec<Peer> {
+        self.net.peers().filter(|&peer| peer != self.me).collect()
+    }
+
+    pub(super) fn hello(&self, frozen: u32, trace: Option<Trace>) -> Message {
+        Message::Hello { version: VERSION, session: self.net.session().id.0, frozen, trace }
+    }
+
+    pub(super) fn greet(&mut self, peer: Peer) {
+        self.input(Input::PeerUp(peer));
+        self.hear(peer, self.hello(0, None));
+    }
+
+    pub(super) fn input(&mut self, input: Input<Node>) {
+        let step = self.node.handle(self.now, input);
+        self.take(step);
+    }
+
+    pub(super) fn take(&mut self, step: Step<Node>) {
+        for action in step.0 {
+            match action {
+                Action::Send { to, message } => self.sent.push((to, message)),
+                Action::Persist(record) => self.stored.push(record),
+                Action::Output(event) => self.events.push(event),
+                Action::Blame { peer, fault } => self.blamed.push((peer, fault)),
+                Action::SetTimer { at, timer } => self.timers.push((at, timer)),
+                Action::Compute(_) | Action::WriteEarly(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn hear(&mut self, from: Peer, message: Message) {
+        self.input(Input::Message { from, message });
+    }
+
+    /// What is said to it, and whether the sender is named for it.
+    pub(super) fn blames(&mut self, from: Peer, message: Message) -> bool {
+        self.blamed.clear();
+        self.hear(from, message);
+        self.blamed.iter().any(|(peer, _)| *peer == from)
+    }
+
+    /// Goes on to this time, timer by timer.
+    pub(super) fn wait(&mut self, until_ms: u64) {
+        loop {
+            self.timers.sort_by_key(|(at, _)| *at);
+            if self.timers.first().is_none_or(|(at, _)| *at > Time::default().plus_ms(until_ms)) {
+                break;
+            }
+            let (at, timer) = self.timers.remove(0);
+            self.now = self.now.max(at);
+            self.input(Input::Timer(timer));
+        }
+        self.now = Time::default().plus_ms(until_ms);
+    }
+
+    pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
+        Signed::new(&self.net.context(by), item)
+    }
+
+    pub(super) fn ballot(&self, counter: u64) -> Ballot {
+        Ballot { counter, proposer: self.council[0] }
+    }
+
+    pub(super) fn promise(&self, by: Peer, ballot: Ballot, frozen: u32) -> Signed<Promised> {
+        let promise = Promise { frozen, accepted: None, released: false };
+        self.sign(by, Promised { ballot, promise, decision: Vec::new() })
+    }
+
+    /// The beginning of a view of these, with the promises of the council.
+    pub(super) fn begin(&self, ballot: Ballot, members: Vec<Peer>, promised: u32) -> Message {
+        let promises = self.net.council().iter().map(|&by| self.promise(by, ballot, promised)).collect();
+        Message::Begin { ballot, members, frozen: 0, promises }
+    }
+
+    /// A ballot above `counter` whose leader is this node's parent in a view of `members`.
+    pub(super) fn below(&self, counter: u64, members: &[Peer]) -> Ballot {
+        let child = |ballot: &Ballot| super::messages::order(&self.net, *ballot, members)[1] == self.me;
+        (counter + 1..).map(|counter| self.ballot(counter)).find(child).unwrap()
+    }
+
+    /// Joins a view of these.
+    pub(super) fn join(&mut self, counter: u64, members: Vec<Peer>) -> Ballot {
+        let ballot = self.below(counter, &members);
+        self.hear(ballot.proposer, self.begin(ballot, members, 0));
+        assert_eq!(self.node.view.as_ref().map(|view| view.ballot()), Some(ballot), "{:?}", self.blamed);
+        ballot
+    }
+
+    pub(super) fn all(&self) -> Vec<Peer> {
+        self.net.peers().collect()
+    }
+
+    pub(super) fn failures(&self) -> Vec<Reason> {
+        let reason = |event: &Event| if let Event::ViewFailed(_, why, _) = event { Some(*why) } else { None };
+        self.events.iter().filter_map(reason).collect()
+    }
+
+    pub(super) fn last_to(&self, peer: Peer) -> Option<&Message> {
+        self.sent.iter().rev().find(|(to, _)| *to == peer).map(|(_, message)| message)
+    }
+
+    /// A record of `slot` summed in `ballot`, with sound deals, and the proof that it was decided.
+    pub(super) fn decided(
+        &self,
+        ballot: Ballot,
+        slot: u32,
+        total: [u8; 32],
+    ) -> (SumRecord, Vec<Signed<Acknowledgement>>) {
+        let sum = SumId { ballot, slot };
+        let mut rng = view::Rng::from_seed([5; 32]);
+        let council = self.net.council();
+        let deals = council.iter().map(|&peer| deal::make(&self.net.context(peer), sum, &mut rng).1);
+        let record = SumRecord::new(sum, self.all(), total, deals.collect());
+        let value = record.digest(&self.node.ctx);
+        let acks = council.iter().map(|&by| self.sign(by, Acknowledgement { ballot, slot, value }));
+        let acks = acks.collect();
+        (record, acks)
+    }
+}
+
+#[test]
+fn greetings_count_once_and_only_of_this_session_and_version() {
+    let session = begun().session().id.0;
+    let hello = |version, session, frozen| Message::Hello { version, session, frozen, trace: None };
+    let cases = [
+        ("as it is", hello(VERSION, session, 0), true, false),
+        ("another version", hello(VERSION + 1, session, 0), false, false),
+        ("another session", hello(VERSION, [0; 32], 0), false, false),
+        ("more frozen slots than there are", hello(VERSION, session, 3), false, true),
+        ("nothing that may come first", Message::Status { frozen: 0, in_view: false }, false, true),
+    ];
+    for (what, message, greeted, named) in cases {
+        let mut one = One::strange(Vec::new());
+        let peer = one.others[0];
+        assert_eq!(one.blames(peer, message), named, "{what}");
+        assert_eq!(one.node.greeted.contains_key(&peer), greeted, "{what}");
+        let refused = matches!(one.last_to(peer), Some(Message::Fields(_)));
+        assert_eq!(refused, !greeted && !named, "{what}: it is told the fields of this session");
+    }
+    let mut one = One::new();
+    let peer = one.others[0];
+    assert!(one.blames(peer, one.hello(0, None)), "a second greeting");
+    assert!(one.blames(peer, Message::Fields(Vec::new())), "a refusal after the greeting");
+    // The fields of another session are told once, and what is said before it knows is passed over.
+    let mut one = One::strange(Vec::new());
+    one.hear(peer, hello(VERSION, [0; 32], 0));
+    assert!(!one.blames(peer, Message::Status { frozen: 0, in_view: false }));
+    for _ in 0..3 {
+        assert!(!one.blames(peer, Message::Fields(vec![("name".into(), [0; 8])])));
+    }
+    let told = one.events.iter().filter(|event| matches!(event, Event::Refused(..))).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn who_has_lost_its_state_promises_and_releases_nothing() {
+    let silent = One::with(vec![Record::Silent]);
+    for (mut one, votes) in [(One::new(), true), (silent, false)] {
+        let (from, ballot) = (one.council[0], one.ballot(9));
+        one.hear(from, Message::Prepare(ballot));
+        assert_eq!(matches!(one.last_to(from), Some(Message::Promise(_))), votes);
+        assert_eq!(one.stored.contains(&Record::Promised(ballot)), votes);
+        // It acknowledged before it learnt that it had lost its state.
+        let (record, acks) = one.decided(ballot, 0, [0; 32]);
+        let (value, own) = (record.digest(&one.node.ctx), vec![(from, [1; 32])]);
+        one.node.acceptor.accept(ballot, 0, value).unwrap();
+        one.node.round.shares.clone_from(&own);
+        let released = one.node.decided(&record, acks, &mut Step::none());
+        assert_eq!(released.is_some(), votes);
+    }
+}
+
+#[test]
+fn shares_are_released_for_what_was_acknowledged_and_for_nothing_else() {
+    let mut one = One::new();
+    let ballot = one.ballot(9);
+    let (record, acks) = one.decided(ballot, 0, [0; 32]);
+    one.node.acceptor.accept(ballot, 0, [7; 32]).unwrap();
+    one.node.round.shares = vec![(one.me, [1; 32])];
+    assert_eq!(one.node.decided(&record, acks, &mut Step::none()), None);
+    assert_eq!(one.node.acceptor.released, None);
+}
+
+#[test]
+fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_and_again() {
+    let mut one = One::new();
+    let outsider = one.council[1];
+    let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != outsider).collect();
+    // Nobody that it is connected to is left out.
+    one.input(Input::PeerLost(outsider));
+    let ballot = one.join(0, members);
+    one.greet(outsider);
+    one.hear(outsider, Message::Prepare(Ballot { counter: 90, proposer: outsider }));
+    assert!(matches!(one.last_to(outsider), Some(Message::Refuse(_, other)) if *other == ballot));
+    assert!(one.failures().is_empty(), "the view goes on");
+
+    let mut one = One::new();
+    let eager = one.council[1];
+    let mut counter = 0;
+    for time in 0..5 {
+        counter = one.join(counter, one.all()).counter + 1;
+        one.hear(eager, Message::Prepare(Ballot { counter, proposer: eager }));
+        assert_eq!(one.failures().len(), 3.min(time + 1), "it has ended three views, and waits then");
+        let message = one.last_to(eager);
+        assert!(matches!(message, Some(Message::Refuse(..))) == (time >= 3), "{time}: {message:?}");
+    }
+}
+
+#[test]
+fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
+    // As the first of the council that it is connected to it proposes.
+    let proposer = || {
+        let mut one = One::strange(Vec::new());
+        let (other, rest) = (one.council[1], one.others.clone());
+        one.greet(other);
+        rest.into_iter().for_each(|peer| one.greet(peer));
+        one.wait(3_000);
+        let ballot = one.node.election.proposed().expect("it proposes");
+        (one, ballot, other)
+    };
+    let (mut one, ballot, other) = proposer();
+    one.hear(other, Message::Promise(one.promise(other, ballot, 0)));
+    assert!(one.node.view.is_some(), "two of three are a quorum");
+    type Make = fn(&One, Ballot, Peer) -> Signed<Promised>;
+    let cases: [(&str, bool, Make); 4] = [
+        ("another's", false, |one, ballot, _| one.promise(one.council[0], ballot, 0)),
+        ("of an earlier ballot", false, |one, ballot, by| {
+            one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 0)
+        }),
+        ("of an earlier ballot, with more frozen slots than there are", true, |one, ballot, by| {
+            one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 9)
+        }),
+        ("not signed by its author", true, |one, ballot, by| {
+            let mut forged = one.promise(one.council[0], ballot, 0);
+            forged.author = by;
+            forged
+        }),
+    ];
+    for (what, named, make) in cases {
+        let (mut one, ballot, other) = proposer();
+        let promise = make(&one, ballot, other);
+        assert_eq!(one.blames(other, Message::Promise(promise)), named, "{what}");
+        assert!(one.node.view.is_none(), "{what}");
+    }
+    // It has seen another decision of the same ballot.
+    let (mut one, ballot, other) = proposer();
+    let earlier = one.ballot(0);
+    let acks = |one: &One, value: [u8; 32]| -> Vec<_> {
+        let item = Acknowledgement { ballot: earlier, slot: 0, value };
+        one.net.council().iter().map(|&by| one.sign(by, item.clone())).collect()
+    };
+    one.node.votes.decision = acks(&one, [1; 32]);
+    let accepted = Some(Accepted { ballot: earlier, slot: 0, value: [2; 32] });
+    let promise = Promise { frozen: 0, accepted, released: true };
+    let decision = acks(&one, [2; 32]);
+    one.hear(other, Message::Promise(one.sign(other, Promised { ballot, promise, decision })));
+    let convicted = one.blamed.iter().any(|(_, fault)| *fault == Fault::TwoValues);
+    assert!(convicted, "{:?}", one.blamed);
+}
+
+#[test]
+fn a_refusal_of_an_earlier_proposal_changes_nothing() {
+    let mut one = One::new();
+    let (from, own) = (one.council[0], Ballot { counter: 3, proposer: one.me });
+    let seen = one.node.election.seen();
+    one.hear(from, Message::Refuse(own, one.ballot(77)));
+    assert_eq!((one.node.election.seen(), one.blamed.len()), (seen, 0));
+}
+
+#[test]
+fn a_view_that_begins_before_what_its_promises_have_frozen_is_not_joined() {
+    let mut one = One::new();
+    let ballot = one.below(0, &one.all());
+    let begin = one.begin(ballot, one.all(), 1);
+    assert!(one.blames(ballot.proposer, begin) && one.node.view.is_none());
+}
+
+#[test]
+fn a_view_of_members_outside_the_roster_or_without_this_peer_is_not_joined() {
+    for outside in [false, true] {
+        let mut one = One::new();
+        let ballot = one.ballot(9);
+        let mut members = one.all();
+        if outside {
+            members.push(Peer(9));
+        } else {
+            members.retain(|&peer| peer != one.me);
+        }
+        let begin = one.begin(ballot, members, 0);
+        assert!(one.blames(ballot.proposer, begin) && one.node.view.is_none());
+    }
+}
+
+#[test]
+fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
+    let mut one = One::new();
+    let ballot = one.join(9, one.all());
+    let record = |ballot, slot| one.decided(ballot, slot, [0; 32]).0;
+    let (fresh, earlier) = (record(ballot, 1), record(one.ballot(1), 1));
+    let accepted = Accepted { ballot: one.ballot(1), slot: 1, value: earlier.digest(&one.node.ctx) };
+    let duty = |frozen, resume| Some(Obligation { frozen, holder: one.me, resume });
+    let (free, bound) = (duty(1, None), duty(1, Some((one.me, accepted))));
+    let mut allowed = |duty: &Option<_>, slot, record| {
+        one.node.round.duty.clone_from(duty);
+        one.node.allowed(slot, record)
+    };
+    assert!(allowed(&free, 1, None) && allowed(&free, 1, Some(&fresh)) && allowed(&bound, 1, Some(&earlier)));
+    assert!(!allowed(&free, 0, None), "a slot that is frozen somewhere");
+    assert!(!allowed(&free, 1, Some(&earlier)), "a value of an earlier view that no promise names");
+    assert!(!allowed(&bound, 1, None), "a new sum where a value was acknowledged");
+    assert!(!allowed(&bound, 1, Some(&fresh)), "another value than that");
+    // And the node looks at it before it accepts.
+    one.node.round.duty = bound;
+    let mut step = Step::none();
+    let accept = Step(vec![Action::Output(view::Output::Accept(fresh))]);
+    one.node.viewed(one.now, accept, &mut step);
+    one.take(step);
+    assert_eq!(one.failures(), [Reason::Disagreement]);
+}
+
+#[test]
+fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
+    let mut one = One::new();
+    let key = |ballot| ViewKey { ballot, public: [9; 32], commitment: None };
+    let (by, other) = (one.council[0], one.council[1]);
+    let mut forged = one.sign(other, key(one.ballot(5)));
+    forged.author = by;
+    one.node.witness(vec![forged, one.sign(other, key(one.ballot(5)))], &mut Step::none());
+    assert!(one.node.trace_of(by).is_none() && one.node.trace_of(other).is_some());
+    let shown = |author: Peer, counter: u64| {
+        let mut one = One::new();
+        one.join(4, one.all());
+        let trace = Trace::Key(one.sign(author, key(one.ballot(counter))));
+        one.node.shown(by, &trace, &mut Step::none());
+        one.node.votes.silent
+    };
+    let me = one.me;
+    assert!(shown(me, 1_000), "it was there, and does not know it");
+    assert!(!shown(me, 1), "it knows of a later one");
+    assert!(!shown(other, 1_000), "another was there");
+    // Restored with the state as well.
+    let traces = vec![Trace::Key(one.sign(other, key(one.ballot(5)))), {
+        let mut forged = one.sign(other, key(one.ballot(5)));
+        forged.author = by;
+        Trace::Key(forged)
+    }];
+    let one = One::with(vec![Record::Traces(traces)]);
+    assert!(one.node.trace_of(by).is_none() && one.node.trace_of(other).is_some());
+}
+
+#[test]
+fn who_was_blamed_may_be_left_out_of_a_view() {
+    let mut one = One::new();
+    let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != one.others[0]).collect();
+    assert_eq!(one.node.omitted(&members), Some(one.others[0]));
+    let mut one = One::new();
+    one.node.election.blame(one.others[0]);
+    assert_eq!(one.node.omitted(&members), None);
+}
+
+#[test]
+fn an_acceptor_promises_upwards_and_acknowledges_what_it_may() {
+    let ballot = |counter| Ballot { counter, proposer: Peer(0) };
+    let mut acceptor = Acceptor::<u8>::default();
+    assert!(acceptor.prepare(ballot(5)).is_ok());
+    assert_eq!(acceptor.prepare(ballot(5)), Err(Refusal::Promised(ballot(5))), "once each");
+    assert_eq!(acceptor.prepare(ballot(4)), Err(Refusal::Promised(ballot(5))));
+    assert_eq!(acceptor.accept(ballot(4), 0, 1), Err(Refusal::Promised(ballot(5))), "below its promise");
+    assert_eq!(acceptor.accept(ballot(5), 1, 1), Err(Refusal::Slot), "not the next slot");
+    assert_eq!(acceptor.accept(ballot(5), 0, 1), Ok(()));
+    assert!(!acceptor.release(0, &2) && !acceptor.release(1, &1), "what it did not acknowledge");
+    assert!(acceptor.release(0, &1));
+    assert_eq!(acceptor.accept(ballot(6), 0, 2), Err(Refusal::Released));
+    acceptor.freeze(1);
+    assert_eq!(acceptor.frozen, 0, "slots in their order");
+    acceptor.freeze(0);
+    assert_eq!((acceptor.frozen, acceptor.released, acceptor.accepted), (1, None, None));
+}
+
+#[test]
+fn an_opening_takes_the_pads_off_the_total_that_belongs_to_it() {
+    let mut one = One::new();
+    let (early, ballot) = (one.ballot(1), one.join(9, one.all()));
+    let (record, acknowledgements) = one.decided(ballot, 0, [0; 32]);
+    let frozen = Frozen { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
+    let sealed = |record: SumRecord| {
+        let digest = record.digest(&one.node.ctx);
+        Some(Sealed { record, digest, total: Bytes::new() })
+    };
+    let (other, same) = (sealed(one.decided(early, 0, [0; 32]).0), sealed(frozen.record.clone()));
+    for (held, opens) in [(other, false), (same, true)] {
+        one.node.archive.accepted = held;
+        let opened = Step(vec![Action::Output(view::Output::Opened(frozen.clone()))]);
+        one.node.viewed(one.now, opened, &mut Step::none());
+        assert_eq!(one.node.opening.is_some(), opens);
+    }
+}
+
+#[test]
+fn nobody_keeps_away_from_itself() {
+    let mut one = One::new();
+    one.join(0, one.all());
+    let mut step = Step::none();
+    step.blame(one.me, Fault::TwoValues);
+    one.node.note_blamed(one.now, &mut step);
+    one.take(step);
+    assert_eq!((one.blamed.len(), one.failures()), (0, vec![Reason::Disagreement]));
+    assert!(!one.node.election.has_blamed(one.me));
+}
+
+/// A neighbour that only says what belongs to another view does not keep this one from being given up.
+#[test]
+fn what_is_said_of_another_view_does_not_count_as_progress() {
+    let stalled = |said: bool| {
+        let mut one = One::new();
+        let ballot = one.join(9, one.all());
+        let (old, parent) = (one.ballot(1), ballot.proposer);
+        for time in 1..16 {
+            one.wait(500 * time);
+            if said {
+                one.hear(parent, Message::View(view::Message::Working(old)));
+            }
+        }
+        one.failures()
+    };
+    assert_eq!(stalled(false), [Reason::Stalled]);
+    assert_eq!(stalled(true), [Reason::Stalled]);
+}
+
+/// While its disk holds it up a node says so to its neighbours in the view, to those that it is connected to.
+#[test]
+fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
+    let mut one = One::new();
+    assert_eq!(one.node.beat(), [], "in no view");
+    let ballot = one.join(0, one.all());
+    let working = Message::View(view::Message::Working(ballot));
+    assert_eq!(one.node.beat(), [(ballot.proposer, working.clone())], "to its parent");
+    one.input(Input::PeerLost(one.others[0]));
+    one.node.greeted.remove(&ballot.proposer);
+    assert_eq!(one.node.beat(), [], "to nobody that is gone");
+    // A leader says it to its children.
+    let mut one = One::strange(Vec::new());
+    for peer in one.peers().into_iter().filter(|&peer| peer != one.council[0]).collect::<Vec<_>>() {
+        one.greet(peer);
+    }
+    one.wait(3_000);
+    let ballot = one.node.election.proposed().unwrap();
+    one.hear(one.council[1], Message::Promise(one.promise(one.council[1], ballot, 0)));
+    let view = one.node.view.as_ref().unwrap();
+    let children = view.place().children.clone();
+    assert_eq!((view.leads(), children.len()), (true, 2));
+    let working = Message::View(view::Message::Working(ballot));
+    assert_eq!(one.node.beat(), children.into_iter().map(|to| (to, working.clone())).collect::<Vec<_>>());
+}

@@ -1,0 +1,235 @@
+//! Promises, acknowledgements, deals and records with one rule broken at a time, all else as it should be.
+
+use crate::harness::numbers::Session;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::deal::{self, Deal};
+use crate::protocol::promise::{self, Promised};
+use crate::protocol::record::{self, Acknowledgement, Frozen, Record};
+use crate::protocol::signed::{Item, Signed};
+use crate::protocol::view::Rng;
+use crate::session::Peer;
+use chacha20::rand_core::SeedableRng;
+
+use super::super::network::Network;
+use super::super::numbers::timing;
+
+/// What makes a promise wrong.
+type Change<'a> = dyn Fn(&mut Promised) + 'a;
+
+/// Five peers that have finished, three of them the council.
+pub(super) struct Done {
+    pub(super) net: Network,
+    pub(super) council: Vec<Peer>,
+    pub(super) other: Peer,
+    pub(super) frozen: [Frozen; 2],
+}
+
+impl Done {
+    pub(super) fn new() -> Self {
+        let named = |session: &mut Session| {
+            session.voting.members = (0..3).map(|i| session.roster[i].name.clone()).collect();
+        };
+        let mut net = Network::altered(5, &[3], timing(), 4, named);
+        net.run(60_000);
+        let council = net.council();
+        let other = net.peers().find(|peer| !council.contains(peer)).unwrap();
+        let frozen = [0, 1].map(|slot| match net.disk(Peer(0)).get(&format!("frozen-{slot}")) {
+            Some(crate::node::Record::Frozen(frozen, _) | crate::node::Record::Bare(frozen)) => {
+                frozen.clone()
+            }
+            _ => panic!("slot {slot} is not there"),
+        });
+        Self { net, council, other, frozen }
+    }
+
+    pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
+        Signed::new(&self.net.context(by), item)
+    }
+}
+
+#[test]
+fn a_promise_with_any_rule_of_it_broken_is_refused() {
+    let done = Done::new();
+    let ctx = done.net.context(Peer(0));
+    let ballot = Ballot { counter: 50, proposer: done.council[0] };
+    let [coin, sum] = &done.frozen;
+    let (acks, earlier) = (&sum.acknowledgements, sum.acknowledgements[0].item.ballot);
+    let accepted = Some(Accepted { ballot: earlier, slot: 1, value: sum.record.digest(&ctx) });
+    let promise = Promise { frozen: 1, accepted, released: true };
+    let good = Promised { ballot, promise, decision: acks.clone() };
+    let broken = |by: Peer, change: &dyn Fn(&mut Promised)| {
+        let mut item = good.clone();
+        change(&mut item);
+        promise::check(&ctx, ballot, &done.sign(by, item))
+    };
+    let by = done.council[0];
+    assert_eq!(broken(by, &|_| ()), Ok(()));
+    let free = |item: &mut Promised| {
+        (item.promise.accepted, item.promise.released, item.decision) = (None, false, Vec::new());
+    };
+    assert_eq!(broken(by, &free), Ok(()));
+    assert!(broken(done.other, &|_| ()).is_err(), "not of the council");
+    let accept = |item: &mut Promised, change: &dyn Fn(&mut Accepted<[u8; 32]>)| {
+        change(item.promise.accepted.as_mut().unwrap());
+    };
+    let of_coin = |item: &mut Promised| {
+        let value = coin.record.digest(&ctx);
+        accept(item, &|accepted| (accepted.slot, accepted.value) = (0, value));
+        item.decision.clone_from(&coin.acknowledgements);
+    };
+    let changes: [(&str, &Change<'_>); 8] = [
+        ("another ballot", &|item| item.ballot.counter += 1),
+        ("more frozen slots than there are", &|item| {
+            free(item);
+            item.promise.frozen = 3;
+        }),
+        ("a value of another slot than the next", &of_coin),
+        ("a value of the same ballot", &|item| accept(item, &|accepted| accepted.ballot = ballot)),
+        ("a decision, and nothing released", &|item| item.promise.released = false),
+        ("released, and nothing shown", &|item| item.decision = Vec::new()),
+        ("released, and nothing acknowledged", &|item| item.promise.accepted = None),
+        ("a decision of too few", &|item| item.decision.truncate(1)),
+    ];
+    for (what, change) in changes {
+        assert!(broken(by, change).is_err(), "{what}");
+    }
+    let mut forged = done.sign(by, good.clone());
+    forged.author = done.council[1];
+    assert!(promise::check(&ctx, ballot, &forged).is_err(), "another's signature");
+}
+
+#[test]
+fn nobody_is_convicted_by_what_it_did_not_sign_or_of_two_slots() {
+    let done = Done::new();
+    let ctx = done.net.context(Peer(0));
+    let (a, b) = (done.council[0], done.council[1]);
+    let ballot = Ballot { counter: 7, proposer: a };
+    let ack = |by, slot, value| done.sign(by, Acknowledgement { ballot, slot, value: [value; 32] });
+    let names = |items: &[Signed<Acknowledgement>]| promise::equivocator(&ctx, items.iter());
+    assert_eq!(names(&[ack(a, 1, 1), ack(a, 1, 2)]), Some(a));
+    assert_eq!(names(&[ack(a, 1, 1), ack(a, 0, 2)]), None, "two slots");
+    assert_eq!(names(&[ack(a, 1, 1), ack(b, 1, 2)]), None, "two authors");
+    let mut forged = ack(b, 1, 2);
+    forged.author = a;
+    assert_eq!(names(&[ack(a, 1, 1), forged]), None, "not its signature");
+}
+
+#[test]
+fn acknowledgements_that_break_any_rule_decide_nothing() {
+    let done = Done::new();
+    let ctx = done.net.context(Peer(0));
+    let sum = &done.frozen[1];
+    let (value, item) = (sum.record.digest(&ctx), sum.acknowledgements[0].item.clone());
+    let (a, b) = (done.council[0], done.council[1]);
+    let decided = |items: &[Signed<Acknowledgement>]| record::decided(&ctx, 1, &value, items);
+    let first = done.sign(a, item.clone());
+    let second = |by, change: &dyn Fn(&mut Acknowledgement)| {
+        let mut item = item.clone();
+        change(&mut item);
+        [first.clone(), done.sign(by, item)]
+    };
+    assert!(decided(&second(b, &|_| ())));
+    assert!(!decided(&second(b, &|item| item.ballot.counter += 1)), "of two ballots");
+    assert!(!decided(&second(b, &|item| item.slot = 0)), "of another slot");
+    assert!(!decided(&second(b, &|item| item.value[0] ^= 1)), "of another value");
+    assert!(!decided(&second(done.other, &|_| ())), "not of the council");
+    assert!(!decided(&second(a, &|_| ())), "twice the same");
+    assert!(!decided(&second(b, &|_| ())[..1]), "too few");
+    let mut forged = second(done.council[2], &|_| ());
+    forged[1].author = b;
+    assert!(!decided(&forged), "another's signature");
+    let many = [second(b, &|_| ()), second(b, &|_| ())].concat();
+    assert!(!decided(&many), "more than the council has members");
+}
+
+#[test]
+fn records_and_deals_that_break_any_rule_are_refused() {
+    let done = Done::new();
+    let ctx = done.net.context(Peer(0));
+    let good = &done.frozen[1].record;
+    let (value, deals) = (&good.value, &good.deals);
+    let of =
+        |members: Vec<Peer>, deals: Vec<Signed<Deal>>| Record::new(value.sum, members, value.total, deals);
+    let refused = |what: &str, record: &Record| assert!(record.check(&ctx).is_err(), "{what}");
+    assert_eq!(good.check(&ctx), Ok(()));
+    let mut members = value.members.clone();
+    members.reverse();
+    refused("members do not ascend", &of(members, deals.clone()));
+    let beyond = [value.members.clone(), vec![Peer(9)]].concat();
+    refused("a member outside the roster", &of(beyond, deals.clone()));
+    let mut other = good.clone();
+    other.value.deals[0] ^= 1;
+    refused("another digest of the deals", &other);
+    refused("a deal is missing", &of(value.members.clone(), deals[1..].to_vec()));
+    // All dealers deal anew for a slot that there is not.
+    let mut rng = Rng::from_seed([5; 32]);
+    let mut beyond = value.clone();
+    beyond.sum.slot = 9;
+    let anew = deals.iter().map(|deal| deal::make(&done.net.context(deal.author), beyond.sum, &mut rng).1);
+    refused("no such slot", &Record::new(beyond.sum, beyond.members, beyond.total, anew.collect()));
+    let with = |change: &dyn Fn(&mut Deal)| {
+        let mut deals = deals.clone();
+        let mut item = deals[0].item.clone();
+        change(&mut item);
+        deals[0] = done.sign(deals[0].author, item);
+        of(value.members.clone(), deals)
+    };
+    assert_eq!(with(&|_| ()).check(&ctx), Ok(()));
+    refused("a deal of another sum", &with(&|deal| deal.sum.slot = 0));
+    refused(
+        "a hash is missing",
+        &with(&|deal| {
+            deal.share_hashes.pop();
+        }),
+    );
+    refused(
+        "a box is missing",
+        &with(&|deal| {
+            deal.sealed.boxes.pop();
+        }),
+    );
+    let mut forged = deals.clone();
+    let mut item = forged[0].item.clone();
+    item.pad_hash[0] ^= 1;
+    forged[0] = done.sign(forged[1].author, item);
+    forged[0].author = deals[0].author;
+    refused("a deal that its dealer has not signed", &of(value.members.clone(), forged));
+}
+
+#[test]
+fn a_frozen_slot_that_breaks_any_rule_is_refused() {
+    let done = Done::new();
+    let ctx = done.net.context(Peer(0));
+    let [coin, sum] = &done.frozen;
+    assert_eq!((coin.check(&ctx), sum.check(&ctx)), (Ok(()), Ok(())));
+    let refused = |what: &str, of: &Frozen, change: &dyn Fn(&mut Frozen)| {
+        let mut frozen = of.clone();
+        change(&mut frozen);
+        assert!(frozen.check(&ctx).is_err(), "{what}");
+    };
+    let release = |value: [u8; 32]| {
+        let index = |peer: Peer| ctx.council_index(peer).unwrap();
+        let shares =
+            |peer: Peer| deal::own_shares(&done.net.context(peer), index(peer), &coin.record.deals).unwrap();
+        let item = |peer| deal::Release { sum: coin.record.value.sum, value, shares: shares(peer) };
+        done.council.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
+    };
+    let value = coin.record.digest(&ctx);
+    refused("deals", sum, &|frozen| {
+        frozen.record.deals.pop();
+    });
+    refused("too few acknowledgements", sum, &|frozen| frozen.acknowledgements.truncate(1));
+    refused("a pad too many", sum, &|frozen| frozen.pads.push(Some([0; 32])));
+    refused("a pad too few", sum, &|frozen| {
+        frozen.pads.pop();
+    });
+    refused("another pad", sum, &|frozen| frozen.pads[0] = Some([1; 32]));
+    refused("no pad of a sum", sum, &|frozen| frozen.pads[0] = None);
+    refused("releases that show nothing", coin, &|frozen| frozen.releases = release(value));
+    refused("a sound pad left out", coin, &|frozen| {
+        frozen.pads[0] = None;
+        frozen.releases = release(value);
+    });
+    refused("a pad left out and nothing shown", coin, &|frozen| frozen.pads[0] = None);
+}

@@ -1,0 +1,188 @@
+//! Messages of the election and of views with one rule broken at a time.
+
+use std::collections::BTreeSet;
+
+use super::super::network::{Fault, Network};
+use super::super::numbers::timing;
+use super::{honest_finish, leader, tree_of, without};
+use crate::harness::numbers::Session;
+use crate::node::Event;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::promise::Promised;
+use crate::protocol::signed::Signed;
+use crate::protocol::tree;
+use crate::protocol::view::{self, Order, Reason};
+use crate::session::Peer;
+
+/// Five peers in their first view, the council of three as the file names it, everybody's promises for a
+/// ballot.
+pub(super) fn begun() -> Network {
+    let named = |session: &mut Session| {
+        session.voting.members = (0..3).map(|i| session.roster[i].name.clone()).collect();
+    };
+    let mut net = Network::altered(5, &[3], timing(), 3, named);
+    net.run_unchecked(10_000, |net| net.current().is_some());
+    net
+}
+
+fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
+    let promise = || Promise { frozen: 0, accepted: None, released: false };
+    let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
+    net.council().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
+}
+
+pub(super) fn order(net: &Network, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
+    tree::order(net.session(), ballot, members)
+}
+
+/// How often the peer has entered the view.
+fn entered(net: &Network, peer: Peer, ballot: Ballot) -> usize {
+    let began = |event: &Event| matches!(event, Event::ViewBegan(other, _) if *other == ballot);
+    net.events.iter().filter(|(_, who, event)| *who == peer && began(event)).count()
+}
+
+#[test]
+fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_on_is_named() {
+    let all: Vec<_> = (0..5).map(Peer).collect();
+    let leads = begun().council()[0];
+    let high = Ballot { counter: 50, proposer: leads };
+    let spare = *all.iter().find(|peer| !begun().council().contains(peer)).unwrap();
+    let reversed: Vec<_> = all.iter().rev().copied().collect();
+    let without_leader: Vec<_> = all.iter().copied().filter(|&peer| peer != leads).collect();
+    let one_votes = all.iter().copied().filter(|&peer| peer == leads || !begun().council().contains(&peer));
+    let cases: [(&str, Ballot, Vec<Peer>, u32, bool); 8] = [
+        ("nothing", high, all.clone(), 0, true),
+        ("members do not ascend", high, reversed, 0, false),
+        ("its leader is no member", high, without_leader, 0, false),
+        ("its leader is not of the council", Ballot { proposer: spare, ..high }, all.clone(), 0, false),
+        ("more frozen slots than there are", high, all.clone(), 9, false),
+        ("a ballot above the last", Ballot { counter: Ballot::LAST + 1, ..high }, all.clone(), 0, false),
+        ("too few members", high, all[..2].to_vec(), 0, false),
+        ("too few of the council", high, one_votes.collect(), 0, false),
+    ];
+    for (what, ballot, members, frozen, sound) in cases {
+        let mut net = begun();
+        let order = order(&net, ballot, &members);
+        let (from, to) = (order[0], order[1]);
+        net.liars.insert(from);
+        let promises = promises(&net, ballot);
+        net.say(from, to, Message::Begin { ballot, members, frozen, promises });
+        assert_eq!(entered(&net, to, ballot), usize::from(sound), "{what}");
+        assert_eq!(net.named().contains(&from), !sound, "{what}");
+    }
+    // Of somebody else than the parent; twice; after the end.
+    let mut net = begun();
+    let tree = order(&net, high, &all);
+    let begin =
+        Message::Begin { ballot: high, members: all.clone(), frozen: 0, promises: promises(&net, high) };
+    net.say(tree[1], tree[2], begin.clone());
+    assert_eq!(entered(&net, tree[2], high), 0, "not from its parent");
+    net.say(tree[0], tree[1], begin.clone());
+    net.say(tree[0], tree[1], begin.clone());
+    assert_eq!(entered(&net, tree[1], high), 1, "once");
+    let mut net = begun();
+    net.run_unchecked(20_000, |net| net.finished_count() == 5);
+    net.say(tree[0], tree[1], begin);
+    assert_eq!(entered(&net, tree[1], high), 0, "it has finished");
+}
+
+#[test]
+fn the_end_of_a_view_is_heeded_from_its_members_alone_and_only_as_they_signed_it() {
+    let stopped = || {
+        let mut net = Network::new(5, &[3], timing(), 2);
+        let away = net.council()[4];
+        net.at_ms(0, Fault::Crash(away));
+        net.hold = Some(Box::new(|_, _, message| {
+            matches!(message, Message::View(view::Message::Down(_, Order::Accept(_))))
+        }));
+        net.run_unchecked(10_000, |net| net.current().is_some());
+        let now = net.now_ms();
+        net.at_ms(now + 10, Fault::Restart(away));
+        net.run_unchecked(now + 300, |_| false);
+        let ballot = net.current().unwrap();
+        let tree = tree_of(&net, ballot);
+        (net, ballot, tree, away)
+    };
+    let (net, ballot, tree, away) = stopped();
+    let (at, by, from) = (tree[1], tree[3], tree[0]);
+    let earlier = Ballot { counter: ballot.counter - 1, ..ballot };
+    let ends = |ballot, author: Peer, suspect| {
+        Signed::new(&net.context(author), Failure { ballot, reason: Reason::Disagreement, suspect })
+    };
+    let mut forged = ends(ballot, from, None);
+    forged.author = by;
+    let cases = [
+        ("a member's", from, ends(ballot, by, None), 1, false),
+        ("of another view", from, ends(earlier, by, None), 0, false),
+        ("passed on by a stranger to the view", away, ends(ballot, by, None), 0, false),
+        ("of a stranger to the view", from, ends(ballot, away, None), 0, false),
+        ("its own", from, ends(ballot, at, None), 0, false),
+        ("a suspect outside the roster", from, ends(ballot, by, Some(Peer(9))), 1, true),
+        ("not signed by its author", from, forged, 1, true),
+    ];
+    for (what, from, failed, failures, named) in cases {
+        let (mut net, ..) = stopped();
+        assert!(net.failures(at).is_empty());
+        net.liars.insert(from);
+        net.say(from, at, Message::Failed(failed));
+        // Whoever is named ends the view as well, as a fault.
+        assert_eq!(net.failures(at).len(), failures, "{what}: {:?}", net.failures(at));
+        assert_eq!(net.named().contains(&from), named, "{what}");
+    }
+}
+
+#[test]
+fn what_is_asked_and_told_in_elections_counts_from_whom_it_concerns() {
+    let high = |proposer| Ballot { counter: 50, proposer };
+    for kind in 0..6 {
+        let mut net = begun();
+        let council = net.council();
+        let spare = without(&net, &council)[0];
+        let (liar, to) = if kind == 1 || kind == 3 { (spare, council[1]) } else { (council[0], council[1]) };
+        net.liars.insert(liar);
+        let message = match kind {
+            0 => Message::Prepare(high(council[2])),
+            1 => Message::Prepare(high(liar)),
+            2 => Message::Refuse(high(liar), high(liar)),
+            3 => Message::Refuse(high(to), high(liar)),
+            4 => Message::Status { frozen: 3, in_view: false },
+            _ => Message::Fields(Vec::new()),
+        };
+        net.say(liar, to, message);
+        assert_eq!(net.named(), BTreeSet::from([liar]), "{kind}");
+    }
+}
+
+/// A leader that takes them shows them to all, and is the one that breaks a rule then.
+#[test]
+fn a_promise_that_is_not_one_does_not_make_its_honest_receiver_break_a_rule() {
+    for kind in 0..4 {
+        let mut net = Network::new(5, &[3], timing(), 6);
+        let (liar, other) = (net.council()[1], net.council()[2]);
+        assert_ne!(liar, leader(&net));
+        net.liars.insert(liar);
+        let (own, others) = (net.context(liar), net.context(other));
+        net.rewrite = Some(Box::new(move |from, _, message| {
+            let Message::Promise(signed) = message else { return None };
+            if from != liar {
+                return None;
+            }
+            let mut item = signed.item.clone();
+            match kind {
+                0 => return Some(Message::Promise(Signed::new(&others, item))),
+                1 => item.ballot.counter -= 1,
+                2 => {
+                    let accepted = Accepted { ballot: item.ballot, slot: 0, value: [3; 32] };
+                    item.promise.accepted = Some(accepted);
+                }
+                _ => item.promise.frozen = 9,
+            }
+            Some(Message::Promise(Signed::new(&own, item)))
+        }));
+        net.run(120_000);
+        honest_finish(&net, &format!("kind {kind}"));
+    }
+}

@@ -1,0 +1,250 @@
+//! Many slots: what is not needed is gone, and whoever was lost is back at a slot's end.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::network::{Fault, Network};
+use super::numbers::{Numbers, session, timing};
+use crate::crypto::identity::Identity;
+use crate::node::{Event, Record};
+use crate::protocol::context::{Bug, Quantity};
+use crate::session::{Peer, Timing};
+use crate::task::{History, Outcome, Task, Work};
+
+/// Every slot needs the one before it, and no other.
+#[derive(Debug)]
+struct Rounds {
+    me: Peer,
+    rounds: u32,
+    words: u64,
+    /// The slot whose vector is the result, and how many slots are frozen when the session ends, where the
+    /// opened vectors say so.
+    early: Option<(u32, u32)>,
+}
+
+impl Rounds {
+    /// Whether the last opened vector is here, which tells what is kept.
+    fn tells(history: &History) -> bool {
+        history.frozen().checked_sub(1).is_some_and(|last| history.vector(last).is_some())
+    }
+}
+
+impl Task for Rounds {
+    fn plan(&self) -> Vec<Quantity> {
+        let round = |_| Quantity::exact("round", 4, self.words);
+        std::iter::once(Quantity::coin()).chain((0..self.rounds).map(round)).collect()
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        history.vector(slot - 1).ok_or(format!("{}: slot {slot} without the one before", self.me))?;
+        let own = Numbers::vector(self.me, slot, self.words);
+        Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        slot + 1 >= frozen
+    }
+
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        let best = self.early.is_some_and(|(best, _)| slot == best || !Self::tells(history));
+        best || self.retains(slot, history.frozen())
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.early.is_some_and(|(_, end)| history.frozen() == end) && Self::tells(history)
+    }
+
+    fn outcome(&self, _: &History, _unix: u64) -> Result<Outcome, String> {
+        Ok(Outcome::new(Vec::new(), [0; 32]))
+    }
+
+    fn work(&self, _: u32, _: &History) -> Work {
+        Work::default()
+    }
+}
+
+const WORDS: u64 = 3;
+
+pub(super) fn network(peers: u8, rounds: u32, timing: Timing, seed: u64) -> Network {
+    ending(peers, rounds, timing, seed, None)
+}
+
+fn ending(peers: u8, rounds: u32, timing: Timing, seed: u64, early: Option<(u32, u32)>) -> Network {
+    let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    let session = session(&identities, timing);
+    let task = |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS, early }) as Arc<dyn Task>;
+    Network::with_tasks(identities, session.settings(), (0..u16::from(peers)).map(task).collect(), seed)
+}
+
+/// Nobody waits long, and nobody leaves before the others have everything.
+fn quick() -> Timing {
+    Timing { enlarge_ms: 0, linger_ms: 600_000, quorum_ms: 120_000, ..timing() }
+}
+
+fn histories(net: &Network) -> Vec<(Peer, Arc<History>)> {
+    let finished = net.events.iter().filter_map(|(_, peer, event)| match event {
+        Event::Finished(history) => Some((*peer, history.clone())),
+        _ => None,
+    });
+    finished.collect()
+}
+
+fn opened(net: &Network, slot: u32) -> bool {
+    net.events.iter().any(|(_, _, event)| matches!(event, Event::Opened(value) if value.sum.slot == slot))
+}
+
+/// Holds every sum that is still here against the plain one of its members.
+fn last_sum_is_plain(history: &History, rounds: u32) {
+    let mut plain = vec![0u32; WORDS as usize];
+    for &member in history.members(rounds) {
+        for (sum, x) in plain.iter_mut().zip(Numbers::vector(member, rounds, WORDS)) {
+            *sum = sum.wrapping_add(x);
+        }
+    }
+    let plain: Vec<u8> = plain.into_iter().flat_map(u32::to_le_bytes).collect();
+    assert_eq!(history.vector(rounds).unwrap()[..], plain);
+}
+
+#[test]
+fn vectors_that_no_slot_needs_are_gone_from_memory_and_disk() {
+    let rounds = 30;
+    let mut net = network(4, rounds, quick(), 1);
+    net.run_unchecked(600_000, |net| net.finished_count() == 4);
+    net.check();
+    for (peer, history) in histories(&net) {
+        assert_eq!(history.frozen(), rounds + 1);
+        let held: Vec<u32> = (0..=rounds).filter(|&slot| history.vector(slot).is_some()).collect();
+        assert_eq!(held, [0, rounds], "{peer}");
+        last_sum_is_plain(&history, rounds);
+        let totals = |record: &&Record| record.total().is_some_and(|(_, total)| !total.is_empty());
+        assert!(net.disk(peer).values().filter(totals).count() <= 2, "{peer}");
+    }
+}
+
+#[test]
+fn a_peer_that_was_lost_is_a_member_again_at_the_end_of_a_slot() {
+    let rounds = 60;
+    for seed in 0..4 {
+        let mut net = network(5, rounds, quick(), seed);
+        net.run_unchecked(600_000, |net| opened(net, 12));
+        let lost = Peer(seed as u16);
+        let now = net.now_ms();
+        net.at_ms(now, Fault::Crash(lost));
+        net.at_ms(now + 2_000, Fault::Restart(lost));
+        net.run_unchecked(now + 600_000, |net| net.finished_count() == 5);
+        net.check();
+        let all = histories(&net);
+        assert_eq!(all.len(), 5, "{:?}", net.endings());
+        let history = &all[0].1;
+        let sizes: Vec<_> = (1..=rounds).map(|slot| history.members(slot).len()).collect();
+        assert!(sizes.contains(&4), "it was never missed: {sizes:?}");
+        assert!(history.members(rounds).contains(&lost), "{sizes:?}");
+        all.iter().for_each(|(_, history)| last_sum_is_plain(history, rounds));
+    }
+}
+
+#[test]
+fn a_view_is_enlarged_no_earlier_than_the_session_says() {
+    let rounds = 40;
+    let patient = Timing { enlarge_ms: 3_600_000, ..quick() };
+    let mut net = network(5, rounds, patient, 3);
+    net.run_unchecked(600_000, |net| opened(net, 8));
+    let lost = Peer(2);
+    let now = net.now_ms();
+    net.at_ms(now, Fault::Crash(lost));
+    net.at_ms(now + 2_000, Fault::Restart(lost));
+    net.run_unchecked(now + 600_000, |net| net.finished_count() == 5);
+    let all = histories(&net);
+    assert_eq!(all.len(), 5, "{:?}", net.endings());
+    assert!(!all[0].1.members(rounds).contains(&lost), "it was taken in before the time");
+}
+
+#[test]
+fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_result_needs() {
+    let early = Some((5, 9));
+    for seed in 0..3 {
+        let mut net = ending(4, 30, quick(), seed, early);
+        let late = Peer(3);
+        net.run_unchecked(600_000, |net| opened(net, 3));
+        net.at_ms(net.now_ms(), Fault::Crash(late));
+        net.run_unchecked(600_000, |net| net.finished_count() >= 3);
+        assert_eq!(net.finished_count(), 3, "{:?}", net.endings());
+        net.at_ms(net.now_ms(), Fault::Restart(late));
+        let from = net.now_ms();
+        net.run_unchecked(from + 60_000, |net| net.finished_count() == 4);
+        net.check();
+        assert_eq!(histories(&net).len(), 4, "{:?}", net.endings());
+        for (peer, history) in histories(&net) {
+            let held: Vec<u32> =
+                (0..history.frozen()).filter(|&slot| history.vector(slot).is_some()).collect();
+            assert_eq!((history.frozen(), held), (9, vec![0, 5, 8]), "{peer}");
+            last_sum_is_plain(&history, 5);
+        }
+        // Everybody has said that it is done: nobody lingers for the ten minutes that it may.
+        let done =
+            |net: &Network| net.events.iter().filter(|(_, _, event)| matches!(event, Event::Done)).count();
+        net.run_unchecked(from + 120_000, |net| done(net) == 4);
+        assert_eq!(done(&net), 4, "somebody lingers");
+    }
+}
+
+/// Peer 4 comes when the others are done, and peer 0 serves it no vector. What it ends with.
+fn late_beside_a_liar(net: &mut Network) -> Arc<History> {
+    let (late, liar) = (Peer(4), Peer(0));
+    net.liars.insert(liar);
+    net.bugs.insert(liar, Bug::ServesBare);
+    for fault in [Fault::Crash(late), Fault::Crash(liar), Fault::Restart(liar)] {
+        net.at_ms(0, fault);
+    }
+    net.run_unchecked(120_000, |net| net.finished_count() == 4);
+    net.at_ms(net.now_ms(), Fault::Restart(late));
+    net.run_unchecked(net.now_ms() + 120_000, |net| net.finished_count() == 5);
+    histories(net).into_iter().find(|(peer, _)| *peer == late).expect("it finishes").1
+}
+
+#[test]
+fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
+    let mut net = ending(5, 30, quick(), 2, Some((5, 9)));
+    let history = late_beside_a_liar(&mut net);
+    assert!(history.vector(5).is_some() && history.vector(8).is_some(), "finished without the result");
+}
+
+/// A late peer that believed it would be done without a result.
+#[test]
+fn a_server_that_leaves_out_a_vector_that_is_needed_is_named_and_another_is_asked() {
+    let mut net = Network::new(5, &[3], quick(), 2);
+    let history = late_beside_a_liar(&mut net);
+    assert!(history.vector(1).is_some(), "finished without the result");
+    assert!(net.blames.iter().any(|(by, whom, _)| (*by, *whom) == (Peer(4), Peer(0))), "{:?}", net.blames);
+}
+
+/// At most one peer is away at any time. `FLYSWARM_ROUND_SCHEDULES` sets how many schedules.
+#[test]
+fn rounds_survive_single_crashes_and_returns() {
+    let schedules = std::env::var("FLYSWARM_ROUND_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let (schedules, rounds) = schedules.map_or((12u64, 50), |schedules: u64| (schedules, 200));
+    let mut crashes = 0;
+    for seed in 0..schedules {
+        let peers = [3u8, 4, 5][(seed % 3) as usize];
+        // Two of three are too few for a sum: with three the others wait for the one that is away.
+        let mut net = network(peers, rounds, quick(), seed);
+        net.delay_us = (100, [2_000, 20_000][(seed / 3 % 2) as usize]);
+        let mut at = 500;
+        while at < 60_000 {
+            at += u64::from(net.below(3_000));
+            let (victim, away) = (Peer(net.below(u32::from(peers)) as u16), u64::from(net.below(4_000)));
+            net.at_ms(at, Fault::Crash(victim));
+            net.at_ms(at + away, Fault::Restart(victim));
+            at += away + 1;
+        }
+        net.run_unchecked(3_600_000, |net| net.finished_count() == usize::from(peers));
+        net.check();
+        let all = histories(&net);
+        assert_eq!(net.finished_count(), usize::from(peers), "seed {seed}: {:?}", net.endings());
+        all.iter().for_each(|(_, history)| last_sum_is_plain(history, rounds));
+        crashes += net.events.iter().filter(|(_, _, event)| matches!(event, Event::ViewFailed(..))).count();
+    }
+    assert!(crashes > 0, "no schedule broke a view");
+}

@@ -1,0 +1,153 @@
+//! The same with a peer that does not follow the protocol: a leader that changes its orders and whose
+//! promises do not bind it, a disk that is lost, a server that gives what is not true. Nothing is opened
+//! twice, no honest peer is blamed, and once all is healed every honest peer finishes.
+
+use super::super::network::{Fault, Network, Rewrite};
+use super::{PARTS, all, bound_ms, patient, random_fault};
+use crate::crypto::stream::Stream;
+use crate::harness::numbers::Session;
+use crate::protocol::context::Bug;
+use crate::protocol::message::Message;
+use crate::protocol::record::Record;
+use crate::protocol::transfer::{self, Held};
+use crate::protocol::view::{self, Order};
+use crate::session::{Faults, Peer};
+
+/// How many by default, of each kind.
+const SCHEDULES: u64 = 24;
+
+/// One order in four is not what it should be.
+fn orders(liar: Peer, mut random: Stream) -> Rewrite {
+    Box::new(move |from, _, message| {
+        let Message::View(view::Message::Down(ballot, order)) = message else { return None };
+        if from != liar || random.below(4) > 0 {
+            return None;
+        }
+        let order = match order.clone() {
+            Order::Keys(mut keys) => {
+                keys.pop();
+                Order::Keys(keys)
+            }
+            Order::Sum(slot) => Order::Sum(slot ^ random.below(2)),
+            Order::Accept(Record { mut value, deals }) => {
+                if random.below(2) == 0 {
+                    value.total[0] ^= 1;
+                } else {
+                    value.members.pop();
+                }
+                Order::Accept(Record { value, deals })
+            }
+            Order::Decide(slot, mut items) => {
+                items.truncate(random.below(3) as usize);
+                Order::Decide(slot, items)
+            }
+            Order::Open(slot, mut items) => {
+                items.truncate(random.below(4) as usize);
+                Order::Open(slot, items)
+            }
+            Order::Reveal(_) => return None,
+        };
+        Some(Message::View(view::Message::Down(*ballot, order)))
+    })
+}
+
+/// One answer in two is not what it should be, and it says that it has everything.
+fn answers(liar: Peer, slots: u32, mut random: Stream) -> Rewrite {
+    Box::new(move |from, _, message| {
+        if from != liar || random.below(2) > 0 {
+            return None;
+        }
+        let answer = match message.clone() {
+            Message::Status { in_view, .. } => return Some(Message::Status { frozen: slots, in_view }),
+            Message::Transfer(transfer::Message::Piece { slot, index, data }) => {
+                let mut data = data.to_vec();
+                *data.first_mut()? ^= 1;
+                transfer::Message::Piece { slot, index, data: data.into() }
+            }
+            Message::Transfer(transfer::Message::Head(slot, held)) => {
+                let Held::Frozen(mut frozen) = *held else { return None };
+                match random.below(3) {
+                    0 => frozen.pads[0] = None,
+                    1 => frozen.record.value.total[0] ^= 1,
+                    _ => frozen.acknowledgements.truncate(1),
+                }
+                transfer::Message::Head(slot, Box::new(Held::Frozen(frozen)))
+            }
+            _ => return None,
+        };
+        Some(Message::Transfer(answer))
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Leader,
+    Disk,
+    Server,
+}
+
+fn run(kind: Kind, seed: u64) -> u64 {
+    let timing = patient();
+    let peers = [4, 5, 4, 6][usize::try_from(seed / PARTS % 4).unwrap()];
+    let faults = if kind == Kind::Leader { Faults::Byzantine } else { Faults::Crash };
+    let alter = |session: &mut Session| session.voting.faults = faults;
+    let mut net = Network::altered(peers, &[3], timing, seed, alter);
+    let random = Stream::new(&seed.to_le_bytes(), "deviating", &[kind as u8]);
+    let one = net.council()[usize::from(kind != Kind::Leader) * (seed % u64::from(peers)) as usize];
+    let at = |net: &mut Network| u64::from(net.below(900));
+    match kind {
+        Kind::Leader => {
+            net.liars.insert(one);
+            net.bugs.insert(one, Bug::IgnoresPromises);
+            net.rewrite = Some(orders(one, random));
+            // So it begins with its fault, and once more with an empty disk.
+            let again = at(&mut net);
+            for (ms, fault) in [(0, Fault::Crash(one)), (again, Fault::Wipe(one))] {
+                net.at_ms(ms, fault);
+                net.at_ms(ms, Fault::Restart(one));
+            }
+        }
+        Kind::Disk => {
+            net.marked = true;
+            let ms = at(&mut net);
+            net.at_ms(ms, Fault::Wipe(one));
+            net.at_ms(ms + 50, Fault::Restart(one));
+        }
+        Kind::Server => {
+            net.liars.insert(one);
+            net.rewrite = Some(answers(one, 2, random));
+        }
+    }
+    for _ in 0..net.below(4) {
+        for fault in random_fault(&mut net, peers) {
+            let ms = at(&mut net);
+            net.at_ms(ms, fault);
+        }
+    }
+    let heal = 1_000 + u64::from(net.below(10_000));
+    net.at_ms(heal, Fault::HealAll);
+    let limit = heal + 2 * bound_ms(peers, &timing);
+    let done = |net: &Network| {
+        let finished = net.finished();
+        net.peers().filter(|peer| !net.liars.contains(peer)).all(|peer| finished.contains_key(&peer))
+    };
+    net.run_unchecked(limit, |net| net.now_ms() > heal && done(net));
+    net.check();
+    assert!(done(&net), "{kind:?} {one}: {:?} {:?}", net.finished().keys(), net.endings());
+    net.when_finished().unwrap().0.saturating_sub(heal * 1000) / 1000
+}
+
+#[test]
+fn deviating_schedules_with_a_leader_are_safe_and_end() {
+    (0..PARTS).for_each(|part| all(part, SCHEDULES, "deviating_schedules", |seed| run(Kind::Leader, seed)));
+}
+
+#[test]
+fn deviating_schedules_with_a_lost_disk_are_safe_and_end() {
+    (0..PARTS).for_each(|part| all(part, SCHEDULES, "deviating_schedules", |seed| run(Kind::Disk, seed)));
+}
+
+#[test]
+fn deviating_schedules_with_a_server_are_safe_and_end() {
+    (0..PARTS).for_each(|part| all(part, SCHEDULES, "deviating_schedules", |seed| run(Kind::Server, seed)));
+}

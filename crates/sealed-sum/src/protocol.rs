@@ -1,0 +1,264 @@
+//! Protocols as sans-IO machines.
+//!
+//! A machine is told the time and one [`Input`], and answers with a [`Step`]: the list of [`Action`]s that
+//! its driver must carry out in order. It has no clock, no socket and no source of randomness but the seed
+//! that it was made with, so that `net` and `sim` drive the very same code. Long work leaves as `Compute` and
+//! comes back as `Done`; what must survive a crash leaves as `Persist`, and is on disk before any later
+//! action of the step is carried out.
+//!
+//! Three things are kept apart: a wrong call by this program is an `Err`, a peer that breaks a rule is
+//! `Blame`, and what cannot happen is `unreachable!("BUG: ...")`.
+
+pub mod about;
+pub mod all_reduce;
+pub mod ballot;
+pub mod context;
+pub(crate) mod convergecast;
+pub mod council;
+pub mod deal;
+pub mod failure;
+pub mod memo;
+pub mod message;
+pub mod pairwise;
+pub mod promise;
+pub mod record;
+pub mod signed;
+pub mod sparse;
+pub mod transfer;
+pub mod tree;
+pub mod view;
+pub mod wire;
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+
+use crate::session::Peer;
+use all_reduce::SumId;
+
+/// Microseconds since the start of the driver's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The time `ms` milliseconds later.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms.saturating_mul(1000)))
+    }
+
+    /// Milliseconds from `earlier` to this time, 0 if it is not earlier.
+    #[must_use]
+    pub fn ms_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1000
+    }
+}
+
+/// A breach by a peer of a rule that can be checked. The text is part of the line that the user sees.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A frame that does not decode.
+    #[error("malformed frame: {0}")]
+    Malformed(String),
+    /// A message that its sender may not send, or not now.
+    #[error("{0} out of order")]
+    OutOfOrder(&'static str),
+    /// A message that names a peer, slot, size or member list against the session.
+    #[error("{0}")]
+    Inconsistent(String),
+    /// A signature that does not verify over what it is said to sign.
+    #[error("bad signature on {0}")]
+    BadSignature(&'static str),
+    /// A share that does not match the hash its dealer published.
+    #[error("share of the pad dealt by {0} does not match its published hash")]
+    BadShare(Peer),
+    /// A deal whose envelopes, hashes or polynomial do not fit together.
+    #[error("inconsistent deal: {0}")]
+    BadDeal(String),
+    /// Two acknowledgements for one slot in one ballot, both signed by the same council member.
+    #[error("acknowledged two values for one slot in one view")]
+    TwoValues,
+    /// A public key of low order.
+    #[error("public key of low order")]
+    LowOrderKey,
+    /// A transferred total or record that does not verify.
+    #[error("transferred record does not verify: {0}")]
+    BadRecord(String),
+    /// A frame that breaks a rule of the transport.
+    #[error("{0}")]
+    Transport(String),
+}
+
+/// As text: what a fault says is for people.
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A state machine without clock, socket or disk of its own.
+pub trait Machine {
+    /// The messages between peers.
+    type Message;
+    /// The timers.
+    type Timer;
+    /// Long work.
+    type Job;
+    /// The result of a [`Machine::Job`].
+    type Done;
+    /// Records that must be on disk before the actions after them are carried out.
+    type Record;
+    /// The reports to the parent or driver.
+    type Output;
+
+    /// Takes one input at time `now`.
+    fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self>;
+}
+
+/// An input of a machine.
+#[derive(Debug)]
+pub enum Input<M: Machine + ?Sized> {
+    /// The first input.
+    Start,
+    /// A connection to a roster peer stands; both directions work.
+    PeerUp(Peer),
+    /// The last connection to the peer is gone, and with it every message not yet delivered.
+    PeerLost(Peer),
+    /// A message from an authenticated peer.
+    Message {
+        /// The other end of the connection.
+        from: Peer,
+        /// The message.
+        message: M::Message,
+    },
+    /// A timer set earlier has come.
+    Timer(M::Timer),
+    /// A job has been carried out.
+    Done(M::Done),
+}
+
+/// An action that a machine asks for.
+#[derive(Debug)]
+pub enum Action<M: Machine + ?Sized> {
+    /// Send to a connected peer; dropped if the connection is gone.
+    Send {
+        /// The receiver.
+        to: Peer,
+        /// The message.
+        message: M::Message,
+    },
+    /// Give `timer` back at `at` or soon after.
+    SetTimer {
+        /// The time.
+        at: Time,
+        /// The timer.
+        timer: M::Timer,
+    },
+    /// Carry out the job beside the machine, and give its result back.
+    Compute(M::Job),
+    /// Write the record to stable storage before going on.
+    Persist(M::Record),
+    /// Begin to write bytes that a later record will hold. A driver may ignore this, and then has more to
+    /// write later.
+    WriteEarly(EarlyWrite),
+    /// Report to the parent or the user.
+    Output(M::Output),
+    /// A peer broke a rule.
+    Blame {
+        /// The peer.
+        peer: Peer,
+        /// The rule.
+        fault: Fault,
+    },
+}
+
+/// A sealed total as it comes, long before a record with it is persisted.
+#[derive(Clone, Debug)]
+pub enum EarlyWrite {
+    /// The bytes of the total of a sum that begin at this place. Those of another sum that was under way will
+    /// not be needed, nor what a beginning at 0 takes the place of.
+    Chunk(SumId, usize, Bytes),
+    /// The end of the total, with its digest.
+    End(SumId, [u8; 32]),
+}
+
+/// The actions of one call, in order.
+#[must_use]
+pub struct Step<M: Machine + ?Sized>(pub Vec<Action<M>>);
+
+impl<M: Machine + ?Sized> std::fmt::Debug for Step<M>
+where
+    Action<M>: std::fmt::Debug,
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<M: Machine + ?Sized> Default for Step<M> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// A machine that wraps the actions of a child; outputs are handed to the parent, all else goes on to the
+/// driver.
+pub trait Parent<C: Machine>: Machine {
+    /// Wraps a child's message.
+    fn message(message: C::Message) -> Self::Message;
+    /// Wraps a child's timer.
+    fn timer(timer: C::Timer) -> Self::Timer;
+    /// Wraps a child's job.
+    fn job(job: C::Job) -> Self::Job;
+    /// Wraps a child's record.
+    fn record(record: C::Record) -> Self::Record;
+}
+
+/// For machines that set no timers, compute nothing or store nothing: a value that cannot exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {}
+
+impl<M: Machine> Step<M> {
+    /// Nothing to do.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Appends a `Send`.
+    pub fn send(&mut self, to: Peer, message: M::Message) {
+        self.0.push(Action::Send { to, message });
+    }
+
+    /// Appends an `Output`.
+    pub fn output(&mut self, output: M::Output) {
+        self.0.push(Action::Output(output));
+    }
+
+    /// Appends a `Blame`.
+    pub fn blame(&mut self, peer: Peer, fault: Fault) {
+        self.0.push(Action::Blame { peer, fault });
+    }
+
+    /// Takes over a child's actions, wrapped, and returns the child's outputs.
+    #[must_use]
+    pub fn lift<C: Machine>(&mut self, child: Step<C>) -> Vec<C::Output>
+    where
+        M: Parent<C>,
+    {
+        let mut outputs = Vec::new();
+        for action in child.0 {
+            self.0.push(match action {
+                Action::Send { to, message } => Action::Send { to, message: M::message(message) },
+                Action::SetTimer { at, timer } => Action::SetTimer { at, timer: M::timer(timer) },
+                Action::Compute(job) => Action::Compute(M::job(job)),
+                Action::Persist(record) => Action::Persist(M::record(record)),
+                Action::WriteEarly(ahead) => Action::WriteEarly(ahead),
+                Action::Blame { peer, fault } => Action::Blame { peer, fault },
+                Action::Output(output) => {
+                    outputs.push(output);
+                    continue;
+                }
+            });
+        }
+        outputs
+    }
+}

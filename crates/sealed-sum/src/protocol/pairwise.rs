@@ -1,0 +1,262 @@
+//! Keys of a view, and the masks that cancel over its members (Bonawitz et al., CCS 2017).
+//!
+//! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret,
+//! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
+//! subtracts it for j < i. Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners
+//! form a random circulant graph (Bell et al. 2020, section 3) over the members in an order that is drawn
+//! once every key of the view is fixed: with its key each council member commits itself to a secret, and it
+//! reveals the secret under the digest of all keys. So nobody chooses its partners, the leader included, as
+//! long as one of the council's members in the view follows the protocol.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::Digest;
+
+use super::all_reduce::SumId;
+use super::ballot::Ballot;
+use super::context::{Context, FULL_MESH};
+use super::memo;
+use super::signed::{Item, Signed};
+use crate::crypto::agreement::{EphemeralSecret, Key};
+use crate::crypto::mask::{self, Sign, Word};
+use crate::crypto::stream::Stream;
+use crate::crypto::tagged_hash;
+use crate::session::Peer;
+
+/// A member's public key for one view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewKey {
+    /// The view.
+    pub ballot: Ballot,
+    /// X25519, 32 bytes.
+    pub public: [u8; 32],
+    /// Of those who [draw](Context::draws) the mask graph: [`commitment`] to their part.
+    pub commitment: Option<[u8; 32]>,
+}
+
+impl Item for ViewKey {
+    const TAG: &'static str = "view key";
+}
+
+/// A council member's part of the draw of the mask graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reveal {
+    /// The view.
+    pub ballot: Ballot,
+    /// Digest of all keys of the view ([`ViewKeys`]): under others it counts for nothing.
+    pub keys: [u8; 32],
+    /// Its part, 32 random bytes.
+    pub secret: [u8; 32],
+}
+
+impl Item for Reveal {
+    const TAG: &'static str = "reveal";
+}
+
+/// SHA-256(tag "commitment" || session id || ballot || LE16(peer) || secret).
+#[must_use]
+pub fn commitment(ctx: &Context, ballot: Ballot, peer: Peer, secret: &[u8; 32]) -> [u8; 32] {
+    tagged_hash("commitment")
+        .chain_update(ctx.id.0)
+        .chain_update(ballot.to_bytes())
+        .chain_update(peer.0.to_le_bytes())
+        .chain_update(secret)
+        .finalize()
+        .into()
+}
+
+/// One stream of a mask.
+#[derive(Clone)]
+pub struct Mask {
+    /// The stream's key: k_ij, or a pad.
+    pub key: Arc<[u8; 32]>,
+    /// "mask" or "pad".
+    pub label: &'static str,
+    /// Ballot and slot, so that a key masks each vector with a stream of its own.
+    pub params: [u8; 14],
+    /// Added or subtracted.
+    pub sign: Sign,
+}
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mask({} {:?} <redacted>)", self.label, self.sign)
+    }
+}
+
+impl Mask {
+    /// A stream for the vector of `sum`.
+    #[must_use]
+    pub fn new(key: Arc<[u8; 32]>, label: &'static str, sum: SumId, sign: Sign) -> Self {
+        Self { key, label, params: sum.to_bytes(), sign }
+    }
+}
+
+/// Every stream that one peer puts on one vector.
+#[derive(Clone, Debug)]
+pub struct Masks {
+    /// The vector's ring.
+    pub word: Word,
+    /// The streams of the masks.
+    pub masks: Vec<Mask>,
+}
+
+impl Masks {
+    /// Applies all streams to the part of the vector that starts at byte `offset`.
+    pub fn apply(&self, data: &mut [u8], offset: u64) {
+        let begin = |each: &Mask| {
+            let mut stream = Stream::new(&*each.key, each.label, &each.params);
+            stream.seek(offset);
+            (each.sign, stream)
+        };
+        let mut streams: Vec<_> = self.masks.iter().map(begin).collect();
+        mask::apply_all(self.word, data, &mut streams);
+    }
+}
+
+/// Partners of `me` among the members of a view (ascending), given what its mask graph is drawn from, which
+/// matters above [`FULL_MESH`] members. Symmetric: j is a partner of i if and only if i is one of j.
+#[must_use]
+pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> Vec<Peer> {
+    let p = members.len();
+    if p <= FULL_MESH {
+        return members.iter().copied().filter(|&peer| peer != me).collect();
+    }
+    let start = tagged_hash("graph").chain_update(draw);
+    let argument = || {
+        members
+            .iter()
+            .fold(start.clone(), |hash, peer| hash.chain_update(peer.0.to_le_bytes()))
+            .finalize()
+            .into()
+    };
+    let ring = memo::graph(argument, || {
+        let place = |&peer: &Peer| {
+            (<[u8; 32]>::from(start.clone().chain_update(peer.0.to_le_bytes()).finalize()), peer)
+        };
+        let mut ring: Vec<_> = members.iter().map(place).collect();
+        ring.sort_unstable();
+        ring.into_iter().map(|(_, peer)| peer).collect()
+    });
+    let Some(place) = ring.iter().position(|&peer| peer == me) else { return Vec::new() };
+    let half = degree(p, ctx.session.colluding).div_ceil(2).min((p - 1) / 2);
+    let mut out: Vec<_> =
+        (1..=half).flat_map(|step| [ring[(place + step) % p], ring[(place + p - step) % p]]).collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40.
+#[must_use]
+pub fn degree(p: usize, colluding: f64) -> usize {
+    let exact = (40.0 + (p as f64).log2()) / (1.0 / colluding).log2();
+    exact.ceil() as usize
+}
+
+/// k_ij with these partners of this peer; `Err` names the partner whose key is of low order.
+pub fn agree(
+    ctx: &Context,
+    ballot: Ballot,
+    secret: &EphemeralSecret,
+    keys: &BTreeMap<Peer, [u8; 32]>,
+    partners: &[Peer],
+) -> Result<BTreeMap<Peer, Arc<[u8; 32]>>, Peer> {
+    let mut out = BTreeMap::new();
+    for &peer in partners {
+        let Some(theirs) = keys.get(&peer) else { continue };
+        let (low, high) = (ctx.me.min(peer), ctx.me.max(peer));
+        let mut info = ctx.id.0.to_vec();
+        info.extend_from_slice(&ballot.to_bytes());
+        info.extend_from_slice(ctx.session.key(low).as_bytes());
+        info.extend_from_slice(ctx.session.key(high).as_bytes());
+        let key: Key = secret.agree(theirs, &info).map_err(|_| peer)?;
+        out.insert(peer, Arc::new(*key.as_bytes()));
+    }
+    Ok(out)
+}
+
+/// The pairwise streams of this peer for one vector.
+#[must_use]
+pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
+    keys.iter()
+        .map(|(&peer, key)| {
+            Mask::new(key.clone(), "mask", sum, if me < peer { Sign::Add } else { Sign::Subtract })
+        })
+        .collect()
+}
+
+/// Every member's key of a view, once they are fixed.
+#[derive(Clone, Debug)]
+pub struct ViewKeys {
+    ballot: Ballot,
+    /// As their authors signed them, in the order in which they came.
+    pub items: Vec<Signed<ViewKey>>,
+    /// X25519.
+    pub public: BTreeMap<Peer, [u8; 32]>,
+    commitments: BTreeMap<Peer, [u8; 32]>,
+    /// SHA-256(tag "keys" || session id || ballot || for each member: LE16(peer), key, commitment if any).
+    pub digest: [u8; 32],
+}
+
+impl ViewKeys {
+    /// The keys of these members, one each, with commitments of those who draw; else `None`. Signatures are
+    /// not looked at: see [`ViewKeys::signed_by`].
+    #[must_use]
+    pub fn new(ctx: &Context, ballot: Ballot, members: &[Peer], items: Vec<Signed<ViewKey>>) -> Option<Self> {
+        let keys: BTreeMap<_, _> = items
+            .iter()
+            .filter(|key| key.item.ballot == ballot)
+            .filter(|key| key.item.commitment.is_some() == ctx.draws(key.author, members))
+            .map(|key| (key.author, &key.item))
+            .collect();
+        if items.len() != members.len() || !members.iter().all(|peer| keys.contains_key(peer)) {
+            return None;
+        }
+        let start = tagged_hash("keys").chain_update(ctx.id.0).chain_update(ballot.to_bytes());
+        let digest = keys.iter().fold(start, |hash, (peer, key)| {
+            let hash = hash.chain_update(peer.0.to_le_bytes()).chain_update(key.public);
+            key.commitment.iter().fold(hash, |hash, commitment| hash.chain_update(commitment))
+        });
+        Some(Self {
+            ballot,
+            public: keys.iter().map(|(&peer, key)| (peer, key.public)).collect(),
+            commitments: keys.iter().filter_map(|(&peer, key)| Some((peer, key.commitment?))).collect(),
+            digest: digest.finalize().into(),
+            items,
+        })
+    }
+
+    /// Whether these members' keys are signed by them.
+    #[must_use]
+    pub fn signed_by(&self, ctx: &Context, members: &[Peer]) -> bool {
+        self.items.iter().filter(|key| members.contains(&key.author)).all(|key| key.verify(ctx))
+    }
+
+    /// Whether this is its author's part of the draw over these keys; the signature is not looked at.
+    #[must_use]
+    pub fn opens(&self, ctx: &Context, reveal: &Signed<Reveal>) -> bool {
+        let Reveal { ballot, keys, secret } = &reveal.item;
+        let made = commitment(ctx, *ballot, reveal.author, secret);
+        *ballot == self.ballot && *keys == self.digest && self.commitments.get(&reveal.author) == Some(&made)
+    }
+
+    /// What the mask graph is drawn from: SHA-256(tag "draw" || digest of the keys || for each of those who
+    /// draw, ascending: LE16(peer), its part). `None` unless these are the parts of all of them.
+    #[must_use]
+    pub fn draw(&self, ctx: &Context, reveals: &[Signed<Reveal>]) -> Option<[u8; 32]> {
+        let sound = |each: &&Signed<Reveal>| self.opens(ctx, each) && each.verify(ctx);
+        let parts: BTreeMap<_, _> =
+            reveals.iter().filter(sound).map(|each| (each.author, each.item.secret)).collect();
+        if reveals.len() != parts.len() || parts.len() != self.commitments.len() {
+            return None;
+        }
+        let start = tagged_hash("draw").chain_update(self.digest);
+        let all = parts
+            .iter()
+            .fold(start, |hash, (peer, secret)| hash.chain_update(peer.0.to_le_bytes()).chain_update(secret));
+        Some(all.finalize().into())
+    }
+}

@@ -1,0 +1,425 @@
+//! Transfer of a frozen or acknowledged slot to a peer that lacks it (spec, section "Transfer").
+//!
+//! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads
+//! by their hashes, the sealed total by the digest that was decided. So it does not matter whom it asks.
+//!
+//! A transfer that came to a stand may be given up while its messages are still on their way, and the same
+//! thing asked for again. Pieces and credits that do not fit are therefore passed over, not blamed: both ends
+//! go on from what they have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::all_reduce::{self, CHUNK, WINDOW};
+use super::context::Context;
+use super::pairwise::Masks;
+use super::record::{Frozen, Record};
+use super::sparse;
+use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
+use crate::session::Peer;
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Want {
+    /// A decided and opened quantity.
+    Frozen,
+    /// The acknowledged value of this digest.
+    Accepted([u8; 32]),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Held {
+    /// Answers [`Want::Frozen`].
+    Frozen(Frozen),
+    /// Answers [`Want::Accepted`].
+    Accepted(Record),
+    /// Answers [`Want::Frozen`] where no later slot needs the vector: the decision alone, no pieces follow.
+    Bare(Frozen),
+}
+
+/// A message between the two peers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// A request for a slot. Control channel.
+    Fetch(u32, Want),
+    /// The asked peer does not have the slot. Control channel.
+    Lacking(u32),
+    /// The record; the sealed total follows. Bulk channel.
+    Head(u32, Box<Held>),
+    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing
+    /// hides its pairs ([`sparse`]). Bulk channel.
+    Piece {
+        /// The quantity.
+        slot: u32,
+        /// The number of the piece, from 0, in order.
+        index: u32,
+        /// The bytes.
+        #[serde(skip)]
+        data: Bytes,
+    },
+    /// Piece `index` has been taken. Control channel.
+    Credit(u32, u32),
+}
+
+/// Time to check whether the transfer of this number stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer(u64);
+
+/// A report to the node.
+#[derive(Debug)]
+pub enum Output {
+    /// A peer requests a slot; answer with [`Transfer::serve`].
+    Wanted(Peer, u32, Want),
+    /// The requested slot is here, whole and checked.
+    Fetched(Peer, u32, Box<Held>, Bytes),
+    /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
+    Lacks(Peer, u32),
+    /// The requested slot did not come; ask another peer.
+    Failed(Peer),
+}
+
+#[derive(Clone, Debug)]
+struct Fetching {
+    number: u64,
+    from: Peer,
+    slot: u32,
+    want: Want,
+    held: Option<Box<Held>>,
+    buffer: Vec<u8>,
+    next: u32,
+    progress: Time,
+}
+
+/// The sealed total that is served.
+#[derive(Clone, Debug)]
+pub enum Served {
+    /// The sealed total itself.
+    Sealed(Bytes),
+    /// The opened vector, and the pads that make it the sealed total again.
+    Opened(Bytes, Masks),
+}
+
+impl Served {
+    fn len(&self) -> usize {
+        match self {
+            Self::Sealed(bytes) | Self::Opened(bytes, _) => bytes.len(),
+        }
+    }
+
+    fn piece(&self, index: u32) -> Bytes {
+        let start = index as usize * CHUNK;
+        let range = start..(start + CHUNK).min(self.len());
+        match self {
+            Self::Sealed(total) => total.slice(range),
+            Self::Opened(opened, pads) => {
+                let mut words = opened[range].to_vec();
+                pads.apply(&mut words, start as u64);
+                words.into()
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Serving {
+    slot: u32,
+    total: Served,
+    next: u32,
+    acknowledged: u32,
+}
+
+/// How often a slot is served to one peer at once. Each time after that it must have waited longer: a request
+/// of some bytes costs the server a piece of the vector, and honest peers ask again only after a failure.
+const AT_ONCE: u32 = 4;
+
+/// At most one transfer to this peer, and one to each other peer.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    ctx: Arc<Context>,
+    number: u64,
+    fetching: Option<Fetching>,
+    serving: BTreeMap<Peer, Serving>,
+    /// How often each peer was served each slot, and when last.
+    served: BTreeMap<(Peer, u32), (u32, Time)>,
+}
+
+impl Machine for Transfer {
+    type Message = Message;
+    type Timer = Timer;
+    type Job = Never;
+    type Done = Never;
+    type Record = Never;
+    type Output = Output;
+
+    fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
+        let mut step = Step::none();
+        match input {
+            Input::Message { from, message } => {
+                if let Err(fault) = self.message(now, from, message, &mut step) {
+                    step.blame(from, fault);
+                    self.give_up(from, &mut step);
+                }
+            }
+            Input::PeerLost(peer) => {
+                self.serving.remove(&peer);
+                self.give_up(peer, &mut step);
+            }
+            Input::Timer(Timer(number)) => {
+                if let Some(fetching) = self.fetching.as_ref().filter(|fetching| fetching.number == number) {
+                    let limit = self.ctx.session.timing.stall_ms;
+                    if now.ms_since(fetching.progress) >= limit {
+                        self.give_up(fetching.from, &mut step);
+                    } else {
+                        let at = fetching.progress.plus_ms(limit);
+                        step.0.push(Action::SetTimer { at, timer: Timer(number) });
+                    }
+                }
+            }
+            Input::Done(never) => match never {},
+            Input::Start | Input::PeerUp(_) => {}
+        }
+        step
+    }
+}
+
+impl Transfer {
+    /// A transfer with nothing under way.
+    #[must_use]
+    pub fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx, number: 0, fetching: None, serving: BTreeMap::new(), served: BTreeMap::new() }
+    }
+
+    /// Whether something is being fetched.
+    #[must_use]
+    pub fn fetching(&self) -> bool {
+        self.fetching.is_some()
+    }
+
+    /// The peer of which something is requested.
+    #[must_use]
+    pub fn asked(&self) -> Option<Peer> {
+        self.fetching.as_ref().map(|fetching| fetching.from)
+    }
+
+    /// Whether the record has come and its total is under way. A claim to have something is not enough: who
+    /// only claims never sends the head.
+    #[must_use]
+    pub fn receiving(&self) -> bool {
+        self.fetching.as_ref().is_some_and(|fetching| fetching.held.is_some())
+    }
+
+    /// Asks `from`; an earlier request is forgotten.
+    pub fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
+        self.number += 1;
+        self.fetching = Some(Fetching {
+            number: self.number,
+            from,
+            slot,
+            want,
+            held: None,
+            buffer: Vec::new(),
+            next: 0,
+            progress: now,
+        });
+        let mut step = Step::none();
+        step.send(from, Message::Fetch(slot, want));
+        let at = now.plus_ms(self.ctx.session.timing.stall_ms);
+        step.0.push(Action::SetTimer { at, timer: Timer(self.number) });
+        step
+    }
+
+    /// Answers [`Output::Wanted`].
+    pub fn serve(&mut self, now: Time, to: Peer, slot: u32, held: Option<(Held, Served)>) -> Step<Self> {
+        let mut step = Step::none();
+        match held {
+            None => step.send(to, Message::Lacking(slot)),
+            Some((held, total)) => {
+                let (times, last) = self.served.entry((to, slot)).or_default();
+                (*times, *last) = (times.saturating_add(1), now);
+                step.send(to, Message::Head(slot, Box::new(held)));
+                self.serving.insert(to, Serving { slot, total, next: 0, acknowledged: 0 });
+                self.send_pieces(to, &mut step);
+            }
+        }
+        step
+    }
+
+    /// Whether the peer is served this slot now; it gives a silent server up, and comes back later.
+    fn grants(&self, now: Time, peer: Peer, slot: u32) -> bool {
+        let Some(&(times, last)) = self.served.get(&(peer, slot)) else { return true };
+        let Some(over) = times.checked_sub(AT_ONCE) else { return true };
+        now >= last.plus_ms(self.ctx.session.timing.stall_ms << over.min(8))
+    }
+
+    fn give_up(&mut self, peer: Peer, step: &mut Step<Self>) {
+        if self.fetching.take_if(|fetching| fetching.from == peer).is_some() {
+            step.output(Output::Failed(peer));
+        }
+    }
+
+    fn send_pieces(&mut self, to: Peer, step: &mut Step<Self>) {
+        let Some(serving) = self.serving.get_mut(&to) else { return };
+        let pieces = pieces(serving.total.len());
+        // The first piece alone, then more and more: whoever takes none costs no more than one.
+        let window = WINDOW.min(1 + serving.acknowledged as usize);
+        while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < window {
+            let plain = self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
+            let words = serving.total.piece(serving.next);
+            let data = if plain { sparse::encode(&words) } else { words };
+            step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
+            serving.next += 1;
+        }
+        if serving.acknowledged == pieces {
+            self.serving.remove(&to);
+        }
+    }
+
+    fn message(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
+        match message {
+            Message::Fetch(slot, want) => {
+                if slot as usize >= self.ctx.plan.len() {
+                    return Err(Fault::Inconsistent(format!(
+                        "asks for slot {slot} of {}",
+                        self.ctx.plan.len()
+                    )));
+                }
+                if self.grants(now, from, slot) {
+                    step.output(Output::Wanted(from, slot, want));
+                }
+            }
+            Message::Lacking(slot) => {
+                // No fault even for something frozen: that it is there may be another's word, passed on with
+                // `Begin`.
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                if fetching.want == Want::Frozen && fetching.held.is_none() {
+                    step.output(Output::Lacks(from, slot));
+                }
+                self.give_up(from, step);
+            }
+            Message::Credit(slot, index) => {
+                let Some(serving) = self.serving.get_mut(&from).filter(|serving| serving.slot == slot) else {
+                    return Ok(());
+                };
+                if index != serving.acknowledged || index >= serving.next {
+                    return Ok(());
+                }
+                serving.acknowledged += 1;
+                self.send_pieces(from, step);
+            }
+            Message::Head(slot, held) => {
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                let want = fetching.want;
+                if fetching.held.is_some() || !self.answers(want, &held) {
+                    return Ok(());
+                }
+                self.check(slot, &held).map_err(Fault::BadRecord)?;
+                if let Some(fetching) = &mut self.fetching {
+                    fetching.progress = now;
+                    fetching.held = Some(held);
+                }
+                self.finish(slot, step)?;
+            }
+            Message::Piece { slot, index, data } => {
+                let quantity = self.ctx.plan.get(slot as usize);
+                let len = quantity.map_or(0, super::context::Quantity::len);
+                let plain = quantity.is_some_and(super::context::Quantity::plain);
+                let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
+                let start = index as usize * CHUNK;
+                let expected = (start + CHUNK).min(len).saturating_sub(start);
+                if fetching.held.is_none() || index != fetching.next {
+                    return Ok(());
+                }
+                let data = if plain && expected > 0 { sparse::decode(&data, expected)? } else { data };
+                if data.is_empty() || data.len() != expected {
+                    return Err(Fault::Inconsistent(format!(
+                        "piece {index} has {} bytes, expected {expected}",
+                        data.len()
+                    )));
+                }
+                if let Some(Held::Frozen(Frozen { record, .. }) | Held::Accepted(record)) =
+                    fetching.held.as_deref()
+                {
+                    let early = EarlyWrite::Chunk(record.value.sum, fetching.buffer.len(), data.clone());
+                    step.0.push(Action::WriteEarly(early));
+                }
+                fetching.buffer.extend_from_slice(&data);
+                fetching.next += 1;
+                fetching.progress = now;
+                step.send(from, Message::Credit(slot, index));
+                self.finish(slot, step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn expected(&mut self, from: Peer, slot: u32) -> Option<&mut Fetching> {
+        self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
+    }
+
+    /// Whether this answers the request. It may also be the late answer to an earlier request that was
+    /// given up.
+    fn answers(&self, want: Want, held: &Held) -> bool {
+        match (want, held) {
+            (Want::Frozen, Held::Frozen(_) | Held::Bare(_)) => true,
+            (Want::Accepted(digest), Held::Accepted(record)) => record.digest(&self.ctx) == digest,
+            _ => false,
+        }
+    }
+
+    fn check(&self, slot: u32, held: &Held) -> Result<(), String> {
+        let record = match held {
+            Held::Frozen(frozen) | Held::Bare(frozen) => {
+                frozen.check(&self.ctx)?;
+                &frozen.record
+            }
+            Held::Accepted(record) => {
+                record.check(&self.ctx)?;
+                record
+            }
+        };
+        if record.value.sum.slot == slot {
+            Ok(())
+        } else {
+            Err(format!("slot {}, asked for {slot}", record.value.sum.slot))
+        }
+    }
+
+    fn finish(&mut self, slot: u32, step: &mut Step<Self>) -> Result<(), Fault> {
+        let len = self.ctx.plan.get(slot as usize).map_or(0, super::context::Quantity::len);
+        let whole = |fetching: &mut Fetching| match fetching.held.as_deref() {
+            Some(Held::Bare(_)) => true,
+            _ => fetching.next >= pieces(len),
+        };
+        let Some(fetching) = self.fetching.take_if(whole) else { return Ok(()) };
+        let Some(held) = fetching.held else { return Ok(()) };
+        let value = match &*held {
+            Held::Frozen(frozen) => &frozen.record.value,
+            Held::Accepted(record) => &record.value,
+            Held::Bare(_) => {
+                step.output(Output::Fetched(fetching.from, slot, held, Bytes::new()));
+                return Ok(());
+            }
+        };
+        if all_reduce::total_digest(&self.ctx.id.0, value.sum, &fetching.buffer) != value.total {
+            step.output(Output::Failed(fetching.from));
+            return Err(Fault::BadRecord("the total does not match its digest".into()));
+        }
+        step.0.push(Action::WriteEarly(EarlyWrite::End(value.sum, value.total)));
+        step.output(Output::Fetched(fetching.from, slot, held, fetching.buffer.into()));
+        Ok(())
+    }
+}
+
+fn pieces(len: usize) -> u32 {
+    u32::try_from(len.div_ceil(CHUNK)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,580 @@
+//! One view: a fixed set of members goes through the plan's quantities in rounds on the tree (spec, section
+//! "Views").
+//!
+//! The leader sends an order down, every member acts on it and reports up, and a report is complete when the
+//! whole subtree has spoken:
+//!
+//! | order (down)          | report (up)                                  |
+//! | --------------------- | -------------------------------------------- |
+//! | (the view begins)     | `Keys`: every member's signed key            |
+//! | `Keys`: all of them   | above 64 members `Reveal`: parts of the draw |
+//! | `Reveal`: all of them |                                              |
+//! | `Sum`: of a slot      | chunks; then `Hold`: total's digest, deals   |
+//! | `Accept`: the record  | `Acknowledge`: the council's acknowledgements |
+//! | `Decide`: all of them | `Release`: the council's shares of the pads  |
+//! | `Open`: all of them   |                                              |
+//!
+//! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a quorum
+//! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
+//! carries.
+
+mod keys;
+mod message;
+mod reports;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chacha20::rand_core::SeedableRng;
+
+use super::all_reduce::{self, AllReduce, SumId, Total};
+use super::ballot::Ballot;
+use super::context::{Context, FULL_MESH};
+use super::convergecast::Convergecast;
+use super::deal::{self, Deal, Opening, Pad, Release};
+use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
+use super::record::{self, Acknowledgement, Frozen, Record};
+use super::signed::Signed;
+use super::tree::{self, Place};
+use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
+use crate::crypto::agreement::EphemeralSecret;
+use crate::crypto::mask::Sign;
+use crate::session::Peer;
+
+pub use message::{Message, Order, Reason, Report, Stage};
+
+/// The generator of a node's secrets, seeded once from the operating system.
+pub type Rng = chacha20::ChaCha20Rng;
+
+/// The interval at which a member says that it is still computing, and looks whether the view stands still,
+/// milliseconds.
+pub const HEARTBEAT_MS: u64 = 1000;
+
+/// The timer of a view, every [`HEARTBEAT_MS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer(pub Ballot);
+
+/// A report to the node.
+#[derive(Debug)]
+pub enum Output {
+    /// A stage began.
+    Stage(u32, Stage),
+    /// Leader only: every member's key is there, slots may start.
+    Ready,
+    /// Every member's key has come, for who keeps proof of who was there.
+    Keys(Vec<Signed<ViewKey>>),
+    /// Answer with [`View::contribute`].
+    Sum(u32),
+    /// This peer holds the sealed total of the running sum.
+    Total(Total),
+    /// Answer with [`View::acknowledge`], once its total is held.
+    Accept(Record),
+    /// Answer with [`View::release`].
+    Decided(Record, Vec<Signed<Acknowledgement>>),
+    /// The pads are known.
+    Opened(Frozen),
+    /// The view is over.
+    Failed(Reason, Option<Peer>),
+}
+
+#[derive(Debug)]
+struct Round {
+    slot: u32,
+    reduce: Option<AllReduce>,
+    pad: Option<Pad>,
+    own_deals: Vec<Signed<Deal>>,
+    deals: Convergecast<Signed<Deal>>,
+    total: Option<[u8; 32]>,
+    child_totals: Vec<[u8; 32]>,
+    record: Option<Record>,
+    acknowledge: Convergecast<Signed<Acknowledgement>>,
+    acknowledgements: Vec<Signed<Acknowledgement>>,
+    release: Convergecast<Signed<Release>>,
+}
+
+/// The machine of one member in one view.
+pub struct View {
+    ctx: Arc<Context>,
+    ballot: Ballot,
+    members: Vec<Peer>,
+    place: Place,
+    /// Under which child each peer of this subtree stands.
+    below: BTreeMap<Peer, Peer>,
+    /// This peer's distance from the root, and the farthest peer's.
+    depth: (u32, u32),
+    rng: Rng,
+    secret: Option<EphemeralSecret>,
+    keys_report: Convergecast<Signed<ViewKey>>,
+    /// Every member's key, as the leader has shown them.
+    fixed: Option<ViewKeys>,
+    /// This council member's part of the draw of the mask graph, until it is revealed.
+    part: Option<[u8; 32]>,
+    reveals: Convergecast<Signed<Reveal>>,
+    keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
+    round: Option<Round>,
+    progress: Time,
+    working: bool,
+    child_working: bool,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View {{ ballot: {}, members: {:?}, slot: {:?} }}", self.ballot, self.members, self.slot())
+    }
+}
+
+/// Why an order cannot be followed, and whose fault that is, if anybody's.
+type Refusal = (Reason, Option<Peer>);
+
+const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
+
+impl Machine for View {
+    type Message = Message;
+    type Timer = Timer;
+    type Job = all_reduce::Job;
+    type Done = all_reduce::Done;
+    type Record = Never;
+    type Output = Output;
+
+    fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
+        let mut step = Step::none();
+        match input {
+            Input::Start => self.start(now, &mut step),
+            Input::Message { from, message } => {
+                if self.place.neighbours().any(|peer| peer == from) {
+                    self.progress = now;
+                    if let Err(fault) = self.message(now, from, message, &mut step) {
+                        step.blame(from, fault);
+                        step.output(Output::Failed(Reason::Fault, Some(from)));
+                    }
+                }
+                // Others have another tree in mind: a leader that shows two of them must not make honest
+                // peers blame each other.
+            }
+            Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
+            Input::Done(done) => {
+                self.progress = now;
+                if let Some(reduce) = self.reduce(done.sum) {
+                    let child = reduce.handle(now, Input::Done(done));
+                    self.reduced(child, &mut step);
+                }
+            }
+            Input::PeerLost(peer) => {
+                let needed = self.place.neighbours().any(|neighbour| neighbour == peer)
+                    || (self.place.parent.is_none() && self.members.contains(&peer));
+                if needed {
+                    step.output(Output::Failed(Reason::Lost, Some(peer)));
+                }
+            }
+            Input::Timer(_) | Input::PeerUp(_) => {}
+        }
+        step
+    }
+}
+
+impl Parent<AllReduce> for View {
+    fn message(message: all_reduce::Message) -> Message {
+        Message::Reduce(message)
+    }
+    fn timer(timer: Never) -> Timer {
+        match timer {}
+    }
+    fn job(job: all_reduce::Job) -> all_reduce::Job {
+        job
+    }
+    fn record(record: Never) -> Never {
+        record
+    }
+}
+
+impl View {
+    /// A view of `ballot` with `members` (ascending), led by the ballot's proposer. `None` if this peer is no
+    /// member.
+    #[must_use]
+    pub fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
+        let order = tree::order(&ctx.session, ballot, &members);
+        let place = tree::place(&order, ctx.me)?;
+        let depth = |at: usize| (at + 1).ilog2();
+        let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
+        Some(Self {
+            keys_report: Convergecast::new(&place.children),
+            fixed: None,
+            part: None,
+            reveals: Convergecast::new(&place.children),
+            below: tree::below(&order, ctx.me),
+            ballot,
+            members,
+            place,
+            depth,
+            rng: Rng::from_seed(seed),
+            secret: None,
+            keys: None,
+            round: None,
+            progress: Time::default(),
+            working: false,
+            child_working: false,
+            ctx,
+        })
+    }
+
+    /// The ballot.
+    #[must_use]
+    pub fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// The members, ascending.
+    #[must_use]
+    pub fn members(&self) -> &[Peer] {
+        &self.members
+    }
+
+    /// This peer's neighbours.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The slot of the round that is under way or was the last.
+    #[must_use]
+    pub fn slot(&self) -> Option<u32> {
+        self.round.as_ref().map(|round| round.slot)
+    }
+
+    /// The keys that this peer shares with the others (all of them in views of up to
+    /// [`super::context::FULL_MESH`] members), once they are agreed on.
+    #[must_use]
+    pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
+        self.keys.as_ref()
+    }
+
+    /// Whether this peer leads.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.place.parent.is_none()
+    }
+
+    /// Says whether this peer is at long work, so that the others wait.
+    pub fn set_working(&mut self, working: bool) {
+        self.working = working;
+    }
+
+    /// Leader: sums `slot` over the members.
+    pub fn sum(&mut self, slot: u32) -> Step<Self> {
+        let mut step = Step::none();
+        self.order(Order::Sum(slot), &mut step);
+        step
+    }
+
+    /// Leader: finishes a value that an earlier view left acknowledged.
+    pub fn resume(&mut self, record: Record) -> Step<Self> {
+        let mut step = Step::none();
+        self.order(Order::Accept(record), &mut step);
+        step
+    }
+
+    /// This peer's own vector for the slot that [`Output::Sum`] named.
+    pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
+        let mut step = Step::none();
+        self.progress = now;
+        let sum = self.sum_id(slot);
+        let (Some(keys), Some(round)) = (&self.keys, &mut self.round) else { return step };
+        if round.slot != slot {
+            return step;
+        }
+        let Some(reduce) = &mut round.reduce else { return step };
+        step.output(Output::Stage(slot, Stage::Sum));
+        let quantity = &self.ctx.plan[slot as usize];
+        let mut masks =
+            if quantity.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
+        #[cfg(any(test, feature = "harness"))]
+        if self.ctx.bug == Some(super::context::Bug::ForgottenMask) {
+            masks.pop();
+        }
+        if let Some(pad) = &round.pad {
+            masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
+        }
+        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }));
+        self.reduced(child, &mut step);
+        step
+    }
+
+    /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the council.
+    pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
+        let mut step = Step::none();
+        if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
+            round.acknowledge.own(item.into_iter().collect());
+            self.report_acknowledgements(&mut step);
+        }
+        step
+    }
+
+    /// This peer's answer to [`Output::Decided`]: its shares if it is in the council.
+    pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
+        let mut step = Step::none();
+        if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
+            round.release.own(item.into_iter().collect());
+            self.report_releases(&mut step);
+        }
+        step
+    }
+
+    fn sum_id(&self, slot: u32) -> SumId {
+        SumId { ballot: self.ballot, slot }
+    }
+
+    fn reduce(&mut self, sum: SumId) -> Option<&mut AllReduce> {
+        let expected = self.sum_id(sum.slot);
+        self.round.as_mut().filter(|round| sum == expected && round.slot == sum.slot)?.reduce.as_mut()
+    }
+
+    fn tick(&mut self, now: Time, step: &mut Step<Self>) {
+        if self.working && !self.child_working {
+            self.tell_working(now, step);
+        }
+        self.child_working = false;
+        let stalled = self.progress.plus_ms(self.patience_ms());
+        if now >= stalled {
+            step.output(Output::Failed(Reason::Stalled, self.awaited_child().or(self.place.parent)));
+        } else {
+            step.0.push(Action::SetTimer {
+                at: stalled.min(now.plus_ms(HEARTBEAT_MS)),
+                timer: Timer(self.ballot),
+            });
+        }
+    }
+
+    /// Says that somebody in this subtree, at the root anybody, is at long work.
+    fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
+        if self.leads() {
+            self.progress = now;
+        }
+        self.beat().for_each(|(to, message)| step.send(to, message));
+    }
+
+    /// The messages by which this peer says that it is at long work.
+    pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
+        let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
+        let ballot = self.ballot;
+        to.into_iter().map(move |peer| (peer, Message::Working(ballot)))
+    }
+
+    /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
+    /// speak first, lest the others accuse those between: its parent (the deepest of those that wait for a
+    /// child), then, if it is the silent one's children that are left, the highest of them.
+    fn patience_ms(&self) -> u64 {
+        let (depth, height) = self.depth;
+        let turns = match self.awaited_child() {
+            Some(_) => height.saturating_sub(depth + 1),
+            None => height + depth,
+        };
+        self.ctx.session.timing.stall_ms + u64::from(turns) * HEARTBEAT_MS
+    }
+
+    /// The neighbour whose word comes next, if it is one, and when the view fails without a word from any.
+    pub fn awaits(&self) -> (Option<Peer>, Time) {
+        (self.awaited_child().or(self.place.parent), self.progress.plus_ms(self.patience_ms()))
+    }
+
+    /// A child whose report is missing.
+    fn awaited_child(&self) -> Option<Peer> {
+        match &self.round {
+            _ if self.keys.is_none() && self.fixed.is_some() => self.reveals.waiting(),
+            _ if self.keys.is_none() => self.keys_report.waiting(),
+            None => None,
+            Some(round) => round
+                .deals
+                .waiting()
+                .filter(|_| round.record.is_none())
+                .or_else(|| round.acknowledge.waiting().filter(|_| round.record.is_some()))
+                .or_else(|| round.release.waiting().filter(|_| !round.acknowledgements.is_empty())),
+        }
+    }
+
+    fn message(
+        &mut self,
+        now: Time,
+        from: Peer,
+        message: Message,
+        step: &mut Step<Self>,
+    ) -> Result<(), Fault> {
+        let downward = self.place.parent == Some(from);
+        match message {
+            Message::Up(ballot, report) if ballot == self.ballot => {
+                if downward {
+                    return Err(Fault::OutOfOrder("report"));
+                }
+                self.report(from, report, step)
+            }
+            Message::Down(ballot, order) if ballot == self.ballot => {
+                if !downward {
+                    return Err(Fault::OutOfOrder("order"));
+                }
+                self.order(order, step);
+                Ok(())
+            }
+            Message::Reduce(message) => {
+                let (all_reduce::Message::Chunk { sum, .. } | all_reduce::Message::Credit { sum, .. }) =
+                    &message;
+                if let Some(reduce) = self.reduce(*sum) {
+                    let child = reduce.handle(now, Input::Message { from, message });
+                    self.reduced(child, step);
+                }
+                Ok(())
+            }
+            Message::Working(ballot) if ballot == self.ballot => {
+                if downward {
+                    for &child in &self.place.children {
+                        step.send(child, Message::Working(ballot));
+                    }
+                } else if !std::mem::replace(&mut self.child_working, true) {
+                    // The first word of each beat goes on at once: it reaches the root however deep the tree
+                    // is.
+                    self.tell_working(now, step);
+                }
+                Ok(())
+            }
+            Message::Up(..) | Message::Down(..) | Message::Working(_) => Ok(()),
+        }
+    }
+
+    fn reduced(&mut self, child: Step<AllReduce>, step: &mut Step<Self>) {
+        let faulty = child.0.iter().find_map(|action| match action {
+            Action::Blame { peer, .. } => Some(*peer),
+            _ => None,
+        });
+        for total in step.lift(child) {
+            let Some(round) = &mut self.round else { return };
+            round.total = Some(total.digest);
+            let own = std::mem::take(&mut round.own_deals);
+            round.deals.own(own);
+            step.output(Output::Total(total));
+            self.report_hold(step);
+        }
+        if let Some(peer) = faulty {
+            step.output(Output::Failed(Reason::Fault, Some(peer)));
+        }
+    }
+
+    /// Passes an order on to the children and acts on it.
+    fn order(&mut self, order: Order, step: &mut Step<Self>) {
+        for &child in &self.place.children {
+            step.send(child, Message::Down(self.ballot, order.clone()));
+        }
+        if let Err((reason, peer)) = self.act(order, step) {
+            step.output(Output::Failed(reason, peer));
+        }
+    }
+
+    fn act(&mut self, order: Order, step: &mut Step<Self>) -> Result<(), Refusal> {
+        match order {
+            Order::Keys(items) => self.fix(items, step)?,
+            Order::Reveal(items) => self.drawn(&items, step)?,
+            Order::Sum(slot) => {
+                let quantity = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
+                if self.keys.is_none() || self.slot().is_some_and(|before| before >= slot) {
+                    return Err(DISAGREEMENT);
+                }
+                let sum = self.sum_id(slot);
+                let mut round = self.new_round(slot);
+                if self.ctx.dealers(slot, &self.members).contains(&self.ctx.me) {
+                    let (pad, deal) = deal::make(&self.ctx, sum, &mut self.rng);
+                    (round.pad, round.own_deals) = (Some(pad), vec![deal]);
+                }
+                let place = self.place.clone();
+                round.reduce = Some(AllReduce::new(&self.ctx.id.0, sum, &quantity, place));
+                self.round = Some(round);
+                step.output(Output::Stage(slot, Stage::Compute));
+                step.output(Output::Sum(slot));
+            }
+            Order::Accept(record) => {
+                record.check(&self.ctx).map_err(|_| DISAGREEMENT)?;
+                let slot = record.value.sum.slot;
+                if record.value.sum.ballot == self.ballot {
+                    let round = self.round.as_ref().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
+                    if round.total != Some(record.value.total) || record.value.members != self.members {
+                        return Err(DISAGREEMENT);
+                    }
+                } else if record.value.sum.ballot > self.ballot
+                    || self.slot().is_some_and(|before| before >= slot)
+                {
+                    return Err(DISAGREEMENT);
+                } else {
+                    self.round = Some(self.new_round(slot));
+                }
+                let round = self.round.as_mut().filter(|round| round.record.is_none()).ok_or(DISAGREEMENT)?;
+                round.record = Some(record.clone());
+                step.output(Output::Stage(slot, Stage::Accept));
+                step.output(Output::Accept(record));
+            }
+            Order::Decide(slot, acknowledgements) => {
+                let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
+                let record = round.record.as_ref().ok_or(DISAGREEMENT)?;
+                if !record::decided(&self.ctx, slot, &record.digest(&self.ctx), &acknowledgements) {
+                    return Err(DISAGREEMENT);
+                }
+                round.acknowledgements.clone_from(&acknowledgements);
+                step.output(Output::Stage(slot, Stage::Release));
+                step.output(Output::Decided(record.clone(), acknowledgements));
+            }
+            Order::Open(slot, releases) => {
+                let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
+                if round.acknowledgements.is_empty() || releases.len() > self.ctx.council.len() {
+                    return Err(DISAGREEMENT);
+                }
+                let record = round.record.as_ref().ok_or(DISAGREEMENT)?;
+                let (sum, value) = (record.value.sum, record.digest(&self.ctx));
+                let mut opening = Opening::default();
+                let mut sound = Vec::new();
+                for release in &releases {
+                    // One for another value may be its author's honest word on that.
+                    let fits = release.item.sum == sum && release.item.value == value;
+                    if !fits || !release.verify(&self.ctx) {
+                        return Err(DISAGREEMENT);
+                    }
+                    // A wrong share carries its author's signature; the others may still be enough.
+                    if let Err(fault) = opening.add(&self.ctx, &record.deals, release) {
+                        #[cfg(any(test, feature = "harness"))]
+                        if self.ctx.bug == Some(super::context::Bug::NoBlame) {
+                            continue;
+                        }
+                        step.blame(release.author, fault);
+                    } else {
+                        sound.push(release.clone());
+                    }
+                }
+                let pads = opening.pads(&self.ctx, &record.deals).ok_or(DISAGREEMENT)?;
+                if pads.iter().all(Option::is_some) {
+                    sound.clear();
+                }
+                let frozen = Frozen {
+                    releases: sound,
+                    record: record.clone(),
+                    acknowledgements: round.acknowledgements.clone(),
+                    pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),
+                };
+                step.output(Output::Stage(slot, Stage::Open));
+                step.output(Output::Opened(frozen));
+            }
+        }
+        Ok(())
+    }
+
+    fn new_round(&self, slot: u32) -> Round {
+        let children = &self.place.children;
+        Round {
+            slot,
+            reduce: None,
+            pad: None,
+            own_deals: Vec::new(),
+            deals: Convergecast::new(children),
+            total: None,
+            child_totals: Vec::new(),
+            record: None,
+            acknowledge: Convergecast::new(children),
+            acknowledgements: Vec::new(),
+            release: Convergecast::new(children),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What a node knows of what it computes: the trait [`Task`], and what it gets and gives.
+
+pub mod exchange;
+mod history;
+mod outcome;
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+pub use history::History;
+pub use outcome::Outcome;
+
+use crate::protocol::context::Quantity;
+use crate::protocol::view::Rng;
+use crate::session::Peer;
+use exchange::{Seat, Source};
+
+/// A task: quantities that are summed and opened one after another, each of which may depend on those before
+/// it.
+///
+/// The text of an error of [`Task::contribution`], [`Task::noised`], [`Task::exchange`] and
+/// [`Task::exchanged`] ends the session for this peer. [`Task::allows`] and [`Task::check`] must come to the
+/// same verdict at every peer: they may look at what all peers hold, and at nothing else.
+pub trait Task: Debug + Send + Sync {
+    /// The quantities in order; the first is [`Quantity::coin`].
+    fn plan(&self) -> Vec<Quantity>;
+
+    /// Makes this peer's vector for `slot`, of the plan's length. Called on a worker thread.
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String>;
+
+    /// Makes this peer's vector for a slot with noise ([`Quantity::is_noised`]). Called on a worker thread,
+    /// once in a session, also where that is interrupted.
+    fn noised(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
+        Err("this task has no noise".into())
+    }
+
+    /// Takes back the vector that [`Task::noised`] made, now or before an interruption: before the vector of
+    /// any later slot is asked for.
+    fn take_noised(&self, _slot: u32, _vector: &Bytes) {}
+
+    /// Says how this peer gets its vector for `slot`.
+    fn exchange(&self, _slot: u32, _history: &History, _seat: Seat) -> Result<Source, String> {
+        Ok(Source::Own)
+    }
+
+    /// Makes this peer's vector for a slot with an exchange, from the exchange's result, which is empty for a
+    /// bystander.
+    fn exchanged(&self, _slot: u32, _result: &Bytes) -> Result<Bytes, String> {
+        Err("this task has no exchange".into())
+    }
+
+    /// Checks whether a new sum of `slot` may be started over `members`; says why not. A task that does not
+    /// say otherwise allows any.
+    fn allows(&self, _slot: u32, _history: &History, _members: &[Peer]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Checks the slot that was opened last. An error ends the session for everybody. A task that does not
+    /// say otherwise takes any sum.
+    fn check(&self, _slot: u32, _history: &History) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Whether the opened vector of `slot` is still needed when `frozen` slots are frozen. Once it is not, it
+    /// never is again. The answer follows from the session alone; peers that come later are not given it.
+    fn retains(&self, _slot: u32, _frozen: u32) -> bool {
+        true
+    }
+
+    /// As [`Task::retains`], where the opened vectors themselves say more: whether that of `slot` is needed
+    /// after those that are frozen. While they do not tell yet, as with a vector that is to be fetched again,
+    /// it is needed.
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        self.retains(slot, history.frozen())
+    }
+
+    /// Whether nothing is summed after the slots that are frozen, although the plan goes on. All peers that
+    /// hold the vectors which [`Task::keeps`] says come to the same verdict.
+    fn ends(&self, _history: &History) -> bool {
+        false
+    }
+
+    /// What the slot that was opened last says of the task's progress, for people and programs, such as the
+    /// loss of a round; may be empty.
+    fn figures(&self, _slot: u32, _history: &History) -> Map<String, Value> {
+        Map::new()
+    }
+
+    /// The result, when every slot is frozen. An error says why this peer has none. `unix` is the time in
+    /// seconds since 1970, for a file that says when it was made; the digest does not depend on it.
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;
+
+    /// The work of this peer's [`Task::contribution`] for `slot`, for the simulator's clock.
+    fn work(&self, slot: u32, history: &History) -> Work;
+}
+
+/// Counted work; the simulator divides each count by a rate of its scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Entries of lifting matrices that are drawn.
+    pub matrix: f64,
+    /// Additions and multiplications.
+    pub lift: f64,
+    /// Numbers that a selection looks at.
+    pub select: f64,
+}
+
+impl Work {
+    /// Drawing a lifting matrix of m x s entries and hashing so many rows by it.
+    #[must_use]
+    pub fn training(m: f64, s: f64, rows: f64) -> Self {
+        Self { matrix: m * s, lift: rows * m * s, select: rows * m }
+    }
+}
+
+impl std::ops::AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.matrix += other.matrix;
+        self.lift += other.lift;
+        self.select += other.select;
+    }
+}

@@ -1,0 +1,48 @@
+//! Whole nodes with the tasks that exchange more than sums.
+
+mod fedavg_xclp;
+mod missing;
+mod xclp;
+
+use flyswarm_sealed_sum::harness::network;
+use flyswarm_sealed_sum::harness::numbers::timing;
+
+use crate::crypto::identity::Identity;
+use crate::session::{
+    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
+};
+
+fn session(identities: &[Identity], timing: Timing) -> Session {
+    let roster = identities
+        .iter()
+        .enumerate()
+        .map(|(i, identity)| Entry {
+            key: identity.public(),
+            name: format!("peer-{i}"),
+            addresses: Vec::new(),
+        })
+        .collect();
+    let task = ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into();
+    Session {
+        name: "test".into(),
+        run: Run::new([7; 16], 1_000_000_000),
+        min_peers: Session::default_min_peers(&task, identities.len()),
+        task,
+        data: DataSpec {
+            features: 4,
+            columns: Vec::new(),
+            classes: vec!["a".into(), "b".into()],
+            scaling: Scaling::None,
+            densify: false,
+            checks: ColumnChecks::default(),
+            preparation: None,
+        },
+        privacy: Privacy { min_holders: 1, ..Privacy::default() },
+        voting: CouncilSpec::default(),
+        relays: Vec::new(),
+        timing,
+        roster,
+    }
+    .check()
+    .unwrap()
+}
