@@ -1,10 +1,10 @@
-//! The sealed sum: its cryptography, its protocol as machines without clock, socket or disk, and the node that
-//! runs a task on them. It knows no particular task, no session file and no rows.
+//! The sealed sum: its cryptography, its protocol as machines without clock, socket or disk, and the node
+//! that runs a task on them. It knows no particular task, no session file and no rows.
 //! An internal package: programs use `flyswarm`, and nothing here is kept stable.
 //!
-//! Imports go one way: `crypto < session < protocol < task < node < engine`. `files` and `buffers` stand below
-//! all. The feature `harness` is for tests alone: the laboratory around whole nodes, and the switches by which
-//! they deviate.
+//! Imports go one way: `crypto < session < protocol < task < node < engine`. `files` and `buffers` stand
+//! below all. The feature `harness` is for tests alone: the laboratory around whole nodes, and the switches
+//! by which they deviate.
 
 pub mod buffers;
 pub mod crypto;

@@ -8,7 +8,10 @@ use zeroize::Zeroizing;
 use super::stream::derive;
 
 /// A fresh X25519 secret, for one view. Wiped on drop.
-pub struct EphemeralSecret(StaticSecret);
+pub struct EphemeralSecret {
+    secret: StaticSecret,
+    public: [u8; 32],
+}
 
 /// The other side's key is a point of small order, so that the shared secret would be known to everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,13 +28,17 @@ impl EphemeralSecret {
     pub fn generate(rng: &mut impl rand::CryptoRng) -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
         rng.fill_bytes(bytes.as_mut());
-        Self(StaticSecret::from(*bytes))
+        Self::of(StaticSecret::from(*bytes))
+    }
+
+    fn of(secret: StaticSecret) -> Self {
+        Self { public: x25519_dalek::PublicKey::from(&secret).to_bytes(), secret }
     }
 
     /// The public key to send, 32 bytes.
     #[must_use]
     pub fn public(&self) -> [u8; 32] {
-        x25519_dalek::PublicKey::from(&self.0).to_bytes()
+        self.public
     }
 
     /// `derive(X25519(self, theirs), "agreement", info)`. Both sides must give the same `info`: session,
@@ -40,7 +47,7 @@ impl EphemeralSecret {
     /// # Errors
     /// [`LowOrder`] when `theirs` is a point of small order.
     pub fn agree(&self, theirs: &[u8; 32], info: &[u8]) -> Result<Key, LowOrder> {
-        let shared = self.0.diffie_hellman(&(*theirs).into());
+        let shared = self.secret.diffie_hellman(&(*theirs).into());
         if !shared.was_contributory() {
             return Err(LowOrder);
         }
@@ -94,7 +101,7 @@ mod tests {
         let alice_public = bytes("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
         let bob = bytes("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb");
         let shared = bytes("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
-        let bob = EphemeralSecret(StaticSecret::from(bob));
+        let bob = EphemeralSecret::of(StaticSecret::from(bob));
         let bob_public = bytes("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
         assert_eq!(bob.public(), bob_public);
         let key = bob.agree(&alice_public, b"info").unwrap();

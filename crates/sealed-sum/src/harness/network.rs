@@ -349,6 +349,7 @@ impl Network {
         seed: u64,
         rule: OpeningRule,
     ) -> Self {
+        crate::protocol::memo::begin();
         let peers = u16::try_from(identities.len()).unwrap();
         let lab = Lab {
             session: Arc::new(session),

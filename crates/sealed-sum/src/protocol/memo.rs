@@ -2,18 +2,19 @@
 //! simulator.
 //!
 //! Each thing here is a pure function. A thread remembers results only after [`begin`], which a real node
-//! never calls: it has no use for them. In tests threads always do.
+//! never calls: it has no use for them. In tests threads do.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use crate::crypto::agreement::{EphemeralSecret, Key, LowOrder};
 use crate::crypto::identity::{PublicKey, Signature};
 use crate::session::Peer;
 
-/// How many good signatures are remembered before all are forgotten.
+/// How many good signatures, or agreements, are remembered before all are forgotten.
 const MOST: usize = 100_000;
 
 /// A function's argument, hashed, and what it gave.
@@ -22,6 +23,7 @@ type Last = RefCell<Option<([u8; 32], Arc<Vec<Peer>>)>>;
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(cfg!(test)) };
     static GOOD: RefCell<BTreeSet<[u8; 32]>> = const { RefCell::new(BTreeSet::new()) };
+    static AGREED: RefCell<BTreeMap<[u8; 32], Key>> = const { RefCell::new(BTreeMap::new()) };
     static TREE: Last = const { RefCell::new(None) };
     static GRAPH: Last = const { RefCell::new(None) };
 }
@@ -49,6 +51,27 @@ pub(super) fn verify(tag: &'static str, key: PublicKey, message: &[u8], signatur
             good.clear();
         }
         good.contains(&seen) || (check() && good.insert(seen))
+    })
+}
+
+/// `secret.agree(theirs, info)`. Both ends of a pair compute the same key: the second is given the first's.
+pub(super) fn agree(secret: &EphemeralSecret, theirs: &[u8; 32], info: &[u8]) -> Result<Key, LowOrder> {
+    if !ON.get() {
+        return secret.agree(theirs, info);
+    }
+    let ours = secret.public();
+    let pair = Sha256::new().chain_update(ours.min(*theirs)).chain_update(ours.max(*theirs));
+    let pair = pair.chain_update(info).finalize().into();
+    AGREED.with_borrow_mut(|agreed| {
+        if let Some(key) = agreed.remove(&pair) {
+            return Ok(key);
+        }
+        if agreed.len() > MOST {
+            agreed.clear();
+        }
+        let key = secret.agree(theirs, info)?;
+        agreed.insert(pair, key.clone());
+        Ok(key)
     })
 }
 

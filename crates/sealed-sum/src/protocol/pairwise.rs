@@ -172,7 +172,7 @@ pub fn agree(
         info.extend_from_slice(&ballot.to_bytes());
         info.extend_from_slice(ctx.session.key(low).as_bytes());
         info.extend_from_slice(ctx.session.key(high).as_bytes());
-        let key: Key = secret.agree(theirs, &info).map_err(|_| peer)?;
+        let key: Key = memo::agree(secret, theirs, &info).map_err(|_| peer)?;
         out.insert(peer, Arc::new(*key.as_bytes()));
     }
     Ok(out)

@@ -34,9 +34,9 @@ pub type Roles = Vec<(&'static str, Vec<Peer>)>;
 
 /// How a peer gets its vector for a slot.
 pub enum Source {
-    /// It makes the vector alone ([`crate::task::Task::contribution`]).
+    /// It makes the vector alone ([`super::Task::contribution`]).
     Own,
-    /// The vector follows from this exchange ([`crate::task::Task::exchanged`]).
+    /// The vector follows from this exchange ([`super::Task::exchanged`]).
     Exchange(Box<dyn Exchange>),
     /// Others exchange; this peer has no part in it, and its result is empty.
     Bystander,
