@@ -65,20 +65,20 @@ pub enum Failure {
     Session(String),
     /// The disk or the network of this machine failed: exit code 4.
     #[error("{0}")]
-    Machine(String),
+    Environment(String),
     /// The user ended the run (Ctrl-C, SIGTERM): exit code 130.
     #[error("interrupted: {0}")]
     Interrupted(String),
 }
 
 impl Failure {
-    /// Exit codes: 2 bad input (clap uses it too), 3 session failed, 4 machine failed, 130 interrupted.
+    /// Exit codes: 2 bad input (clap uses it too), 3 session failed, 4 environment failed, 130 interrupted.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,
             Self::Session(_) => 3,
-            Self::Machine(_) => 4,
+            Self::Environment(_) => 4,
             Self::Interrupted(_) => 130,
         }
     }
@@ -262,7 +262,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
 fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Machine(format!("{place}: {error}")))
+            Err(Failure::Environment(format!("{place}: {error}")))
         }
         _ => Ok(()),
     }

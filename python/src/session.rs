@@ -25,7 +25,7 @@ fn failed(failure: Failure) -> PyErr {
     match failure {
         Failure::Input(_) => value(text),
         Failure::Session(_) => SessionError::new_err(text),
-        Failure::Machine(_) => disk(text),
+        Failure::Environment(_) => disk(text),
         Failure::Interrupted(_) => LeftError::new_err(text),
     }
 }

@@ -55,14 +55,14 @@ impl Children {
     /// listen.
     pub(super) fn start(&mut self, i: usize, arguments: &[OsString]) -> Result<(), Failure> {
         let program =
-            std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
+            std::env::current_exe().map_err(|error| Failure::Environment(format!("own program: {error}")))?;
         let mut process = Command::new(&program)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| Failure::Machine(format!("{}: {error}", program.display())))?;
+            .map_err(|error| Failure::Environment(format!("{}: {error}", program.display())))?;
         let (stdout, stderr, input) = (process.stdout.take(), process.stderr.take(), process.stdin.take());
         let peer = &mut self.peers[i];
         peer.starts += 1;
@@ -152,13 +152,13 @@ impl Children {
     pub(super) fn wait(&mut self, i: usize) -> Result<Option<std::process::ExitStatus>, Failure> {
         let Some((mut process, _)) = self.peers[i].running.take() else { return Ok(None) };
         self.peers[i].address = None;
-        process.wait().map(Some).map_err(|error| Failure::Machine(format!("{}: {error}", self.peers[i].id)))
+        process.wait().map(Some).map_err(|error| Failure::Environment(format!("{}: {error}", self.peers[i].id)))
     }
 
     /// Sends a signal, by its name without SIG, to a running process.
     pub(super) fn signal(&self, i: usize, name: &str) -> Result<(), Failure> {
         let Some((process, _)) = &self.peers[i].running else { return Ok(()) };
-        let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("kill -{name}: {error}"));
+        let failed = |error: &dyn std::fmt::Display| Failure::Environment(format!("kill -{name}: {error}"));
         let sent = Command::new("kill").arg(format!("-{name}")).arg(process.id().to_string()).output();
         let sent = sent.map_err(|error| failed(&error))?;
         if sent.status.success() {

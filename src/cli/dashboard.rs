@@ -59,12 +59,12 @@ impl Live {
         let mut token = [0; 16];
         SysRng
             .try_fill_bytes(&mut token)
-            .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
+            .map_err(|error| Failure::Environment(format!("the system gives no random bytes: {error}")))?;
         let shared = Arc::new(Shared { token: hex::encode(token), ..Shared::default() });
         shared.feed.about(about);
         let answering = Arc::clone(&shared);
         let server = Server::start("flyswarm-page", address, move |request| answering.answer(request))
-            .map_err(|error| Failure::Machine(format!("--page {address}: {error}")))?;
+            .map_err(|error| Failure::Environment(format!("--page {address}: {error}")))?;
         shared.port.get_or_init(|| server.address().port());
         Ok(Self { shared, server: Arc::new(server) })
     }

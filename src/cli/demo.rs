@@ -160,7 +160,7 @@ impl Demo {
     }
 
     fn folder(&self) -> Result<Folder, Failure> {
-        let failed = |path: &Path, error| Failure::Machine(format!("{}: {error}", path.display()));
+        let failed = |path: &Path, error| Failure::Environment(format!("{}: {error}", path.display()));
         match &self.keep {
             Some(path) if path.exists() => Err(Failure::Input(format!("{}: exists", path.display()))),
             Some(path) => {
@@ -231,7 +231,7 @@ impl Demo {
         .check()
         .map_err(|error| Failure::Input(error.to_string()))?;
         fs::write(folder.join("session.toml"), session.to_toml())
-            .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
+            .map_err(|error| Failure::Environment(format!("session.toml: {error}")))?;
         Ok(Setup { session, task: spec, train, test, parts, names })
     }
 }

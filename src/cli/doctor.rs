@@ -580,5 +580,5 @@ impl<'a> Examination<'a> {
 }
 
 fn ask(network: &Network, peer: PeerId, questions: Questions) -> Result<(), Failure> {
-    network.send(Command::Probe(peer, questions)).map_err(|error| Failure::Machine(error.to_string()))
+    network.send(Command::Probe(peer, questions)).map_err(|error| Failure::Environment(error.to_string()))
 }

@@ -75,7 +75,7 @@ fn create(path: &Path) -> Result<Identity, Failure> {
     let identity = Identity::from_seed(*random()?);
     if let Some(folder) = path.parent() {
         files::create_folders(folder, true)
-            .map_err(|error| Failure::Machine(format!("{}: cannot be made: {error}", folder.display())))?;
+            .map_err(|error| Failure::Environment(format!("{}: cannot be made: {error}", folder.display())))?;
     }
     identity.save(path)?;
     Ok(identity)
@@ -95,7 +95,7 @@ pub(super) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
     SysRng
         .try_fill_bytes(bytes.as_mut())
-        .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
+        .map_err(|error| Failure::Environment(format!("the system gives no random bytes: {error}")))?;
     Ok(bytes)
 }
 
@@ -103,7 +103,7 @@ impl From<IdentityError> for Failure {
     fn from(error: IdentityError) -> Self {
         let text = error.to_string();
         match error {
-            IdentityError::Read { .. } | IdentityError::Write { .. } => Self::Machine(text),
+            IdentityError::Read { .. } | IdentityError::Write { .. } => Self::Environment(text),
             IdentityError::Missing { .. } | IdentityError::Mode { .. } | IdentityError::Content { .. } => {
                 Self::Input(text)
             }

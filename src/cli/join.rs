@@ -5,6 +5,7 @@ mod files;
 mod personal;
 mod trainer;
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use tokio::sync::watch::Receiver;
 
 use super::Failure;
 use super::dashboard::{Live, parse_address};
-use super::data::DataArguments;
+use super::data::{DataArguments, Reading};
 use super::id::key_path;
 use super::model::network::Network;
 use super::network::NetworkArguments;
@@ -31,84 +32,69 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::net::driver::Trace;
 use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
-use crate::session::{Session, TaskSpec, check_name};
+use crate::session::{FedavgSpec, Session, TaskSpec, check_name};
 use crate::tasks::{self, Build, BuiltIn, Rows, xclp};
 use files::{Files, report};
 use personal::Personal;
 use tasks::fedavg::trainer::Trainer;
 use trainer::Subprocess;
 
-/// Runs one node of a session and writes what it gives: the model, the settings that were best, labels for
-/// its own rows, or how far these lie from all
+/// A node writes every frame that it sends and receives into the file that this variable of the environment
+/// names, for `flyswarm conform`. Whoever has it knows what this node has seen of the others.
+const TRACE: &str = "FLYSWARM_TRACE";
+
+/// Join a session with your rows; write the model, or what else the session's task gives
+///
+/// With --json, lines {"peer": PEERID, "address": MULTIADDR} on standard input tell it where others listen.
 #[derive(Debug, Args)]
 pub(super) struct Join {
+    /// Session file
+    session: PathBuf,
+    /// The rows: CSV, NPY, NPZ or Parquet, compressed or not (docs/formats.md)
+    #[arg(long, value_name = "FILE", required_unless_present = "no_data")]
+    data: Option<PathBuf>,
+    /// Join without rows: help the others in a session of the task xclp, and see no data
+    #[arg(long, conflicts_with_all = ["data", "map", "label", "strict", "trainer", "personalise", "dataset"])]
+    no_data: bool,
     #[command(flatten)]
-    node: NodeArguments,
-    #[command(flatten)]
-    data: DataArguments,
-    /// Label column: a name, a number from 1, last or none [default: last; with the task sketch, which looks
-    /// at no labels, none: all columns are features]
+    reading: Reading,
+    /// Label column: a name, a number from 1, last or none [default: last; none if the session has no
+    /// classes]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// What is written [default: the session's name with .model, .settings.toml, .labels.csv or .sketch.json]
+    /// The result; receipt and report are written beside it [default: the session's name with .model,
+    /// .settings.toml, .labels.csv or .sketch.json]. With --no-data: the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave before any rows are counted where a column looks wrong beside those of the others: other units,
+    /// Leave before any rows are counted if a column looks wrong beside those of the others: other units,
     /// codes for missing values, a constant
     #[arg(long)]
     strict: bool,
-    /// With the task fedavg, a program of your own that trains in place of the built-in learner, such as
-    /// 'python3 train.py' (docs/trainer.md)
+    /// With the task fedavg: train with this command in place of the built-in learner, such as 'python3
+    /// train.py' (docs/trainer.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
-    /// With the task fedavg, the network file that the session starts from, where the session file says so
-    /// (fedavg.initial)
-    #[arg(long, value_name = "FILE")]
-    initial: Option<PathBuf>,
-    /// With the task fedavg, also make the network personal with your rows at the end, as `flyswarm
-    /// personalise` does; the file has the network's name with .personal
+    /// With the task fedavg: make the network personal at the end, as `flyswarm personalise` does
     #[arg(long)]
     personalise: bool,
-    /// With the task xclp, percent of your labels, 1 to 50, that are kept back to see how well the session
-    /// tells them: to the others these rows have no label, and the figures are yours alone
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=50))]
-    hold_out: Option<u8>,
-    /// What you call these rows: under this name the ledger adds up what private sessions spend of them
+    /// Name of these rows in the privacy ledger, which adds up what private sessions spend
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Join only if these rows have then spent at most this
+    /// Join only if these rows have then spent at most E
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
     /// Join a private session without being asked, whatever its forecast
     #[arg(long, requires = "dataset")]
     yes: bool,
-}
-
-/// Runs one node without rows: in a session of the task xclp it helps the others, and sees no data
-#[derive(Debug, Args)]
-pub(super) struct Witness {
-    #[command(flatten)]
-    node: NodeArguments,
-}
-
-/// What every node is told.
-#[derive(Debug, Args)]
-struct NodeArguments {
-    /// Session file
-    session: PathBuf,
     /// The key file [default: as `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where promises, pads and results are kept until the session is over; then only promises stay [default:
-    /// `state` beside the key file]. A peer whose state is lost, or an older copy, does not vote any more in
-    /// a session that it has joined
+    /// Where promises, pads and results are kept until the session is over [default: `state` beside the key
+    /// file]. A peer that loses them does not vote in that session any more
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkArguments,
-    /// The receipt [default: the file that is written with .receipt.json, for a witness the session's name]
-    #[arg(long, value_name = "FILE")]
-    receipt: Option<PathBuf>,
     /// Overwrite files that exist
     #[arg(long)]
     force: bool,
@@ -119,22 +105,9 @@ struct NodeArguments {
     /// alone is one of 127.0.0.1, 0 any that is free
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
-    /// Write every frame that is sent and received into this file, for `flyswarm-conform`. Whoever has it
-    /// knows what this node has seen of the others
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
     /// Print one JSON object a line on standard output for everything that happens
     #[arg(long)]
     json: bool,
-    /// Read lines {"peer": PEERID, "address": MULTIADDR} from standard input
-    #[arg(long, hide = true)]
-    addresses_from_stdin: bool,
-    /// Demo: tell what the node is at twice a second, and with each event what a person reads
-    #[arg(long, hide = true)]
-    tell_status: bool,
-    /// Demo: tell the seed of the planes, which every member with rows knows
-    #[arg(long, hide = true)]
-    tell_planes: bool,
     #[arg(skip)]
     interpose: Interposed,
 }
@@ -164,13 +137,10 @@ fn about(session: &Session, identity: &Identity) -> Value {
 }
 
 /// Hands on what a node is at, until it ends.
-async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>, tells: bool) {
+async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>) {
     while status.changed().await.is_ok() {
         let status = status.borrow_and_update().clone();
         progress.status(&status);
-        if tells {
-            progress.tell(&json!({"event": "status", "status": status}), "");
-        }
         if let Some(live) = live {
             live.feed().status(0, &json!(status));
         }
@@ -185,13 +155,11 @@ struct Place {
     kind: BuiltIn,
 }
 
-/// What a peer brings beside its place, and where its result goes.
-struct Brought {
+/// What a peer takes part with beside its place, and where its result goes.
+struct Contribution {
     rows: Rows,
     /// The file that they were read from.
     name: String,
-    strict: bool,
-    yes: bool,
     /// What is to be said of how the columns were taken.
     said: Option<String>,
     out: PathBuf,
@@ -214,33 +182,40 @@ pub(super) fn load(
     data.load_rows(&session.data, label.unwrap_or(&usual), kind.labels)
 }
 
-/// Reads the network that a session of the task `fedavg` starts from, and starts a trainer of the user's own,
-/// which may take as long as the session lets a computation take. `None` where neither is wanted.
-fn network_task(
-    session: &Session,
-    trainer: Option<&str>,
-    initial: Option<&Path>,
-) -> Result<Option<Build>, Failure> {
-    let TaskSpec::Fedavg(spec) = &session.task else {
-        let given = [trainer.map(|_| "--trainer"), initial.map(|_| "--initial")].into_iter().flatten().next();
-        let refused = |option| Err(Failure::Input(format!("{option}: not with the task {}", session.task)));
-        return given.map_or(Ok(None), refused);
-    };
-    let weights = match initial {
-        Some(path) => {
-            let Some(Network::Global(network)) = Network::load(path)? else {
-                let text = format!("--initial {}: not a network of the task fedavg", path.display());
-                return Err(Failure::Input(text));
-            };
+/// The network that a session of the task `fedavg` starts from: a file beside the session file.
+fn initial_network(file: &Path, session: &Session, spec: &FedavgSpec) -> Result<Option<Arc<[f32]>>, Failure> {
+    let Some(wanted) = &spec.initial else { return Ok(None) };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |error: std::io::Error| output::for_io(&error, format!("{}: {error}", folder.display()));
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_none_or(|ending| ending != "safetensors") {
+            continue;
+        }
+        // Another file of that name may be of another program.
+        let Ok(Some(Network::Global(network))) = Network::load(&path) else { continue };
+        if network.digest() == *wanted {
             let weights = tasks::fedavg::initial::weights(session, spec, &network);
-            Some(weights.map_err(|text| Failure::Input(format!("--initial {}: {text}", path.display())))?)
+            return weights.map(Some).map_err(|text| Failure::Input(format!("{}: {text}", path.display())));
         }
-        None if spec.initial.is_some() => {
-            let text = "fedavg.initial: the session starts from a network file; --initial FILE gives it";
-            return Err(Failure::Input(text.into()));
-        }
-        None => None,
+    }
+    Err(Failure::Input(format!(
+        "{}: the session starts from a network (fedavg.initial); put its file, NAME.safetensors, beside the session \
+         file: none in {} has the digest {}",
+        file.display(),
+        folder.display(),
+        hex::encode(wanted)
+    )))
+}
+
+/// Starts a trainer of the user's own, which may take as long as the session lets a computation take, and
+/// reads the network that the session starts from. `None` if the built-in task does.
+fn network_task(file: &Path, session: &Session, trainer: Option<&str>) -> Result<Option<Build>, Failure> {
+    let TaskSpec::Fedavg(spec) = &session.task else {
+        let refused = |_| Err(Failure::Input(format!("--trainer: not with the task {}", session.task)));
+        return trainer.map_or(Ok(None), refused);
     };
+    let weights = initial_network(file, session, spec)?;
     let limit = Duration::from_millis(session.timing.compute_ms);
     let trainer = trainer.map(|command| Subprocess::start(command, limit)).transpose();
     let trainer = trainer.map_err(Failure::Input)?.map(|trainer| Arc::new(trainer) as Arc<dyn Trainer>);
@@ -252,49 +227,65 @@ fn keeps_back(session: &Session, rows: &mut Rows, percent: u8) -> Result<Build, 
     let TaskSpec::Xclp(spec) = &session.task else {
         let task = &session.task;
         return Err(Failure::Input(format!(
-            "--hold-out: with the task {task} the session file says what is held out"
+            "hold_out in the map file: with the task {task} the session file says what is held out"
         )));
     };
     let known = xclp::held::hold_out(rows, &session.data.classes, percent, &session.id().0);
-    let known = known.map_err(|error| Failure::Input(format!("--hold-out: {error}")))?;
+    let known = known.map_err(|error| Failure::Input(format!("hold_out in the map file: {error}")))?;
     Ok(xclp::build(spec.clone(), known))
 }
 
 impl Join {
     /// Puts what `make` makes between the node and its network.
     pub(super) fn interpose(&mut self, make: MakeInterpose) {
-        self.node.interpose = Interposed(Some(make));
+        self.interpose = Interposed(Some(make));
     }
 
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let place = self.node.place()?;
+    pub(super) fn run(mut self) -> Result<(), Failure> {
+        let place = self.place()?;
+        let Some(data) = self.data.take() else { return self.without_data(place) };
         let budget = self.budget(&place.session)?;
         let (session, kind) = (&place.session, &place.kind);
         let named = || PathBuf::from(format!("{}.{}", session.name, kind.extension));
         let out = self.out.clone().unwrap_or_else(named);
-        let receipt = self.node.receipt.clone().unwrap_or_else(|| out.with_extension("receipt.json"));
-        self.node.writable(&[&out, &receipt, &report(&receipt)])?;
+        let receipt = out.with_extension("receipt.json");
+        self.writable(&[&out, &receipt, &report(&receipt)])?;
         let label = self.label.clone().unwrap_or(LabelColumn::Last);
         let personal = self.personalise.then(|| Personal::new(session, &out, label));
         let mut personal = personal.transpose()?;
-        personal.iter().try_for_each(|personal| self.node.writable(&[&personal.out]))?;
-        let (mut rows, said) = load(session, kind, &self.data, self.label.as_ref())?;
-        let network = network_task(session, self.trainer.as_deref(), self.initial.as_deref())?;
-        let build = match self.hold_out {
+        personal.iter().try_for_each(|personal| self.writable(&[&personal.out]))?;
+        let data = DataArguments::new(data, self.reading.clone());
+        let (mut rows, said) = load(session, kind, &data, self.label.as_ref())?;
+        let network = network_task(&self.session, session, self.trainer.as_deref())?;
+        let build = match self.reading.map().hold_out {
             Some(percent) => Some(keeps_back(session, &mut rows, percent)?),
             None => network,
         };
-        let (name, strict, yes) = (self.data.name(), self.strict, self.yes);
+        let name = data.name();
         if let Some(personal) = &mut personal {
-            personal.data = Some(self.data);
+            personal.data = Some(data);
         }
-        let brought = Brought { rows, name, strict, yes, said, out, budget, build, personal };
-        self.node.run(place, Some(brought), receipt)
+        let contribution = Contribution { rows, name, said, out, budget, build, personal };
+        self.run_with(place, Some(contribution), receipt)
+    }
+
+    /// Helps the others, without rows.
+    fn without_data(self, place: Place) -> Result<(), Failure> {
+        if !place.kind.witnesses {
+            let (file, task) = (self.session.display(), &place.session.task);
+            return Err(Failure::Input(format!(
+                "{file}: --no-data: the task {task} has no peers without rows"
+            )));
+        }
+        let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
+        let receipt = self.out.clone().unwrap_or_else(named);
+        self.writable(&[&receipt, &report(&receipt)])?;
+        self.run_with(place, None, receipt)
     }
 
     /// Whether the options on the budget fit the session.
     fn budget(&self, session: &Session) -> Result<Option<Budget>, Failure> {
-        let refused = |text: &str| Err(Failure::Input(format!("{}: {text}", self.node.session.display())));
+        let refused = |text: &str| Err(Failure::Input(format!("{}: {text}", self.session.display())));
         match (session.privacy.noise, &self.dataset) {
             (Some(_), None) => refused(
                 "a private session needs --dataset NAME, under which the ledger adds up what it spends",
@@ -316,23 +307,7 @@ impl Join {
             (None, None) => Ok(None),
         }
     }
-}
 
-impl Witness {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let place = self.node.place()?;
-        if !place.kind.witnesses {
-            let (file, task) = (self.node.session.display(), &place.session.task);
-            return Err(Failure::Input(format!("{file}: the task {task} has no witnesses")));
-        }
-        let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
-        let receipt = self.node.receipt.clone().unwrap_or_else(named);
-        self.node.writable(&[&receipt, &report(&receipt)])?;
-        self.node.run(place, None, receipt)
-    }
-}
-
-impl NodeArguments {
     fn place(&self) -> Result<Place, Failure> {
         let session = super::session::load(&self.session)?;
         let key = key_path(self.key.clone())?;
@@ -349,12 +324,17 @@ impl NodeArguments {
         paths.iter().try_for_each(|path| output::check(path, self.force))
     }
 
-    /// Runs the node; a witness brings nothing.
-    fn run(self, place: Place, brought: Option<Brought>, receipt: PathBuf) -> Result<(), Failure> {
-        let progress = Progress::new(self.json, self.tell_status);
-        let result = self.drive(place, brought, receipt, &progress);
+    /// Runs the node.
+    fn run_with(
+        self,
+        place: Place,
+        contribution: Option<Contribution>,
+        receipt: PathBuf,
+    ) -> Result<(), Failure> {
+        let progress = Progress::new(self.json);
+        let result = self.drive(place, contribution, receipt, &progress);
         progress.finish();
-        if let (Err(failure), Progress::Json { .. }) = (&result, &progress) {
+        if let (Err(failure), Progress::Json) = (&result, &progress) {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }
         result
@@ -363,13 +343,12 @@ impl NodeArguments {
     fn drive(
         self,
         place: Place,
-        brought: Option<Brought>,
+        mut contribution: Option<Contribution>,
         receipt: PathBuf,
         progress: &Progress,
     ) -> Result<(), Failure> {
-        let mut brought = brought;
-        let personal = brought.as_mut().and_then(|brought| brought.personal.take());
-        let out = brought.as_ref().map(|brought| brought.out.clone());
+        let personal = contribution.as_mut().and_then(|contribution| contribution.personal.take());
+        let out = contribution.as_ref().map(|contribution| contribution.out.clone());
         let session = place.session.clone();
         let live =
             self.page.map(|address| Live::open(address, &about(&session, &place.identity))).transpose()?;
@@ -380,33 +359,38 @@ impl NodeArguments {
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
         let trace = self.open_trace(&session, &place.identity)?;
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
-        if let Some(brought) = brought {
-            if let Some(said) = &brought.said {
+        if let Some(contribution) = contribution {
+            if let Some(said) = &contribution.said {
                 progress.tell(&json!({"event": "columns", "message": said}), said);
             }
-            let (asked, count) = (session.clone(), brought.rows.data.rows());
-            let (told, yes) = (progress.clone(), brought.yes);
+            let (asked, count) = (session.clone(), contribution.rows.data.rows());
+            let (told, yes) = (progress.clone(), self.yes);
             builder = builder
-                .rows(brought.rows, brought.name)
-                .strict(brought.strict)
+                .rows(contribution.rows, contribution.name)
+                .strict(self.strict)
                 .before_charge(move || Ok(ask::ask(&asked, count, yes, &told)?));
-            if let Some(budget) = brought.budget {
+            if let Some(budget) = contribution.budget {
                 builder = builder.budget(budget);
             }
-            if let Some(build) = brought.build {
+            if let Some(build) = contribution.build {
                 builder = builder.built_by(build);
             }
         }
-        if let Some(trace) = &trace {
+        if let Some((_, trace)) = &trace {
             builder = builder.trace(trace.clone());
         }
-        builder = self.network(builder)?.watched(live.is_some() || self.tell_status || progress.is_bar());
+        builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
         let id = session.id().to_string();
         let (own, told) = (Mutex::default(), Mutex::default());
         let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told });
-        let (written, told, tell_planes) = (files.clone(), progress.clone(), self.tell_planes);
+        let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
-            if tell_planes && let Some(seed) = xclp::planes(&session, history) {
+            // Every member with rows knows it; with it the labels can be computed again in one place.
+            let labels = session.task.propagation().is_some() && written.out.is_some();
+            if labels
+                && matches!(told, Progress::Json)
+                && let Some(seed) = xclp::planes(&session, history)
+            {
                 told.tell(&json!({"event": "planes", "seed": hex::encode(seed)}), "");
             }
             written.write_result(outcome)
@@ -417,10 +401,8 @@ impl NodeArguments {
             Some(personal) => personal.make(&files, self.force, progress),
             None => Ok(()),
         });
-        let traced = match (&self.trace, trace) {
-            (Some(path), Some(trace)) => trace.finish().map_err(|error| output::failed(path, &error)),
-            _ => Ok(()),
-        };
+        let traced = trace
+            .map_or(Ok(()), |(path, trace)| trace.finish().map_err(|error| output::failed(&path, &error)));
         // What ended the session says more than a trace that is cut off.
         let ended = ended.and(traced);
         if let Some(live) = &files.live {
@@ -435,11 +417,16 @@ impl NodeArguments {
     }
 
     /// A file that nobody else may read, for the frames.
-    fn open_trace(&self, session: &Session, identity: &Identity) -> Result<Option<Arc<Trace>>, Failure> {
-        let Some(path) = &self.trace else { return Ok(None) };
-        let file = output::begin_private(path, self.force)?;
+    fn open_trace(
+        &self,
+        session: &Session,
+        identity: &Identity,
+    ) -> Result<Option<(PathBuf, Arc<Trace>)>, Failure> {
+        let Some(path) = std::env::var_os(TRACE).map(PathBuf::from) else { return Ok(None) };
+        let file = output::begin_private(&path, self.force)?;
         let trace = Trace::begin(file, session, session.peer(&identity.public()));
-        Ok(Some(Arc::new(trace.map_err(|error| output::failed(path, &error))?)))
+        let trace = trace.map_err(|error| output::failed(&path, &error))?;
+        Ok(Some((path, Arc::new(trace))))
     }
 
     /// Joins, and shows what happens until the end.
@@ -462,11 +449,11 @@ impl NodeArguments {
             }
         }
         if let Some(status) = peer.status() {
-            let (progress, live, tells) = (progress.clone(), files.live.clone(), self.tell_status);
+            let (progress, live) = (progress.clone(), files.live.clone());
             // It ends with the node.
-            std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref(), tells)));
+            std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref())));
         }
-        if self.addresses_from_stdin {
+        if self.json && !std::io::stdin().is_terminal() {
             read_addresses(peer.handle());
         }
         let events = peer.events();
@@ -508,9 +495,9 @@ impl From<peer::Error> for Failure {
         match error {
             peer::Error::Ended { ending: peer::Ending::Own(_), .. } => Self::Input(text),
             peer::Error::Ended { .. } => Self::Session(text),
-            peer::Error::Environment(_) => Self::Machine(text),
+            peer::Error::Environment(_) => Self::Environment(text),
             peer::Error::Ledger(error) => match *error {
-                LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Machine(text),
+                LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Environment(text),
                 _ => Self::Input(text),
             },
             peer::Error::Left(_) => Self::Interrupted(text),
@@ -525,7 +512,7 @@ impl From<Failure> for peer::Error {
         match failure {
             Failure::Input(text) => Self::Input(text),
             Failure::Session(text) => Self::Ended { ending: peer::Ending::Refused(text), hint: "" },
-            Failure::Machine(text) => Self::Environment(text),
+            Failure::Environment(text) => Self::Environment(text),
             Failure::Interrupted(text) => Self::Left(text),
         }
     }

@@ -117,12 +117,12 @@ impl NetworkKeyCommand {
 pub(super) fn announce(identity: &Identity, seconds: u64) -> Result<(), Failure> {
     eprintln!("announced on this network for {seconds} s");
     observe::announce(peer_id(&identity.public()), Duration::from_secs(seconds))
-        .map_err(|error| Failure::Machine(format!("mDNS: {error}")))
+        .map_err(|error| Failure::Environment(format!("mDNS: {error}")))
 }
 
 fn create_key(path: &Path, key: NetworkKey) -> Result<(), Failure> {
     let machine =
-        |error: io::Error| Failure::Machine(format!("{}: cannot be written: {error}", path.display()));
+        |error: io::Error| Failure::Environment(format!("{}: cannot be written: {error}", path.display()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Mode 0600 from the beginning.
     let mut file = tempfile::Builder::new().prefix(".network-key").tempfile_in(folder).map_err(machine)?;
@@ -142,12 +142,12 @@ fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
     let name = path.display();
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::Input(format!("{name}: no network key here")),
-        _ => Failure::Machine(format!("{name}: cannot be read: {error}")),
+        _ => Failure::Environment(format!("{name}: cannot be read: {error}")),
     })?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let metadata = fs::metadata(path).map_err(|error| Failure::Machine(format!("{name}: {error}")))?;
+        let metadata = fs::metadata(path).map_err(|error| Failure::Environment(format!("{name}: {error}")))?;
         let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(Failure::Input(format!(

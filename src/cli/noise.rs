@@ -137,7 +137,7 @@ impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Self {
         let text = error.to_string();
         match error {
-            LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Machine(text),
+            LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Environment(text),
             LedgerError::Damaged { .. } | LedgerError::Exceeded { .. } | LedgerError::OtherSet { .. } => {
                 Self::Input(text)
             }

@@ -56,7 +56,7 @@ pub(super) fn for_io(source: &io::Error, text: String) -> Failure {
     use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied};
     match source.kind() {
         NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidFilename => Failure::Input(text),
-        _ => Failure::Machine(text),
+        _ => Failure::Environment(text),
     }
 }
 

@@ -193,6 +193,6 @@ impl Metrics {
                 _ => http::text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n"),
             }
         })
-        .map_err(|error| Failure::Machine(format!("--metrics {address}: {error}")))
+        .map_err(|error| Failure::Environment(format!("--metrics {address}: {error}")))
     }
 }

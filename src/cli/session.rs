@@ -305,7 +305,7 @@ impl SessionCommand {
             Self::Check { file, json } => {
                 let session = load(&file)?;
                 if let Some(refusal) = refusal(&session, None, memory::available()) {
-                    return Err(Failure::Machine(format!("{}: {refusal}", file.display())));
+                    return Err(Failure::Environment(format!("{}: {refusal}", file.display())));
                 }
                 let id = session.id();
                 let text = match json {
@@ -344,7 +344,7 @@ pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
     let shown = show::Shown::new(&load(file)?);
     if json {
         let text = serde_json::to_string_pretty(&shown)
-            .map_err(|error| Failure::Machine(format!("cannot be written as JSON: {error}")))?;
+            .map_err(|error| Failure::Environment(format!("cannot be written as JSON: {error}")))?;
         Ok(text + "\n")
     } else {
         Ok(shown.to_string())
@@ -559,8 +559,8 @@ impl From<SessionError> for Failure {
         let there = |source: &io::Error| source.kind() != io::ErrorKind::NotFound;
         let disk = |error: &SessionError| matches!(error, SessionError::Read(source) if there(source));
         match &error {
-            SessionError::File { source, .. } if disk(source) => Self::Machine(text),
-            other if disk(other) => Self::Machine(text),
+            SessionError::File { source, .. } if disk(source) => Self::Environment(text),
+            other if disk(other) => Self::Environment(text),
             _ => Self::Input(text),
         }
     }

@@ -121,7 +121,7 @@ impl Play {
             let mut config = Config::new(seed, addresses);
             config.patience = Duration::ZERO;
             let (network, events) =
-                Network::spawn(config).map_err(|error| Failure::Machine(error.to_string()))?;
+                Network::spawn(config).map_err(|error| Failure::Environment(error.to_string()))?;
             let role = Role { network, events, up: false, lost: None, came: BTreeMap::new() };
             roles.insert(u64::from(number), role);
         }
@@ -174,7 +174,7 @@ fn play(
             last = Some(from);
             let sent = Frame { header: frame.header.clone().into(), payload: frame.payload.clone() };
             let command = Command::Send { to: address, channel: to_net(channel), frame: sent };
-            role.network.send(command).map_err(|error| Failure::Machine(error.to_string()))?;
+            role.network.send(command).map_err(|error| Failure::Environment(error.to_string()))?;
         } else if number == Some(from) && roles.contains_key(&to) && !is_working(frame) {
             match next(roles, to, channel) {
                 Ok(came) => {

@@ -112,7 +112,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     .check()
     .map_err(|error| Failure::Input(error.to_string()))?;
     fs::write(folder.join("session.toml"), session.to_toml())
-        .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
+        .map_err(|error| Failure::Environment(format!("session.toml: {error}")))?;
     let labelled: Vec<usize> = (0..train.rows()).filter(|&row| known[row]).collect();
     let rows = dealt.iter().map(Vec::len).collect();
     Ok(Setup { session, spec, names, train: train.subset(&labelled), test, parts, rows })
@@ -143,7 +143,7 @@ impl Setup {
         for ((name, (part, rows)), receipt) in self.names.iter().zip(parts).zip(&finished.receipts) {
             let path = folder.join(format!("{name}.safetensors"));
             let network = Classifier::load(&path)
-                .map_err(|error| Failure::Machine(format!("{}: {error}", path.display())))?;
+                .map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))?;
             digests.push(network.digest());
             ours = self.accuracy(&network)?;
             peers.push(json!({

@@ -91,7 +91,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     .check()
     .map_err(|error| Failure::Input(error.to_string()))?;
     fs::write(folder.join("session.toml"), session.to_toml())
-        .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
+        .map_err(|error| Failure::Environment(format!("session.toml: {error}")))?;
     Ok(Setup { session, names, parts })
 }
 
@@ -107,7 +107,7 @@ impl Setup {
         let mut first: Option<Value> = None;
         for ((name, part), counts) in self.names.iter().zip(&self.parts).zip(&counts) {
             let path = folder.join(format!("{name}.sketch.json"));
-            let failed = |error: String| Failure::Machine(format!("{}: {error}", path.display()));
+            let failed = |error: String| Failure::Environment(format!("{}: {error}", path.display()));
             let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
             let mut found: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
             // All but its own distance is the same at every peer, and that is what it has published.

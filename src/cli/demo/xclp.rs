@@ -102,7 +102,7 @@ fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
     session.roster.sort_by_key(|entry| entry.key);
     let session = session.check().map_err(|error| Failure::Input(error.to_string()))?;
     fs::write(folder.join("session.toml"), session.to_toml())
-        .map_err(|error| Failure::Machine(format!("session.toml: {error}")))?;
+        .map_err(|error| Failure::Environment(format!("session.toml: {error}")))?;
     let mut owners = Vec::new();
     for ((name, identity), rows) in names.iter().zip(&secrets).zip(&dealt) {
         let part = data.subset(rows);
@@ -208,7 +208,7 @@ impl Owner {
     /// The labels that its node has written.
     fn read(&self, folder: &Path, classes: &[String]) -> Result<Vec<Option<u16>>, Failure> {
         let path = folder.join(format!("{}.labels.csv", self.name));
-        let failed = |error: csv::Error| Failure::Machine(format!("{}: {error}", path.display()));
+        let failed = |error: csv::Error| Failure::Environment(format!("{}: {error}", path.display()));
         let mut reader = csv::Reader::from_path(&path).map_err(failed)?;
         let label = |record: csv::Result<csv::StringRecord>| {
             let record = record.map_err(failed)?;

@@ -82,7 +82,7 @@ impl Predict {
             let scores = model.predictor().scores(&data)?;
             self.write(model.classes(), bits, &scores, ids.as_deref(), &mut bytes)
         };
-        wrote.map_err(|error| Failure::Machine(error.to_string()))?;
+        wrote.map_err(|error| Failure::Environment(error.to_string()))?;
         match &self.out {
             Some(path) => output::write(path, &bytes, self.force),
             None => written(out.write_all(&bytes).and_then(|()| out.flush()), "standard output"),

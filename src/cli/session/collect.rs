@@ -51,7 +51,7 @@ pub(super) type Found = BTreeMap<PublicKey, BTreeSet<Multiaddr>>;
 
 /// Listens for `seconds`.
 pub(super) fn listen(seconds: u64) -> Result<Found, Failure> {
-    let observer = Observer::start().map_err(|error| Failure::Machine(format!("mDNS: {error}")))?;
+    let observer = Observer::start().map_err(|error| Failure::Environment(format!("mDNS: {error}")))?;
     eprintln!("looking for identities on this network for {seconds} s");
     let until = now() + Duration::from_secs(seconds);
     let mut found = Found::new();
@@ -112,7 +112,7 @@ pub(super) fn choose(
     if admit.is_empty() {
         for (key, addresses) in found {
             let at = addresses.iter().filter_map(place).collect::<Vec<_>>().join(", ");
-            let terminal = |error: std::io::Error| Failure::Machine(format!("the terminal: {error}"));
+            let terminal = |error: std::io::Error| Failure::Environment(format!("the terminal: {error}"));
             writeln!(questions, "{key} at {at}: its name? (nothing leaves it out)").map_err(terminal)?;
             let mut name = String::new();
             answers.read_line(&mut name).map_err(terminal)?;

@@ -53,7 +53,7 @@ fn rate(units: f64, mut work: impl FnMut()) -> f64 {
 
 /// Measures all of them on one core.
 pub(super) fn measure() -> Result<Rates, Failure> {
-    let failed = |error: rayon::ThreadPoolBuildError| Failure::Machine(format!("a thread: {error}"));
+    let failed = |error: rayon::ThreadPoolBuildError| Failure::Environment(format!("a thread: {error}"));
     Ok(rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(failed)?.install(all))
 }
 

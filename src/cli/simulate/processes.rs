@@ -120,7 +120,7 @@ pub(super) fn play(
     let cast = Participants::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
     let folder = tempfile::Builder::new().prefix("flyswarm-simulate-").tempdir();
     let folder =
-        folder.map_err(|error| Failure::Machine(format!("{}: {error}", std::env::temp_dir().display())))?;
+        folder.map_err(|error| Failure::Environment(format!("{}: {error}", std::env::temp_dir().display())))?;
     let mut common: Vec<OsString> = vec!["simulated-peer".into(), path.into()];
     if small {
         common.push("--small".into());
