@@ -6,20 +6,20 @@
 mod bindings;
 #[cfg(feature = "net")]
 mod children;
-mod columns;
 #[cfg(feature = "net")]
 mod dashboard;
 mod data;
 #[cfg(feature = "net")]
 mod demo;
-mod digest;
 #[cfg(feature = "net")]
 mod doctor;
 mod export;
 mod id;
+mod inspect;
 #[cfg(feature = "net")]
 mod join;
 mod kind;
+mod map;
 mod model;
 #[cfg(feature = "net")]
 mod network;
@@ -31,6 +31,7 @@ mod progress;
 #[cfg(feature = "net")]
 mod relay;
 mod report;
+mod schema;
 mod session;
 mod shell;
 mod simulate;
@@ -112,34 +113,23 @@ enum Command {
     Doctor(doctor::Doctor),
     #[cfg(feature = "net")]
     Relay(relay::Relay),
-    #[cfg(feature = "net")]
-    #[command(subcommand)]
-    NetworkKey(network::NetworkKeyCommand),
-    #[cfg(feature = "net")]
-    Witness(join::Witness),
-    /// Print the peer id of this user's key; make the key if there is none
     Id(id::IdArguments),
     /// Look at a table before a session: all that is wrong with it at once
     #[command(subcommand)]
-    Columns(columns::ColumnsCommand),
+    Schema(schema::SchemaCommand),
     Ledger(noise::Spent),
     /// Make, check and show session files
     #[command(subcommand)]
     Session(session::SessionCommand),
     Predict(model::Predict),
-    /// Compare model files
-    #[command(subcommand)]
-    Model(model::ModelCommand),
-    Eval(model::Eval),
     Report(report::Report),
-    Inspect(model::Inspect),
+    Inspect(inspect::Inspect),
     Export(export::Export),
     Personalise(personalise::Personalise),
     Tune(tune::Tune),
     Simulate(simulate::Simulate),
     #[cfg(feature = "net")]
     SimulatedPeer(simulate::SimulatedPeer),
-    Digest(digest::Digest),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -231,17 +221,11 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Join(command) => command.run(),
         #[cfg(feature = "net")]
         Command::Doctor(command) => command.run(out),
-        #[cfg(feature = "net")]
-        Command::NetworkKey(command) => command.run(out),
-        #[cfg(feature = "net")]
-        Command::Witness(command) => command.run(),
         Command::Id(arguments) => arguments.run(out),
-        Command::Columns(command) => command.run(out),
+        Command::Schema(command) => command.run(out),
         Command::Ledger(command) => command.run(out),
         Command::Session(command) => command.run(out),
         Command::Predict(command) => command.run(out),
-        Command::Model(command) => command.run(out),
-        Command::Eval(command) => command.run(out),
         Command::Report(command) => command.run(out),
         Command::Inspect(command) => command.run(out),
         Command::Export(command) => command.run(out),
@@ -252,7 +236,6 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::SimulatedPeer(command) => command.run(),
         #[cfg(feature = "net")]
         Command::Relay(command) => command.run(),
-        Command::Digest(command) => command.run(out),
         Command::Completions(command) => command.run(out),
         Command::Man(command) => command.run(out),
     }
@@ -286,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a command line whose words that are no options and the values of --data, --out and --labels are
+    /// Runs a command line whose words that are no options and the values of --data, --out and --map are
     /// files in `folder`; gives its standard output.
     pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
         let mut words = line.split(' ').map(String::from);
@@ -296,7 +279,7 @@ mod tests {
             let file = if value {
                 matches!(
                     arguments.last().map(String::as_str),
-                    Some("--data" | "--out" | "--labels" | "--validate" | "--fine-tuned-out")
+                    Some("--data" | "--out" | "--map" | "--validate" | "--fine-tuned-out")
                 )
             } else {
                 true
@@ -358,5 +341,32 @@ mod tests {
     fn arguments_are_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    /// Options of a command and of those below it, without --help and those that every command has.
+    fn options(command: &clap::Command, name: &str, out: &mut Vec<(String, usize)>) {
+        let all = ["help", "version", "log", "log_json"];
+        let own = command.get_arguments().filter(|argument| !argument.is_positional());
+        let own = own.filter(|argument| !all.contains(&argument.get_id().as_str())).count();
+        let below: Vec<_> = command.get_subcommands().collect();
+        if below.is_empty() {
+            out.push((name.to_owned(), own));
+        }
+        below.iter().for_each(|next| options(next, &format!("{name} {}", next.get_name()), out));
+    }
+
+    #[test]
+    fn there_are_at_most_15_commands_and_none_has_more_than_20_options() {
+        use clap::CommandFactory;
+        let command = Arguments::command();
+        let apart = ["completions", "man"];
+        let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let commands = names.iter().filter(|name| !apart.contains(name)).count();
+        let mut counts = Vec::new();
+        command.get_subcommands().for_each(|next| options(next, next.get_name(), &mut counts));
+        counts.iter().for_each(|(name, count)| println!("{count:>3} {name}"));
+        let many: Vec<_> = counts.iter().filter(|(_, count)| *count > 20).collect();
+        assert!(many.is_empty(), "{many:?}");
+        assert!(commands <= 15, "{names:?}");
     }
 }

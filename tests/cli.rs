@@ -83,7 +83,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
         rows
     );
     assert!(
-        out(&["eval", "kept/alice.model", "--data", "kept/bob.csv"])
+        out(&["report", "kept/alice.model", "--data", "kept/bob.csv"])
             .starts_with(&format!("rows               {rows}\n"))
     );
     let digest = value["pooled"]["digest"].as_str().expect("a digest");

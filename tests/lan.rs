@@ -287,8 +287,10 @@ fn a_taken_port_few_open_files_and_a_folder_that_cannot_be_written_are_told() {
 fn a_peer_with_another_network_key_or_none_is_told_so() {
     let ward = Ward::new(3);
     for name in ["one", "two"] {
-        let made =
-            Command::new(PROGRAM).args(["network-key", "new", name]).current_dir(ward.folder()).output();
+        let made = Command::new(PROGRAM)
+            .args(["id", "--new", "--network-key", name])
+            .current_dir(ward.folder())
+            .output();
         assert!(made.expect("it runs").status.success());
     }
     let keys: [&[&str]; 3] =
@@ -299,7 +301,7 @@ fn a_peer_with_another_network_key_or_none_is_told_so() {
     reports[0].line("ok       bob: ready", &[]);
     for (i, j) in [(0, 2), (2, 0)] {
         let begins = format!("error    {}: something answers at ", NAMES[j]);
-        reports[i].line(&begins, &["it may use no network key or another one", "flyswarm network-key show"]);
+        reports[i].line(&begins, &["it may use no network key or another one", "flyswarm id --network-key"]);
     }
     let doctors =
         [ward.start(0, "session.toml", &[wait, keys[0]].concat()), ward.start(1, "session.toml", wait)];

@@ -58,8 +58,8 @@ with tempfile.TemporaryDirectory() as folder:
     processes = [
         subprocess.Popen(
             [program, "join", session, "--key", folder / f"{name}.key", "--state", folder / "state",
-             "--no-mdns", "--listen", listen[place], "--data", folder / f"{name}.csv", "--header", "no",
-             "--receipt", folder / f"{name}.json", "--out", folder / f"{name}.safetensors"],
+             "--no-mdns", "--listen", listen[place], "--data", folder / f"{name}.csv",
+             "--out", folder / f"{name}.safetensors"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for place, name in enumerate(names)
     ]
@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as folder:
             raise SystemExit(f"{name}: {errors}")
         spent.append(used)
     wall, load = time.perf_counter() - start, os.getloadavg()[0]
-    if len({run("digest", folder / f"{name}.safetensors").split()[0] for name in names}) != 1:
+    if len({run("inspect", "--digest", folder / f"{name}.safetensors").split()[0] for name in names}) != 1:
         raise SystemExit("different networks")
 
 size = 4 * weights

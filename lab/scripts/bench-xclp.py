@@ -59,7 +59,7 @@ with tempfile.TemporaryDirectory() as folder:
     processes = []
     for place, name in enumerate(names):
         words = [program, "join", session, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
-                 "--listen", listen[place], "--receipt", folder / f"{name}.json", "--data", folder / f"{name}.csv", "--header", "no",
+                 "--listen", listen[place], "--data", folder / f"{name}.csv",
                  "--out", folder / f"{name}.labels.csv"]
         processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
     spent = {}
@@ -71,7 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
             raise SystemExit(f"{name}: {errors}")
     wall, load = time.perf_counter() - start, os.getloadavg()[0]
     used = sum(each.ru_utime + each.ru_stime for each in spent.values())
-    receipts = [json.loads((folder / f"{name}.json").read_text()) for name in names]
+    receipts = [json.loads((folder / f"{name}.labels.receipt.json").read_text()) for name in names]
     right = 0
     for place, name in enumerate(names[: given.peers]):
         said = [line.split(",")[0] for line in (folder / f"{name}.labels.csv").read_text().splitlines()[1:]]

@@ -45,7 +45,7 @@ for name in sets or SETS:
         rows = pathlib.Path(made) / "rows.csv"
         lines = (",".join([*map(repr, map(float, row)), str(label)]) for row, label in zip(x, y))
         rows.write_text("\n".join(lines) + "\n")
-        line = [program, "tune", rows, "--budget", "0", "--folds", "5", "--header", "no", "--json"]
+        line = [program, "tune", rows, "--budget", "0", "--folds", "5", "--json"]
         found = json.loads(subprocess.run(line, check=True, capture_output=True).stdout)
     scores = [found["candidates"][0]["balanced"], found["baselines"][0]["balanced"]]
     folds = StratifiedKFold(5, shuffle=True, random_state=0)

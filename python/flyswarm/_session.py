@@ -319,7 +319,7 @@ class Session:
         Parameters
         ----------
         X : array or frame of shape (n_samples, n_features), path, or None
-            This peer's rows; a path is a file that `flyswarm join` can read. None for a witness.
+            This peer's rows; a path is a file that `flyswarm join` can read. None to join without rows.
         y : array-like of shape (n_samples,) or None
             The class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp"
             None, NaN and "" stand for unknown, and so does -1 unless it is a class.

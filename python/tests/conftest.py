@@ -66,7 +66,7 @@ class Swarm:
         self.session.save(folder / "test.toml")
         np.savez(folder / "rows.npz", X=rows[0], y=rows[1])
         command = [program, "join", "test.toml", "--data", "rows.npz", "--key", self.keys[name].path]
-        command += ["--json", "--no-mdns", "--listen", *LOOPBACK, "--addresses-from-stdin"]
+        command += ["--json", "--no-mdns", "--listen", *LOOPBACK]
         command += ["--out", "test.out", *options]
         pipe = subprocess.PIPE
         other = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)

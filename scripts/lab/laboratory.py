@@ -86,7 +86,7 @@ class Lab:
             host.write("new-rows.csv", "".join(line.rsplit(",", 1)[0] + "\n" for line in lines[:60]))
 
     def join(self, hosts, *more, name="wards"):
-        words = ["join", f"{name}.toml", "--data", "my-rows.csv", "--header", "no", "--json", *more]
+        words = ["join", f"{name}.toml", "--data", "my-rows.csv", "--json", *more]
         program = "flyswarm-conform" if "--hold-at" in more else "flyswarm"
         return [host.start(*words, program=program) for host in hosts]
 

@@ -118,7 +118,7 @@ def wide_area(lab):
         lines = [f"{values},{label if known else ''}\n" for values, label, known in own]
         host.write("my-rows.csv", "".join(lines))
     lab.session(hosts, task=("--task", "xclp"))
-    for node in lab.join(hosts, "--receipt", "receipt.json"):
+    for node in lab.join(hosts):
         node.end(0, 300)
     right = unknown = 0
     for host, own in truth.items():
@@ -128,7 +128,7 @@ def wide_area(lab):
         unknown += len(judged)
     if right < 0.8 * unknown:
         raise Failed(f"{right} of {unknown} labels are right")
-    stages = json.loads(hosts[0].read("receipt.json"))["stages"]
+    stages = json.loads(hosts[0].read("wards.labels.receipt.json"))["stages"]
     took = sum(stage["seconds"] for stage in stages if stage["name"] in ("computed", "labelled"))
     lab.ok(f"{right} of {unknown} labels are right; the exchanges took {took:.1f} s")
 
@@ -253,7 +253,7 @@ def network_key(lab):
     _, hosts = lab.hosts(NAMES[:3])
     lab.deal(hosts)
     lab.session(hosts)
-    hosts[0].run("network-key", "new", "net.key")
+    hosts[0].run("id", "--new", "--network-key", "net.key")
     text = hosts[0].read("net.key").decode()
     for host in hosts[1:]:
         host.write("net.key", text)
@@ -315,7 +315,7 @@ def faults(lab):
 
     # One identity twice: on another machine, and on this one.
     shutil.copytree(f"{south.home}/.config", f"{hill.home}/.config", dirs_exist_ok=True)
-    twin = hill.start("join", "wards.toml", "--data", f"{south.home}/my-rows.csv", "--header", "no")
+    twin = hill.start("join", "wards.toml", "--data", f"{south.home}/my-rows.csv")
     twin.wait_line("listening", lambda line: "listening on /ip4/10." in line)
     lab.finds(lab.doctor(south, *fixed, wait=3), "error", "twice: this identity is in use at /ip4/10.77.0.4/", code=3)
     twin.stop()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Parser;
 use flyswarm_learn::learner::Trained;
 
-use super::data::{DataArguments, Reading};
+use super::data::{DataArguments, Map};
 use super::{Arguments, Failure, SAID, join, one_line, run};
 use crate::data::{Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
@@ -55,7 +55,7 @@ pub fn rows(
 ) -> Result<(Rows, Option<String>), Failure> {
     let kind = tasks::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
     let (delimiter, decimal_comma) = if written { (Some(b','), Some(false)) } else { (None, None) };
-    let reading = Reading { delimiter, decimal_comma, ..Reading::default() };
+    let reading = Map { delimiter, decimal_comma, ..Map::default() }.into();
     join::load(session, &kind, &DataArguments::new(file.to_owned(), reading), label)
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
@@ -51,13 +52,19 @@ impl Children {
         Self { peers, sender, lines }
     }
 
-    /// Starts the process of peer `i`, which does not run, with these arguments. It is told where the others
-    /// listen.
-    pub(super) fn start(&mut self, i: usize, arguments: &[OsString]) -> Result<(), Failure> {
+    /// Starts the process of peer `i`, which does not run, with these arguments and a variable of its
+    /// environment. It is told where the others listen.
+    pub(super) fn start(
+        &mut self,
+        i: usize,
+        arguments: &[OsString],
+        variable: Option<(&str, &Path)>,
+    ) -> Result<(), Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::Environment(format!("own program: {error}")))?;
         let mut process = Command::new(&program)
             .args(arguments)
+            .envs(variable)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -152,7 +159,10 @@ impl Children {
     pub(super) fn wait(&mut self, i: usize) -> Result<Option<std::process::ExitStatus>, Failure> {
         let Some((mut process, _)) = self.peers[i].running.take() else { return Ok(None) };
         self.peers[i].address = None;
-        process.wait().map(Some).map_err(|error| Failure::Environment(format!("{}: {error}", self.peers[i].id)))
+        process
+            .wait()
+            .map(Some)
+            .map_err(|error| Failure::Environment(format!("{}: {error}", self.peers[i].id)))
     }
 
     /// Sends a signal, by its name without SIG, to a running process.

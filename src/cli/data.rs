@@ -7,13 +7,12 @@ use std::sync::Arc;
 use clap::Args;
 use flyswarm_learn::learner::Classifier;
 
+pub(super) use super::map::{Map, Reading, delimiter, yes_or_no};
 use super::{Failure, kind, output, say};
 use crate::data::prepare::Preparation;
 use crate::data::prepare::draft::Draft;
 use crate::data::prepare::whole;
-use crate::data::{
-    self, Column, DataError, Dataset, Dialect, Expected, Format, LabelColumn, Loaded, NamedBy,
-};
+use crate::data::{self, Column, DataError, Dataset, Expected, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
 use crate::model::outside::Known;
 #[cfg(feature = "net")]
@@ -45,86 +44,10 @@ pub(super) fn load_whole(
     Ok(whole::load_whole(path, &expected)?.data)
 }
 
-/// How a file of rows is read.
-#[derive(Debug, Clone, Default, Args)]
-pub(super) struct Reading {
-    /// Labels of an NPY array, in an NPY file of their own
-    #[arg(long, value_name = "FILE")]
-    pub(super) labels: Option<PathBuf>,
-    /// Leave out a column: its name, or its number from 1; repeatable
-    #[arg(long, value_name = "COLUMN")]
-    pub(super) drop: Vec<Column>,
-    /// Whether the first line of a CSV file is a header; found out where not given
-    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
-    pub(super) header: Option<bool>,
-    /// The array of features in an NPZ file [default: X]
-    #[arg(long, value_name = "NAME")]
-    pub(super) array: Option<String>,
-    /// What stands between the columns of a CSV file: "," ";" "|" or tab; found out where columns are
-    /// described, else a comma
-    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
-    pub(super) delimiter: Option<u8>,
-    /// Whether decimals of this file follow a comma, where it differs from the session or model
-    #[arg(long, value_name = "yes|no", value_parser = yes_or_no)]
-    pub(super) decimal_comma: Option<bool>,
-    /// csv, npy, npz or parquet; found out if not given
-    #[arg(long)]
-    pub(super) format: Option<Format>,
-}
-
-pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("expected yes or no".into()),
-    }
-}
-
-pub(super) fn delimiter(text: &str) -> Result<u8, String> {
-    match text {
-        "," | ";" | "|" | "\t" => Ok(text.as_bytes()[0]),
-        "tab" | "\\t" => Ok(b'\t'),
-        _ => Err("expected \",\", \";\", \"|\" or tab".into()),
-    }
-}
-
-impl Reading {
-    /// What is expected of a file, but for what a session or model says.
-    pub(super) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
-        Expected {
-            label: label.clone(),
-            drop: &self.drop,
-            header: self.header,
-            labels_file: self.labels.as_deref(),
-            array: self.array.as_deref(),
-            format: self.format,
-            dialect: Dialect { delimiter: self.delimiter, decimal_comma: self.decimal_comma },
-            ..Expected::default()
-        }
-    }
-
-    /// What is expected of a file of rows for a session, whose limits are `limits`; but for its classes.
-    #[cfg(feature = "net")]
-    pub(super) fn of_session<'a>(
-        &'a self,
-        spec: &'a DataSpec,
-        limits: &'a [(f64, f64)],
-        label: &LabelColumn,
-    ) -> Expected<'a> {
-        Expected {
-            features: Some(spec.features as usize),
-            columns: &spec.columns,
-            limits,
-            preparation: spec.preparation.as_deref(),
-            ..self.expected(label)
-        }
-    }
-}
-
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
-    /// CSV, NPY, NPZ or Parquet; CSV and NPY may be gzipped
+    /// The rows: CSV, NPY, NPZ or Parquet, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     #[command(flatten)]
@@ -145,12 +68,13 @@ impl DataArguments {
 
     /// Another file that is read alike; its labels may be in a file of their own.
     pub(super) fn beside(&self, data: PathBuf, labels: Option<PathBuf>) -> Self {
-        Self { data, reading: Reading { labels, ..self.reading.clone() } }
+        let map = Map { labels, ..self.reading.map().clone() };
+        Self { data, reading: map.into() }
     }
 
     /// Takes a column for no feature.
     pub(super) fn leave_aside(&mut self, column: Column) {
-        self.reading.drop.push(column);
+        self.reading.map_mut().drop.push(column);
     }
 
     /// The texts of a column of a CSV file, one for each of so many rows.
@@ -165,7 +89,6 @@ impl DataArguments {
     }
 
     /// What the rows are called.
-    #[cfg(feature = "net")]
     pub(super) fn name(&self) -> String {
         self.data.display().to_string()
     }

@@ -1,10 +1,11 @@
-//! `flyswarm demo`: several real nodes, each a process of its own, train one classifier on the digits data,
-//! label it together, or find out how unlike their parts of it are.
+//! `flyswarm demo`: a session of several real nodes on this machine, and the same computation in one place.
+//!
+//! Each task brings a [`Scene`]: its session, the rows of each peer, and how to judge what the peers have.
 
-mod children;
 mod fedavg;
+mod flynn;
+mod nodes;
 mod sketch;
-mod table;
 mod xclp;
 
 use std::fs;
@@ -15,62 +16,47 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::children::{Finished, Nodes};
+use self::nodes::{Ended, Nodes};
 use super::dashboard::parse_address;
 use super::id::{new_run, random};
 use super::noise::{NoiseArguments, TOP};
+use super::simulate::columns;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
-use crate::data::deal;
-use crate::data::digits::digits;
-use crate::data::split::train_test;
-use crate::data::{DataError, Dataset};
-use crate::model::Model;
-use crate::model::neighbours::Neighbours;
-use crate::model::score::Confusion;
+use crate::data::Dataset;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, EvaluateSpec, FlynnSpec, Hamming, ModelSpec, Privacy,
-    Scaling, Score, Session, SketchSpec, TaskSpec, Timing,
+    CouncilSpec, DataSpec, Entry, Hamming, NoiseSpec, Privacy, Scaling, Session, TaskSpec, Timing,
 };
-use crate::tasks::flynn::Plan;
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;
 /// Share of the rows that nobody trains on, percent.
 const TEST_PERCENT: u32 = 25;
-/// m = 128 d, s = 0.3 d, rho = 64: among the best of our trials.
-const PLAIN: ModelSpec = ModelSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
-/// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one
-/// row weighs less.
-const PRIVATE: ModelSpec = ModelSpec { m: 256, s: 19, rho: 8, gamma: 0.9, score: Score::Decay };
 /// Peers that are drawn.
 const CHOSEN: u16 = 3;
-/// Where some are drawn, concentration of the first peer's class mix and of the last one's.
+/// If some are drawn: concentration of the first peer's class mix and of the last one's.
 const ALPHAS: (f64, f64) = (0.1, 10.0);
-/// What people call the peers.
+/// Names of the peers.
 const NAMES: [&str; 16] = [
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo",
     "mallory", "nina", "olga", "peggy",
 ];
 
-/// Runs a session of several processes on this machine, and compares what it gives with the same from pooled
-/// rows
+/// Run a session of several nodes on this machine, and compare the result with the same from pooled rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// flynn (they train one classifier), xclp (they label their rows together), sketch (how unlike their
-    /// rows are), fedavg (they train a network in rounds) or fedavg-xclp (the same where few rows have
-    /// labels)
-    #[arg(long, value_name = "TASK", default_value = "flynn")]
+    /// flynn (train a classifier), xclp (label rows together), sketch (compare the peers' rows), fedavg
+    /// (train a network in rounds) or fedavg-xclp (the same with few labels)
+    #[arg(value_name = "TASK", default_value = "flynn")]
     #[arg(value_parser = ["flynn", "xclp", "sketch", "fedavg", "fedavg-xclp"])]
     task: String,
-    /// How many nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
+    /// Number of nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
-    /// How rows are split and dealt; the session's own seed is agreed on by the peers
+    /// How rows are split and dealt; the peers agree on the session's own seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// With the task flynn: learn only from three peers that are drawn by the distances of their sketches;
-    /// they differ in how skewed their rows are
+    /// With the task flynn: train only on three peers, sampled by sketch distance; their rows differ
     #[arg(long, value_name = "HOW", value_parser = ["sketch"])]
     select: Option<String>,
     /// With the task xclp, how distances are made: replicated, ot or phe, as in `session new`
@@ -90,6 +76,57 @@ pub(super) struct Demo {
     keep: Option<PathBuf>,
 }
 
+/// What a task's scene is made for.
+struct Wish<'a> {
+    task: &'a str,
+    peers: usize,
+    /// Of splitting and dealing.
+    seed: [u8; 8],
+    noise: Option<NoiseSpec>,
+    select: bool,
+    hamming: Hamming,
+}
+
+/// The rows of a peer.
+#[derive(Clone)]
+struct Part {
+    /// All of them with their true labels.
+    rows: Dataset,
+    /// The labels that the peer has; empty if the task looks at none.
+    labels: Vec<Option<u16>>,
+}
+
+/// A task's part of the demo.
+struct Scene {
+    task: TaskSpec,
+    scaling: Scaling,
+    privacy: Privacy,
+    parts: Vec<Part>,
+    judge: Judge,
+}
+
+/// Compares what the peers have with the computation in one place; gives one line as its error.
+type Judge = Box<dyn FnOnce(&Session, &[Ended]) -> Result<Verdict, String>>;
+
+/// What came out.
+struct Verdict {
+    /// Whether all peers have what they must have.
+    equal: bool,
+    /// That in a sentence.
+    says: String,
+    /// Fields of the result.
+    fields: Value,
+    /// Fields of each peer.
+    peers: Vec<Value>,
+    /// The peers whose rows are in it, if not those of the last sum.
+    members: Option<Value>,
+    /// More columns of the table of peers: their heads, and a line of cells for each peer.
+    heads: &'static [&'static str],
+    cells: Vec<Vec<String>>,
+    /// Lines below the table.
+    notes: Vec<String>,
+}
+
 /// Where the demo's files are: a folder that is removed at the end, or one to keep.
 enum Folder {
     Temporary(tempfile::TempDir),
@@ -105,58 +142,80 @@ impl Folder {
     }
 }
 
-/// What the demo gives its peers, and keeps for itself.
-struct Setup {
-    session: Session,
-    task: FlynnSpec,
-    train: Dataset,
-    test: Dataset,
-    /// Rows of each peer, in the order of `names`.
-    parts: Vec<Dataset>,
-    names: Vec<String>,
+impl Part {
+    /// Rows whose labels are all known.
+    fn labelled(rows: Dataset) -> Self {
+        let labels = rows.labels().iter().copied().map(Some).collect();
+        Self { rows, labels }
+    }
+
+    /// As CSV: the label last, empty if it is not known.
+    fn csv(&self) -> String {
+        let mut text = String::new();
+        for row in 0..self.rows.rows() {
+            let mut fields: Vec<String> = self.rows.row(row).iter().map(ToString::to_string).collect();
+            if let Some(label) = self.labels.get(row) {
+                fields.push(
+                    label.map_or(String::new(), |label| self.rows.classes()[usize::from(label)].clone()),
+                );
+            }
+            text += &(fields.join(",") + "\n");
+        }
+        text
+    }
 }
 
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let folder = self.folder()?;
+        let refused =
+            |option: &str| Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
+        let (top, noisy) = match &*self.task {
+            "flynn" => (TOP, true),
+            "sketch" => (0, true),
+            _ => (0, false),
+        };
+        let noise = self.noise.spec(top);
         if self.select.is_some() && self.task != "flynn" {
-            return Err(Failure::Input(format!("--select: not with the task {}", self.task)));
+            return refused("--select");
         }
         if self.hamming.is_some() && self.task != "xclp" {
-            return Err(Failure::Input(format!("--hamming: not with the task {}", self.task)));
+            return refused("--hamming");
         }
-        if self.task == "xclp" {
-            if self.noise.spec(TOP).is_some() {
-                return Err(Failure::Input("--epsilon: not with the task xclp".into()));
-            }
-            return xclp::run(&self, folder.path(), out);
+        if noise.is_some() && !noisy {
+            return refused("--epsilon");
         }
-        if self.task.starts_with("fedavg") {
-            if self.noise.spec(TOP).is_some() {
-                return Err(Failure::Input(format!("--epsilon: not with the task {}", self.task)));
-            }
-            return fedavg::run(&self, folder.path(), out);
-        }
-        if self.task == "sketch" {
-            return sketch::run(&self, folder.path(), out);
-        }
-        let setup = self.prepare(folder.path())?;
-        let mut nodes = Nodes::start(&self, folder.path(), &setup.session, &setup.names, "model")?;
-        let finished = nodes.wait(self.json)?;
-        let result = setup.compare(folder.path(), &finished)?;
-        let text = if self.json { format!("{result}\n") } else { table::render(&result) };
+        let usual = if self.task == "sketch" || self.select.is_some() { 7 } else { 5 };
+        let wish = Wish {
+            task: &self.task,
+            peers: self.peers.map_or(usual, usize::from),
+            seed: self.seed.to_le_bytes(),
+            noise,
+            select: self.select.is_some(),
+            hamming: self.hamming.unwrap_or_default(),
+        };
+        let scene = match &*self.task {
+            "xclp" => xclp::scene(&wish),
+            "sketch" => sketch::scene(&wish),
+            "fedavg" | "fedavg-xclp" => fedavg::scene(&wish),
+            _ => flynn::scene(&wish),
+        };
+        let scene = scene.map_err(Failure::Input)?;
+        let identities: Vec<_> =
+            (0..wish.peers).map(|_| Ok(Identity::from_seed(*random()?))).collect::<Result<_, Failure>>()?;
+        let session = session(&scene, &identities)?;
+        write_file(folder.path(), "session.toml", &session.to_toml())?;
+        let mut nodes = Nodes::start(self.page, folder.path(), &session, identities, scene.parts)?;
+        let (ended, seconds) = nodes.wait(self.json)?;
+        let verdict = (scene.judge)(&session, &ended).map_err(Failure::Session)?;
+        let (equal, says) = (verdict.equal, verdict.says.clone());
+        let text = if self.json {
+            format!("{}\n", verdict.json(&self.task, &ended, seconds))
+        } else {
+            verdict.text(&ended, seconds)
+        };
         written(out.write_all(text.as_bytes()), "standard output")?;
-        if result["equal"] != json!(true) {
-            let expected =
-                if setup.session.privacy.noise.is_some() { "each other" } else { "the pooled one" };
-            return Err(Failure::Session(format!("the peers' models are not all equal to {expected}")));
-        }
-        Ok(())
-    }
-
-    fn peers(&self) -> usize {
-        let unlike = self.task == "sketch" || self.select.is_some();
-        self.peers.map_or(if unlike { 7 } else { 5 }, usize::from)
+        if equal { Ok(()) } else { Err(Failure::Session(says)) }
     }
 
     fn folder(&self) -> Result<Folder, Failure> {
@@ -173,164 +232,132 @@ impl Demo {
             }
         }
     }
-
-    /// Splits and deals the rows, makes keys and the session file, and writes each peer's part.
-    fn prepare(&self, folder: &Path) -> Result<Setup, Failure> {
-        let (data, noise) = (digits(), self.noise.spec(TOP));
-        let seed = self.seed.to_le_bytes();
-        let split = train_test(data.labels(), TEST_PERCENT, &seed);
-        let (train, test) = (data.subset(&split.train), data.subset(&split.test));
-        let peers = self.peers();
-        let (labels, classes) = (train.labels(), train.classes().len());
-        let dealt = match &self.select {
-            None => deal::by_classes(labels, classes, peers, HOLDERS, &seed),
-            Some(_) => deal::mixes(labels, classes, peers, ALPHAS, &seed),
-        };
-        let dealt = dealt.map_err(|error| Failure::Input(error.to_string()))?;
-        let names: Vec<_> = NAMES.iter().take(peers).map(|&name| name.to_owned()).collect();
-        let mut parts = Vec::new();
-        let mut roster = Vec::new();
-        for (name, rows) in names.iter().zip(&dealt) {
-            let identity = Identity::from_seed(*random()?);
-            identity.save(folder.join(format!("{name}.key")))?;
-            roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
-            let part = train.subset(rows);
-            write_csv(&folder.join(format!("{name}.csv")), &part)?;
-            parts.push(part);
-        }
-        // Three peers with class mixes of their own rarely share every class.
-        let min_holders = if self.select.is_some() { 1 } else { Privacy::default().min_holders };
-        let privacy = Privacy { noise, min_holders, ..Privacy::default() };
-        let sketch = SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() };
-        let spec = FlynnSpec {
-            model: if noise.is_some() { PRIVATE } else { PLAIN },
-            select: self.select.is_some().then_some(sketch),
-            evaluate: (noise.is_none() && self.select.is_none()).then(EvaluateSpec::default),
-        };
-        let task = TaskSpec::Flynn(spec);
-        let session = Session {
-            name: "demo".into(),
-            run: new_run()?,
-            min_peers: Session::default_min_peers(&task, peers),
-            task,
-            data: DataSpec {
-                features: u32::try_from(train.features()).unwrap_or(u32::MAX),
-                columns: Vec::new(),
-                classes: train.classes().to_vec(),
-                scaling: if noise.is_some() { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
-                densify: false,
-                checks: ColumnChecks::default(),
-                preparation: None,
-            },
-            privacy,
-            voting: CouncilSpec::default(),
-            relays: Vec::new(),
-            timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
-            roster,
-        }
-        .check()
-        .map_err(|error| Failure::Input(error.to_string()))?;
-        fs::write(folder.join("session.toml"), session.to_toml())
-            .map_err(|error| Failure::Environment(format!("session.toml: {error}")))?;
-        Ok(Setup { session, task: spec, train, test, parts, names })
-    }
 }
 
-impl Setup {
-    /// Reads every peer's model back and holds it against the pooled rows.
-    fn compare(&self, folder: &Path, finished: &Finished) -> Result<Value, Failure> {
-        let mut peers = Vec::new();
-        let mut digests = Vec::new();
-        let mut first = None;
-        for ((name, part), receipt) in self.names.iter().zip(&self.parts).zip(&finished.receipts) {
-            let model = Model::load(&folder.join(format!("{name}.model")))?;
-            digests.push(model.digest());
-            peers.push(json!({
-                "name": name,
-                "digest": hex::encode(model.digest()),
-                "accuracy": self.accuracy(&model)?,
-                "rows": part.rows(),
-                "bytes_sent": receipt["bytes_sent"],
-                "counted": receipt["counted"],
-            }));
-            first.get_or_insert(model);
-        }
-        let first = first.ok_or_else(|| Failure::Session("no peer has a model".into()))?;
-        let seed = first.sketch().parameters().seed;
-        let noise = self.session.privacy.noise;
-        let rules = Plan::new(self.session.clone(), self.task);
-        let model_of =
-            |rows: &Dataset| rules.pooled(rows, seed).map_err(|error| Failure::Session(error.to_string()));
-        let all = model_of(&self.train)?;
-        let drawn = finished.drawn();
-        let learnt: Vec<&Dataset> = self
-            .names
-            .iter()
-            .zip(&self.parts)
-            .filter(|(name, _)| drawn.contains(name))
-            .map(|(_, part)| part)
-            .collect();
-        let pooled = match &learnt[..] {
-            [] => all.clone(),
-            // Means and variances are those of all rows.
-            parts => rules
-                .scaled(&together(parts)?, seed, first.scaler().clone())
-                .map_err(|error| Failure::Session(error.to_string()))?,
-        };
-        let largest = self.parts.iter().max_by_key(|part| part.rows()).unwrap_or(&self.train);
-        let neighbours = Neighbours::new(&self.train).ok_or_else(|| Failure::Input("no rows".into()))?;
-        let tuned = neighbours.tune();
-        let neighbour_accuracy = |k| self.score(&neighbours.predict(k, &self.test));
-        Ok(json!({
-            "task": "flynn",
-            "peers": peers,
-            "pooled": {"digest": hex::encode(pooled.digest()), "accuracy": self.accuracy(&pooled)?},
-            "equal": match noise {
-                None => digests.iter().all(|digest| *digest == pooled.digest()),
-                Some(_) => digests.windows(2).all(|pair| pair[0] == pair[1]),
-            },
-            "noise": noise,
-            "chosen": drawn,
-            "everybody": {"accuracy": self.accuracy(&all)?},
-            "alone": {"accuracy": self.accuracy(&model_of(largest)?)?, "rows": largest.rows()},
-            "nearest": {"accuracy": neighbour_accuracy(1)},
-            "knn": {"accuracy": neighbour_accuracy(tuned.k), "k": tuned.k},
-            "rows": {
-                "train": if learnt.is_empty() { self.train.rows() } else { learnt.iter().map(|part| part.rows()).sum() },
-                "all": self.train.rows(),
-                "test": self.test.rows(),
-            },
-            "members": if drawn.is_empty() { finished.members() } else { json!(drawn) },
-            "stages": finished.stages(),
-            "seconds": finished.seconds,
-        }))
-    }
+/// The session of a scene.
+fn session(scene: &Scene, identities: &[Identity]) -> Result<Session, Failure> {
+    let entry = |(identity, name): (&Identity, &&str)| Entry {
+        key: identity.public(),
+        name: (*name).to_owned(),
+        addresses: Vec::new(),
+    };
+    let rows = scene.parts.first().map(|part| &part.rows);
+    let labelled = scene.parts.iter().any(|part| !part.labels.is_empty());
+    let session = Session {
+        name: "demo".into(),
+        run: new_run()?,
+        min_peers: Session::default_min_peers(&scene.task, identities.len()),
+        task: scene.task.clone(),
+        data: DataSpec {
+            features: rows.map_or(0, |rows| u32::try_from(rows.features()).unwrap_or(u32::MAX)),
+            classes: rows.filter(|_| labelled).map_or_else(Vec::new, |rows| rows.classes().to_vec()),
+            scaling: scene.scaling,
+            ..DataSpec::default()
+        },
+        privacy: scene.privacy,
+        voting: CouncilSpec::default(),
+        relays: Vec::new(),
+        timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
+        roster: identities.iter().zip(&NAMES).map(entry).collect(),
+    };
+    session.check().map_err(|error| Failure::Input(error.to_string()))
+}
 
-    fn accuracy(&self, model: &Model) -> Result<f64, Failure> {
-        Ok(self.score(&model.predictor().predict(&self.test)?))
-    }
-
-    fn score(&self, predicted: &[u16]) -> f64 {
-        Confusion::new(self.test.classes(), self.test.labels(), predicted).accuracy()
-    }
+fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
 }
 
 /// The rows of several peers as one set.
-pub(super) fn together(parts: &[&Dataset]) -> Result<Dataset, DataError> {
+fn together(parts: &[&Dataset]) -> Result<Dataset, String> {
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
     let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
     let (features, classes) = parts.first().map_or((0, &[][..]), |part| (part.features(), part.classes()));
-    Dataset::new(features, values, labels, classes.to_vec())
+    Dataset::new(features, values, labels, classes.to_vec()).map_err(|error| error.to_string())
 }
 
-pub(super) fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
-    let mut text = String::new();
-    for (i, &label) in data.labels().iter().enumerate() {
-        for value in data.row(i) {
-            text.push_str(&format!("{value},"));
-        }
-        text.push_str(&data.classes()[usize::from(label)]);
-        text.push('\n');
+/// An error as one line.
+fn line(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1}%", 100.0 * part)
+}
+
+/// The peers whose rows were drawn, in the order of the draw; none if all peers' were taken.
+fn drawn(ended: &[Ended]) -> Vec<String> {
+    let chosen = ended.first().and_then(|ended| ended.receipt["selection"]["chosen"].as_array());
+    chosen.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// The peers in the last sum.
+fn members(ended: &[Ended]) -> Value {
+    let quantities = ended.first().and_then(|ended| ended.receipt["quantities"].as_array());
+    quantities.and_then(|all| all.last()).map_or(json!([]), |last| last["members"].clone())
+}
+
+/// Stages in the order of the first peer: the longest time at any peer, bytes of all.
+fn stages(ended: &[Ended]) -> Vec<(String, f64, u64)> {
+    let of = |ended: &Ended| ended.receipt["stages"].as_array().cloned().unwrap_or_default();
+    let first = ended.first().map(of).unwrap_or_default();
+    let stage = |stage: &Value| {
+        let same: Vec<_> = ended.iter().flat_map(of).filter(|other| other["name"] == stage["name"]).collect();
+        let seconds = same.iter().filter_map(|other| other["seconds"].as_f64()).fold(0.0, f64::max);
+        let bytes = same.iter().filter_map(|other| other["bytes"].as_u64()).sum();
+        (stage["name"].as_str().unwrap_or_default().to_owned(), seconds, bytes)
+    };
+    first.iter().map(stage).collect()
+}
+
+impl Verdict {
+    fn json(self, task: &str, ended: &[Ended], seconds: f64) -> Value {
+        let peers = ended.iter().zip(self.peers).map(|(ended, fields)| {
+            let mut peer = json!({
+                "name": ended.name, "rows": ended.part.rows.rows(), "bytes_sent": ended.receipt["bytes_sent"],
+            });
+            merge(&mut peer, fields);
+            peer
+        });
+        let stages = stages(ended).into_iter();
+        let stages =
+            stages.map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes}));
+        let mut value = json!({
+            "task": task,
+            "peers": peers.collect::<Vec<_>>(),
+            "equal": self.equal,
+            "members": self.members.unwrap_or_else(|| members(ended)),
+            "stages": stages.collect::<Vec<_>>(),
+            "seconds": seconds,
+        });
+        merge(&mut value, self.fields);
+        value
     }
-    fs::write(path, text).map_err(|source| DataError::Read { file: path.to_owned(), source }.into())
+
+    fn text(self, ended: &[Ended], seconds: f64) -> String {
+        let mut rows = vec![["peer", "rows", "bytes sent"].map(String::from).to_vec()];
+        rows[0].extend(self.heads.iter().map(|&head| head.to_owned()));
+        for (ended, cells) in ended.iter().zip(self.cells) {
+            let (all, sent) = (ended.part.rows.rows().to_string(), ended.receipt["bytes_sent"].to_string());
+            rows.push([ended.name.clone(), all, sent].into_iter().chain(cells).collect());
+        }
+        let mut text = format!("\n{}{}\n\n{}\n\n", columns(&rows), self.says, self.notes.join("\n"));
+        let mut rows = vec![["stage", "seconds", "bytes"].map(String::from).to_vec()];
+        rows.extend(
+            stages(ended)
+                .into_iter()
+                .map(|(name, time, bytes)| vec![name, format!("{time:.2}"), bytes.to_string()]),
+        );
+        let counted = self.members.unwrap_or_else(|| members(ended));
+        let counted: Vec<_> = counted.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        text += &format!("{}\nCounted: {}. {seconds:.1} s in all.\n", columns(&rows), counted.join(", "));
+        text
+    }
+}
+
+/// Adds fields to an object.
+fn merge(into: &mut Value, fields: Value) {
+    if let (Some(into), Value::Object(fields)) = (into.as_object_mut(), fields) {
+        into.extend(fields);
+    }
 }

@@ -15,7 +15,11 @@ use crate::crypto::identity::{Identity, IdentityError};
 use crate::files;
 use crate::session::Run;
 
-/// Prints the peer id of a key file, and makes the file where there is none. A key is never overwritten.
+/// Print the peer id of this user's key; make the key if there is none
+///
+/// With --network-key: print the fingerprint of a network key, which is not secret; peers with the same one
+/// have the same key. With --new too: make the key, and give it to every peer over a safe channel. A key is
+/// never overwritten.
 #[derive(Debug, Args)]
 pub(super) struct IdArguments {
     /// The key file [default: $XDG_CONFIG_HOME/flyswarm/identity, or ~/.config/flyswarm/identity]
@@ -24,8 +28,11 @@ pub(super) struct IdArguments {
     /// Make a new key; an error if the file exists
     #[arg(long)]
     new: bool,
-    /// Then tell it to this network by mDNS for so many seconds, for whoever runs
-    /// `flyswarm session new --collect`
+    /// Print the fingerprint of this network key: a secret that all peers of a network share
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "announce"])]
+    network_key: Option<PathBuf>,
+    /// Then tell it to this network by mDNS for SECONDS, to those who run `flyswarm session new --collect`
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     announce: Option<u64>,
@@ -36,6 +43,10 @@ pub(super) struct IdArguments {
 
 impl IdArguments {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        #[cfg(feature = "net")]
+        if let Some(file) = &self.network_key {
+            return super::network::print_key(file, self.new, self.json, out);
+        }
         let path = key_path(self.key)?;
         let identity = if self.new { create(&path)? } else { load_or_create(&path)? };
         let id = identity.public();
@@ -74,8 +85,9 @@ fn load_or_create(path: &Path) -> Result<Identity, Failure> {
 fn create(path: &Path) -> Result<Identity, Failure> {
     let identity = Identity::from_seed(*random()?);
     if let Some(folder) = path.parent() {
-        files::create_folders(folder, true)
-            .map_err(|error| Failure::Environment(format!("{}: cannot be made: {error}", folder.display())))?;
+        files::create_folders(folder, true).map_err(|error| {
+            Failure::Environment(format!("{}: cannot be made: {error}", folder.display()))
+        })?;
     }
     identity.save(path)?;
     Ok(identity)

@@ -1,5 +1,4 @@
-//! How a node meets others: addresses, mDNS and the network key, the same for every command that does; and
-//! `flyswarm network-key`.
+//! How a node meets others: addresses, mDNS and the network key, the same for every command that does.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -7,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use libp2p::Multiaddr;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -29,7 +28,7 @@ pub(super) struct NetworkArguments {
     /// Do not look for peers by mDNS
     #[arg(long)]
     pub(super) no_mdns: bool,
-    /// Network key: only peers that have the same one can talk (see `flyswarm network-key`)
+    /// Network key: only peers that have the same one can talk (see `flyswarm id`)
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
 }
@@ -68,49 +67,22 @@ pub(super) fn everywhere(port: u16) -> Vec<Multiaddr> {
     any.iter().filter_map(|address| address.parse().ok()).collect()
 }
 
-/// Make or check a network key: a secret that all peers of a network share, without which nobody can talk to
-/// them
-#[derive(Debug, Subcommand)]
-pub(super) enum NetworkKeyCommand {
-    /// Write a new key, readable by its owner only; give it to every peer over a safe channel
-    New {
-        /// The file to write
-        file: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print a key's fingerprint, which is not secret: peers with the same one have the same key
-    Show {
-        /// The key file
-        file: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-impl NetworkKeyCommand {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let (file, json, key, wrote) = match self {
-            Self::New { file, json } => {
-                let key = NetworkKey::new(*random()?);
-                create_key(&file, key)?;
-                let wrote = format!("wrote {}: ", file.display());
-                (file, json, key, wrote)
-            }
-            Self::Show { file, json } => {
-                let key = read_key(&file)?;
-                (file, json, key, String::new())
-            }
-        };
-        let fingerprint = key.fingerprint().to_string();
-        let text = match json {
-            true => json!({"file": file, "fingerprint": fingerprint}).to_string(),
-            false => format!("{wrote}network key {fingerprint}"),
-        };
-        print(out, &(text + "\n"))
-    }
+/// Prints the fingerprint of a network key, and makes the key if it is `new`.
+pub(super) fn print_key(file: &Path, new: bool, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let key = if new {
+        let key = NetworkKey::new(*random()?);
+        create_key(file, key)?;
+        key
+    } else {
+        read_key(file)?
+    };
+    let fingerprint = key.fingerprint().to_string();
+    let wrote = if new { format!("wrote {}: ", file.display()) } else { String::new() };
+    let text = match as_json {
+        true => json!({"file": file, "fingerprint": fingerprint}).to_string(),
+        false => format!("{wrote}network key {fingerprint}"),
+    };
+    print(out, &(text + "\n"))
 }
 
 /// Lets mDNS answer for this identity; there is nobody to connect to.
@@ -147,7 +119,8 @@ fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let metadata = fs::metadata(path).map_err(|error| Failure::Environment(format!("{name}: {error}")))?;
+        let metadata =
+            fs::metadata(path).map_err(|error| Failure::Environment(format!("{name}: {error}")))?;
         let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(Failure::Input(format!(
@@ -177,16 +150,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("network.key");
         let mut out = Vec::new();
-        NetworkKeyCommand::New { file: path.clone(), json: false }.run(&mut out).unwrap();
+        print_key(&path, true, false, &mut out).unwrap();
         let key = read_key(&path).unwrap();
         assert!(String::from_utf8(out).unwrap().ends_with(&format!("network key {}\n", key.fingerprint())));
         assert!(fs::read_to_string(&path).unwrap().starts_with("/key/swarm/psk/1.0.0/\n/base16/\n"));
-        let error =
-            NetworkKeyCommand::New { file: path.clone(), json: true }.run(&mut Vec::new()).unwrap_err();
+        let error = print_key(&path, true, true, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().ends_with("exists already and is not overwritten"), "{error}");
         assert!(read_key(&path).unwrap() == key);
         let mut out = Vec::new();
-        NetworkKeyCommand::Show { file: path.clone(), json: true }.run(&mut out).unwrap();
+        print_key(&path, false, true, &mut out).unwrap();
         let shown: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(shown, json!({"file": path, "fingerprint": key.fingerprint().to_string()}));
     }

@@ -17,19 +17,16 @@ const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Re
 /// Where progress goes.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
-    Json {
-        /// Whether each event also has what a person reads.
-        texts: bool,
-    },
+    Json,
     Lines,
     Bar(ProgressBar),
 }
 
 impl Progress {
-    /// JSON if asked for, with `texts` for people in it, else a bar on a terminal, else lines.
-    pub(super) fn new(json: bool, texts: bool) -> Self {
+    /// JSON if asked for, else a bar on a terminal, else lines.
+    pub(super) fn new(json: bool) -> Self {
         if json {
-            return Self::Json { texts };
+            return Self::Json;
         }
         if !io::stderr().is_terminal() {
             return Self::Lines;
@@ -45,7 +42,7 @@ impl Progress {
 
     /// JSON if asked for, else lines.
     pub(super) fn lines(json: bool) -> Self {
-        if json { Self::Json { texts: false } } else { Self::Lines }
+        if json { Self::Json } else { Self::Lines }
     }
 
     /// Whether it is a bar on a terminal, which shows what is waited for.
@@ -84,11 +81,8 @@ impl Progress {
                 });
             }
             (Self::Lines, Event::Stage { .. }) => {}
-            (Self::Json { texts }, _) => {
+            (Self::Json, _) => {
                 let mut value = json!(timed);
-                if *texts {
-                    value["text"] = json!(timed.event.to_string());
-                }
                 if let Some(file) = file {
                     value[name] = json!(file);
                 }
@@ -105,7 +99,7 @@ impl Progress {
 
     fn line(&self, value: &Value, text: &str) {
         match self {
-            Self::Json { .. } => {
+            Self::Json => {
                 let mut out = io::stdout().lock();
                 // Whoever read the lines may have gone; the session goes on.
                 let _ = writeln!(out, "{value}").and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! `flyswarm report`: a page on how good a model is on labelled rows, and what its receipt says.
+//! `flyswarm report`: how good a model is on labelled rows, and a page of that with what its receipt says.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::data::DataArguments;
-use super::model::{ModelArguments, scored};
+use super::model::{ModelArguments, Scored, scored};
 use super::output::for_io;
-use super::{Failure, output, print};
+use super::{Failure, output, written};
 use crate::data::LabelColumn;
 use crate::files;
 use crate::report::{Page, Rows};
@@ -17,8 +17,10 @@ use crate::report::{Page, Rows};
 /// The largest receipt that is read: one of 1,024 peers and 100,000 slots is smaller.
 const RECEIPT_LIMIT: u64 = 1 << 30;
 
-/// Writes a page to look at in a browser: how well a model predicts labelled rows and, where its receipt is
-/// beside it, who took part in the session and what others may have learnt
+/// Print how well a model predicts labelled rows; with --out also write a page of it for the browser
+///
+/// If the model's receipt is beside it, the page also says who took part in the session and what others may
+/// have learnt.
 #[derive(Debug, Args)]
 pub(super) struct Report {
     #[command(flatten)]
@@ -28,14 +30,14 @@ pub(super) struct Report {
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// The receipt [default: the model with .receipt.json, if it is there]
-    #[arg(long, value_name = "FILE")]
+    /// The receipt for the page [default: the model with .receipt.json, if it is there]
+    #[arg(long, value_name = "FILE", requires = "out")]
     receipt: Option<PathBuf>,
-    /// The file to write [default: the model with .report.html]
+    /// Write a page, such as wards.report.html
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace the file if it exists
-    #[arg(long)]
+    /// Replace the page if it exists
+    #[arg(long, requires = "out")]
     force: bool,
     /// Print JSON
     #[arg(long)]
@@ -44,10 +46,26 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let model = &self.model.model;
-        let file = self.out.clone().unwrap_or_else(|| model.with_extension("report.html"));
-        output::check(&file, self.force)?;
+        self.out.iter().try_for_each(|file| output::check(file, self.force))?;
         let found = scored(&self.model, &self.data, &self.label)?;
+        let text = match self.json {
+            true => {
+                let mut value = found.json();
+                if let Some(file) = &self.out {
+                    value["file"] = json!(file);
+                }
+                format!("{value:#}")
+            }
+            false => found.text(),
+        };
+        if let Some(file) = &self.out {
+            self.write_page(file, found)?;
+        }
+        written(writeln!(out, "{text}"), "standard output")
+    }
+
+    fn write_page(&self, file: &Path, found: Scored) -> Result<(), Failure> {
+        let model = &self.model.model;
         let receipt = match &self.receipt {
             Some(path) => Some(read(path)?),
             None => Some(model.with_extension("receipt.json"))
@@ -87,12 +105,9 @@ impl Report {
             ],
             ..Page::default()
         };
-        output::write(&file, page.render().as_bytes(), self.force)?;
-        let text = match self.json {
-            true => json!({"file": file, "rows": found.figures.rows}).to_string(),
-            false => format!("wrote {}", file.display()),
-        };
-        print(out, &(text + "\n"))
+        output::write(file, page.render().as_bytes(), self.force)?;
+        super::say(&format!("wrote {}", file.display()));
+        Ok(())
     }
 }
 

@@ -263,7 +263,8 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
 
 fn file_text(folder: &Path, value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value);
-    json.map(|json| json + "\n").map_err(|error| Failure::Environment(format!("{}: {error}", folder.display())))
+    json.map(|json| json + "\n")
+        .map_err(|error| Failure::Environment(format!("{}: {error}", folder.display())))
 }
 
 #[cfg(test)]

@@ -36,9 +36,6 @@ impl Bad {
         let pick = |name: &str, usual: &str| if what == name { file.to_owned() } else { usual.to_owned() };
         command.arg("join").arg(pick("session", "session.toml")).arg("--data").arg(pick("data", "alice.csv"));
         command.arg("--key").arg(pick("key", "alice.key")).arg("--out").arg(pick("out", "alice.model"));
-        if !pick("data", "alice.csv").starts_with("named-") {
-            command.args(["--header", "no"]);
-        }
         command.args(["--no-mdns", "--listen"]).arg(pick("listen", "/ip4/127.0.0.1/tcp/0"));
         command.args(more).stdin(Stdio::null());
         let output = command.output().expect("it runs");
@@ -93,7 +90,13 @@ fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent()
     );
     let file = named("named-same.csv", "c2");
     // The names are right, so that what is wrong next is told.
-    bad.refused("data", &file, &["--label", "none"], 2, &["column 65 is called \"class\"", "--drop"]);
+    bad.refused(
+        "data",
+        &file,
+        &["--label", "none"],
+        2,
+        &["column 65 is called \"class\"", "`drop` in the map file"],
+    );
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
 fn the_program_has_no_switch_that_holds_or_deviates() {
     let program = fs::read(crate::processes::swarm::PROGRAM).expect("the program");
     let has = |word: &str| program.windows(word.len()).any(|window| window == word.as_bytes());
-    assert!(has("addresses-from-stdin"), "switches are found");
+    assert!(has("no-mdns"), "switches are found");
     for word in ["hold-at", "--deviate", "--randomness", "begin-member-twice", "single-credits"] {
         assert!(!has(word), "{word}");
     }

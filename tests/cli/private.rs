@@ -42,11 +42,7 @@ fn join(swarm: &Swarm, more: &[&str]) -> Output {
         "--out",
         "a.out",
     ];
-    run(
-        swarm,
-        &[&words[..], &["--header", "no", "--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json"], more]
-            .concat(),
-    )
+    run(swarm, &[&words[..], &["--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json"], more].concat())
 }
 
 /// Exit code 2, nobody was spoken to, and an error that has all of `words`: one line, but for what the parser

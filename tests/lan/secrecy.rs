@@ -55,7 +55,11 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     let mut swarm = Swarm::new(3, |session| session.timing.linger_ms = 6_000);
     let folder = swarm.folder.path().to_owned();
     let key = folder.join("net.key");
-    let made = Command::new(super::PROGRAM).args(["network-key", "new"]).arg(&key).output().expect("it runs");
+    let made = Command::new(super::PROGRAM)
+        .args(["id", "--new", "--network-key"])
+        .arg(&key)
+        .output()
+        .expect("it runs");
     assert!(made.status.success());
     let ports = ports(3);
     for (i, port) in ports.iter().enumerate() {

@@ -224,7 +224,7 @@ impl Swarm {
         command
             .arg("join")
             .arg(pick("session", self.folder.path().join("session.toml")))
-            .args(["--json", "--addresses-from-stdin", "--header", "no", "--force"])
+            .args(["--json", "--force"])
             .args(["--listen", &self.listen])
             .args((!self.mdns).then_some("--no-mdns"))
             .arg("--data")

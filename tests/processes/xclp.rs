@@ -43,7 +43,7 @@ pub fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
 /// Runs peer i, the first four with rows.
 pub fn start(swarm: &mut Swarm, i: usize) {
     if i < OWNERS {
-        return swarm.start(i, &["--tell-planes"]);
+        return swarm.start(i, &[]);
     }
     start_without_rows(swarm, i);
 }
@@ -51,21 +51,21 @@ pub fn start(swarm: &mut Swarm, i: usize) {
 fn start_without_rows(swarm: &mut Swarm, i: usize) {
     let mut command = Command::new(PROGRAM);
     command
-        .arg("witness")
+        .arg("join")
         .arg(swarm.folder.path().join("session.toml"))
-        .args(["--json", "--addresses-from-stdin", "--force", "--no-mdns", "--listen", &swarm.listen])
+        .args(["--no-data", "--json", "--force", "--no-mdns", "--listen", &swarm.listen])
         .arg("--key")
         .arg(swarm.file(i, "key"))
         .arg("--state")
         .arg(swarm.folder.path().join("state"))
-        .arg("--receipt")
+        .arg("--out")
         .arg(swarm.file(i, "receipt.json"));
     swarm.start_command(i, command);
 }
 
 #[test]
 fn the_demo_gives_every_process_the_labels_of_the_pooled_rows() {
-    let output = Command::new(PROGRAM).args(["demo", "--task", "xclp", "--json"]).output().unwrap();
+    let output = Command::new(PROGRAM).args(["demo", "xclp", "--json"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -75,7 +75,7 @@ fn the_demo_gives_every_process_the_labels_of_the_pooled_rows() {
     assert!((number(&result["accuracy"]) - number(&result["centralised"]["accuracy"])).abs() < 1e-12);
     assert!(number(&result["accuracy"]) > number(&result["alone"]["accuracy"]) + 0.1, "{result:#}");
     assert_eq!(result["peers"].as_array().unwrap().len(), 5);
-    let output = Command::new(PROGRAM).args(["demo", "--task", "flynn", "--hamming", "ot"]).output().unwrap();
+    let output = Command::new(PROGRAM).args(["demo", "flynn", "--hamming", "ot"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--hamming: not with the task flynn"));
 }
@@ -85,14 +85,14 @@ fn witnesses_without_an_xclp_session_and_too_few_with_rows_are_refused_on_one_li
     let flynn = Swarm::new(5, |_| ());
     let mut command = Command::new(PROGRAM);
     command
-        .arg("witness")
+        .args(["join", "--no-data"])
         .arg(flynn.folder.path().join("session.toml"))
         .arg("--key")
         .arg(flynn.file(0, "key"));
-    let output = command.arg("--receipt").arg(flynn.file(0, "none.json")).output().unwrap();
+    let output = command.arg("--out").arg(flynn.file(0, "none.json")).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), errors.lines().count()), (Some(2), 1), "{errors}");
-    assert!(errors.contains("the task flynn has no witnesses"), "{errors}");
+    assert!(errors.contains("the task flynn has no peers without rows"), "{errors}");
 
     let mut swarm = swarm(|_| ());
     start(&mut swarm, 0);

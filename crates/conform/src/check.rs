@@ -91,7 +91,8 @@ impl Check {
             None => PathBuf::new(),
         };
         let temporary = tempfile::Builder::new().prefix("flyswarm-conform-").tempdir();
-        let temporary = temporary.map_err(|error| Failure::Environment(format!("temporary folder: {error}")))?;
+        let temporary =
+            temporary.map_err(|error| Failure::Environment(format!("temporary folder: {error}")))?;
         let base = if self.keep.is_some() { kept } else { temporary.path().to_owned() };
         let outcomes = self.side_by_side(&cases, &base, out)?;
         if !self.json && outcomes.len() > 1 {

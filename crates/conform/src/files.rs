@@ -40,7 +40,7 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
         | ErrorKind::AlreadyExists
         | ErrorKind::IsADirectory
         | ErrorKind::NotADirectory => Failure::Input(text),
-        _ => Failure::Machine(text),
+        _ => Failure::Environment(text),
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
     SysRng
         .try_fill_bytes(bytes.as_mut())
-        .map_err(|error| Failure::Machine(format!("the system gives no random bytes: {error}")))?;
+        .map_err(|error| Failure::Environment(format!("the system gives no random bytes: {error}")))?;
     Ok(bytes)
 }
 

@@ -1,4 +1,4 @@
-//! Frames as files hold them: a trace of `join --trace`, a file of the test vectors, or a stream's bytes.
+//! Frames as files hold them: a trace of `join`, a file of the test vectors, or a stream's bytes.
 
 use std::path::Path;
 

@@ -133,7 +133,8 @@ impl Ground {
             let identity = Identity::from_seed(*random()?);
             identity.save(folder.join(format!("{name}.key")))?;
             let bound = free_listener().and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
-            let (port, listener) = bound.map_err(|error| Failure::Machine(format!("127.0.0.1: {error}")))?;
+            let (port, listener) =
+                bound.map_err(|error| Failure::Environment(format!("127.0.0.1: {error}")))?;
             listeners.push(listener);
             let addresses = vec![format!("/ip4/127.0.0.1/tcp/{port}")];
             roster.push(Entry { key: identity.public(), name: (*name).to_owned(), addresses });
@@ -242,18 +243,14 @@ impl Ground {
     pub(super) fn start(&mut self, i: usize, more: &[&str]) -> Result<(), Failure> {
         let mut arguments: Vec<OsString> = vec!["join".into(), self.folder.join("session.toml").into()];
         let listen = self.address(i);
-        let words = ["--json", "--no-mdns", "--header", "no", "--force", "--listen", listen];
+        let words = ["--json", "--no-mdns", "--force", "--listen", listen];
         arguments.extend(words.iter().chain(more).map(OsString::from));
-        for (option, suffix) in [
-            ("--key", "key"),
-            ("--data", "csv"),
-            ("--state", "state"),
-            ("--out", "model"),
-            ("--trace", "trace.json"),
-        ] {
+        for (option, suffix) in
+            [("--key", "key"), ("--data", "csv"), ("--state", "state"), ("--out", "model")]
+        {
             arguments.extend([option.into(), self.file(i, suffix).into()]);
         }
-        self.ours.start(i, &arguments)
+        self.ours.start(i, &arguments, &self.file(i, "trace.json"))
     }
 
     /// Starts the program that is checked; what it prints goes into files.
@@ -281,7 +278,7 @@ impl Ground {
         // A group of its own: what it has started ends with it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
-        let child = shell.spawn().map_err(|error| Failure::Machine(format!("sh: {error}")))?;
+        let child = shell.spawn().map_err(|error| Failure::Environment(format!("sh: {error}")))?;
         self.foreign = Some(child);
         Ok(())
     }

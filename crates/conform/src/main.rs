@@ -72,7 +72,7 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
     match written {
         // A reader that went away (`| head`) is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Machine(format!("standard output: {error}")))
+            Err(Failure::Environment(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }

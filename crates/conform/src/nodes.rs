@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
@@ -48,18 +49,20 @@ impl Nodes {
         Self { peers: (0..peers).map(|_| Node::default()).collect(), sender, said }
     }
 
-    /// Starts the process of peer `i`, which does not run, with these arguments.
-    pub(crate) fn start(&mut self, i: usize, arguments: &[OsString]) -> Result<(), Failure> {
+    /// Starts the process of peer `i`, which does not run, with these arguments; it writes its frames to
+    /// `trace`.
+    pub(crate) fn start(&mut self, i: usize, arguments: &[OsString], trace: &Path) -> Result<(), Failure> {
         let program =
-            std::env::current_exe().map_err(|error| Failure::Machine(format!("own program: {error}")))?;
+            std::env::current_exe().map_err(|error| Failure::Environment(format!("own program: {error}")))?;
         // It ends with its standard input.
         let mut process = Command::new(&program)
             .args(arguments)
+            .env("FLYSWARM_TRACE", trace)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| Failure::Machine(format!("{}: {error}", program.display())))?;
+            .map_err(|error| Failure::Environment(format!("{}: {error}", program.display())))?;
         let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
         let node = &mut self.peers[i];
         node.starts += 1;
@@ -109,13 +112,13 @@ impl Nodes {
     /// Waits for the end of a process that has nothing more to say.
     pub(crate) fn wait(&mut self, i: usize) -> Result<Option<ExitStatus>, Failure> {
         let Some(mut process) = self.peers[i].running.take() else { return Ok(None) };
-        process.wait().map(Some).map_err(|error| Failure::Machine(format!("peer {i}: {error}")))
+        process.wait().map(Some).map_err(|error| Failure::Environment(format!("peer {i}: {error}")))
     }
 
     /// Sends a signal, by its name without SIG, to a running process.
     pub(crate) fn signal(&self, i: usize, name: &str) -> Result<(), Failure> {
         let Some(process) = &self.peers[i].running else { return Ok(()) };
-        let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("kill -{name}: {error}"));
+        let failed = |error: &dyn std::fmt::Display| Failure::Environment(format!("kill -{name}: {error}"));
         let sent = Command::new("kill").arg(format!("-{name}")).arg(process.id().to_string()).output();
         let sent = sent.map_err(|error| failed(&error))?;
         match sent.status.success() {

@@ -21,7 +21,7 @@ const SHOWN: usize = 32;
 
 /// Print frames field by field, each field with its bytes
 ///
-/// FILE is a trace of `join --trace`, a file of tests/vectors, or the bytes of a stream, raw or in
+/// FILE is a trace of `join` (FLYSWARM_TRACE), a file of tests/vectors, or the bytes of a stream, raw or in
 /// hexadecimal digits.
 #[derive(Debug, Args)]
 pub(crate) struct Decode {

@@ -237,7 +237,7 @@ impl Found<'_> {
             (None, None) => Ok(()),
             (None, Some(name)) => self.refuse(format!("no column is called {}, which {by} has", shown(name))),
             (Some((at, name)), None) => self.refuse(format!(
-                "column {} is called {}, which {by} does not have (--drop leaves a column out)",
+                "column {} is called {}, which {by} does not have (`drop` in the map file leaves a column out)",
                 features[at] + 1,
                 shown(name)
             )),
@@ -257,6 +257,6 @@ impl Found<'_> {
 pub(super) fn advice(name: &str) -> String {
     let name = quoted(name.as_bytes());
     format!(
-        "a number: describe categories in the session (`session new --columns-from`), leave the column out (--drop {name}), or is it the label (--label {name})?"
+        "a number: describe categories in the session (`session new --columns-from`), leave the column out (drop = [{name}] in the map file), or is it the label (--label {name})?"
     )
 }

@@ -271,7 +271,9 @@ fn other_delimiter(found: &Found) -> Result<(), DataError> {
         return Ok(());
     }
     let shown = if delimiter == b'\t' { "tab".to_owned() } else { format!("'{}'", char::from(delimiter)) };
-    refuse(format!("line 1: one column; {count}, parted by {shown}? then --delimiter {shown}"))
+    refuse(format!(
+        "line 1: one column; {count}, parted by {shown}? then delimiter = {shown} in the map file"
+    ))
 }
 
 fn texts(record: &Record) -> Vec<String> {
@@ -312,7 +314,7 @@ fn is_header(found: &Found, first: &Record, aside: &Aside, expected: &Expected) 
             column: at + 1,
             found: quoted(field),
             expected:
-                "a number as in other columns of this line, or to be told that it is a header (--header)"
+                "a number as in other columns of this line, or to be told that it is a header (`header` in the map file)"
                     .into(),
         });
     }
@@ -338,7 +340,9 @@ fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
     let described = "describe the columns (`session new --columns-from`)";
     match why {
         NoNumber::Large => "a finite number below 2^80".into(),
-        NoNumber::OtherDecimal => "a number; a decimal comma is read with --decimal-comma yes".into(),
+        NoNumber::OtherDecimal => {
+            "a number; a decimal comma is read with `decimal_comma = true` in the map file".into()
+        }
         NoNumber::Ambiguous => "a number without a sign between thousands".into(),
         NoNumber::Limit => "a number; agree on what counts for values below or above a limit".into(),
         NoNumber::Percent | NoNumber::Unit => "a number without a unit".into(),

@@ -82,7 +82,7 @@ pub(super) fn detect(source: &Source) -> Result<Format, DataError> {
         Some(name @ ("npy" | "npz" | "parquet")) => {
             let start = &head[..head.len().min(6)];
             let problem = format!(
-                "its name ends in .{name} but it begins with {start:02x?}: damaged, or of another format (--format names it)"
+                "its name ends in .{name} but it begins with {start:02x?}: damaged, or of another format (`format` in the map file names it)"
             );
             Err(DataError::Layout { file: source.file.clone(), problem })
         }

@@ -102,7 +102,7 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
     let mut archive = Archive { file, zip: open(file)? };
     let features = expected.array.unwrap_or(FEATURES);
     if !archive.has(features) {
-        return archive.missing(features, "holds the features unless --array names another");
+        return archive.missing(features, "holds the features unless `array` in the map file names another");
     }
     // A number is a column of the features; else labels have an array of their own.
     let (in_features, labels) = match &expected.label {

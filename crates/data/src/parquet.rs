@@ -271,7 +271,7 @@ fn kinds(
             return Ok(None);
         }
         if name.starts_with(INDEX) && label != Some(at) {
-            let expected = format!("features (write with index=False, or --drop {name})");
+            let expected = format!("features (write with index=False, or drop = [{name:?}] in the map file)");
             return Err(refuse(name, "an index of pandas".into(), expected));
         }
         match kind(column) {

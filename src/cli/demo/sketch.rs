@@ -1,200 +1,83 @@
-//! `flyswarm demo --task sketch`: nodes with skewed parts of the digits learn how far each lies from all,
-//! held against what is known of their classes.
+//! The demo of the task `sketch`: peers with class mixes of their own learn how far each lies from all.
 
-use std::fmt::Write as _;
 use std::fs;
-use std::io::Write;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::children::{Finished, Nodes};
-use super::{Demo, NAMES};
-use crate::cli::id::{new_run, random};
+use super::{ALPHAS, CHOSEN, Ended, Part, Scene, Verdict, Wish, line};
 use crate::cli::session::sketch::PRIVATE;
-use crate::cli::{Failure, written};
-use crate::crypto::identity::Identity;
 use crate::data::deal;
 use crate::data::digits::digits;
-use crate::data::{DataError, Dataset};
 use crate::model::heterogeneity::{spearman, total_variation};
-use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, Privacy, Scaling, Session, SketchSpec, TaskSpec, Timing,
-};
+use crate::session::{Privacy, Scaling, Session, SketchSpec, TaskSpec};
 
-/// Concentration of the first peer's class mix and of the last one's.
-const ALPHAS: (f64, f64) = (0.1, 10.0);
-/// Peers that are drawn.
-const CHOSEN: u16 = 3;
-
-struct Setup {
-    session: Session,
-    names: Vec<String>,
-    /// Each peer's rows.
-    parts: Vec<Dataset>,
-}
-
-pub(super) fn run(demo: &Demo, folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-    let setup = prepare(demo, folder)?;
-    let mut nodes = Nodes::start(demo, folder, &setup.session, &setup.names, "sketch.json")?;
-    let finished = nodes.wait(demo.json)?;
-    let result = setup.compare(folder, &finished)?;
-    let text = if demo.json { format!("{result}\n") } else { render(&result) };
-    written(out.write_all(text.as_bytes()), "standard output")?;
-    if result["equal"] != json!(true) {
-        return Err(Failure::Session("the peers have not all opened the same".into()));
-    }
-    Ok(())
-}
-
-/// Deals class mixes, from skewed to even, makes keys and the session file, and writes each peer's part
-/// without its labels.
-fn prepare(demo: &Demo, folder: &Path) -> Result<Setup, Failure> {
+/// Deals class mixes, from skewed to even; the peers get no labels.
+pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
     let data = digits();
-    let seed = demo.seed.to_le_bytes();
-    let dealt = deal::mixes(data.labels(), data.classes().len(), demo.peers(), ALPHAS, &seed)
-        .map_err(|error| Failure::Input(error.to_string()))?;
-    let names: Vec<String> = NAMES.iter().take(demo.peers()).map(|&name| name.to_owned()).collect();
-    let (mut roster, mut parts) = (Vec::new(), Vec::new());
-    for (name, rows) in names.iter().zip(&dealt) {
-        let identity = Identity::from_seed(*random()?);
-        identity.save(folder.join(format!("{name}.key")))?;
-        roster.push(Entry { key: identity.public(), name: name.clone(), addresses: Vec::new() });
-        let part = data.subset(rows);
-        write_csv(&folder.join(format!("{name}.csv")), &part)?;
-        parts.push(part);
-    }
-    let noise = demo.noise.spec(0);
+    let dealt = deal::mixes(data.labels(), data.classes().len(), wish.peers, ALPHAS, &wish.seed);
     let usual = SketchSpec::default();
-    let (rows, range) = if noise.is_some() { PRIVATE } else { (usual.rows, usual.range) };
-    let task = TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual });
-    let session = Session {
-        name: "demo".into(),
-        run: new_run()?,
-        min_peers: Session::default_min_peers(&task, names.len()),
-        task,
-        data: DataSpec {
-            features: u32::try_from(data.features()).unwrap_or(u32::MAX),
-            columns: Vec::new(),
-            classes: Vec::new(),
-            scaling: if noise.is_some() { Scaling::UnitNorm } else { Scaling::Center },
-            densify: false,
-            checks: ColumnChecks::default(),
-            preparation: None,
+    let noisy = wish.noise.is_some();
+    let (rows, range) = if noisy { PRIVATE } else { (usual.rows, usual.range) };
+    let part = |rows: &Vec<usize>| Part { rows: data.subset(rows), labels: Vec::new() };
+    Ok(Scene {
+        task: TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
+        scaling: if noisy { Scaling::UnitNorm } else { Scaling::Center },
+        privacy: Privacy { noise: wish.noise, ..Privacy::default() },
+        parts: dealt.map_err(line)?.iter().map(part).collect(),
+        judge: Box::new(judge),
+    })
+}
+
+/// Compares distances with the total variation of the class mixes.
+fn judge(session: &Session, ended: &[Ended]) -> Result<Verdict, String> {
+    let classes = ended.first().map_or(0, |ended| ended.part.rows.classes().len());
+    let counts: Vec<Vec<u64>> = ended.iter().map(|ended| ended.part.rows.class_counts(classes)).collect();
+    let all: Vec<u64> = (0..classes).map(|class| counts.iter().map(|counts| counts[class]).sum()).collect();
+    let (mut peers, mut cells, mut pairs, mut equal) = (Vec::new(), Vec::new(), Vec::new(), true);
+    let mut first: Option<Value> = None;
+    for (ended, counts) in ended.iter().zip(&counts) {
+        let text = fs::read_to_string(&ended.file).map_err(line)?;
+        let mut found: Value = serde_json::from_str(&text).map_err(line)?;
+        // All but its own distance is the same at every peer, and that is what it has published.
+        let own = found["distance"].take();
+        let number = |name: &str| own[name].as_f64().unwrap_or(f64::NAN);
+        let published = found["published"][&ended.name].as_f64();
+        equal &= published.is_some_and(|published| (published - number("row_mean")).abs() < 1e-9);
+        equal &= *first.get_or_insert_with(|| found.clone()) == found;
+        let variation = total_variation(counts, &all);
+        pairs.push((own["row_mean"].as_f64().unwrap_or_default(), variation));
+        cells.push(vec![
+            format!("{:.4}", number("row_mean")),
+            format!("{:.3}", number("plain")),
+            format!("{variation:.3}"),
+        ]);
+        peers.push(json!({"distance": own, "total_variation": variation}));
+    }
+    let epsilon = session.privacy.noise.map(|noise| noise.epsilon.to_f64());
+    let chosen = first.map_or(Value::Null, |found| found["selection"]["chosen"].clone());
+    let names: Vec<_> = chosen.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut notes: Vec<_> = epsilon
+        .map(|epsilon| format!("Every one of them has noise: epsilon = {epsilon}."))
+        .into_iter()
+        .collect();
+    let rank = spearman(&pairs);
+    notes.push(format!(
+        "Distances rank the peers as the total variation of their class mixes does: Spearman {:.3}.",
+        rank.unwrap_or(f64::NAN)
+    ));
+    notes.push(format!("Drawn, the nearer the likelier: {}.", names.join(", ")));
+    Ok(Verdict {
+        equal,
+        says: match equal {
+            true => "Every peer has the same global sketch, the same published distances and the same draw."
+                .into(),
+            false => "the peers have not all opened the same".into(),
         },
-        privacy: Privacy { noise, ..Privacy::default() },
-        voting: CouncilSpec::default(),
-        relays: Vec::new(),
-        timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
-        roster,
-    }
-    .check()
-    .map_err(|error| Failure::Input(error.to_string()))?;
-    fs::write(folder.join("session.toml"), session.to_toml())
-        .map_err(|error| Failure::Environment(format!("session.toml: {error}")))?;
-    Ok(Setup { session, names, parts })
-}
-
-impl Setup {
-    /// Reads what every peer has written back, and holds distances against the total variation of the class
-    /// mixes.
-    fn compare(&self, folder: &Path, finished: &Finished) -> Result<Value, Failure> {
-        let classes = self.parts.first().map_or(0, |part| part.classes().len());
-        let counts: Vec<Vec<u64>> = self.parts.iter().map(|part| part.class_counts(classes)).collect();
-        let all: Vec<u64> =
-            (0..classes).map(|class| counts.iter().map(|counts| counts[class]).sum()).collect();
-        let (mut peers, mut pairs, mut equal) = (Vec::new(), Vec::new(), true);
-        let mut first: Option<Value> = None;
-        for ((name, part), counts) in self.names.iter().zip(&self.parts).zip(&counts) {
-            let path = folder.join(format!("{name}.sketch.json"));
-            let failed = |error: String| Failure::Environment(format!("{}: {error}", path.display()));
-            let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-            let mut found: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
-            // All but its own distance is the same at every peer, and that is what it has published.
-            let own = found["distance"].take();
-            let close =
-                |published: f64| (published - own["row_mean"].as_f64().unwrap_or(f64::NAN)).abs() < 1e-9;
-            equal &= found["published"][name].as_f64().is_some_and(close);
-            equal &= *first.get_or_insert_with(|| found.clone()) == found;
-            let variation = total_variation(counts, &all);
-            pairs.push((own["row_mean"].as_f64().unwrap_or_default(), variation));
-            let receipt = finished.receipts.iter().find(|receipt| receipt["peer"] == **name);
-            peers.push(json!({
-                "name": name,
-                "rows": part.rows(),
-                "distance": own,
-                "total_variation": variation,
-                "bytes_sent": receipt.map_or(Value::Null, |receipt| receipt["bytes_sent"].clone()),
-            }));
-        }
-        Ok(json!({
-            "task": "sketch",
-            "peers": peers,
-            "equal": equal,
-            "epsilon": self.session.privacy.noise.map(|noise| noise.epsilon.to_f64()),
-            "spearman": spearman(&pairs),
-            "chosen": first.map_or(Value::Null, |found| found["selection"]["chosen"].clone()),
-            "members": finished.members(),
-            "stages": finished.stages(),
-            "seconds": finished.seconds,
-        }))
-    }
-}
-
-/// Features alone: the task needs no labels.
-fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
-    let mut text = String::new();
-    for row in 0..data.rows() {
-        let values: Vec<String> = data.row(row).iter().map(ToString::to_string).collect();
-        text += &values.join(",");
-        text.push('\n');
-    }
-    fs::write(path, text).map_err(|source| DataError::Read { file: path.to_owned(), source }.into())
-}
-
-fn render(result: &Value) -> String {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let names = |value: &Value| list(value).iter().map(text).collect::<Vec<_>>().join(", ");
-    let number = |value: &Value| value.as_f64().unwrap_or_default();
-    let mut out = format!(
-        "\n{:<10} {:>6} {:>12} {:>16} {:>8} {:>16}\n",
-        "peer", "rows", "bytes sent", "distance (mean)", "(plain)", "total variation"
-    );
-    // Writing to a string cannot fail.
-    for peer in list(&result["peers"]) {
-        let _ = writeln!(
-            out,
-            "{:<10} {:>6} {:>12} {:>16.4} {:>8.3} {:>16.3}",
-            text(&peer["name"]),
-            peer["rows"].to_string(),
-            peer["bytes_sent"].to_string(),
-            number(&peer["distance"]["row_mean"]),
-            number(&peer["distance"]["plain"]),
-            number(&peer["total_variation"]),
-        );
-    }
-    let same = if result["equal"] == Value::Bool(true) {
-        "Every peer has the same global sketch, the same published distances and the same draw."
-    } else {
-        "THE PEERS HAVE NOT ALL OPENED THE SAME."
-    };
-    let _ = writeln!(out, "{same}");
-    if let Some(epsilon) = result["epsilon"].as_f64() {
-        let _ = writeln!(out, "Every one of them has noise: epsilon = {epsilon}.");
-    }
-    let _ = writeln!(
-        out,
-        "\nDistances rank the peers as the total variation of their class mixes does: Spearman {:.3}.",
-        number(&result["spearman"])
-    );
-    let _ = writeln!(out, "Drawn, the nearer the likelier: {}.", names(&result["chosen"]));
-    let _ = writeln!(out, "\n{:<20} {:>8} {:>12}", "stage", "seconds", "bytes");
-    for stage in list(&result["stages"]) {
-        let (name, seconds) = (text(&stage["name"]), number(&stage["seconds"]));
-        let _ = writeln!(out, "{name:<20} {seconds:>8.2} {:>12}", stage["bytes"].to_string());
-    }
-    let _ =
-        writeln!(out, "\nIn it: {}. {:.1} s in all.", names(&result["members"]), number(&result["seconds"]));
-    out
+        members: None,
+        fields: json!({"epsilon": epsilon, "spearman": rank, "chosen": chosen}),
+        peers,
+        heads: &["distance (mean)", "(plain)", "total variation"],
+        cells,
+        notes,
+    })
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::super::data::Reading;
-use super::super::{Failure, columns};
+use super::super::{Failure, schema};
 use super::finding::{Finding, Level};
 use crate::data::LabelColumn;
 use crate::session::{Peer, Session};
@@ -67,7 +67,7 @@ pub(super) fn rows(
     label: Option<&LabelColumn>,
     reading: &Reading,
 ) -> Result<Vec<Finding>, Failure> {
-    let looked = match columns::look(session, path, label, reading) {
+    let looked = match schema::look(session, path, label, reading) {
         Ok(looked) => looked,
         Err(Failure::Input(text)) => return Ok(vec![Finding::new(Level::Error, "rows", text)]),
         Err(other) => return Err(other),
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_as_described_are_findings_each_with_what_to_do() {
-        let folder = columns::tests::drafted();
+        let folder = schema::tests::drafted();
         let session = Session::load(folder.path().join("s.toml")).unwrap();
         let look = |name: &str| {
             rows(&session, &folder.path().join(name), None, &Reading::default())

@@ -281,7 +281,7 @@ impl Other {
             return findings;
         }
         let (key, compare) = if here.keyed {
-            ("no network key or another one", "compare `flyswarm network-key show` on both")
+            ("no network key or another one", "compare `flyswarm id --network-key` on both")
         } else {
             ("a network key", "give the same one with --network-key")
         };

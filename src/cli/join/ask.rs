@@ -29,7 +29,7 @@ pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress
     if yes {
         return Ok(());
     }
-    if matches!(progress, Progress::Json { .. }) || !io::stdin().is_terminal() {
+    if matches!(progress, Progress::Json) || !io::stdin().is_terminal() {
         return if useful { Ok(()) } else { Err(stopped()) };
     }
     eprint!("Join, and enter the session in the ledger? [y/N] ");

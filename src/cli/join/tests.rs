@@ -26,9 +26,9 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
     let told = |session: &Session, rows: &mut Rows| {
         keeps_back(session, rows, 50).err().map(|error| error.to_string())
     };
-    let refused = "--hold-out: with the task flynn the session file says what is held out";
+    let refused = "hold_out in the map file: with the task flynn the session file says what is held out";
     assert_eq!(told(&flynn, &mut rows).as_deref(), Some(refused));
-    let refused = "--hold-out: no class has two rows with a label, so none can be kept back";
+    let refused = "hold_out in the map file: no class has two rows with a label, so none can be kept back";
     assert_eq!(told(&xclp, &mut rows).as_deref(), Some(refused));
     rows.labels = (0..8).map(|row| Some(row % 2)).collect();
     assert_eq!(told(&xclp, &mut rows), None);
@@ -36,34 +36,42 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
 }
 
 #[test]
-fn a_network_to_start_from_is_given_where_the_session_says_so_and_nowhere_else() {
+fn the_network_that_a_session_starts_from_is_the_one_beside_its_file_with_that_digest() {
     let data = "[data]\nfeatures = 2\nclasses = [\"a\", \"b\"]";
     let xclp = session(&format!("task = \"xclp\"\n{data}"));
     let drawn = session(&format!("task = \"fedavg\"\n{data}\n[fedavg]\n"));
-    let digest = "ab".repeat(32);
-    let named = session(&format!("task = \"fedavg\"\n{data}\n[fedavg]\ninitial = \"{digest}\""));
+    let named =
+        |digest: &str| session(&format!("task = \"fedavg\"\n{data}\n[fedavg]\ninitial = \"{digest}\""));
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("n.safetensors");
-    let told = |session: &Session, initial: Option<&Path>| {
-        network_task(session, None, initial).err().map(|error| error.to_string()).unwrap_or_default()
+    let file = |name: &str| folder.path().join(name);
+    let made = |session: &Session, trainer: Option<&str>| {
+        network_task(&file("s.toml"), session, trainer)
+            .map(|build| build.is_some())
+            .map_err(|error| error.to_string())
     };
-    assert_eq!(told(&xclp, Some(&file)), "--initial: not with the task xclp");
-    assert_eq!((told(&xclp, None), told(&drawn, None)), (String::new(), String::new()));
-    assert!(told(&named, None).contains("--initial FILE gives it"));
-    assert!(told(&named, Some(&file)).ends_with("not a network of the task fedavg"));
+    assert_eq!(made(&xclp, Some("true")), Err("--trainer: not with the task xclp".into()));
+    assert_eq!((made(&xclp, None), made(&drawn, None)), (Ok(false), Ok(false)));
     let shape = flyswarm_learn::learner::Architecture::Logistic;
     let scaler = flyswarm_data::scaling::Scaling::None;
     let pool = Dataset::new(2, vec![0.0; 2], Vec::new(), Vec::new()).unwrap();
     let scaler = flyswarm_data::scaling::Scaler::fit(&scaler, &pool).unwrap();
-    let classes = vec!["a".into(), "b".into()];
-    let from = ("t".into(), [0; 32]);
-    let network =
-        flyswarm_learn::learner::Classifier::new(&shape, scaler, classes, Vec::new(), vec![0.5; 6], from);
-    network.unwrap().save(&file).unwrap();
-    let error = told(&named, Some(&file));
-    assert!(error.contains(&format!("n.safetensors: fedavg.initial is {digest}, the network")), "{error}");
-    let error = told(&drawn, Some(&file));
-    assert!(error.contains("n.safetensors: the session file has no fedavg.initial"), "{error}");
+    let network = |classes: [&str; 2]| {
+        let (classes, from) = (classes.map(String::from).to_vec(), ("t".into(), [0; 32]));
+        let weights = vec![0.5; 6];
+        flyswarm_learn::learner::Classifier::new(&shape, scaler.clone(), classes, Vec::new(), weights, from)
+            .unwrap()
+    };
+    let (right, other) = (network(["a", "b"]), network(["a", "c"]));
+    let digest = hex::encode(right.digest());
+    std::fs::write(file("x.safetensors"), "none of ours").unwrap();
+    other.save(&file("other.safetensors")).unwrap();
+    let error = made(&named(&digest), None).unwrap_err();
+    assert!(error.contains("put its file, NAME.safetensors, beside the session file"), "{error}");
+    assert!(error.ends_with(&format!("has the digest {digest}")), "{error}");
+    right.save(&file("right.safetensors")).unwrap();
+    assert_eq!(made(&named(&digest), None), Ok(true));
+    let error = made(&named(&hex::encode(other.digest())), None).unwrap_err();
+    assert!(error.contains("other.safetensors: data.classes is"), "{error}");
 }
 
 #[test]
@@ -102,7 +110,7 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
         told: Mutex::new(Some(json!({"name": "t", "session": "ab", "peer": "me"}))),
     };
     std::fs::write(file("n.report.html"), "as it was before").unwrap();
-    personal.make(&files, false, &Progress::new(true, false)).unwrap();
+    personal.make(&files, false, &Progress::new(true)).unwrap();
     let run = |line: &str| crate::cli::tests::run_line(folder.path(), line).unwrap();
     let told: Value =
         serde_json::from_str(&run("personalise n.safetensors --data d.csv --out c.personal --json")).unwrap();

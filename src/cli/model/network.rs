@@ -109,7 +109,7 @@ impl Network {
     }
 
     /// What the file holds.
-    pub(super) fn inspect(&self, as_json: bool) -> String {
+    pub(in crate::cli) fn inspect(&self, as_json: bool) -> String {
         match self {
             Self::Global(network) => inspect(network, as_json),
             Self::Personal(model) => inspect_personal(model, as_json),

@@ -1,6 +1,6 @@
 //! Prediction and evaluation on the command line.
 
-use std::io;
+use std::io::{self, Write};
 
 use super::*;
 use crate::cli::tests::run_line;
@@ -77,7 +77,7 @@ fn a_network_is_predicted_from_evaluated_and_shown_like_a_model() {
     assert_eq!(said, expected);
     let right = expected.lines().zip(data.labels()).filter(|(said, label)| **said == label.to_string());
     let accuracy = right.count() as f64 / 10.0;
-    assert!(run("eval n --data d.csv").contains(&format!("accuracy           {accuracy:.4} (")));
+    assert!(run("report n --data d.csv").contains(&format!("accuracy           {accuracy:.4} (")));
     let shown = run("inspect n");
     for line in ["flyswarm network, logistic, 650 weights", "session   digits abab", "dense1.weight"] {
         assert!(shown.contains(line), "{line:?} is not in {shown}");
@@ -171,7 +171,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     let network = made(Scaling::None, vec![0.0, 1.0, 0.0, 0.0]);
     network.save(&folder.path().join("n")).unwrap();
     let run = |line: &str| run_line(folder.path(), line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&run("eval n --data d.csv --json")).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&run("report n --data d.csv --json")).unwrap();
     // Of the four pairs of a row of each class three are in order.
     assert_eq!(told["auc"]["value"], 0.75);
     let bins: Vec<_> = told["calibration"].as_array().unwrap().iter().collect();
@@ -181,13 +181,13 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
         assert!((stated - 1.0 / (1.0 + (-x).exp())).abs() < 1e-4, "{stated}");
         assert_eq!((bin["rows"].as_u64(), bin["right"]["value"].as_f64()), (Some(2), Some(right)));
     }
-    assert!(run("eval n --data d.csv").contains("AUC                0.7500"));
+    assert!(run("report n --data d.csv").contains("AUC                0.7500"));
     // Its page has the picture, and the columns where the network knows their spread: mean 1, deviation 4.
-    run("report n --data d.csv");
+    run("report n --data d.csv --out n.report.html");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
     assert!(page.contains("aria-label=\"Calibration: stated") && !page.contains("beside the pool"));
     made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
-    run("report n --data d.csv --force");
+    run("report n --data d.csv --out n.report.html --force");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
     assert!(page.contains("d.csv beside the pool</h2>") && page.contains("flyswarm personalise"), "{page}");
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
@@ -220,7 +220,7 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
     named_model(folder.path(), Scaling::Standard);
     let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
     write("turned.csv", named_csv(|i| 63 - i, None, 200));
-    for command in ["eval", "predict"] {
+    for command in ["report", "predict"] {
         let run = |file: &str| run_line(folder.path(), &format!("{command} m --data {file} --label last"));
         assert_eq!(run("turned.csv").unwrap(), run("d.csv").unwrap());
     }
@@ -234,10 +234,10 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
     let told = refused("predict m --data less.csv");
     assert!(told.contains("column 64 is called \"digit\", the model says \"p63\""), "{told}");
     assert!(told.ends_with("(if one is a label: --label last, or its name or number)"), "{told}");
-    let told = refused("eval m --data less.csv");
+    let told = refused("report m --data less.csv");
     assert!(told.contains("no column is called \"p63\", which the model has"), "{told}");
     write("other.csv", named_csv(|i| i, None, 20).replacen("p7,", "age,", 1));
-    let told = refused("eval m --data other.csv");
+    let told = refused("report m --data other.csv");
     assert!(told.contains("column 8 is called \"age\", the model says \"p7\""), "{told}");
     let told = refused("predict m --data d.csv");
     assert!(told.contains("column 65 is called \"digit\", which the model does not have"), "{told}");
@@ -276,22 +276,22 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
     let expected = "1 of 50 rows are far outside what the model has learnt: \"p1\" in 1 (learnt 0.3038 +- 0.9069; \
                     farthest 100000000000000000000)";
     assert!(one.ends_with(expected), "{one}");
-    let text = run_line(folder.path(), "eval m --data named.csv --json").unwrap();
+    let text = run_line(folder.path(), "report m --data named.csv --json").unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&json["rows_outside"], &json["columns_outside"][0]["name"]), (&json!(1), &json!("p1")));
 }
 
 #[test]
-fn eval_prints_accuracies_and_the_confusion_table() {
+fn report_prints_accuracies_and_the_confusion_table() {
     let folder = folder(&digits_csv(300, true));
-    let text = run_line(folder.path(), "eval m --data d.csv").unwrap();
+    let text = run_line(folder.path(), "report m --data d.csv").unwrap();
     assert!(text.starts_with("rows               300\naccuracy           0."), "{text}");
     // Figures, classes, what is stated, the table, with a line between each two.
     let parts: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|part| part.lines().collect()).collect();
     assert_eq!((parts.len(), parts[0].len(), parts[1].len(), parts[3].len()), (4, 3, 11, 11));
     assert!(parts[1][0].ends_with("precision") && parts[2][0].starts_with("confidence"), "{text}");
     let json: serde_json::Value =
-        serde_json::from_str(&run_line(folder.path(), "eval m --data d.csv --json").unwrap()).unwrap();
+        serde_json::from_str(&run_line(folder.path(), "report m --data d.csv --json").unwrap()).unwrap();
     assert_eq!(json["rows"], 300);
     assert!(json["accuracy"].as_f64().unwrap() > 0.6);
     assert_eq!(json["confusion"].as_array().map(Vec::len), Some(10));
@@ -300,10 +300,10 @@ fn eval_prints_accuracies_and_the_confusion_table() {
 }
 
 #[test]
-fn a_report_shows_the_figures_of_eval_and_leaves_out_the_receipt_of_another_model() {
+fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_another_model() {
     let folder = folder(&digits_csv(300, true));
     let json: serde_json::Value =
-        serde_json::from_str(&run_line(folder.path(), "eval m --data d.csv --json").unwrap()).unwrap();
+        serde_json::from_str(&run_line(folder.path(), "report m --data d.csv --json").unwrap()).unwrap();
     let page = |receipt: &serde_json::Value| {
         std::fs::write(folder.path().join("m.receipt.json"), receipt.to_string()).unwrap();
         run_line(folder.path(), "report m --data d.csv --out r.html --force").unwrap();
@@ -391,7 +391,7 @@ fn a_small_file_that_asks_for_gigabytes_is_refused_unless_it_is_wanted() {
     let model = Model::new(sketch, 0.5, vec!["a".into(), "b".into()], scaler, counts).unwrap();
     model.save(&folder.path().join("m")).unwrap();
     assert!(std::fs::metadata(folder.path().join("m")).unwrap().len() < 10_000);
-    for line in ["predict m --data d.csv", "eval m --data d.csv", "export m --out o"] {
+    for line in ["predict m --data d.csv", "report m --data d.csv", "export m --out o"] {
         let error = run_line(folder.path(), line).unwrap_err();
         assert!(
             error.code() == 2 && error.to_string().contains("takes 1.1 GB of memory; --large allows"),
@@ -415,7 +415,7 @@ fn a_file_of_another_kind_is_called_by_its_kind() {
         ("inspect r", "r: this is a receipt; `inspect` takes a model or a session file"),
         ("inspect k", "k: this is an identity key; `inspect` takes a model or a session file"),
         ("predict r --data d.csv", "r: this is a receipt; a model is expected"),
-        ("eval s --data d.csv", "s: this is a session file; a model is expected"),
+        ("report s --data d.csv", "s: this is a session file; a model is expected"),
         ("export c --out o", "c: this is a scenario; a model is expected"),
         ("predict m --data r", "r: this is a receipt; rows are expected"),
         ("predict m --data m", "m: this is a model; rows are expected"),
@@ -438,8 +438,8 @@ fn bad_files_end_with_code_2_and_their_name() {
         "predict m --data none.csv",
         "predict none --data d.csv",
         "predict d.csv --data d.csv",
-        "eval m --data d.csv",
-        "eval m --data d.csv --label none",
+        "report m --data d.csv",
+        "report m --data d.csv --label none",
         "inspect d.csv",
         "inspect .",
     ] {
@@ -468,8 +468,8 @@ fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
     };
     assert!(predict(io::ErrorKind::BrokenPipe).is_ok());
     assert_eq!(predict(io::ErrorKind::StorageFull).unwrap_err().code(), 4);
-    let inspect = Inspect { file: path("m"), json: false };
-    assert!(inspect.run(&mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
+    let inspect = vec!["flyswarm".into(), "inspect".into(), word("m")];
+    assert!(crate::cli::tests::run_words(inspect, &mut Closed(io::ErrorKind::BrokenPipe)).is_ok());
 }
 
 #[test]
@@ -528,7 +528,7 @@ fn two_models_are_compared_by_origin_rows_settings_and_what_they_say_of_rows() {
     save("b", small_model(Scaling::UnitNorm), &["south", "harbour"]);
     let diff = |more: &[&str]| {
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let mut words: Vec<String> = ["flyswarm", "model", "diff"].map(String::from).to_vec();
+        let mut words: Vec<String> = ["flyswarm", "inspect"].map(String::from).to_vec();
         words.extend(more.iter().map(|word| {
             if word.len() == 1 || word.ends_with(".csv") { path(word) } else { (*word).to_owned() }
         }));
@@ -559,4 +559,7 @@ fn two_models_are_compared_by_origin_rows_settings_and_what_they_say_of_rows() {
         .collect();
     assert!(!expected.is_empty() && found == expected, "{value}");
     assert_eq!(value["rows"]["balanced_accuracy"].as_array().map(Vec::len), Some(2));
+    let refused = |line: &str| run_line(folder.path(), line).unwrap_err().to_string();
+    assert!(refused("inspect a b a").starts_with("3 files: `inspect` takes one, or two models to compare"));
+    assert!(refused("inspect a --data d.csv").starts_with("--data: two models are compared by rows"));
 }

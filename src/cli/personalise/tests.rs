@@ -57,13 +57,13 @@ fn the_best_is_named_and_what_is_written_is_private_and_predicts_as_said() {
     let labels = right.lines().skip(200).map(|line| line.rsplit(',').next().unwrap());
     let right = said.lines().zip(labels).filter(|(said, label)| said == label).count();
     assert!(right >= 90, "{right}");
-    let shown = run("eval p --data v.csv");
+    let shown = run("report p --data v.csv");
     assert!(shown.contains(&format!("accuracy           {:.4} ", right as f64 / 100.0)), "{shown}");
     assert!(shown.contains(&format!("network alone      {global:.4}\n")), "{shown}");
     assert!(run("inspect p").contains("300 keys of 32 numbers, of all rows"));
     let json: Value = serde_json::from_str(&run("inspect p --json")).unwrap();
     assert_eq!((&json["kind"], &json["lambda"]), (&"personal model".into(), &value["lambda"]));
-    let tuned = run("eval t --data d.csv --json");
+    let tuned = run("report t --data d.csv --json");
     assert!(serde_json::from_str::<Value>(&tuned).unwrap()["accuracy"].as_f64().unwrap() > global);
 }
 
@@ -93,11 +93,11 @@ fn new_rows_are_judged_before_they_come_in_and_the_oldest_go() {
     let run = |line: &str| run_line(folder.path(), line).unwrap();
     run("personalise n --data d.csv --out p");
     let before = PersonalModel::load(&folder.path().join("p")).unwrap();
-    let eval: Value = serde_json::from_str(&run("eval p --data v.csv --json")).unwrap();
+    let told: Value = serde_json::from_str(&run("report p --data v.csv --json")).unwrap();
     for (how, keys, first) in [("fifo", 200, 100), ("concatenate", 300, 0)] {
         let said = run(&format!("personalise p --data v.csv --out {how} --drift {how} --json"));
         let said: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!((&said["accuracy_before"], &said["keys"]), (&eval["accuracy"], &keys.into()));
+        assert_eq!((&said["accuracy_before"], &said["keys"]), (&told["accuracy"], &keys.into()));
         let after = PersonalModel::load(&folder.path().join(how)).unwrap();
         assert_eq!(after.datastore().keys().row(0), before.datastore().keys().row(first));
         assert_eq!((after.mixture(), after.datastore().len()), (before.mixture(), keys));

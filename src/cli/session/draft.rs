@@ -37,7 +37,7 @@ impl NewArguments {
         let levels: usize = draft.preparation.columns.iter().map(|column| column.levels().len()).sum();
         say(&format!(
             "described {} columns as {} features; look at [table] in the file: the others see names, {levels} levels \
-             and constants of these rows, no counts. Each peer then runs `flyswarm columns check`",
+             and constants of these rows, no counts. Each peer then runs `flyswarm schema check`",
             draft.preparation.columns.len(),
             draft.preparation.width()
         ));

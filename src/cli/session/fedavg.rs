@@ -39,7 +39,7 @@ pub(super) struct FedavgArguments {
     /// Percent of each peer's rows that it does not train on but tests on [default: 0]
     #[arg(long, value_name = "PERCENT")]
     held_out: Option<u32>,
-    /// Start from the weights of this network file, which every peer must have then (join --initial)
+    /// Start from the weights of this network file, which every peer then puts beside the session file
     #[arg(long, value_name = "FILE")]
     initial: Option<PathBuf>,
     /// Another field of the section fedavg, such as momentum=0.5 or flip=true; repeatable

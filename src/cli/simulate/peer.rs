@@ -74,7 +74,7 @@ fn sent(progress: &Progress, sent: &[Count]) {
 
 impl SimulatedPeer {
     pub(in crate::cli) fn run(self) -> Result<(), Failure> {
-        let progress = Progress::new(true, false);
+        let progress = Progress::new(true);
         let result = self.play(&progress);
         if let Err(failure) = &result {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");

@@ -119,8 +119,8 @@ pub(super) fn play(
     let scenario = &file.runs[number].1;
     let cast = Participants::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
     let folder = tempfile::Builder::new().prefix("flyswarm-simulate-").tempdir();
-    let folder =
-        folder.map_err(|error| Failure::Environment(format!("{}: {error}", std::env::temp_dir().display())))?;
+    let folder = folder
+        .map_err(|error| Failure::Environment(format!("{}: {error}", std::env::temp_dir().display())))?;
     let mut common: Vec<OsString> = vec!["simulated-peer".into(), path.into()];
     if small {
         common.push("--small".into());
@@ -186,7 +186,7 @@ impl Play<'_> {
             let stage = crate::net::metrics::stage_name(waiting.stage);
             arguments.extend(["--crash-at".into(), format!("{}.{stage}", waiting.slot).into()]);
         }
-        self.children.start(i, &arguments)
+        self.children.start(i, &arguments, None)
     }
 
     /// Puts a fault, and its end, on the time line.

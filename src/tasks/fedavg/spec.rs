@@ -399,7 +399,7 @@ impl Spec for FedavgSpec {
         if let Some(digest) = self.initial {
             writeln!(
                 out,
-                "# The digest of the network file that the session starts from: 'join --initial'."
+                "# The digest of the network that the session starts from; its file lies beside this one."
             )?;
             writeln!(out, "initial = \"{}\"", hex::encode(digest))?;
         }

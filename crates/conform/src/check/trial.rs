@@ -44,7 +44,7 @@ impl Check {
         let leader = ground.tree[0];
         let key = ground.network_key().display().to_string();
         if matches!(case.drama, Drama::NetworkKey) {
-            let words = ["network-key", "new", &key].map(OsString::from);
+            let words = ["id", "--new", "--network-key", &key].map(OsString::from);
             cli::call(&words, &mut Vec::new(), &mut Vec::new())?;
         }
         let hold = match case.drama {
@@ -175,7 +175,7 @@ fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize)
 
 /// Connects to the checked program with an identity that is not in the roster. What is wrong.
 fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
-    let failed = |error: String| Failure::Machine(format!("the stranger: {error}"));
+    let failed = |error: String| Failure::Environment(format!("the stranger: {error}"));
     let address = ground.address(ground.checked).parse::<Multiaddr>();
     let address = address.map_err(|error| failed(error.to_string()))?;
     let roster = [(ground.peer_id(ground.checked), vec![address])].into();

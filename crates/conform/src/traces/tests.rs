@@ -135,7 +135,7 @@ fn of_a_trace_that_breaks_off_all_is_read_and_who_goes_on_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let whole: Value = serde_json::from_str(&fs::read_to_string(vectors("sum.json")).unwrap()).unwrap();
     let entries: Vec<_> = whole["log"].as_array().unwrap().iter().map(Value::to_string).collect();
-    // As `join --trace` writes it, an entry a line.
+    // As `join` writes it, an entry a line.
     let lines = format!("{{\"log\":[\n{}", entries.join(",\n"));
     let cut = folder.path().join("cut.json");
     fs::write(&cut, &lines[..lines.len() / 2]).unwrap();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::swarm::{PROGRAM, Swarm};
 
-const ARGUMENTS: &str = "{session} --key {key} --data {data} --header no --state {state} --out {out} --listen {listen} \
+const ARGUMENTS: &str = "{session} --key {key} --data {data} --state {state} --out {out} --listen {listen} \
      --no-mdns --force";
 
 /// Runs the check of a program that, for our own, begins with this.
@@ -109,7 +109,7 @@ fn played(live: u16, edit: impl Fn(Value) -> Value) -> Output {
     drop(listener);
     let mut command = Command::new(PROGRAM);
     command.current_dir(&files).args(["join", "session.toml", "--key", "peer.key", "--data", "peer.csv"]);
-    command.args(["--header", "no", "--state", "state", "--out", "model", "--no-mdns", "--listen", &address]);
+    command.args(["--state", "state", "--out", "model", "--no-mdns", "--listen", &address]);
     command.args(["--randomness", "randomness.json"]).stdin(std::process::Stdio::null());
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut peer = command.spawn().expect("it starts");
@@ -150,7 +150,9 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     let trace = swarm.file(1, "trace.json");
     let drawn = ["--randomness", seed.to_str().expect("text")];
     swarm.start(0, &[]);
-    swarm.start(1, &[&drawn[..], &["--trace", trace.to_str().expect("text")]].concat());
+    let mut recorded = swarm.command(1);
+    recorded.args(drawn).env("FLYSWARM_TRACE", &trace);
+    swarm.start_command(1, recorded);
     swarm.start(2, &[]);
     for i in 0..3 {
         assert_eq!(swarm.wait_end(i).code, Some(0));
@@ -164,7 +166,7 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     let mut again = Command::new(PROGRAM);
     again.arg("join").arg(swarm.folder.path().join("session.toml"));
     again.arg("--key").arg(&key).arg("--data").arg(swarm.file(1, "csv")).args(drawn);
-    again.args(["--header", "no", "--no-mdns", "--force", "--listen", &address]);
+    again.args(["--no-mdns", "--force", "--listen", &address]);
     again.arg("--state").arg(swarm.file(1, "again")).arg("--out").arg(swarm.file(1, "again-model"));
     again.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let mut peer = again.stderr(std::process::Stdio::null()).spawn().expect("it starts");
@@ -209,7 +211,9 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
     let trace = |swarm: &Swarm, i: usize| swarm.file(i, "trace.json");
     for i in 0..3 {
         let path = trace(&swarm, i);
-        swarm.start(i, &["--trace", path.to_str().expect("text")]);
+        let mut command = swarm.command(i);
+        command.env("FLYSWARM_TRACE", path);
+        swarm.start_command(i, command);
     }
     for i in 0..3 {
         assert_eq!(swarm.wait_end(i).code, Some(0));

@@ -65,7 +65,7 @@ fn killed_before_its_distance_is_summed_a_peer_comes_back_to_the_same_sketch_and
 
 #[test]
 fn the_demo_gives_seven_processes_one_sketch_and_ranks_them_by_their_classes() {
-    let output = Command::new(PROGRAM).args(["demo", "--task", "sketch", "--json"]).output().unwrap();
+    let output = Command::new(PROGRAM).args(["demo", "sketch", "--json"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();

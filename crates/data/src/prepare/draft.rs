@@ -307,7 +307,7 @@ impl Draft {
         if column.kind == Kind::Number && strange > 0 {
             let limits = if seen.limits > 0 { " (such as values below a limit: \"<0.5\")" } else { "" };
             self.said.push(format!(
-                "{name:?}: {strange} values are no numbers{limits}; `columns check` lists them"
+                "{name:?}: {strange} values are no numbers{limits}; `schema check` lists them"
             ));
         }
         if let Kind::Category(levels) = &column.kind {

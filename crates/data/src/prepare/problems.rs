@@ -75,7 +75,7 @@ impl fmt::Display for Problems {
             [one] => one.fmt(f),
             [first, rest @ ..] => {
                 let s = if rest.len() == 1 { "" } else { "s" };
-                write!(f, "{first} (and {} more problem{s}: `flyswarm columns check` lists all)", rest.len())
+                write!(f, "{first} (and {} more problem{s}: `flyswarm schema check` lists all)", rest.len())
             }
         }
     }
@@ -146,10 +146,10 @@ impl Problem {
             Trouble::NoLabel => "a label; leave rows without one out".into(),
             Trouble::Number(why) => match why {
                 NoNumber::OtherDecimal => {
-                    "a number with the session's decimal sign; --decimal-comma yes (or no) reads this file with the other".into()
+                    "a number with the session's decimal sign; `decimal_comma` in the map file reads this file with the other".into()
                 }
                 NoNumber::Ambiguous => {
-                    "a number that cannot be taken for another: write it without a sign between thousands, or set --decimal-comma".into()
+                    "a number that cannot be taken for another: write it without a sign between thousands, or set `decimal_comma` in the map file".into()
                 }
                 NoNumber::Limit => {
                     "a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that".into()
@@ -159,7 +159,7 @@ impl Problem {
                 NoNumber::Date => format!("a number; for dates agree on kind = \"date\" for {column} in the session file"),
                 NoNumber::Large => "a finite number below 2^80".into(),
                 NoNumber::Missing => {
-                    "a number; if it stands for a missing value, `flyswarm columns check --amend` adds it to `missing` in the session file".into()
+                    "a number; if it stands for a missing value, `flyswarm schema check --amend` adds it to `missing` in the session file".into()
                 }
                 NoNumber::Text => format!(
                     "a number; correct it, or agree on kind = \"category\" or \"ignored\" for {column} in the session file"
@@ -168,7 +168,7 @@ impl Problem {
             Trouble::Date(order) => format!("a date written {order}, such as {}", example(order)),
             Trouble::Encoding => "UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into(),
             Trouble::Outside(limits) => format!("{limits}, the limits of the session; correct it (other units?), or leave such rows out"),
-            Trouble::Level => "one of the levels of the session file; correct it, or `flyswarm columns check --amend` adds it".into(),
+            Trouble::Level => "one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it".into(),
             Trouble::Class(expected) => expected.clone(),
             Trouble::NoColumn(_) | Trouble::Twice | Trouble::Fields(_) => String::new(),
         }

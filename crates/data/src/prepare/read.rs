@@ -396,7 +396,7 @@ fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
     let numbers = rows.names.iter().filter(|name| name.parse::<f64>().is_ok()).count();
     Some(if rows.names.len() == 1 && known.len() > 1 {
         format!(
-            "line {}: one column, expected several, such as {first}: --delimiter says what parts them",
+            "line {}: one column, expected several, such as {first}: `delimiter` in the map file says what parts them",
             rows.header
         )
     } else if numbers * 2 > rows.names.len() {

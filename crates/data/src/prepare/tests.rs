@@ -132,7 +132,7 @@ fn decimal_commas_are_read_where_they_are_said_and_refused_elsewhere() {
         lines[0]
             .starts_with("line 2, column \"x\": found \"1,5\" (1), \"1.234,5\" (1), \"-,25\" (1) in 3 rows")
     );
-    assert!(lines[0].contains("--decimal-comma yes"), "{lines:?}");
+    assert!(lines[0].contains("decimal_comma"), "{lines:?}");
 }
 
 #[test]
@@ -153,9 +153,9 @@ unknown,f,I,31.12.1999,b,ill
         [
             "line 2, column \"age\": found \"<0.5\", expected a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that",
             "line 2, column \"seen\": found \"1969-12-31\", expected 1970-01-01 to 2024-10-04, the limits of the session; correct it (other units?), or leave such rows out",
-            "line 2, column \"sex\": found \"F\" (2), \"x\" (1) in 3 rows, expected one of the levels of the session file; correct it, or `flyswarm columns check --amend` adds it",
-            "line 2, column \"stage\": found \"IV\", expected one of the levels of the session file; correct it, or `flyswarm columns check --amend` adds it",
-            "line 3, column \"age\": found \"unknown\", expected a number; if it stands for a missing value, `flyswarm columns check --amend` adds it to `missing` in the session file",
+            "line 2, column \"sex\": found \"F\" (2), \"x\" (1) in 3 rows, expected one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it",
+            "line 2, column \"stage\": found \"IV\", expected one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it",
+            "line 3, column \"age\": found \"unknown\", expected a number; if it stands for a missing value, `flyswarm schema check --amend` adds it to `missing` in the session file",
             "line 3, column \"kind\": found \"ill\", expected one of the 2 classes sick, well",
             "line 3, column \"seen\": found \"31.12.1999\", expected a date written year-month-day, such as 2026-01-31",
             "line 4, column \"kind\": found nothing, expected a label; leave rows without one out",

@@ -102,7 +102,7 @@ fn columns_are_taken_by_name_where_names_are_expected() {
     );
     assert_eq!(
         difference(&["a", "c"], ""),
-        ": column 2 is called \"b\", which the session file does not have (--drop leaves a column out)"
+        ": column 2 is called \"b\", which the session file does not have (`drop` in the map file leaves a column out)"
     );
     assert_eq!(
         difference(&["a", "b", "c", "d"], ""),
@@ -180,7 +180,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let none = Expected { label: LabelColumn::None, ..Expected::default() };
     let advice = |name: &str| {
         format!(
-            "expected a number: describe categories in the session (`session new --columns-from`), leave the column out (--drop \"{name}\"), or is it the label (--label \"{name}\")?"
+            "expected a number: describe categories in the session (`session new --columns-from`), leave the column out (drop = [\"{name}\"] in the map file), or is it the label (--label \"{name}\")?"
         )
     };
     assert_eq!(
@@ -342,7 +342,7 @@ fn npz_archives_are_refused_by_the_name_of_the_array() {
     let refused = |arrays: &[(&str, &[u8])]| refused_bytes("a.npz", &archive(arrays), &plain);
     assert_eq!(
         refused(&[("data.npy", &x), ("y.npy", &y)]),
-        ": no array \"X\", which holds the features unless --array names another: it has \"data\", \"y\""
+        ": no array \"X\", which holds the features unless `array` in the map file names another: it has \"data\", \"y\""
     );
     assert_eq!(
         refused(&[("X.npy", &x), ("target.npy", &y)]),

@@ -1,10 +1,12 @@
+//! Digests of files.
+
 use std::path::Path;
 
-use crate::cli::columns::tests::drafted;
+use crate::cli::schema::tests::drafted;
 use crate::cli::tests::run_words;
 
 fn told(folder: &Path, words: &[&str]) -> Result<String, String> {
-    let words = ["flyswarm", "digest"].into_iter().chain(words.iter().copied()).map(|word| {
+    let words = ["flyswarm", "inspect", "--digest"].into_iter().chain(words.iter().copied()).map(|word| {
         if word.contains('.') { folder.join(word).display().to_string() } else { word.to_owned() }
     });
     let mut out = Vec::new();

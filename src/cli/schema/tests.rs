@@ -60,7 +60,7 @@ fn a_drafted_session_describes_the_columns_and_accepts_the_rows_it_was_made_from
     let session = Session::parse(&text).unwrap();
     assert_eq!(session.data.columns, ["age", "sex=female", "sex=male"]);
     assert_eq!(session.data.classes, ["sick", "well"]);
-    let said = run_line(folder.path(), "columns check s.toml --data north.csv").unwrap();
+    let said = run_line(folder.path(), "schema check s.toml --data north.csv").unwrap();
     assert_eq!(said, "ok: north.csv: 30 rows of 3 features\n");
 }
 
@@ -71,7 +71,8 @@ fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
     let before = Session::load(&path).unwrap();
     let rows = "sex,age,kind,ward\ndiverse,30,sick,x\nmale,n/a,well,y\nfemal,31,sick,x\n";
     std::fs::write(folder.path().join("south.csv"), rows).unwrap();
-    let check = "columns check s.toml --data south.csv --decimal-comma no";
+    std::fs::write(folder.path().join("map.toml"), "decimal_comma = false\n").unwrap();
+    let check = "schema check s.toml --data south.csv --map map.toml";
     let error = run_line(folder.path(), check).unwrap_err();
     assert_eq!(error.code(), 2);
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
@@ -103,7 +104,8 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     std::fs::write(&path, &text).unwrap();
     std::fs::write(folder.path().join("south.csv"), "sex,age,kind\nmale,n/a,well\ndiverse,30,sick\n")
         .unwrap();
-    let check = "columns check s.toml --data south.csv --decimal-comma no --amend";
+    std::fs::write(folder.path().join("map.toml"), "decimal_comma = false\n").unwrap();
+    let check = "schema check s.toml --data south.csv --map map.toml --amend";
     let said = run_line(folder.path(), check).unwrap();
     assert!(said.starts_with("amended s.toml: \"sex\": level \"diverse\", missing: \"n/a\"."), "{said}");
     assert!(said.ends_with("ok: south.csv: 2 rows of 5 features\n"), "{said}");
@@ -127,9 +129,9 @@ fn a_session_without_described_columns_is_checked_but_not_amended() {
     let line = format!("session new --name ward --features 2 --classes sick,well {} --out s.toml", peers());
     run_line(folder.path(), &line).unwrap();
     std::fs::write(folder.path().join("plain.csv"), "1,2,sick\n3,4,well\n").unwrap();
-    let said = run_line(folder.path(), "columns check s.toml --data plain.csv").unwrap();
+    let said = run_line(folder.path(), "schema check s.toml --data plain.csv").unwrap();
     assert_eq!(said, "ok: plain.csv: 2 rows of 2 features\n");
-    let error = run_line(folder.path(), "columns check s.toml --data plain.csv --amend").unwrap_err();
+    let error = run_line(folder.path(), "schema check s.toml --data plain.csv --amend").unwrap_err();
     assert!(error.to_string().contains("no columns are described in it"), "{error}");
 }
 
@@ -167,7 +169,7 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
     let expected: Vec<String> =
         plain.iter().enumerate().map(|(at, class)| format!("p{at},{class}")).collect();
     assert_eq!(found, expected);
-    assert!(run("eval m.toml --data north.csv").contains("balanced accuracy"));
+    assert!(run("report m.toml --data north.csv").contains("balanced accuracy"));
     // A level that the model does not know is counted; what is no number is refused with its place.
     std::fs::write(folder.path().join("other.csv"), other.replace("p7\tmale", "p7\tdiverse")).unwrap();
     let arguments = DataArguments::of(folder.path().join("other.csv"));

@@ -1,48 +1,31 @@
-//! `flyswarm digest`: what two peers compare to see that they have the same.
+//! `inspect --digest`: what two peers compare to see that they have the same.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::model::network::Network;
-use super::{Failure, kind, output, print};
+use super::super::model::network::Network;
+use super::super::{Failure, kind, output, print};
 use crate::data::npz_digest;
 use crate::model::Model;
 
 /// The largest receipt that is read, bytes: 1,024 peers and thousands of sums are less.
 const LIMIT: u64 = 256 << 20;
 
-/// Print digests by which peers compare what they have
-///
-/// Equal digests mean: models and networks predict alike; session files ask for the same session; NPZ
-/// archives have the same arrays; receipts are of the same session with the same sums. What differs from peer
-/// to peer, such as times and addresses, does not count. One line for each file: digest, kind, file.
-#[derive(Debug, Args)]
-pub(super) struct Digest {
-    /// Models, networks, personal models, NPZ archives, session files, receipts
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
-}
-
-impl Digest {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let mut text = String::new();
-        for file in &self.files {
-            let (kind, digest) = digest(file)?;
-            let digest = hex::encode(digest);
-            text += &match self.json {
-                true => format!("{}\n", json!({"file": file, "kind": kind, "digest": digest})),
-                false => format!("{digest}  {kind}  {}\n", file.display()),
-            };
-        }
-        print(out, &text)
+/// One line for each file.
+pub(super) fn print_all(files: &[PathBuf], as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut text = String::new();
+    for file in files {
+        let (kind, digest) = digest(file)?;
+        let digest = hex::encode(digest);
+        text += &match as_json {
+            true => format!("{}\n", json!({"file": file, "kind": kind, "digest": digest})),
+            false => format!("{digest}  {kind}  {}\n", file.display()),
+        };
     }
+    print(out, &text)
 }
 
 /// What a file is called, and its digest.
@@ -56,7 +39,7 @@ fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
             None => Err(Failure::Input(format!("{}: {expected}", file.display()))),
         },
         Some("an NPZ archive") => Ok(("npz", npz_digest(file)?)),
-        Some("a session file") => Ok(("session", super::session::load(file)?.id().0)),
+        Some("a session file") => Ok(("session", crate::cli::session::load(file)?.id().0)),
         Some("a receipt") => Ok(("receipt", receipt(file)?)),
         Some(kind) => Err(Failure::Input(format!("{}: this is {kind}; {expected}", file.display()))),
         None => {
@@ -92,6 +75,3 @@ fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
     }
     Ok(hash.finalize().into())
 }
-
-#[cfg(test)]
-mod tests;

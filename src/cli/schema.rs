@@ -1,4 +1,4 @@
-//! `flyswarm columns`: what is wrong with a table, before a session is started with it.
+//! `flyswarm schema`: what is wrong with a table, before a session is started with it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::session::Session;
 
 /// Look at a table before a session.
 #[derive(Debug, Subcommand)]
-pub(super) enum ColumnsCommand {
+pub(super) enum SchemaCommand {
     Check(Check),
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Check {
     json: bool,
 }
 
-impl ColumnsCommand {
+impl SchemaCommand {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         match self {
             Self::Check(check) => check.run(out),

@@ -31,7 +31,8 @@ fn features(json: &str) -> u64 {
 #[test]
 fn tune_reads_rows_as_a_session_file_describes_them() {
     let folder = folder();
-    let line = "tune rows.csv --label state --delimiter ; --budget 0 --folds 2 --max-m 512 --json";
+    std::fs::write(folder.path().join("map.toml"), "delimiter = \";\"\n").unwrap();
+    let line = "tune rows.csv --label state --map map.toml --budget 0 --folds 2 --max-m 512 --json";
     // Guessed: three levels, the number, and whether it is missing.
     SAID.set(Some(Vec::new()));
     assert_eq!(features(&run_line(folder.path(), line).unwrap()), 5);

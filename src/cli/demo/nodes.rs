@@ -1,0 +1,287 @@
+//! The demo's nodes: peers of one session in this process, which meet over the loopback interface.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use futures::executor::{block_on, block_on_stream};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::{NAMES, Part, write_file};
+use crate::cli::Failure;
+use crate::cli::live::Live;
+use crate::crypto::identity::Identity;
+use crate::peer::{self, Budget, Event, Handle, Peer as Node, Timed};
+use crate::protocol::view::Stage;
+use crate::session::{Peer, Session};
+use crate::tasks;
+
+/// Longer than any time-out of the demo's session.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A peer that has ended well.
+pub(super) struct Ended {
+    pub(super) name: String,
+    pub(super) peer: Peer,
+    pub(super) part: Part,
+    /// The file with its result.
+    pub(super) file: PathBuf,
+    pub(super) receipt: Value,
+    /// What the session's coin has given, and what this peer alone knows.
+    pub(super) coin: Option<[u8; 32]>,
+    pub(super) secret: [u8; 32],
+}
+
+/// What a node tells.
+enum Told {
+    Event(Box<Timed>),
+    Coin([u8; 32]),
+    End(Result<(), Failure>),
+}
+
+/// Running nodes. Dropping makes those that still run leave.
+pub(super) struct Nodes {
+    peers: Vec<Ended>,
+    ids: Vec<crate::crypto::identity::PublicKey>,
+    handles: Vec<Handle>,
+    told: Receiver<(usize, Told)>,
+    started: Instant,
+    live: Option<Live>,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        self.handles.iter().for_each(|handle| drop(handle.leave()));
+        if let Some(live) = &self.live {
+            live.finish();
+        }
+    }
+}
+
+/// Serves a page of all nodes, and says where.
+fn page(address: SocketAddr, session: &Session, names: &[&str]) -> Result<Live, Failure> {
+    let about = json!({
+        "kind": "flyswarm demo", "title": session.name, "nodes": names, "start": session.id().to_string(),
+        "about": format!("{} nodes on this machine; task {}", names.len(), session.task),
+    });
+    let live = Live::open(address, &about)?;
+    // It must be seen at once, and standard output is for the result.
+    eprintln!("page at {}", live.url());
+    Ok(live)
+}
+
+#[allow(clippy::disallowed_methods, reason = "real nodes take real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl Nodes {
+    /// Starts one node for each identity, on a free port of the loopback interface.
+    pub(super) fn start(
+        address: Option<SocketAddr>,
+        folder: &Path,
+        session: &Session,
+        identities: Vec<Identity>,
+        parts: Vec<Part>,
+    ) -> Result<Self, Failure> {
+        let names = &NAMES[..identities.len()];
+        let live = address.map(|address| page(address, session, names)).transpose()?;
+        let extension = tasks::built_in(session).map_or("result", |kind| kind.extension);
+        let (sender, told) = channel();
+        let (peers, ids, handles) = (Vec::new(), Vec::new(), Vec::new());
+        let mut nodes = Self { peers, ids, handles, told, started: now(), live };
+        for (i, (identity, part)) in identities.into_iter().zip(parts).enumerate() {
+            let name = NAMES[i];
+            let id = identity.public();
+            let peer = session.peer(&id).ok_or_else(|| Failure::Input("a key without a peer".into()))?;
+            let secret = crate::crypto::stream::derive(&*identity.seed(), "rows", &session.id().0);
+            write_file(folder, &format!("{name}.csv"), &part.csv())?;
+            identity.save(folder.join(format!("{name}.key")))?;
+            nodes.ids.push(id);
+            nodes.peers.push(Ended {
+                name: name.to_owned(),
+                peer,
+                part,
+                file: folder.join(format!("{name}.{extension}")),
+                receipt: Value::Null,
+                coin: None,
+                secret: *secret,
+            });
+            nodes.join(i, folder, session, identity, &sender)?;
+        }
+        Ok(nodes)
+    }
+
+    fn join(
+        &mut self,
+        i: usize,
+        folder: &Path,
+        session: &Session,
+        identity: Identity,
+        sender: &Sender<(usize, Told)>,
+    ) -> Result<(), Failure> {
+        let own = &self.peers[i];
+        let array = own.part.rows.view().to_owned();
+        let mut builder = Node::builder(session.clone(), identity)
+            .key_file(folder.join(format!("{}.key", own.name)))
+            .state_dir(folder.join("state"))
+            .mdns(false)
+            .listen(multiaddr())
+            .data(array, own.part.labels.clone())
+            .watched(self.live.is_some());
+        if session.privacy.noise.is_some() {
+            builder = builder.budget(Budget { dataset: "demo".into(), limit: None });
+        }
+        let (file, coin) = (own.file.clone(), sender.clone());
+        builder = builder.on_result(move |outcome, history| {
+            if let Some(seed) = history.seed() {
+                let _ = coin.send((i, Told::Coin(seed)));
+            }
+            let failed = |error| peer::Error::Machine(format!("{}: {error}", file.display()));
+            std::fs::write(&file, &outcome.file).map_err(failed)
+        });
+        let node = block_on(builder.join())?;
+        self.handles.push(node.handle());
+        if let (Some(mut status), Some(live)) = (node.status(), self.live.clone()) {
+            // It ends with the node.
+            std::thread::spawn(move || {
+                block_on(async {
+                    while status.changed().await.is_ok() {
+                        let status = json!(*status.borrow_and_update());
+                        live.feed().status(i, &status);
+                    }
+                });
+            });
+        }
+        let sender = sender.clone();
+        std::thread::spawn(move || {
+            let (events, told) = (node.events(), sender.clone());
+            let shown = std::thread::spawn(move || {
+                block_on_stream(events).for_each(|event| drop(told.send((i, Told::Event(Box::new(event))))));
+            });
+            let result = block_on(node.result());
+            // All that happened is told before how it ended.
+            let _ = shown.join();
+            let _ = sender.send((i, Told::End(result.map(drop).map_err(Failure::from))));
+        });
+        Ok(())
+    }
+
+    /// Shows how far each is, and waits for all to end well; with the seconds that it took.
+    pub(super) fn wait(&mut self, quiet: bool) -> Result<(Vec<Ended>, f64), Failure> {
+        let view = View::new(quiet, &self.peers);
+        let until = self.started + PATIENCE;
+        let mut running = self.peers.len();
+        while running > 0 {
+            match self.told.recv_timeout(until.saturating_duration_since(now())) {
+                Ok((i, Told::Event(timed))) => self.event(i, *timed, &view),
+                Ok((i, Told::Coin(seed))) => self.peers[i].coin = Some(seed),
+                Ok((i, Told::End(result))) => {
+                    running -= 1;
+                    self.ended(i, result)?;
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let left = self.peers.iter().filter(|peer| peer.receipt.is_null());
+                    let names: Vec<_> = left.map(|peer| &*peer.name).collect();
+                    let text = format!("{} did not end within {} s", names.join(", "), PATIENCE.as_secs());
+                    return Err(Failure::Session(text));
+                }
+            }
+        }
+        view.clear();
+        Ok((std::mem::take(&mut self.peers), (now() - self.started).as_secs_f64()))
+    }
+
+    fn event(&mut self, i: usize, timed: Timed, view: &View) {
+        view.show(i, &self.peers[i].name, &timed.event);
+        if let Some(live) = self.live.as_ref().filter(|_| !matches!(timed.event, Event::Receipt { .. })) {
+            live.feed().event(Some(i), &json!(timed), &timed.event.to_string());
+        }
+        match timed.event {
+            Event::Listening { address } => {
+                let others = self.handles.iter().enumerate().filter(|(j, _)| *j != i);
+                others.for_each(|(_, handle)| handle.add_address(&self.ids[i], address.clone()));
+            }
+            Event::Receipt { receipt } => {
+                let receipt = json!(receipt);
+                self.peers[i].receipt = receipt;
+            }
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, i: usize, result: Result<(), Failure>) -> Result<(), Failure> {
+        let name = &self.peers[i].name;
+        if let Some(live) = &self.live {
+            let how = result.as_ref().map_or_else(ToString::to_string, |()| "well".to_owned());
+            let text = format!("{name} has ended: {how}");
+            let event = json!({"event": "ended", "well": result.is_ok(), "text": text, "time": peer::unix()});
+            live.feed().event(Some(i), &event, &text);
+        }
+        result.map_err(|failure| Failure::Session(format!("{name}: {failure}")))?;
+        let receipt = self.peers[i].file.with_file_name(format!("{name}.receipt.json"));
+        let text = format!("{:#}\n", self.peers[i].receipt);
+        std::fs::write(&receipt, text)
+            .map_err(|error| Failure::Environment(format!("{}: {error}", receipt.display())))
+    }
+}
+
+/// A free port of the loopback interface.
+fn multiaddr() -> libp2p::Multiaddr {
+    let ip = libp2p::Multiaddr::from(std::net::Ipv4Addr::LOCALHOST);
+    ip.with(libp2p::multiaddr::Protocol::Tcp(0))
+}
+
+/// One line for each peer: bars on a terminal, plain lines otherwise, nothing with `--json`.
+enum View {
+    Quiet,
+    Lines,
+    Bars(MultiProgress, Vec<ProgressBar>),
+}
+
+impl View {
+    fn new(quiet: bool, peers: &[Ended]) -> Self {
+        use std::io::IsTerminal;
+        if quiet {
+            return Self::Quiet;
+        }
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines;
+        }
+        let all = MultiProgress::new();
+        let bar = |peer: &Ended| {
+            let bar = all.add(ProgressBar::new_spinner());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix:8} {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(peer.name.clone());
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        };
+        let bars = peers.iter().map(bar).collect();
+        Self::Bars(all, bars)
+    }
+
+    fn show(&self, i: usize, name: &str, event: &Event) {
+        let line = match event {
+            Event::Stage { slot, stage: Stage::Compute, .. } => format!("{slot}: computing"),
+            Event::Stage { slot, stage: Stage::Sum, .. } => format!("{slot}: summing"),
+            Event::Stage { .. } | Event::Receipt { .. } | Event::Waiting { .. } => return,
+            event => event.to_string(),
+        };
+        match self {
+            Self::Quiet => {}
+            Self::Lines => eprintln!("{name:8} {line}"),
+            Self::Bars(_, bars) => bars[i].set_message(line),
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Bars(all, _) = self {
+            // A terminal that cannot be cleared keeps the lines.
+            let _ = all.clear();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `inspect A B`: how two models differ, and on which rows of a file.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Inspect;
+use crate::cli::data::DataArguments;
+use crate::cli::model::ModelArguments;
+use crate::cli::{Failure, one_line};
+use crate::data::LabelColumn;
+use crate::model::Model;
+
+/// Rows that are listed for people.
+const SHOWN: usize = 20;
+
+/// A difference: what, and how it is in each model.
+type Line = (&'static str, String, String);
+
+/// How two models differ: peers, columns, settings, rows learnt; with `--data`, on which rows.
+pub(super) fn compared(a: &Path, b: &Path, options: &Inspect) -> Result<String, Failure> {
+    let load = |path: &Path| ModelArguments::of(path).load();
+    let (a, b) = (load(a)?, load(b)?);
+    let lines = lines(&a, &b);
+    let rows = rows(&a, &b, options)?;
+    if options.json {
+        let differences = lines.iter().map(|(what, a, b)| json!({"what": what, "a": a, "b": b}));
+        let value = json!({
+            "same": a.digest() == b.digest(),
+            "digests": [hex::encode(a.digest()), hex::encode(b.digest())],
+            "differences": differences.collect::<Vec<_>>(), "rows": rows,
+        });
+        return Ok(format!("{value:#}\n"));
+    }
+    let mut text = match (a.digest() == b.digest(), lines.is_empty()) {
+        (true, true) => "the same model\n".to_owned(),
+        (true, false) => "the same model, but for where it comes from\n".to_owned(),
+        (false, _) => String::new(),
+    };
+    lines.iter().for_each(|(what, a, b)| text += &format!("{what:<10} {a}  ->  {b}\n"));
+    if let Some(rows) = rows {
+        let list = rows["differ"].as_array().map(Vec::as_slice).unwrap_or_default();
+        text += &format!("rows       {} of {} get another class\n", list.len(), rows["rows"]);
+        if !rows["balanced_accuracy"].is_null() {
+            let of = |i: usize| rows["balanced_accuracy"][i].as_f64().unwrap_or(0.0);
+            text += &format!("accuracy   {:.4}  ->  {:.4} (balanced)\n", of(0), of(1));
+        }
+        for row in list.iter().take(SHOWN) {
+            let class = |which: &str| row[which].as_str().unwrap_or_default().to_owned();
+            text += &format!("  row {}: {} -> {}\n", row["row"], class("a"), class("b"));
+        }
+        if list.len() > SHOWN {
+            text += &format!("  and {} more\n", list.len() - SHOWN);
+        }
+    }
+    Ok(text)
+}
+
+/// What both say of the rows.
+fn rows(a: &Model, b: &Model, options: &Inspect) -> Result<Option<Value>, Failure> {
+    let Some(path) = &options.data else { return Ok(None) };
+    let arguments = DataArguments::new(path.clone(), options.reading.clone());
+    let label = &options.label;
+    let predicted = [a, b].map(|model| -> Result<_, Failure> {
+        let (data, said) = arguments.load_for(model, label, *label != LabelColumn::None)?;
+        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+        let classes = model.predictor().predict(&data)?;
+        let accuracy = (!data.labels().is_empty()).then(|| {
+            crate::model::score::Confusion::new(model.classes(), data.labels(), &classes).balanced_accuracy()
+        });
+        let name = |class: &u16| model.classes().get(usize::from(*class)).cloned().unwrap_or_default();
+        Ok((classes.iter().map(name).collect::<Vec<_>>(), accuracy))
+    });
+    let [first, second] = predicted;
+    let ((first, one), (second, other)) = (first?, second?);
+    let pairs = first.iter().zip(&second).enumerate().filter(|(_, (a, b))| a != b);
+    let differ: Vec<_> = pairs.map(|(row, (a, b))| json!({"row": row + 1, "a": a, "b": b})).collect();
+    let accuracy = one.zip(other).map(|(one, other)| [one, other]);
+    Ok(Some(json!({"rows": first.len(), "differ": differ, "balanced_accuracy": accuracy})))
+}
+
+fn lines(a: &Model, b: &Model) -> Vec<Line> {
+    let parameters = [a, b].map(|model| model.sketch().parameters().clone());
+    let mut lines: Vec<Line> = Vec::new();
+    let mut compare = |what, one: String, other: String| {
+        if one != other {
+            lines.push((what, one, other));
+        }
+    };
+    let origin = |model: &Model| {
+        let of = |origin: &crate::model::origin::Origin| {
+            format!("{} {}", origin.session, hex::encode(&origin.id[..8]))
+        };
+        model.origin().map_or_else(|| "unknown".into(), of)
+    };
+    compare("session", origin(a), origin(b));
+    let date = |model: &Model| model.origin().map_or_else(|| "unknown".into(), |origin| origin.date());
+    compare("written", date(a), date(b));
+    let members = |model: &Model| -> BTreeSet<String> {
+        model.origin().map(|origin| origin.members.iter().cloned().collect()).unwrap_or_default()
+    };
+    let (ours, theirs) = (members(a), members(b));
+    let only = |some: &BTreeSet<String>, others: &BTreeSet<String>| {
+        let names: Vec<_> = some.difference(others).cloned().collect();
+        if names.is_empty() { "nobody else".to_owned() } else { format!("{} only here", names.join(", ")) }
+    };
+    compare("counted", only(&ours, &theirs), only(&theirs, &ours));
+    let columns = |model: &Model| {
+        if model.columns().is_empty() { "no names".to_owned() } else { model.columns().join(", ") }
+    };
+    compare("features", parameters[0].d.to_string(), parameters[1].d.to_string());
+    compare("columns", columns(a), columns(b));
+    compare("classes", a.classes().join(", "), b.classes().join(", "));
+    let rows = |model: &Model| {
+        let Some(rows) = model.class_rows() else { return "unknown: noise was added".to_owned() };
+        let each = model.classes().iter().zip(rows).map(|(class, rows)| format!("{class} {rows}"));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    compare("learnt", rows(a), rows(b));
+    let settings = |i: usize, model: &Model| {
+        let p = &parameters[i];
+        let (scaling, readout) = (p.scaling.name(), model.readout());
+        let densified = if p.densify { ", densified" } else { "" };
+        format!(
+            "{scaling}{densified}, m {}, s {}, rho {}, {} {}",
+            p.m, p.s, p.rho, readout.score, readout.gamma
+        )
+    };
+    compare("settings", settings(0, a), settings(1, b));
+    let seed = |i: usize| hex::encode(&parameters[i].seed[..8]);
+    compare("seed", seed(0), seed(1));
+    let (one, other) = (a.counts().values(), b.counts().values());
+    if parameters[0] == parameters[1] && one.len() == other.len() {
+        let differ = one.iter().zip(other).filter(|(one, other)| one != other).count();
+        compare(
+            "counts",
+            format!("{} in all", one.len()),
+            if differ == 0 { format!("{} in all", one.len()) } else { format!("{differ} of them differ") },
+        );
+    }
+    lines
+}

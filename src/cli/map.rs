@@ -1,0 +1,220 @@
+//! `--map FILE`: how a site's file of rows is read, in one file of the site's own.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Deserialize;
+
+use crate::data::{Column, Dialect, Expected, Format, LabelColumn};
+#[cfg(feature = "net")]
+use crate::session::DataSpec;
+
+/// The largest map file that is read, bytes.
+const LIMIT: u64 = 1 << 20;
+/// Percent of the labels that may be kept back.
+const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;
+
+/// How a file of rows is read.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Reading {
+    /// How this site's file is read: a TOML file with header, delimiter, decimal_comma, drop, format, array or
+    /// labels (docs/formats.md)
+    #[arg(long, value_name = "FILE", value_parser = Map::load)]
+    map: Option<Map>,
+}
+
+/// The fields of a map file. What is left out is found out from the rows, or is as the session or model says.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Map {
+    /// Whether the first line of a CSV file is a header.
+    pub(super) header: Option<bool>,
+    /// What stands between the columns of a CSV file.
+    #[serde(deserialize_with = "delimiter_of")]
+    pub(super) delimiter: Option<u8>,
+    /// Whether decimals follow a comma.
+    pub(super) decimal_comma: Option<bool>,
+    /// Columns to leave out.
+    #[serde(deserialize_with = "columns_of")]
+    pub(super) drop: Vec<Column>,
+    /// The format of the file.
+    #[serde(deserialize_with = "format_of")]
+    format: Option<Format>,
+    /// The array of features in an NPZ file.
+    array: Option<String>,
+    /// The file of the labels, if they have one of their own. A relative path begins at the map file.
+    pub(super) labels: Option<PathBuf>,
+    /// Percent of the labels that a session of the task xclp is not given, to see how well it tells them: to the
+    /// others these rows have no label, and the figures are this peer's alone.
+    pub(super) hold_out: Option<u8>,
+}
+
+/// Nothing is said of the file.
+static NOTHING: Map = Map {
+    header: None,
+    delimiter: None,
+    decimal_comma: None,
+    drop: Vec::new(),
+    format: None,
+    array: None,
+    labels: None,
+    hold_out: None,
+};
+
+impl Default for Map {
+    fn default() -> Self {
+        NOTHING.clone()
+    }
+}
+
+impl Map {
+    fn load(name: &str) -> Result<Self, String> {
+        let path = Path::new(name);
+        let failed = |error: std::io::Error| error.to_string();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut std::io::Read::take(file, LIMIT), &mut text).map_err(failed)?;
+        let mut map: Self = toml::from_str(&text).map_err(|error| {
+            let at = error.span().map_or(text.len(), |span| span.start);
+            let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+            let words: Vec<_> = error.message().split_whitespace().collect();
+            format!("line {line}: {}", words.join(" "))
+        })?;
+        if let Some(percent) = map.hold_out.filter(|percent| !HOLD_OUT.contains(percent)) {
+            return Err(format!("hold_out is {percent}, must be 1 to 50"));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        map.labels = map.labels.map(|labels| folder.join(labels));
+        Ok(map)
+    }
+}
+
+impl From<Map> for Reading {
+    fn from(map: Map) -> Self {
+        Self { map: Some(map) }
+    }
+}
+
+impl Reading {
+    /// What is said of the file.
+    pub(super) fn map(&self) -> &Map {
+        self.map.as_ref().unwrap_or(&NOTHING)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn map_mut(&mut self) -> &mut Map {
+        self.map.get_or_insert_default()
+    }
+
+    /// What is expected of a file, but for what a session or model says.
+    pub(super) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
+        let map = self.map();
+        Expected {
+            label: label.clone(),
+            drop: &map.drop,
+            header: map.header,
+            labels_file: map.labels.as_deref(),
+            array: map.array.as_deref(),
+            format: map.format,
+            dialect: Dialect { delimiter: map.delimiter, decimal_comma: map.decimal_comma },
+            ..Expected::default()
+        }
+    }
+
+    /// What is expected of a file of rows for a session, whose limits are `limits`; but for its classes.
+    #[cfg(feature = "net")]
+    pub(super) fn of_session<'a>(
+        &'a self,
+        spec: &'a DataSpec,
+        limits: &'a [(f64, f64)],
+        label: &LabelColumn,
+    ) -> Expected<'a> {
+        Expected {
+            features: Some(spec.features as usize),
+            columns: &spec.columns,
+            limits,
+            preparation: spec.preparation.as_deref(),
+            ..self.expected(label)
+        }
+    }
+}
+
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("expected yes or no".into()),
+    }
+}
+
+pub(super) fn delimiter(text: &str) -> Result<u8, String> {
+    match text {
+        "," | ";" | "|" | "\t" => Ok(text.as_bytes()[0]),
+        "tab" | "\\t" => Ok(b'\t'),
+        _ => Err("expected \",\", \";\", \"|\" or tab".into()),
+    }
+}
+
+fn delimiter_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    delimiter(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn format_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Format>, D::Error> {
+    Format::from_str(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Columns by name, or by number from 1.
+fn columns_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Column>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Named {
+        Number(std::num::NonZeroU32),
+        Name(String),
+    }
+    let columns = Vec::<Named>::deserialize(from)?.into_iter().map(|column| match column {
+        Named::Number(number) => Column::Number(number.get() as usize),
+        Named::Name(name) => Column::Name(name),
+    });
+    Ok(columns.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Map, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map.toml");
+        std::fs::write(&path, text).unwrap();
+        Map::load(path.to_str().unwrap())
+    }
+
+    #[test]
+    fn a_map_file_says_how_rows_are_read_and_labels_lie_beside_it() {
+        let text = "header = false\ndelimiter = \"tab\"\ndecimal_comma = true\ndrop = [\"id\", 3]\nformat = \"csv\"\n\
+                    array = \"X\"\nlabels = \"y.npy\"\nhold_out = 20\n";
+        let reading = Reading::from(load(text).unwrap());
+        let expected = reading.expected(&LabelColumn::Last);
+        assert_eq!((expected.header, expected.format), (Some(false), Some(Format::Csv)));
+        assert_eq!((expected.dialect.delimiter, expected.dialect.decimal_comma), (Some(b'\t'), Some(true)));
+        assert_eq!(expected.drop, [Column::Name("id".into()), Column::Number(3)]);
+        let labels = expected.labels_file.unwrap();
+        assert!(labels.is_absolute() && labels.ends_with("y.npy"), "{labels:?}");
+        assert_eq!((expected.array, reading.map().hold_out), (Some("X"), Some(20)));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_map_file_is_named_on_one_line() {
+        for (text, told) in [
+            ("headre = true\n", "line 1: unknown field `headre`"),
+            ("header = true\ndelimiter = \"x\"\n", "line 2: expected \",\", \";\", \"|\" or tab"),
+            ("drop = [0]\n", "line 1: "),
+            ("hold_out = 51\n", "hold_out is 51, must be 1 to 50"),
+        ] {
+            let error = load(text).unwrap_err();
+            assert!(error.contains(told) && error.lines().count() == 1, "{error}");
+        }
+        assert!(Map::load("none.toml").unwrap_err().contains("No such file"));
+    }
+}
