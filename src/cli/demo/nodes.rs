@@ -139,7 +139,7 @@ impl Nodes {
             if let Some(seed) = history.seed() {
                 let _ = coin.send((i, Told::Coin(seed)));
             }
-            let failed = |error| peer::Error::Machine(format!("{}: {error}", file.display()));
+            let failed = |error| peer::Error::Environment(format!("{}: {error}", file.display()));
             std::fs::write(&file, &outcome.file).map_err(failed)
         });
         let node = block_on(builder.join())?;
