@@ -40,9 +40,9 @@ pub(super) struct Map {
     pub(super) drop: Vec<Column>,
     /// The format of the file.
     #[serde(deserialize_with = "format_of")]
-    format: Option<Format>,
+    pub(super) format: Option<Format>,
     /// The array of features in an NPZ file.
-    array: Option<String>,
+    pub(super) array: Option<String>,
     /// The file of the labels, if they have one of their own. A relative path begins at the map file.
     pub(super) labels: Option<PathBuf>,
     /// Percent of the labels that a session of the task xclp is not given, to see how well it tells them: to the

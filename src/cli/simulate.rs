@@ -19,6 +19,8 @@ use serde_json::json;
 
 #[cfg(feature = "net")]
 pub(super) use self::peer::SimulatedPeer;
+#[cfg(feature = "net")]
+pub(super) use self::table::columns;
 use super::{Failure, kind, output, print};
 #[cfg(feature = "net")]
 use crate::sim::agreement::Agreement;

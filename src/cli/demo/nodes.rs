@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{NAMES, Part, write_file};
 use crate::cli::Failure;
-use crate::cli::live::Live;
+use crate::cli::dashboard::Live;
 use crate::crypto::identity::Identity;
 use crate::peer::{self, Budget, Event, Handle, Peer as Node, Timed};
 use crate::protocol::view::Stage;
@@ -53,7 +53,9 @@ pub(super) struct Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        self.handles.iter().for_each(|handle| drop(handle.leave()));
+        for handle in &self.handles {
+            handle.leave();
+        }
         if let Some(live) = &self.live {
             live.finish();
         }

@@ -10,7 +10,7 @@ use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
 /// Lines of equal columns; the first column is left-aligned.
-fn columns(rows: &[Vec<String>]) -> String {
+pub(in crate::cli) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| {
         rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
