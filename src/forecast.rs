@@ -12,7 +12,8 @@ use crate::session::{Scaling, Session, TaskSpec};
 use crate::sketch::Parameters;
 use flyswarm_data::scaling::Scaling as OfRows;
 use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
-use flyswarm_learn::tuning::noisy::{Noisy, NoisyError};
+use flyswarm_learn::tuning::noisy::Noisy;
+use flyswarm_learn::tuning::search::TrialError;
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
@@ -33,7 +34,7 @@ pub(crate) enum ForecastError {
     Data(#[from] SyntheticError),
     /// Sizes that make no model.
     #[error(transparent)]
-    Model(#[from] NoisyError),
+    Model(#[from] TrialError),
 }
 
 /// Balanced accuracy on made-up rows, from 0 to 1.

@@ -14,12 +14,12 @@ use flyswarm_learn::model::readout::Readout;
 use flyswarm_learn::privacy::Ratio;
 use flyswarm_learn::privacy::mechanism::Mechanism;
 use flyswarm_learn::sketch::Parameters;
-use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
-use flyswarm_learn::tuning::noisy::{Noisy, NoisyError};
+use flyswarm_learn::synthetic::{Clusters, clusters};
+use flyswarm_learn::tuning::noisy::Noisy;
 use flyswarm_sealed_sum::crypto::mask::{self, Word};
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-use crate::synthetic::paper;
+use crate::synthetic::{StudyError, paper};
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
@@ -70,17 +70,6 @@ pub struct Point {
     pub private: Option<(Mode, Ratio, u32)>,
     /// On rows that nobody trained on, 0 to 1.
     pub accuracy: f64,
-}
-
-/// Why there are no points.
-#[derive(Debug, thiserror::Error)]
-pub enum StudyError {
-    /// No data.
-    #[error(transparent)]
-    Data(#[from] SyntheticError),
-    /// Sizes that make no model.
-    #[error(transparent)]
-    Model(#[from] NoisyError),
 }
 
 /// Who adds noise, as `privacy.mode` of a session file.

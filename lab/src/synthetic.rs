@@ -3,9 +3,10 @@
 
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::sketch::Parameters;
 use flyswarm_learn::sketch::flyhash::FlyHash;
-use flyswarm_learn::sketch::{ParameterError, Parameters};
 use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
+use flyswarm_learn::tuning::search::TrialError;
 use flyswarm_sealed_sum::crypto::stream::derive;
 
 /// The paper's: 5 classes, 3 clusters each, and from its authors' code `class_sep` 1.2 and `flip_y` 0.01.
@@ -14,23 +15,23 @@ pub fn paper(rows: usize, features: usize) -> Clusters {
     Clusters { rows, features, classes: 5, clusters: 3, class_sep: 1.2, flip_y: 0.01 }
 }
 
-/// Why there is no data.
+/// Why a study of made-up rows has no result.
 #[derive(Debug, thiserror::Error)]
-pub enum BinaryError {
-    /// Sizes that make no points.
+pub enum StudyError {
+    /// Sizes that make no rows.
     #[error(transparent)]
-    Points(#[from] SyntheticError),
-    /// Sizes that make no FlyHash.
+    Rows(#[from] SyntheticError),
+    /// Sizes that make no model.
     #[error(transparent)]
-    Parameter(#[from] ParameterError),
+    Model(#[from] TrialError),
 }
 
 /// Rows of `features` zeros and ones, `ones` of them one: the FlyHash (2 ones a row of M, as the authors'
 /// rule gives in so few dimensions) of [`clusters`] in a tenth of the dimensions.
 ///
 /// # Errors
-/// [`BinaryError`] when the sizes make no data set.
-pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<Dataset, BinaryError> {
+/// [`StudyError`] when the sizes make no data set.
+pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<Dataset, StudyError> {
     let real = clusters(&paper(rows, features / 10), seed)?;
     let parameters = Parameters {
         d: real.features(),
@@ -41,7 +42,7 @@ pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<
         densify: false,
         scaling: Scaling::None,
     };
-    let hash = FlyHash::new(&parameters.check(real.classes().len())?);
+    let hash = FlyHash::new(&parameters.check(real.classes().len()).map_err(TrialError::from)?);
     let scaler = Scaler::new(&Scaling::None, real.features(), None)
         .unwrap_or_else(|_| unreachable!("BUG: no scaling needs no moments"));
     let winners =

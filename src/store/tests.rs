@@ -7,6 +7,17 @@ fn promised(counter: u64) -> Record {
     Record::Promised(Ballot { counter, proposer: Peer(1) })
 }
 
+/// A folder with a promise, the promise's file, and what is in it.
+fn with_promise() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    store.write(&promised(1)).unwrap();
+    drop(store);
+    let path = folder.path().join("promised");
+    let whole = fs::read(&path).unwrap();
+    (folder, path, whole)
+}
+
 #[test]
 fn what_was_written_last_is_read_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,12 +106,7 @@ fn when_a_session_is_over_only_promises_stay_and_the_folder_is_not_opened_again(
 
 #[test]
 fn a_damaged_file_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut store, _) = Store::open(folder.path()).unwrap();
-    store.write(&promised(1)).unwrap();
-    drop(store);
-    let path = folder.path().join("promised");
-    let whole = fs::read(&path).unwrap();
+    let (folder, path, whole) = with_promise();
     for at in 0..whole.len() {
         let mut broken = whole.clone();
         broken[at] ^= 1;
@@ -245,12 +251,7 @@ fn a_lock_is_let_go_of_although_a_forked_process_still_has_its_file_open() {
 /// A file with a sound digest that is not a record all the same.
 #[test]
 fn a_file_that_only_looks_whole_is_refused_with_what_is_wrong() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut store, _) = Store::open(folder.path()).unwrap();
-    store.write(&promised(1)).unwrap();
-    drop(store);
-    let path = folder.path().join("promised");
-    let whole = fs::read(&path).unwrap();
+    let (folder, path, whole) = with_promise();
     let body = &whole[..whole.len() - 32];
     let at = MAGIC.len();
     let opens = |body: &[u8]| {

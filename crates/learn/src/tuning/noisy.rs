@@ -4,24 +4,14 @@ use chacha20::ChaCha20Rng;
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::Scaler;
 
+use super::search::TrialError;
 use crate::model::ModelError;
 use crate::model::bloom::{self, Counts};
 use crate::model::readout::{Readout, Scorer, lowest};
 use crate::model::score::Confusion;
 use crate::privacy::mechanism::Mechanism;
+use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
-use crate::sketch::{ParameterError, Parameters};
-
-/// Why there is no model.
-#[derive(Debug, thiserror::Error)]
-pub enum NoisyError {
-    /// Sizes that make no FlyHash.
-    #[error(transparent)]
-    Parameter(#[from] ParameterError),
-    /// Sizes that make no model.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-}
 
 /// Counts of several parties, and rows that a model of their sum is scored on.
 #[derive(Debug)]
@@ -38,14 +28,14 @@ impl Noisy {
     /// Deals the rows of `train` to so many parties; the scaling of `parameters` needs no moments.
     ///
     /// # Errors
-    /// [`NoisyError`] if the sizes make no model.
+    /// [`TrialError`] if the sizes make no model.
     pub fn new(
         train: &Dataset,
         test: &Dataset,
         parties: usize,
         parameters: Parameters,
         readout: Readout,
-    ) -> Result<Self, NoisyError> {
+    ) -> Result<Self, TrialError> {
         let (d, m, rho) = (parameters.d, parameters.m, parameters.rho);
         let classes = train.classes().len();
         let scaling = parameters.scaling.clone();
@@ -64,16 +54,16 @@ impl Noisy {
     /// Balanced accuracy of the model of the exact counts.
     ///
     /// # Errors
-    /// [`NoisyError`] if the sizes make no model.
-    pub fn plain(&self) -> Result<f64, NoisyError> {
+    /// [`TrialError`] if the sizes make no model.
+    pub fn plain(&self) -> Result<f64, TrialError> {
         self.accuracy(self.parts.iter().map(|part| part.values().to_vec()), <[u32]>::to_vec)
     }
 
     /// Balanced accuracy of the model of what the mechanism makes of the counts.
     ///
     /// # Errors
-    /// [`NoisyError`] if the sizes make no model.
-    pub fn private(&self, mechanism: &Mechanism, rng: &mut ChaCha20Rng) -> Result<f64, NoisyError> {
+    /// [`TrialError`] if the sizes make no model.
+    pub fn private(&self, mechanism: &Mechanism, rng: &mut ChaCha20Rng) -> Result<f64, TrialError> {
         let sent = self.parts.iter().map(|part| mechanism.draw(part.values(), rng));
         self.accuracy(sent, |total| mechanism.read(total))
     }
@@ -83,7 +73,7 @@ impl Noisy {
         &self,
         sent: impl Iterator<Item = Vec<u32>>,
         read: impl Fn(&[u32]) -> Vec<u32>,
-    ) -> Result<f64, NoisyError> {
+    ) -> Result<f64, TrialError> {
         let mut total = vec![0u32; self.classes * self.m];
         for words in sent {
             total.iter_mut().zip(words).for_each(|(total, word)| *total = total.wrapping_add(word));
