@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import numpy
-from primitives import PROTOCOL
+from primitives import PROTOCOL, VERSION
 from primitives.crypto import Stream, tagged
 
 from session import Session
@@ -258,7 +258,7 @@ def text(x: str) -> bytes:
 
 def model_file(session: Session, opened: dict[int, bytes], moments: Moments | None, members: list[int],
                program: str) -> bytes:
-    body = struct.pack("<HIIII", 4, session.features, session.m, session.s, session.rho) + opened[0]
+    body = struct.pack("<HIIII", VERSION, session.features, session.m, session.s, session.rho) + opened[0]
     body += bytes([session.densify, SCORES.index(session.score)]) + struct.pack("<d", session.gamma)
     body += bytes([SCALINGS.index(session.scaling)])
     if session.scaling == "range":
