@@ -40,7 +40,7 @@ use tasks::fedavg::trainer::Trainer;
 use trainer::Subprocess;
 
 /// A node writes every frame that it sends and receives into the file that this variable of the environment
-/// names, for `flyswarm conform`. Whoever has it knows what this node has seen of the others.
+/// names, for `flyswarm-conform`. Whoever has it knows what this node has seen of the others.
 const TRACE: &str = "FLYSWARM_TRACE";
 
 /// Join a session with your rows; write the model, or what else the session's task gives

@@ -118,8 +118,8 @@ pub(super) fn of_session(receipt: &Value) -> Markup {
         },
         ("xclp", _) => html! {
             "A session of this task sums no figures: a table of right and wrong labels would tell two \
-             owners each other's. Labels of your own that " code { "join --hold-out 20" } " keeps back tell \
-             you, and nobody else."
+             owners each other's. Labels of your own that " code { "hold_out = 20" } " in the file of \
+             `join --map` keeps back tell you, and nobody else."
         },
         _ => return html! {},
     };

@@ -172,7 +172,7 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
             json!({"rounds": [{"loss": 1.0, "accuracy": 0.5, "held_out_accuracy": 0.5}]}),
             "that are held out",
         ),
-        ("xclp", json!({}), "join --hold-out 20"),
+        ("xclp", json!({}), "hold_out = 20"),
     ] {
         let mut receipt = receipt();
         receipt["task"] = json!(task);

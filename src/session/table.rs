@@ -353,7 +353,7 @@ pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut 
     writeln!(out, "# \"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".")?;
     let delimiter = delimiter.map_or("auto".into(), |byte| char::from(byte).to_string());
     writeln!(out, "delimiter = {}", quoted(&delimiter))?;
-    writeln!(out, "# Whether decimals follow a comma; a peer whose file differs says --decimal-comma.")?;
+    writeln!(out, "# Whether decimals follow a comma; a peer whose file differs says so in its map file.")?;
     writeln!(out, "decimal_comma = {decimal_comma}")?;
     writeln!(out, "# Texts that stand for a missing value, beside an empty field.")?;
     writeln!(out, "missing = [{}]", list(missing))?;

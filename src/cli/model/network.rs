@@ -1,4 +1,4 @@
-//! `predict`, `eval` and `inspect` of a network that the task `fedavg` has trained, and of a personal model
+//! `predict`, `report` and `inspect` of a network that the task `fedavg` has trained, and of a personal model
 //! that was made of one.
 
 use std::path::Path;

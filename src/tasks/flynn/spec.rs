@@ -146,7 +146,7 @@ impl Spec for FlynnSpec {
             Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
             Section {
                 name: "evaluate",
-                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp 'join --hold-out'",
+                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp hold_out in the file of 'join --map'",
             },
         ]
     }
