@@ -7,7 +7,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
 
-use flyswarm::session::{ModelSpec, Scaling, Score};
+use flyswarm::session::{Scaling, Score};
+use flyswarm::tasks::ModelSpec;
 use flyswarm::{Identity, Model, Peer, Session, peer};
 use futures::StreamExt;
 use futures::executor::block_on;

@@ -5,7 +5,8 @@
 
 use std::error::Error;
 
-use flyswarm::session::{ModelSpec, Scaling, Score, SessionError, Timing};
+use flyswarm::session::{Scaling, Score, SessionError, Timing};
+use flyswarm::tasks::ModelSpec;
 use flyswarm::{Identity, Session};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {

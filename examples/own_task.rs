@@ -8,7 +8,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm::session::{CustomSpec, TaskSpec};
+use flyswarm::session::TaskSpec;
+use flyswarm::tasks::CustomSpec;
 use flyswarm::tasks::{History, Outcome, Quantity, Task, Work};
 use flyswarm::{Identity, Peer, Session};
 use futures::executor::block_on;
@@ -45,7 +46,7 @@ impl Task for Histogram {
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let task = TaskSpec::Custom(CustomSpec { name: "histogram".into(), bytes: Vec::new() });
+    let task = TaskSpec::from(CustomSpec { name: "histogram".into(), bytes: Vec::new() });
     let mut session = Session::builder("readings", task).features(1);
     let mut peers = Vec::new();
     for i in 1..=3u8 {

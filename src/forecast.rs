@@ -8,8 +8,9 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 
 use crate::crypto::stream::derive;
-use crate::session::{Scaling, Session, TaskSpec};
+use crate::session::{Scaling, Session};
 use crate::sketch::Parameters;
+use crate::tasks::FlynnSpec;
 use flyswarm_data::scaling::Scaling as OfRows;
 use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
 use flyswarm_learn::tuning::noisy::Noisy;
@@ -72,7 +73,7 @@ pub(crate) fn forecast(
     rows_each: usize,
     seed: u64,
 ) -> Result<Option<Forecast>, ForecastError> {
-    let (TaskSpec::Flynn(spec), Some(noise)) = (&session.task, &session.privacy.noise) else {
+    let (Some(spec), Some(noise)) = (session.task.get::<FlynnSpec>(), &session.privacy.noise) else {
         return Ok(None);
     };
     let (model, classes) = (spec.model, session.data.classes.len());

@@ -33,21 +33,18 @@ pub use crate::model::readout::Score;
 pub use builder::SessionBuilder;
 pub use columns::{Bounds, ColumnChecks};
 pub use council::CouncilSpec;
+pub use encoding::Field;
 pub use flyswarm_data::prepare::Preparation;
 pub use flyswarm_learn::learner::{Architecture, Schedule};
 pub(crate) use flyswarm_sealed_sum::session::COUNCIL;
 pub use flyswarm_sealed_sum::session::{Faults, MOST_SLOTS, Peer, SessionId, Timing};
 pub use noise::{NoiseMode, NoiseSpec};
-pub use rules::SessionError;
+pub use rules::{Limit, SessionError};
 pub(crate) use rules::{check_name, printable};
 pub use run::{Run, Series};
 pub use size::{Size, Sizes};
 pub(crate) use table::Description;
-pub use task::{
-    CustomSpec, EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, Hamming, ModelSpec, RoundNoise, Select,
-    Setting, SketchSpec, TaskSpec, TuneSpec, Weighting, XclpSpec,
-};
-pub(crate) use task::{MOST_WEIGHT, WHOLE_SHARE};
+pub use task::{AnySpec, Release, Section, Sections, Spec, TaskSpec};
 
 /// A session. [`Session::parse`] returns only sessions that keep all the rules; pass a session that was built
 /// or changed in code through [`Session::check`].
@@ -260,7 +257,7 @@ impl Session {
     /// Whether the training peers are drawn by their sketches (`select`).
     #[must_use]
     pub fn selects(&self) -> bool {
-        matches!(&self.task, TaskSpec::Flynn(FlynnSpec { select: Some(_), .. }))
+        self.task.selects()
     }
 }
 

@@ -3,27 +3,62 @@
 //! One folder a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
 pub(crate) mod common;
-pub(crate) mod custom;
-pub(crate) mod fedavg;
-pub(crate) mod fedavg_xclp;
-pub mod flynn;
+mod kind;
 #[cfg(test)]
 mod nodes;
-pub mod sketch;
-pub mod tune;
-pub mod xclp;
 
 use std::sync::Arc;
 
 use flyswarm_data::prepare::{Gap, Preparation};
 use sha2::Digest;
 
+pub use common::protect::{OwnSlots, Protected, Protection, Protections};
+pub use custom::CustomSpec;
+pub use fedavg::spec::{FedavgSpec, RoundNoise, Weighting};
+pub(crate) use fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
+pub use fedavg_xclp::spec::FedavgXclpSpec;
+pub use flynn::evaluate::spec::EvaluateSpec;
+pub use flynn::spec::{FlynnSpec, ModelSpec};
 pub use flyswarm_sealed_sum::task::{History, Outcome, Task, Work, exchange};
+pub use kind::{TaskKind, kinds, register};
+pub use sketch::spec::{Select, SketchSpec};
+pub use tune::spec::{Setting, TuneSpec};
+pub use xclp::spec::{Hamming, XclpSpec};
 
 use crate::data::Dataset;
 pub use crate::protocol::context::Quantity;
-use crate::session::{Peer, Session, TaskSpec};
-use common::filled;
+use crate::session::{Peer, Session};
+use common::{filled, protect};
+
+/// Declares the tasks, each by one line.
+macro_rules! registry {
+    ($($(#[$about:meta])* $vis:vis mod $name:ident;)+) => {
+        $($(#[$about])* $vis mod $name;)+
+
+        static REGISTRY: &[&dyn TaskKind] = &[$(&$name::Kind,)+];
+    };
+}
+
+registry! {
+    /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI
+    /// 2022).
+    pub mod flynn;
+    /// Cross-validation of settings of FlyNN over the rows of all peers.
+    pub mod tune;
+    /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
+    /// Propagation", TMLR 2023).
+    pub mod xclp;
+    /// The distance of each peer's data from the data of all (Liu, Xu, Coleman & Shrivastava, "One-Pass
+    /// Distribution Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
+    pub mod sketch;
+    /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
+    pub mod fedavg;
+    /// A network that is trained in rounds on labels that were given and labels that XCLP finds (Scott, Yeo &
+    /// Lampert, TMLR 2023, Algorithm 2).
+    pub mod fedavg_xclp;
+    /// A task that a program outside this crate brings along.
+    pub mod custom;
+}
 
 /// A built-in task: what is known of it before a peer has its rows.
 pub struct BuiltIn {
@@ -37,8 +72,55 @@ pub struct BuiltIn {
     pub labels: Labels,
     /// Whether a peer without rows may take part to help the others.
     pub witnesses: bool,
+    /// The slots of the plan that serve a protection.
+    pub own: OwnSlots,
     /// Makes a peer's task.
     pub build: Build,
+}
+
+/// The task of a session with its protections.
+pub struct SessionTask {
+    /// The quantities of the session in order, those of the protections among them.
+    pub plan: Vec<Quantity>,
+    /// What the result is called in events and receipts, such as "model".
+    pub result: &'static str,
+    /// The ending of the result's file where the user names none.
+    pub extension: &'static str,
+    /// Which rows have labels.
+    pub labels: Labels,
+    /// Whether a peer without rows may take part to help the others.
+    pub witnesses: bool,
+    guards: (Protections, OwnSlots, Labels),
+    build: Build,
+}
+
+impl SessionTask {
+    /// Makes a peer's task.
+    ///
+    /// # Errors
+    /// If the rows do not fit the session.
+    pub fn make(
+        &self,
+        session: Session,
+        me: Peer,
+        rows: Rows,
+        secret: &[u8; 32],
+    ) -> Result<Protected, String> {
+        let task = (self.build)(session.clone(), me, rows.clone(), secret)?;
+        Protected::new(task, &session, (me, rows), self.guards)
+    }
+
+    /// The same whose tasks are made in another way.
+    #[must_use]
+    pub(crate) fn built_by(self, session: &Session, build: Build) -> Self {
+        Self { build: filled::build(session, build), ..self }
+    }
+}
+
+impl std::fmt::Debug for SessionTask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SessionTask({})", self.result)
+    }
 }
 
 impl std::fmt::Debug for BuiltIn {
@@ -102,28 +184,18 @@ impl Rows {
 /// What a digest of a peer's rows covers in this session, for its receipt.
 #[must_use]
 pub(crate) fn digest_covers(session: &Session) -> &'static str {
-    match session.task {
-        TaskSpec::Custom(_) => {
-            "the rows that the program was given; what the task reads itself it does not cover"
-        }
-        _ => "every row that was given to the session",
-    }
+    session.task.kind().digest_covers()
 }
 
-/// The task of a session, if this crate has it.
+/// The task of a session, if this crate or a registered kind has it.
 #[must_use]
-pub fn built_in(session: &Session) -> Option<BuiltIn> {
-    let own = match &session.task {
-        TaskSpec::Flynn(spec) => flynn::built_in(session, *spec),
-        TaskSpec::Tune(spec) => tune::built_in(session, spec.clone()),
-        TaskSpec::Xclp(spec) => xclp::built_in(session, spec.clone()),
-        TaskSpec::Sketch(spec) => sketch::built_in(session, *spec),
-        TaskSpec::Fedavg(spec) => fedavg::built_in(session, spec.clone()),
-        TaskSpec::FedavgXclp(spec) => fedavg_xclp::built_in(session, spec.clone()),
-        TaskSpec::Custom(_) => return None,
-    };
-    let (plan, build) = (filled::plan(session, own.plan), filled::build(session, own.build));
-    Some(BuiltIn { plan, build, ..own })
+pub fn built_in(session: &Session) -> Option<SessionTask> {
+    let BuiltIn { plan, result, extension, labels, witnesses, own, build } =
+        session.task.built_in(session)?;
+    let guards = (session.task.protections(), own, labels);
+    let plan = protect::plan(session, guards, filled::plan(session, plan));
+    let build = filled::build(session, build);
+    Some(SessionTask { plan, result, extension, labels, witnesses, guards, build })
 }
 
 /// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else

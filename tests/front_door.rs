@@ -3,7 +3,7 @@
 use flyswarm::Identity;
 use flyswarm::Model;
 use flyswarm::peer::{Builder, Error, Event, Finished, Peer, Timed};
-use flyswarm::session::{Session, TaskSpec};
+use flyswarm::session::Session;
 use flyswarm::tasks::flynn::Plan;
 use flyswarm_data::digits::digits;
 use futures::StreamExt;
@@ -72,7 +72,9 @@ fn peers_of_one_program_get_the_pooled_model_and_receipts_from_arrays() {
 
     let outcome = |finished: &Finished| finished.outcome.clone().expect("a model");
     let model = Model::decode(&outcome(&finished[0]).file).expect("a model file");
-    let TaskSpec::Flynn(spec) = session.task.clone() else { panic!("{}", session.task) };
+    let Some(spec) = session.task.get::<flyswarm::tasks::FlynnSpec>().cloned() else {
+        panic!("{}", session.task)
+    };
     let all: Vec<usize> = (0..PEERS).flat_map(|i| part(i, PEERS)).collect();
     let seed = model.sketch().parameters().seed;
     let pooled = Plan::new(session.clone(), spec).pooled(&digits().subset(&all), seed).expect("a model");

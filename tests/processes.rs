@@ -23,7 +23,8 @@ mod xclp;
 mod xclp_kills;
 
 use check::same_and_exact;
-use flyswarm::session::{Scaling, Setting, TaskSpec, TuneSpec};
+use flyswarm::session::{Scaling, TaskSpec};
+use flyswarm::tasks::{Setting, TuneSpec};
 use swarm::Swarm;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_flyswarm");
@@ -46,7 +47,7 @@ fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_sess
         let setting = |scaling, s| Setting { scaling, densify: false, m: 512, s, rho: 16 };
         let settings = vec![setting(Scaling::Center, 10), setting(Scaling::SoftBins { bins: 4 }, 3)];
         let model = *session.task.model().expect("a model");
-        session.task = TaskSpec::Tune(TuneSpec { model, folds: 3, settings });
+        session.task = TaskSpec::from(TuneSpec { model, folds: 3, settings });
     });
     swarm.start_all();
     for i in 0..3 {

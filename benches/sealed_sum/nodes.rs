@@ -15,8 +15,9 @@ use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Peer, Privacy, Scaling, Score, Session, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
 };
+use flyswarm::tasks::ModelSpec;
 use flyswarm::tasks::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};

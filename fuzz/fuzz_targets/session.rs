@@ -4,9 +4,8 @@
 mod seeds;
 
 use flyswarm::Identity;
-use flyswarm::session::{
-    ColumnChecks, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
-};
+use flyswarm::session::{ColumnChecks, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing};
+use flyswarm::tasks::{ModelSpec};
 use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
 use libfuzzer_sys::fuzz_target;
 

@@ -13,7 +13,7 @@ use super::data::{DataArguments, Map};
 use super::{Arguments, Failure, SAID, join, one_line, run};
 use crate::data::{Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
-use crate::session::{Session, TaskSpec};
+use crate::session::Session;
 use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_weights};
 use crate::tasks::{self, Rows};
 use crate::{Identity, cli};
@@ -90,7 +90,7 @@ pub fn trained_by(
     weights: &[u8],
     train: impl Fn(&str, &Dataset, &[u8]) -> Result<Answer, String> + Send + Sync + 'static,
 ) -> Result<Builder, Failure> {
-    let TaskSpec::Fedavg(spec) = &session.task else {
+    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else {
         return Err(Failure::Input(format!(
             "a trainer goes with the task fedavg, not with {}",
             session.task

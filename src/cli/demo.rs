@@ -24,9 +24,8 @@ use super::simulate::columns;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
 use crate::data::Dataset;
-use crate::session::{
-    CouncilSpec, DataSpec, Entry, Hamming, NoiseSpec, Privacy, Scaling, Session, TaskSpec, Timing,
-};
+use crate::session::{CouncilSpec, DataSpec, Entry, NoiseSpec, Privacy, Scaling, Session, TaskSpec, Timing};
+use crate::tasks::Hamming;
 
 /// Holders of each class among the peers.
 const HOLDERS: usize = 3;

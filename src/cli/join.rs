@@ -32,8 +32,9 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::net::driver::Trace;
 use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
-use crate::session::{FedavgSpec, Session, TaskSpec, check_name};
-use crate::tasks::{self, Build, BuiltIn, Rows, xclp};
+use crate::session::{Session, check_name};
+use crate::tasks::FedavgSpec;
+use crate::tasks::{self, Build, Rows, SessionTask, xclp};
 use files::{Files, report};
 use personal::Personal;
 use tasks::fedavg::trainer::Trainer;
@@ -152,7 +153,7 @@ struct Place {
     session: Session,
     identity: Identity,
     key: PathBuf,
-    kind: BuiltIn,
+    kind: SessionTask,
 }
 
 /// What a peer takes part with beside its place, and where its result goes.
@@ -173,7 +174,7 @@ struct Contribution {
 /// The rows that a session's task wants of a file, and what is to be said of how its columns were taken.
 pub(super) fn load(
     session: &Session,
-    kind: &BuiltIn,
+    kind: &SessionTask,
     data: &DataArguments,
     label: Option<&LabelColumn>,
 ) -> Result<(Rows, Option<String>), Failure> {
@@ -211,7 +212,7 @@ fn initial_network(file: &Path, session: &Session, spec: &FedavgSpec) -> Result<
 /// Starts a trainer of the user's own, which may take as long as the session lets a computation take, and
 /// reads the network that the session starts from. `None` if the built-in task does.
 fn network_task(file: &Path, session: &Session, trainer: Option<&str>) -> Result<Option<Build>, Failure> {
-    let TaskSpec::Fedavg(spec) = &session.task else {
+    let Some(spec) = session.task.get::<FedavgSpec>() else {
         let refused = |_| Err(Failure::Input(format!("--trainer: not with the task {}", session.task)));
         return trainer.map_or(Ok(None), refused);
     };
@@ -224,7 +225,7 @@ fn network_task(file: &Path, session: &Session, trainer: Option<&str>) -> Result
 
 /// Takes labels out of the rows that only this peer then knows.
 fn keeps_back(session: &Session, rows: &mut Rows, percent: u8) -> Result<Build, Failure> {
-    let TaskSpec::Xclp(spec) = &session.task else {
+    let Some(spec) = session.task.get::<crate::tasks::XclpSpec>() else {
         let task = &session.task;
         return Err(Failure::Input(format!(
             "hold_out in the map file: with the task {task} the session file says what is held out"

@@ -18,7 +18,7 @@ use crate::model::file::{DecodeError, FileError};
 use crate::model::readout;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
-use crate::session::EvaluateSpec;
+use crate::tasks::EvaluateSpec;
 use crate::tasks::flynn::evaluate::compared;
 use flyswarm_data::scaling::Scaling;
 

@@ -34,10 +34,10 @@ use crate::data::{self, Column, Dialect, Expected, LabelColumn, Loaded};
 use crate::memory;
 use crate::model::readout::Readout;
 use crate::session::{
-    ColumnChecks, DataSpec, EvaluateSpec, FlynnSpec, Privacy, Scaling, Score, Session, SessionError, Size,
-    Sizes, TaskSpec, Timing, TuneSpec, XclpSpec,
+    ColumnChecks, DataSpec, Privacy, Scaling, Score, Session, SessionError, Size, Sizes, TaskSpec, Timing,
 };
 use crate::tasks::xclp::memory::refusal;
+use crate::tasks::{EvaluateSpec, FlynnSpec, TuneSpec, XclpSpec};
 use flyswarm_learn::tuning::candidate::{PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S};
 
 /// Make, check and show session files.
@@ -503,13 +503,13 @@ impl NewArguments {
         let Readout { score, gamma } = readout;
         let readout = Readout { score: self.score.unwrap_or(score), gamma: self.gamma.unwrap_or(gamma) };
         let task = if sketch_task {
-            TaskSpec::Sketch(self.sketch.spec(noise.is_some()))
+            TaskSpec::from(self.sketch.spec(noise.is_some()))
         } else if both {
-            TaskSpec::FedavgXclp(self.xclp.with_rounds(self.fedavg.spec()?))
+            TaskSpec::from(self.xclp.with_rounds(self.fedavg.spec()?))
         } else if fedavg_task {
-            TaskSpec::Fedavg(self.fedavg.spec()?)
+            TaskSpec::from(self.fedavg.spec()?)
         } else if xclp_task {
-            TaskSpec::Xclp(self.xclp.spec(XclpSpec::default()))
+            TaskSpec::from(self.xclp.spec(XclpSpec::default()))
         } else {
             let model = sizes.resolve(&data, readout)?;
             match self.tune {
@@ -517,9 +517,9 @@ impl NewArguments {
                     let select = selects.then(|| self.sketch.spec(false));
                     let held_out = !self.no_evaluate && !selects && noise.is_none();
                     let evaluate = held_out.then(EvaluateSpec::default);
-                    TaskSpec::Flynn(FlynnSpec { model, select, evaluate })
+                    TaskSpec::from(FlynnSpec { model, select, evaluate })
                 }
-                Some(count) => TaskSpec::Tune(TuneSpec {
+                Some(count) => TaskSpec::from(TuneSpec {
                     model,
                     folds: self.folds.unwrap_or(TuneSpec::FOLDS),
                     settings: settings::to_compare(&data, model, count.into(), self.published),

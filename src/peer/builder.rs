@@ -21,10 +21,10 @@ use crate::net::NetworkKey;
 use crate::net::driver::{self, DriverError, Interpose, NodeConfig, Trace};
 use crate::net::metrics::Metrics;
 use crate::protocol::context::Context;
-use crate::session::{Session, TaskSpec};
+use crate::session::Session;
 use crate::store::Pin;
-use crate::tasks::common::columns::{self, Compared};
-use crate::tasks::{self, Build, BuiltIn, History, Labels, Outcome, Rows, Task};
+use crate::tasks::common::columns;
+use crate::tasks::{self, Build, History, Labels, Outcome, Protected, Rows, SessionTask, Task};
 
 /// Saves a result as soon as it is there.
 pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;
@@ -132,7 +132,7 @@ impl Builder {
         self
     }
 
-    /// The task of a session with [`TaskSpec::Custom`].
+    /// The task of a session with [`CustomSpec`](crate::tasks::CustomSpec).
     pub fn task(mut self, task: Arc<dyn Task>) -> Self {
         self.task = Some(task);
         self
@@ -249,8 +249,12 @@ impl Builder {
         let ledger = Ledgers { key: self.key_file.as_deref(), state: self.state_dir.as_deref() }.path(&id);
         let result = kind.as_ref().map_or("result", |kind| kind.result);
         let witness = rows.is_none() && self.task.is_none();
+        let strict = self.strict;
         let task = match (self.task, kind) {
-            (Some(task), None) => task,
+            (Some(task), None) => {
+                let rows = rows.clone().unwrap_or_else(|| no_rows(&session));
+                Protected::of_program(task, &session, (me, rows)).map_err(Error::Input)?
+            }
             (Some(_), Some(_)) => {
                 return Err(Error::Input(format!("task {}: is built in, no other is taken", session.task)));
             }
@@ -265,12 +269,15 @@ impl Builder {
                     }
                 };
                 let secret = derive(&*self.identity.seed(), "rows", &session.id().0);
-                let own = self.build.map(|build| tasks::common::filled::build(&session, build));
-                own.unwrap_or(kind.build)(session.clone(), me, rows, &secret).map_err(Error::Input)?
+                let kind = match self.build {
+                    Some(build) => kind.built_by(&session, build),
+                    None => kind,
+                };
+                kind.make(session.clone(), me, rows, &secret).map_err(Error::Input)?
             }
         };
         let rows = rows.unwrap_or_else(|| no_rows(&session));
-        let columns = Arc::new(Compared::new(task, &session, me, rows.clone(), self.strict));
+        let columns = Arc::new(task.strict(strict));
         let task: Arc<dyn Task> = columns.clone();
         let pin = derive(&*self.identity.seed(), "pin", &session.id().0);
         let pin = Pin { name: self.name, digest: rows.digest(&pin) };
@@ -335,17 +342,13 @@ impl Ledgers<'_> {
 
 /// The error for a task that this program does not have.
 pub(crate) fn not_built_in(session: &Session) -> Error {
-    let name = match &session.task {
-        TaskSpec::Custom(spec) => &*spec.name,
-        task => task.name(),
-    };
-    Error::Input(format!("task {name} is not built into this program"))
+    Error::Input(format!("task {} is not built into this program", session.task.label()))
 }
 
 /// Rows from a program, as the session's task wants them.
 fn checked(
     session: &Session,
-    kind: Option<&BuiltIn>,
+    kind: Option<&SessionTask>,
     features: Array2<f32>,
     labels: Vec<Option<u16>>,
 ) -> Result<Rows, RowsError> {

@@ -22,15 +22,14 @@ use crate::node::{self, Ending};
 use crate::protocol::context::Context;
 use crate::session::{self, Session};
 use crate::store::Store;
-use crate::tasks::common::columns::Compared;
-use crate::tasks::{self, History, Outcome, Rows, Task};
+use crate::tasks::{self, History, Outcome, Protected, Rows, Task};
 
 /// What a node is told beside what its driver is.
 pub(super) struct Plan {
     /// What the result is called; `None` for a peer without rows.
     pub(super) result: Option<&'static str>,
     pub(super) rows: Rows,
-    pub(super) columns: Arc<Compared>,
+    pub(super) columns: Arc<Protected>,
     /// What looks wrong about the rows alone.
     pub(super) odd: Vec<String>,
     pub(super) metrics: Option<(Metrics, Server)>,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::net::driver::Usage;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
-use crate::session::{Faults, Session, TaskSpec};
+use crate::session::{Faults, Session};
 
 /// What a peer can show of a session it took part in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -137,16 +137,16 @@ pub struct Spent {
 }
 
 /// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
-pub(super) fn stages(ctx: &Context, task: &TaskSpec, usage: &Usage) -> Vec<Spent> {
+pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usage) -> Vec<Spent> {
     let mut out: Vec<Spent> = Vec::new();
-    let sketches = matches!(task, TaskSpec::Sketch(_));
+    let sketches = task.is::<crate::tasks::SketchSpec>();
     for (stage, spent) in &usage.stages {
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
             // Of a sketch the last quantity is no more than the others.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
-                Stage::Keys | Stage::Compute if matches!(task, TaskSpec::Xclp(_)) => "labels".to_owned(),
+                Stage::Keys | Stage::Compute if task.is::<crate::tasks::XclpSpec>() => "labels".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),
                 Stage::Sum => "sum".to_owned(),
                 Stage::Accept | Stage::Release | Stage::Open => "open".to_owned(),

@@ -10,6 +10,7 @@ use super::encoding::{Field, flag, integer, number, put};
 use super::file::quoted;
 use super::rules::check_number;
 use super::{DataSpec, SessionError, TaskSpec};
+use crate::tasks::Protection;
 
 /// What is checked of columns. Nothing by default; a session file compares unless it says otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,15 +65,14 @@ impl ColumnChecks {
     /// Whether a session compares columns if its file says nothing: where it opens exact sums of its own.
     #[must_use]
     pub fn usual(task: &TaskSpec, private: bool) -> bool {
-        !private && !matches!(task, TaskSpec::Custom(_))
+        !private && !matches!(task.protections().columns, Protection::OptOut(_))
     }
 
     pub(super) fn check(&self, data: &DataSpec, task: &TaskSpec, private: bool) -> Result<(), SessionError> {
         if self.compare && !Self::usual(task, private) {
-            let why = if private {
-                "false where there is privacy.epsilon: it needs exact sums"
-            } else {
-                "false with the task custom, which opens its own sums alone"
+            let why = match task.protections().columns {
+                Protection::OptOut(why) if !private => format!("false with the task {task}, which {why}"),
+                _ => "false where there is privacy.epsilon: it needs exact sums".to_owned(),
             };
             return Err(SessionError::value("data.check_columns", true, why));
         }

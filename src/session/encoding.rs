@@ -8,7 +8,7 @@ use super::{Scaling, Session, SessionId};
 use crate::crypto::tagged_hash;
 
 /// The dotted name of a field and its canonical value.
-pub(crate) type Field = (&'static str, Vec<u8>);
+pub type Field = (&'static str, Vec<u8>);
 
 /// Names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<Field> {

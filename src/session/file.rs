@@ -14,11 +14,12 @@ use super::noise::RawNoise;
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::run::{RawRun, RawSeries};
 use super::table::{self, RawTable};
-use super::task::{self, Sections};
+use super::task::{Name, Sections};
 use super::{
-    Bounds, ColumnChecks, CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Select, Session,
-    TaskSpec, Timing, words,
+    Bounds, ColumnChecks, CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, TaskSpec,
+    Timing, words,
 };
+use crate::tasks::Select;
 
 /// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and
 /// sizes are not yet resolved.
@@ -29,7 +30,7 @@ struct RawSession {
     number: String,
     created: toml::value::Datetime,
     series: Option<RawSeries>,
-    task: task::Name,
+    task: Name,
     select: Option<Select>,
     min_peers: Option<i64>,
     #[serde(default)]

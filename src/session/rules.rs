@@ -91,7 +91,7 @@ impl SessionError {
 
 /// The range of an integer field, both ends allowed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
+pub struct Limit {
     pub(crate) field: &'static str,
     pub(crate) lo: u64,
     pub(crate) hi: u64,

@@ -8,9 +8,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
+use super::DataSpec;
 use super::rules::{self, SessionError};
-use super::{DataSpec, ModelSpec};
 use crate::model::readout::Readout;
+use crate::tasks::ModelSpec;
 
 /// A size as written in a file or on the command line.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,6 +11,7 @@ use toml::{Table, Value};
 use super::TaskSpec;
 use super::file::{self, quoted};
 use super::rules::{SessionError, check_name};
+use crate::tasks::Protection;
 
 /// `[table]` as written.
 #[derive(Deserialize)]
@@ -323,9 +324,9 @@ pub(super) fn check_fills(
     private: bool,
 ) -> Result<(), SessionError> {
     let Some(column) = preparation.pooled().next() else { return Ok(()) };
-    let expected = match task {
-        _ if private => "absent where there is privacy.epsilon: it needs exact sums",
-        TaskSpec::Custom(_) => "absent with the task custom, which opens its own sums alone",
+    let expected = match task.protections().imputation {
+        _ if private => "absent where there is privacy.epsilon: it needs exact sums".to_owned(),
+        Protection::OptOut(why) => format!("absent with the task {task}, which {why}"),
         _ => return Ok(()),
     };
     Err(SessionError::value(format!("[table]: fill_with of column {:?}", column.name), "given", expected))

@@ -1,13 +1,12 @@
-//! The task of a session: one file for each, with its parameters, their limits, its sections of the session
-//! file, its canonical encoding and its description.
-//!
-//! A new task needs its own file with a [`Spec`], and a line in `tasks!`.
+//! The task of a session, as the session sees it: what every task says of its fields. No task is named here;
+//! [`crate::tasks`] has the registry.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -16,113 +15,129 @@ use super::encoding::Field;
 use super::file::syntax;
 use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
+use crate::tasks::flynn::spec::ModelSpec;
+use crate::tasks::sketch::spec::{Select, SketchSpec};
+use crate::tasks::xclp::spec::XclpSpec;
+use crate::tasks::{BuiltIn, Protections, TaskKind, kinds};
 
-pub use crate::tasks::custom::CustomSpec;
-pub use crate::tasks::fedavg::spec::{FedavgSpec, RoundNoise, Weighting};
-pub(crate) use crate::tasks::fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
-pub use crate::tasks::fedavg_xclp::spec::FedavgXclpSpec;
-pub use crate::tasks::flynn::evaluate::spec::EvaluateSpec;
-pub use crate::tasks::flynn::spec::{FlynnSpec, ModelSpec};
-pub use crate::tasks::sketch::spec::{Select, SketchSpec};
-pub use crate::tasks::tune::spec::{Setting, TuneSpec};
-pub use crate::tasks::xclp::spec::{Hamming, XclpSpec};
+/// What a session computes, with the task's parameters: the [`Spec`] of one of the registered tasks.
+pub struct TaskSpec(Box<dyn AnySpec>);
 
-/// Declares [`TaskSpec`], the names of its variants in a session file, and what has an arm for each variant.
-macro_rules! tasks {
-    ($($(#[$about:meta])* $variant:ident($spec:ty) = $name:literal,)+) => {
-        /// What a session computes, with the task's parameters.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum TaskSpec {
-            $($(#[$about])* $variant($spec),)+
-        }
-
-        /// The value of `task` in a session file.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-        pub(crate) enum Name {
-            $(#[serde(rename = $name)] $variant,)+
-        }
-
-        /// The sections of all tasks.
-        fn sections() -> impl Iterator<Item = &'static Section> {
-            [$(<$spec>::sections(),)+].into_iter().flatten()
-        }
-
-        impl TaskSpec {
-            /// The value of `task` in a session file, such as `flynn`.
-            #[must_use]
-            pub fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$variant(_) => $name,)+
-                }
-            }
-
-            fn spec(&self) -> &dyn Spec {
-                match self {
-                    $(Self::$variant(spec) => spec,)+
-                }
-            }
-
-            fn spec_mut(&mut self) -> &mut dyn Spec {
-                match self {
-                    $(Self::$variant(spec) => spec,)+
-                }
-            }
-
-            fn read_spec(
-                name: Name,
-                sections: &mut Sections<'_>,
-                data: &DataSpec,
-                peers: usize,
-            ) -> Result<Self, SessionError> {
-                Ok(match name {
-                    $(Name::$variant => Self::$variant(<$spec>::read(sections, data, peers)?),)+
-                })
-            }
-        }
-    };
+impl<S: Spec + Clone + PartialEq> From<S> for TaskSpec {
+    fn from(spec: S) -> Self {
+        Self(Box::new(spec))
+    }
 }
 
-tasks! {
-    /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI
-    /// 2022).
-    Flynn(FlynnSpec) = "flynn",
-    /// Cross-validation of settings of FlyNN over the rows of all peers.
-    Tune(TuneSpec) = "tune",
-    /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
-    /// Propagation", TMLR 2023).
-    Xclp(XclpSpec) = "xclp",
-    /// The distance of each peer's data from the data of all (Liu, Xu, Coleman & Shrivastava, "One-Pass
-    /// Distribution Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
-    Sketch(SketchSpec) = "sketch",
-    /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
-    Fedavg(FedavgSpec) = "fedavg",
-    /// A network that is trained in rounds on labels that were given and labels that XCLP finds (Scott, Yeo &
-    /// Lampert, TMLR 2023, Algorithm 2).
-    FedavgXclp(FedavgXclpSpec) = "fedavg-xclp",
-    /// A task that a program outside this crate brings along.
-    Custom(CustomSpec) = "custom",
+impl TaskSpec {
+    /// The parameters, if the task has these.
+    #[must_use]
+    pub fn get<S: Spec>(&self) -> Option<&S> {
+        self.0.as_any().downcast_ref()
+    }
+
+    /// As [`TaskSpec::get`], to change them.
+    pub fn get_mut<S: Spec>(&mut self) -> Option<&mut S> {
+        self.0.as_any_mut().downcast_mut()
+    }
+
+    /// Whether the task has such parameters.
+    #[must_use]
+    pub fn is<S: Spec>(&self) -> bool {
+        self.get::<S>().is_some()
+    }
+
+    /// The value of `task` in a session file, such as `flynn`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.kind().name()
+    }
+}
+
+impl std::ops::Deref for TaskSpec {
+    type Target = dyn AnySpec;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl std::ops::DerefMut for TaskSpec {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.0
+    }
+}
+
+impl Clone for TaskSpec {
+    fn clone(&self) -> Self {
+        self.0.boxed()
+    }
+}
+
+impl PartialEq for TaskSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same(other)
+    }
+}
+
+impl fmt::Debug for TaskSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for TaskSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A [`Spec`] of any task; every `Spec` that can be copied and compared is one.
+pub trait AnySpec: Spec {
+    /// Itself, to be asked for its type.
+    fn as_any(&self) -> &dyn Any;
+    /// Itself, to be asked for its type and changed.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+    /// A copy.
+    fn boxed(&self) -> TaskSpec;
+    /// Whether the other is of the same type and equal.
+    fn same(&self, other: &TaskSpec) -> bool;
+}
+
+impl<S: Spec + Clone + PartialEq> AnySpec for S {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn boxed(&self) -> TaskSpec {
+        self.clone().into()
+    }
+
+    fn same(&self, other: &TaskSpec) -> bool {
+        other.get::<S>() == Some(self)
+    }
 }
 
 /// A table of the session file that belongs to single tasks.
-pub(crate) struct Section {
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
     /// Its name at the top level of the file.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The tasks that read it, as the limit of an error says it.
-    pub(crate) tasks: &'static str,
+    pub tasks: &'static str,
 }
 
-/// What the file of a task supplies.
-pub(crate) trait Spec {
-    /// The sections that belong to this task, unless an earlier one has them.
-    fn sections() -> &'static [Section]
-    where
-        Self: Sized;
+/// The parameters of a task, as a session file has them.
+pub trait Spec: fmt::Debug + Send + Sync + 'static {
+    /// The task's line of the registry.
+    fn kind(&self) -> &'static dyn TaskKind;
 
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers. Leaves the rules to
-    /// [`Spec::check`], as far as it can.
-    fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError>
-    where
-        Self: Sized;
+    /// The task as every peer makes it; `None` if only a program has it.
+    fn built_in(&self, session: &Session) -> Option<BuiltIn>;
 
     /// What is computed: the comment above `task` in a session file.
     fn about(&self) -> &'static str;
@@ -166,6 +181,21 @@ pub(crate) trait Spec {
         Release::Nothing
     }
 
+    /// The protections that the task has; all of them unless it opts out by name.
+    fn protections(&self) -> Protections {
+        Protections::ALL
+    }
+
+    /// What people call the task: of a program's own task the name that the program gave it.
+    fn label(&self) -> String {
+        self.kind().name().to_owned()
+    }
+
+    /// Whether the peers that train are drawn first.
+    fn selects(&self) -> bool {
+        false
+    }
+
     /// The parameters of the FlyNN models that the task trains.
     fn model(&self) -> Option<&ModelSpec> {
         None
@@ -189,7 +219,7 @@ pub(crate) trait Spec {
 
 /// What a peer of a private session releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Release {
+pub enum Release {
     /// Nothing: the task opens exact sums, and its session cannot be private.
     Nothing,
     /// The `privacy.top` largest of so many counts.
@@ -200,8 +230,28 @@ pub(crate) enum Release {
     Rounds,
 }
 
+/// The value of `task` in a session file.
+#[derive(Debug)]
+pub(crate) struct Name(&'static dyn TaskKind);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        kinds().find(|kind| kind.name() == name).map(Self).ok_or_else(|| {
+            let names: Vec<String> = kinds().map(|kind| format!("`{}`", kind.name())).collect();
+            D::Error::custom(format!("unknown variant `{name}`, expected one of {}", names.join(", ")))
+        })
+    }
+}
+
+/// The sections of all tasks.
+fn sections() -> impl Iterator<Item = &'static Section> {
+    kinds().flat_map(|kind| kind.sections())
+}
+
 /// The parts of a session file that belong to single tasks, until they are read.
-pub(crate) struct Sections<'a> {
+#[derive(Debug)]
+pub struct Sections<'a> {
     /// The whole file, for the line of an error.
     text: &'a str,
     /// The top-level field `select`.
@@ -228,7 +278,7 @@ impl<'a> Sections<'a> {
     }
 
     /// Reads one section; `None` where the file has none.
-    pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
+    pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
         let Some(place) = self.left.iter().position(|(section, _)| *section == name) else { return Ok(None) };
         let (_, value) = self.left.remove(place);
         let read =
@@ -259,12 +309,12 @@ impl TaskSpec {
     /// Reads the task of this name from its sections, for rows as in `data` and so many peers. A section of
     /// another task is refused. The rest of the rules is left to [`Session::check`].
     pub(crate) fn read(
-        name: Name,
+        Name(kind): Name,
         mut sections: Sections<'_>,
         data: &DataSpec,
         peers: usize,
     ) -> Result<Self, SessionError> {
-        let task = Self::read_spec(name, &mut sections, data, peers)?;
+        let task = kind.read(&mut sections, data, peers)?;
         let left = |section: &&Section| sections.left.iter().any(|(name, _)| *name == section.name);
         if let Some(section) = self::sections().find(left) {
             return Err(SessionError::value("task", task.name(), section.tasks));
@@ -275,85 +325,10 @@ impl TaskSpec {
         Ok(task)
     }
 
-    pub(crate) fn normalise(&mut self) {
-        self.spec_mut().normalise();
-    }
-
-    pub(crate) fn check(&self, session: &Session) -> Result<(), SessionError> {
-        self.spec().check(session)
-    }
-
-    pub(crate) fn entries(&self) -> Vec<Field> {
-        self.spec().entries()
-    }
-
-    pub(crate) fn about(&self) -> &'static str {
-        self.spec().about()
-    }
-
-    pub(crate) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
-        self.spec().write_toml(data, out)
-    }
-
-    pub(crate) fn release(&self, data: &DataSpec) -> Release {
-        self.spec().release(data)
-    }
-
-    pub(crate) fn roster(&self) -> Limit {
-        self.spec().roster()
-    }
-
-    pub(crate) fn members(&self) -> (usize, &'static str) {
-        self.spec().members()
-    }
-
     /// The members of the smallest view of so many peers that can finish: a majority, and at least the 3
     /// members of a sum.
     #[must_use]
     pub fn smallest_view(&self, roster: usize) -> usize {
         self.members().0.max(roster / 2 + 1)
-    }
-
-    /// The task's sections of the session file as JSON, by name, and the sizes that follow from them.
-    pub(crate) fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
-        self.spec().json(data)
-    }
-
-    /// The task's parameters for people: pairs of a heading (empty to continue the last one) and one line.
-    pub(crate) fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
-        self.spec().lines(data)
-    }
-
-    /// What the author of such a session file should know before others join.
-    pub(crate) fn caution(&self) -> Option<&'static str> {
-        self.spec().caution()
-    }
-
-    /// The parameters of the FlyNN models that the task trains; `None` where it trains none.
-    #[must_use]
-    pub fn model(&self) -> Option<&ModelSpec> {
-        self.spec().model()
-    }
-
-    /// As [`TaskSpec::model`], to change them.
-    pub fn model_mut(&mut self) -> Option<&mut ModelSpec> {
-        self.spec_mut().model_mut()
-    }
-
-    /// The parameters of the propagation of labels; `None` where the task propagates none.
-    pub(crate) fn propagation(&self) -> Option<&XclpSpec> {
-        self.spec().propagation()
-    }
-
-    /// The parameters of the sketches that the task makes of the peers' rows; `None` where it makes none.
-    #[must_use]
-    pub fn sketch(&self) -> Option<&SketchSpec> {
-        self.spec().sketch()
-    }
-}
-
-impl fmt::Display for TaskSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }

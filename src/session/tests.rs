@@ -11,6 +11,7 @@ mod tune;
 
 use super::*;
 use crate::crypto::identity::Identity;
+use crate::tasks::{CustomSpec, FlynnSpec, ModelSpec, SketchSpec, TuneSpec, XclpSpec};
 
 fn key(seed: u64) -> PublicKey {
     let mut bytes = [0; 32];

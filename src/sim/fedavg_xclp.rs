@@ -8,7 +8,7 @@ use super::swarm::Swarm;
 use super::{fedavg, xclp};
 use crate::data::Dataset;
 use crate::model::score::Confusion;
-use crate::session::FedavgXclpSpec;
+use crate::tasks::FedavgXclpSpec;
 use crate::tasks::Rows;
 use crate::tasks::fedavg::Plan;
 use flyswarm_learn::learner::Classifier;

@@ -10,8 +10,9 @@ use crate::data::Dataset;
 use crate::model::Model;
 use crate::model::readout::Readout;
 use crate::model::score::Confusion;
-use crate::session::{DataSpec, EvaluateSpec, FlynnSpec, Sizes};
+use crate::session::{DataSpec, Sizes};
 use crate::tasks::flynn::Plan;
+use crate::tasks::{EvaluateSpec, FlynnSpec};
 
 /// The parameters of the session's task, for rows as in `data`.
 pub(super) fn spec(scenario: &Scenario, data: &DataSpec) -> Result<FlynnSpec, ScenarioError> {

@@ -46,7 +46,7 @@ impl Participants {
     }
 
     /// The participants of a program's own session, such as one of a task that the program brings along
-    /// ([`TaskSpec::Custom`]): `task` makes each peer's. `identities` are
+    /// ([`CustomSpec`](crate::tasks::CustomSpec)): `task` makes each peer's. `identities` are
     /// those of the roster, in any order. Of a scenario that they run in ([`play`](super::run::play)) the
     /// `data`, `task`, `session` and `timing` count for nothing.
     ///

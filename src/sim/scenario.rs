@@ -16,7 +16,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{NoiseMode, Scaling, Score, Select, Size, words};
+use crate::session::{NoiseMode, Scaling, Score, Size, words};
+use crate::tasks::Select;
 
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};

@@ -8,7 +8,8 @@ use super::swarm::{Finished, Swarm};
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
-use crate::session::{Peer, SketchSpec};
+use crate::session::Peer;
+use crate::tasks::SketchSpec;
 use crate::tasks::sketch::{Global, Plan, TaskError};
 
 /// The sketches of the session, with this task and where peers are drawn.

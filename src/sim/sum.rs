@@ -6,7 +6,8 @@ use sha2::{Digest, Sha256};
 use super::scenario::Scenario;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Quantity;
-use crate::session::{CustomSpec, DataSpec, Peer};
+use crate::session::{DataSpec, Peer};
+use crate::tasks::CustomSpec;
 use crate::tasks::{History, Outcome, Task, Work};
 
 /// The slot of the sum; slot 0 is the coin.

@@ -14,8 +14,8 @@ use super::sum::{self, Numbers};
 use super::swarm::Swarm;
 use super::{fedavg, fedavg_xclp, flynn, sketch, xclp};
 use crate::crypto::stream::derive;
-use crate::session::{DataSpec, Peer, Session, TaskSpec, XclpSpec};
-use crate::tasks::{Task, built_in};
+use crate::session::{DataSpec, Peer, Session, TaskSpec};
+use crate::tasks::{FedavgSpec, FedavgXclpSpec, FlynnSpec, Task, XclpSpec, built_in};
 
 /// What a scenario's task contributes to the session, and the rows of its peers.
 pub(super) struct Given {
@@ -33,34 +33,34 @@ impl Given {
             TaskKind::Flynn => {
                 let rows = deal()?;
                 let data = rows.spec(part.scaling, part.densify);
-                Self { task: TaskSpec::Flynn(flynn::spec(scenario, &data)?), data, rows: Some(rows) }
+                Self { task: TaskSpec::from(flynn::spec(scenario, &data)?), data, rows: Some(rows) }
             }
             TaskKind::Sketch => {
                 let rows = deal()?;
                 let data = DataSpec { classes: Vec::new(), ..rows.spec(part.scaling, false) };
-                Self { data, task: TaskSpec::Sketch(sketch::spec(scenario)?), rows: Some(rows) }
+                Self { data, task: TaskSpec::from(sketch::spec(scenario)?), rows: Some(rows) }
             }
             TaskKind::Xclp => {
                 let rows = xclp::deal(scenario, folder)?;
                 let data = rows.spec(part.scaling, false);
                 Self {
                     data,
-                    task: TaskSpec::Xclp(xclp::spec(scenario, XclpSpec::default())?),
+                    task: TaskSpec::from(xclp::spec(scenario, XclpSpec::default())?),
                     rows: Some(rows),
                 }
             }
             TaskKind::Fedavg => {
                 let rows = deal()?;
                 let data = rows.spec(part.scaling, false);
-                Self { data, task: TaskSpec::Fedavg(fedavg::spec(scenario)?), rows: Some(rows) }
+                Self { data, task: TaskSpec::from(fedavg::spec(scenario)?), rows: Some(rows) }
             }
             TaskKind::FedavgXclp => {
                 let rows = xclp::deal(scenario, folder)?;
                 let data = rows.spec(part.scaling, false);
-                Self { data, task: TaskSpec::FedavgXclp(fedavg_xclp::spec(scenario)?), rows: Some(rows) }
+                Self { data, task: TaskSpec::from(fedavg_xclp::spec(scenario)?), rows: Some(rows) }
             }
             TaskKind::Sum => {
-                Self { data: sum::no_rows(), task: TaskSpec::Custom(sum::spec(scenario)), rows: None }
+                Self { data: sum::no_rows(), task: TaskSpec::from(sum::spec(scenario)), rows: None }
             }
         })
     }
@@ -82,7 +82,8 @@ pub(super) fn tasks(
         return Ok(peers.map(|me| Arc::new(Numbers::new(scenario, me)) as Arc<dyn Task>).collect());
     };
     let task = |(me, part): (Peer, &crate::tasks::Rows)| {
-        (kind.build)(session.clone(), me, part.clone(), &secret(scenario, me)).map_err(ScenarioError)
+        let made = kind.make(session.clone(), me, part.clone(), &secret(scenario, me));
+        made.map(|task| Arc::new(task) as Arc<dyn Task>).map_err(ScenarioError)
     };
     peers.zip(&rows.parts).map(task).collect()
 }
@@ -100,12 +101,17 @@ pub(super) struct Worth {
 pub(super) fn worth(scenario: &Scenario, swarm: &Swarm, failures: &mut Vec<String>) -> Worth {
     let Some(rows) = &swarm.rows else { return Worth::default() };
     let session = &swarm.session;
-    let (accuracy, evaluation) = match &session.task {
-        TaskSpec::Flynn(spec) => flynn::worth(swarm, *spec, rows, failures).unzip(),
-        TaskSpec::Fedavg(spec) => (fedavg::accuracy(swarm, spec, rows, failures), None),
-        TaskSpec::FedavgXclp(spec) => (fedavg_xclp::accuracy(swarm, spec, rows, failures), None),
-        TaskSpec::Xclp(spec) => (xclp::accuracy(scenario, swarm, spec, rows, failures), None),
-        _ => (None, None),
+    let task = &session.task;
+    let (accuracy, evaluation) = if let Some(spec) = task.get::<FlynnSpec>() {
+        flynn::worth(swarm, *spec, rows, failures).unzip()
+    } else if let Some(spec) = task.get::<FedavgSpec>() {
+        (fedavg::accuracy(swarm, spec, rows, failures), None)
+    } else if let Some(spec) = task.get::<FedavgXclpSpec>() {
+        (fedavg_xclp::accuracy(swarm, spec, rows, failures), None)
+    } else if let Some(spec) = task.get::<XclpSpec>() {
+        (xclp::accuracy(scenario, swarm, spec, rows, failures), None)
+    } else {
+        (None, None)
     };
     let ranking = session.task.sketch().and_then(|spec| sketch::ranking(swarm, *spec, rows, failures));
     Worth { accuracy, ranking, evaluation: evaluation.flatten() }

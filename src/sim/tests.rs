@@ -9,7 +9,8 @@ use super::run::{pass, prepare, report, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
 use crate::protocol::context::{Bug, Context, OpeningRule};
-use crate::session::{Peer, XclpSpec};
+use crate::session::Peer;
+use crate::tasks::XclpSpec;
 use flyswarm_sealed_sum::engine::Engine;
 
 fn scenario(text: &str, seed: u64) -> Scenario {

@@ -13,8 +13,9 @@ use super::swarm::Swarm;
 use super::task::secret;
 use crate::crypto::stream::Stream;
 use crate::data::deal::shuffle;
-use crate::session::{Peer, XclpSpec};
+use crate::session::Peer;
 use crate::tasks::Rows;
+use crate::tasks::XclpSpec;
 use crate::tasks::xclp::{self, Said, Xclp};
 
 /// Bits of a code where the scenario does not say.

@@ -4,3 +4,4 @@ pub(crate) mod columns;
 pub(crate) mod evaluation;
 pub(crate) mod filled;
 pub(super) mod holders;
+pub(crate) mod protect;

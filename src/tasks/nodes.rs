@@ -9,8 +9,9 @@ use flyswarm_sealed_sum::harness::numbers::timing;
 
 use crate::crypto::identity::Identity;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
 };
+use crate::tasks::ModelSpec;
 
 fn session(identities: &[Identity], timing: Timing) -> Session {
     let roster = identities

@@ -8,7 +8,7 @@ use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
-use crate::session::{Peer, Session, TaskSpec};
+use crate::session::{Peer, Session};
 use crate::tasks::fedavg::Best;
 use crate::tasks::{History, Rows, Task, built_in};
 use bytes::Bytes;
@@ -88,7 +88,7 @@ fn noise() -> Vec<Value> {
             .replacen("rounds = 3", &format!("rounds = {rounds}"), 1)
             .replacen("clip = 1.0", &format!("clip = {clip:?}"), 1);
         let session = Session::parse(&text).unwrap();
-        let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+        let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { panic!("{:?}", session.task) };
         let (noise, share) = (spec.noise(&session).unwrap(), (1 << 27) / u32::from(counted));
         json!({
             "epsilon": epsilon, "delta": delta, "rounds": rounds, "clip": clip, "counted": counted,
@@ -138,11 +138,12 @@ pub(crate) fn fedavg() -> Value {
         let place = |row: u16| (0..3).map(move |at| if at == (2 * peer + row) % 3 { 1.0 } else { 0.0 });
         (0..=peer).flat_map(place).collect()
     };
-    let build = built_in(&session).unwrap().build;
+    let kind = built_in(&session).unwrap();
     let tasks: Vec<Arc<dyn Task>> = (0..PEERS)
         .map(|peer| {
             let data = Dataset::new(3, rows(peer), labels(peer), session.data.classes.clone()).unwrap();
-            build(session.clone(), Peer(peer), Rows::new(Arc::new(data)), &[0; 32]).unwrap()
+            Arc::new(kind.make(session.clone(), Peer(peer), Rows::new(Arc::new(data)), &[0; 32]).unwrap())
+                as Arc<dyn Task>
         })
         .collect();
     let (mut values, mut opened) = (Vec::new(), Vec::new());

@@ -63,11 +63,11 @@ pub(crate) fn fedavg_xclp() -> Value {
         _ => None,
     };
     let labels = |peer: u16| (0..ROWS).map(|at| label(peer, at)).collect::<Vec<_>>();
-    let build = built_in(&session).unwrap().build;
+    let kind = built_in(&session).unwrap();
     let task = |peer: u16| {
         let data = Arc::new(Dataset::new(3, rows(peer), Vec::new(), Vec::new()).unwrap());
         let rows = Rows { labels: labels(peer), ..Rows::new(data) };
-        build(session.clone(), Peer(peer), rows, &[0; 32]).unwrap()
+        Arc::new(kind.make(session.clone(), Peer(peer), rows, &[0; 32]).unwrap()) as Arc<dyn Task>
     };
     let tasks: Vec<Arc<dyn Task>> = (0..PEERS).map(task).collect();
     let members: Vec<Peer> = (0..PEERS).map(Peer).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::data::Dataset;
 use crate::data::split::{folds, held_out};
 use crate::model::bloom;
-use crate::session::{Peer, Session, TaskSpec};
+use crate::session::{Peer, Session};
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use crate::tasks::flynn::{Flynn, Plan};
@@ -201,7 +201,9 @@ pub(crate) fn tune() -> Value {
     let data =
         Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone())
             .unwrap();
-    let TaskSpec::Tune(spec) = session.task.clone() else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::TuneSpec>().cloned() else {
+        panic!("{:?}", session.task)
+    };
     let task = Tune::new(session, &spec, Arc::new(data.clone())).unwrap();
     let seed = bytes::<32>("coin");
     let mut opened = vec![Bytes::copy_from_slice(&seed)];

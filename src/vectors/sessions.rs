@@ -8,7 +8,8 @@ use crate::protocol::context::{Context, Quantity};
 use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
 use crate::protocol::signed::Signed;
 use crate::protocol::{pairwise, tree};
-use crate::session::{FlynnSpec, Peer, Session, TaskSpec};
+use crate::session::{Peer, Session};
+use crate::tasks::FlynnSpec;
 use crate::tasks::built_in;
 use crate::tasks::flynn::Plan;
 use serde_json::{Value, json};
@@ -182,7 +183,7 @@ pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
 
 /// The parameters of a session of the task `flynn`.
 pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
-    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<FlynnSpec>().copied() else { panic!("{:?}", session.task) };
     spec
 }
 

@@ -6,7 +6,7 @@ mod pairs;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::ballot::Ballot;
-use crate::session::{Peer, Session, TaskSpec};
+use crate::session::{Peer, Session};
 use crate::sketch::lsh::Codes;
 use crate::tasks::xclp::computed::commitment;
 use crate::tasks::xclp::parties::candidates;
@@ -47,7 +47,7 @@ memory_mb = 700
 pub(crate) fn xclp() -> Value {
     let text = toml(HEAD, 7);
     let session = Session::parse(&text).unwrap();
-    let TaskSpec::Xclp(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::XclpSpec>() else { panic!("{:?}", session.task) };
     let (id, coin) = (session.id().0, bytes::<32>("coin"));
     let ballot = Ballot { counter: 3, proposer: Peer(2) };
     let counted: Vec<Peer> = (0..9).map(Peer).collect();

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use flyswarm::Identity;
-use flyswarm::session::{CustomSpec, Session, TaskSpec};
+use flyswarm::session::{Session, TaskSpec};
+use flyswarm::tasks::CustomSpec;
 
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, Swarm, files, random};
@@ -138,7 +139,7 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
     let file = bad.session("range.toml", "gamma = 0.5", "gamma = 1.5");
     bad.refused("session", &file, &[], 2, &["range.toml: flynn.gamma is 1.5, must be from 0 to below 1"]);
     let custom = CustomSpec { name: "fed-avg-2".into(), bytes: vec![1, 2] };
-    let session = Session { task: TaskSpec::Custom(custom), ..bad.swarm.session.clone() };
+    let session = Session { task: TaskSpec::from(custom), ..bad.swarm.session.clone() };
     let file = bad.write("custom.toml", session.to_toml());
     bad.refused("session", &file, &[], 2, &["flyswarm: task fed-avg-2 is not built into this program\n"]);
     let file = bad.session("address.toml", "addresses = []", "addresses = [\"/ip4/300.1.1.1/tcp/1\"]");

@@ -4,7 +4,8 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session, SketchSpec, TaskSpec};
+use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session, TaskSpec};
+use flyswarm::tasks::SketchSpec;
 
 use crate::processes::swarm::{Swarm, files};
 
@@ -18,7 +19,7 @@ fn private(sketches: bool) -> impl FnOnce(&mut Session) {
         if sketches {
             session.data.classes.clear();
             let usual = SketchSpec::default();
-            session.task = TaskSpec::Sketch(SketchSpec { rows: 4, range: 8, publish: true, ..usual });
+            session.task = TaskSpec::from(SketchSpec { rows: 4, range: 8, publish: true, ..usual });
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use flyswarm::session::TaskSpec;
 use flyswarm::tasks::flynn::Plan;
 use flyswarm_data::digits::digits;
 use flyswarm_data::scaling;
@@ -46,7 +45,9 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
 /// The model that the receipt's members must arrive at, computed in one place. Quantities may have different
 /// members: what was opened before a peer was lost stays.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
-    let TaskSpec::Flynn(spec) = swarm.session.task else { panic!("{:?}", swarm.session.task) };
+    let Some(spec) = swarm.session.task.get::<flyswarm::tasks::FlynnSpec>().copied() else {
+        panic!("{:?}", swarm.session.task)
+    };
     let (data, rules) = (digits(), Plan::new(swarm.session.clone(), spec));
     let counted = learnt(receipt);
     let pooled = data.subset(&rows(swarm, &counted));

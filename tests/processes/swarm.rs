@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use flyswarm::Identity;
 use flyswarm::data::Dataset;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, ModelSpec, Privacy, Run, Scaling, Score, Session, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
 };
+use flyswarm::tasks::ModelSpec;
 use flyswarm_data::digits::digits;
 use rand::TryRng;
 use serde_json::{Value, json};

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::session::{Scaling, Session, TaskSpec, XclpSpec};
+use flyswarm::session::{Scaling, Session, TaskSpec};
+use flyswarm::tasks::XclpSpec;
 use flyswarm_data::digits::digits;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ pub fn spec() -> XclpSpec {
 
 pub fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     let swarm = Swarm::new(PEERS, |session| {
-        session.task = TaskSpec::Xclp(spec());
+        session.task = TaskSpec::from(spec());
         session.data.scaling = Scaling::None;
         change(session);
     });

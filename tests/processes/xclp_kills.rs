@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyswarm::session::{Hamming, Peer, TaskSpec};
+use flyswarm::session::Peer;
+use flyswarm::tasks::Hamming;
 use flyswarm::tasks::xclp::{Said, Xclp};
 use flyswarm_data::digits::digits;
 use flyswarm_learn::sketch::lsh::Codes;
@@ -276,7 +277,9 @@ fn nothing_is_left(swarm: &Swarm, i: usize) {
 #[test]
 fn processes_whose_distances_are_made_by_pairs_have_the_labels_of_the_pooled_rows_and_leave_nothing() {
     let mut swarm = swarm(|session| {
-        let TaskSpec::Xclp(spec) = &mut session.task else { panic!("{:?}", session.task) };
+        let Some(spec) = session.task.get_mut::<flyswarm::tasks::XclpSpec>() else {
+            panic!("{:?}", session.task)
+        };
         spec.hamming = Hamming::Phe;
     });
     (0..PEERS).for_each(|i| start(&mut swarm, i));

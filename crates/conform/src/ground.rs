@@ -23,10 +23,10 @@ use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, FlynnSpec, ModelSpec, Peer, Privacy, Scaling, Score, Session,
-    TaskSpec, Timing,
+    ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, TaskSpec, Timing,
 };
 use flyswarm::tasks::flynn::Plan;
+use flyswarm::tasks::{FlynnSpec, ModelSpec};
 use flyswarm_data::digits::digits;
 use flyswarm_data::{Dataset, deal};
 
@@ -147,7 +147,7 @@ impl Ground {
             name: "conform".into(),
             run: new_run()?,
             min_peers,
-            task: TaskSpec::Flynn(FlynnSpec { model, select: None, evaluate: None }),
+            task: TaskSpec::from(FlynnSpec { model, select: None, evaluate: None }),
             data: DataSpec {
                 features: u32::try_from(data.features()).unwrap_or(u32::MAX),
                 columns: Vec::new(),
@@ -415,7 +415,7 @@ impl Ground {
     /// Whether the models are those of all rows in one place: nobody was lost, so all are counted.
     pub(super) fn judge_rows(&self, ours: usize) -> Result<Option<String>, Failure> {
         let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };
-        let TaskSpec::Flynn(spec) = self.session.task else { return Ok(None) };
+        let Some(spec) = self.session.task.get::<FlynnSpec>().copied() else { return Ok(None) };
         let plan = Plan::new(self.session.clone(), spec);
         let all = together(&self.parts)?;
         let pooled = plan.pooled(&all, model.sketch().parameters().seed);

@@ -10,8 +10,9 @@ use super::{Ended, HOLDERS, Scene, TEST_PERCENT, Verdict, Wish, line, percent};
 use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, deal};
-use crate::session::{FedavgSpec, FedavgXclpSpec, Privacy, Scaling, Session, TaskSpec};
+use crate::session::{Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::fedavg::Plan;
+use crate::tasks::{FedavgSpec, FedavgXclpSpec};
 
 /// Splits and deals the digits.
 pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
@@ -35,8 +36,8 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
     let pooled = train.subset(&labelled);
     Ok(Scene {
         task: match few {
-            true => TaskSpec::FedavgXclp(FedavgXclpSpec { refresh: 5, ..FedavgXclpSpec::new(spec.clone()) }),
-            false => TaskSpec::Fedavg(spec.clone()),
+            true => TaskSpec::from(FedavgXclpSpec { refresh: 5, ..FedavgXclpSpec::new(spec.clone()) }),
+            false => TaskSpec::from(spec.clone()),
         },
         scaling: Scaling::Range { lo: 0.0, hi: 16.0 },
         // Of few labels a class may have one holder: then nothing could be learnt of it.

@@ -11,10 +11,9 @@ use crate::data::{Dataset, deal};
 use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
-use crate::session::{
-    EvaluateSpec, FlynnSpec, ModelSpec, Privacy, Scaling, Score, Session, SketchSpec, TaskSpec,
-};
+use crate::session::{Privacy, Scaling, Score, Session, TaskSpec};
 use crate::tasks::flynn::Plan;
+use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec, SketchSpec};
 
 /// m = 128 d, s = 0.3 d, rho = 64: among the best of our trials.
 const PLAIN: ModelSpec = ModelSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
@@ -43,7 +42,7 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
     // Three peers with class mixes of their own rarely share every class.
     let min_holders = if wish.select { 1 } else { Privacy::default().min_holders };
     Ok(Scene {
-        task: TaskSpec::Flynn(spec),
+        task: TaskSpec::from(spec),
         scaling: if noisy { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
         privacy: Privacy { noise: wish.noise, min_holders, ..Privacy::default() },
         parts,

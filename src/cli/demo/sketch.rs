@@ -9,7 +9,8 @@ use crate::cli::session::sketch::PRIVATE;
 use crate::data::deal;
 use crate::data::digits::digits;
 use crate::model::heterogeneity::{spearman, total_variation};
-use crate::session::{Privacy, Scaling, Session, SketchSpec, TaskSpec};
+use crate::session::{Privacy, Scaling, Session, TaskSpec};
+use crate::tasks::SketchSpec;
 
 /// Deals class mixes, from skewed to even; the peers get no labels.
 pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
@@ -20,7 +21,7 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
     let (rows, range) = if noisy { PRIVATE } else { (usual.rows, usual.range) };
     let part = |rows: &Vec<usize>| Part { rows: data.subset(rows), labels: Vec::new() };
     Ok(Scene {
-        task: TaskSpec::Sketch(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
+        task: TaskSpec::from(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
         scaling: if noisy { Scaling::UnitNorm } else { Scaling::Center },
         privacy: Privacy { noise: wish.noise, ..Privacy::default() },
         parts: dealt.map_err(line)?.iter().map(part).collect(),

@@ -10,7 +10,8 @@ use crate::data::Dataset;
 use crate::data::deal::{self, shuffle};
 use crate::data::digits::digits;
 use crate::model::neighbours::Neighbours;
-use crate::session::{Privacy, Scaling, Session, TaskSpec, XclpSpec};
+use crate::session::{Privacy, Scaling, Session, TaskSpec};
+use crate::tasks::XclpSpec;
 use crate::tasks::xclp::{Said, Xclp};
 
 /// Labels of each class that are known, over all peers.
@@ -23,7 +24,7 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
     let known = known_labels(&data, &wish.seed);
     let spec = XclpSpec { hamming: wish.hamming, ..XclpSpec::default() };
     Ok(Scene {
-        task: TaskSpec::Xclp(spec.clone()),
+        task: TaskSpec::from(spec.clone()),
         scaling: Scaling::None,
         privacy: Privacy::default(),
         parts: dealt.map_err(line)?.iter().map(|rows| partly(&data, rows, &known)).collect(),

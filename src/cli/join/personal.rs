@@ -9,7 +9,7 @@ use super::super::personalise::made_of;
 use super::super::progress::Progress;
 use super::{Failure, Files};
 use crate::data::LabelColumn;
-use crate::session::{Session, TaskSpec};
+use crate::session::Session;
 
 /// What is needed for it when the session has ended.
 pub(super) struct Personal {
@@ -21,7 +21,7 @@ pub(super) struct Personal {
 impl Personal {
     /// For a session whose network is written to `network`.
     pub(super) fn new(session: &Session, network: &Path, label: LabelColumn) -> Result<Self, Failure> {
-        if !matches!(session.task, TaskSpec::Fedavg(_)) {
+        if !session.task.is::<crate::tasks::FedavgSpec>() {
             return Err(Failure::Input(format!("--personalise: not with the task {}", session.task)));
         }
         let out = network.with_extension("personal");

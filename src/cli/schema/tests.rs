@@ -9,7 +9,7 @@ use crate::cli::data::DataArguments;
 use crate::cli::tests::run_words;
 use crate::crypto::identity::Identity;
 use crate::data::{Expected, LabelColumn, load_named};
-use crate::session::{Session, TaskSpec};
+use crate::session::Session;
 use crate::tasks::flynn::Plan;
 
 /// Runs a line; words that end like files are files of `folder`.
@@ -145,7 +145,9 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
         ..Expected::default()
     };
     let rows = load_named(&folder.path().join("north.csv"), &expected).unwrap().data;
-    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::FlynnSpec>().copied() else {
+        panic!("{:?}", session.task)
+    };
     let model = Plan::new(session, spec).pooled(&rows, [3; 32]).unwrap();
     model.save(&folder.path().join("m.toml")).unwrap();
     let run = |line: &str| run_line(folder.path(), line).unwrap();

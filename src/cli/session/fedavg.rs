@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::super::Failure;
 use super::super::model::network::Network;
-use crate::session::FedavgSpec;
+use crate::tasks::FedavgSpec;
 
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]

@@ -10,7 +10,8 @@ use super::load;
 use crate::cli::tune::at_least;
 use crate::cli::{Failure, print};
 use crate::forecast::{Forecast, forecast};
-use crate::session::{RoundNoise, Session, TaskSpec};
+use crate::session::Session;
+use crate::tasks::RoundNoise;
 
 /// Estimates how good the model of a private session will be, on made-up rows: no row of any peer is looked
 /// at, and no budget spent
@@ -58,7 +59,7 @@ pub(in crate::cli) struct Rounds {
 
 /// The noise to expect; `None` for another session.
 pub(in crate::cli) fn noise_of_rounds(session: &Session) -> Option<Rounds> {
-    let TaskSpec::Fedavg(spec) = &session.task else { return None };
+    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { return None };
     let weights = spec.weights(&session.data);
     Some(Rounds { noise: spec.noise(session)?, weights, members: session.roster.len() })
 }

@@ -10,7 +10,7 @@ use super::settings::Settings;
 use super::{PeerArgument, load};
 use crate::cli::id::new_run;
 use crate::cli::{Failure, output, print};
-use crate::session::{Peer, Series, Session, TaskSpec};
+use crate::session::{Peer, Series, Session};
 
 /// The longest name of a session.
 const NAME: usize = 64;
@@ -101,7 +101,7 @@ impl NextArguments {
             asked => asked.clamp(smallest.min(most), most),
         };
         next.privacy.min_holders = next.privacy.min_holders.min(most);
-        if let TaskSpec::Flynn(spec) = &mut next.task
+        if let Some(spec) = next.task.get_mut::<crate::tasks::FlynnSpec>()
             && let Some(select) = &mut spec.select
         {
             select.active = select.active.min(most);

@@ -9,10 +9,8 @@ use crate::cli::{Failure, kind, output};
 use crate::data::Dataset;
 use crate::data::split::{folds, stratified_sample};
 use crate::model::readout::Readout;
-use crate::session::{
-    DataSpec, EvaluateSpec, FlynnSpec, ModelSpec, Scaling, Score, Session, Setting, Size, Sizes, TaskSpec,
-    words,
-};
+use crate::session::{DataSpec, Scaling, Score, Session, Size, Sizes, words};
+use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec, Setting, TuneSpec};
 use flyswarm_data::scaling::Scaling as OfRows;
 use flyswarm_learn::tuning::candidate::{Candidate, PRESET_M, Ranges, readouts};
 use flyswarm_learn::tuning::search::search;
@@ -81,13 +79,13 @@ impl Settings {
         session.data.densify = self.densify;
         session.data.check()?;
         let model = self.sizes.resolve(&session.data, self.readout)?;
-        match &mut session.task {
-            TaskSpec::Flynn(spec) => spec.model = model,
-            TaskSpec::Tune(_) => {
-                let evaluate = Some(EvaluateSpec::default());
-                session.task = TaskSpec::Flynn(FlynnSpec { model, select: None, evaluate });
-            }
-            other => return Err(Failure::Input(format!("--settings: not with the task {other}"))),
+        if let Some(spec) = session.task.get_mut::<FlynnSpec>() {
+            spec.model = model;
+        } else if session.task.is::<TuneSpec>() {
+            let evaluate = Some(EvaluateSpec::default());
+            session.task = FlynnSpec { model, select: None, evaluate }.into();
+        } else {
+            return Err(Failure::Input(format!("--settings: not with the task {}", session.task)));
         }
         Ok(())
     }

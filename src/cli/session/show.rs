@@ -29,6 +29,8 @@ pub(super) struct Shown {
     /// The same for people.
     #[serde(skip)]
     lines: Vec<(&'static str, String)>,
+    /// The protections of the peers' rows, and why one is off.
+    protections: BTreeMap<&'static str, String>,
     privacy: Privacy,
     timing: Timing,
     /// What of the council's deviation is borne, how many of it decide, and how many may be away.
@@ -129,6 +131,7 @@ impl Shown {
             },
             sections: sections.map(|(name, value)| (name.to_owned(), value)).collect(),
             lines: session.task.lines(&session.data),
+            protections: session.task.protections().told(session).into_iter().collect(),
             privacy: session.privacy,
             timing: session.timing,
             faults: session.voting.faults,
@@ -184,6 +187,10 @@ impl fmt::Display for Shown {
             about = format!("a class needs {} holders, {about}", privacy.min_holders);
         }
         line("privacy", &about)?;
+        let mut headings = std::iter::once("protections").chain(std::iter::repeat(""));
+        for (name, told) in &self.protections {
+            line(headings.next().unwrap_or_default(), &format!("{name}: {told}"))?;
+        }
         if let Some(noise) = &privacy.noise {
             let NoiseSpec { epsilon, delta, top, mode, colluders } = noise;
             let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };

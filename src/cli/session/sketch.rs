@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use crate::session::{Scaling, SketchSpec};
+use crate::session::Scaling;
 use crate::sketch::distribution::Family;
+use crate::tasks::SketchSpec;
 
 /// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
 pub(in crate::cli) const PRIVATE: (u32, u32) = (16, 32);

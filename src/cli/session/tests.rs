@@ -7,8 +7,9 @@ use clap::Parser;
 use super::super::{Arguments, run};
 use super::*;
 use crate::crypto::identity::Identity;
-use crate::session::{Architecture, FlynnSpec, ModelSpec, SketchSpec, TaskSpec, Weighting};
+use crate::session::{Architecture, TaskSpec};
 use crate::sketch::distribution::Family;
+use crate::tasks::{FlynnSpec, ModelSpec, SketchSpec, Weighting};
 
 pub(super) fn peer(seed: u8) -> String {
     format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
@@ -45,7 +46,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.data.classes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
     assert_eq!(
         session.task,
-        TaskSpec::Flynn(FlynnSpec {
+        TaskSpec::from(FlynnSpec {
             model: ModelSpec { m: 16_384, s: 2, rho: 256, gamma: 0.9, score: Score::BalancedLog },
             select: None,
             evaluate: Some(EvaluateSpec::default()),
@@ -207,7 +208,7 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     let path = new(folder.path(), &words.split(' ').collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
     let spec = SketchSpec { rows: 40, publish: true, chosen: 3, temperature: 0.5, ..SketchSpec::default() };
-    assert!(matches!(session.task, TaskSpec::Flynn(FlynnSpec { select, .. }) if select == Some(spec)));
+    assert_eq!(session.task.get::<FlynnSpec>().unwrap().select, Some(spec));
     let shown = shown(&path, false).unwrap();
     for line in [
         "select       sketch: only the rows of drawn peers are learnt from\n",
@@ -252,7 +253,7 @@ fn classes_are_balanced_where_the_option_says_so_and_the_file_and_the_id_have_it
     let (before, after) = (plain.fields(), balanced.fields());
     let differing: Vec<_> = before.iter().zip(&after).filter(|(a, b)| a != b).map(|(a, _)| &*a.0).collect();
     assert_eq!((differing, plain.id() == balanced.id()), (vec!["xclp.balance"], false));
-    let TaskSpec::Xclp(spec) = &balanced.task else { panic!("{:?}", balanced.task) };
+    let Some(spec) = balanced.task.get::<crate::tasks::XclpSpec>() else { panic!("{:?}", balanced.task) };
     assert!(spec.settings().balance && spec.clone().with_alpha(0.5).balance);
 }
 
@@ -294,7 +295,7 @@ fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own(
                  --refresh 3";
     let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
-    let TaskSpec::FedavgXclp(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::FedavgXclpSpec>() else { panic!("{:?}", session.task) };
     assert_eq!((spec.fedavg.rounds, spec.xclp.bits, spec.xclp.k, spec.xclp.power), (8, 128, 4, 3));
     assert_eq!((spec.after, spec.refresh, spec.propagations()), (2, 3, 2));
     let shown = shown(&path, false).unwrap();
@@ -336,7 +337,7 @@ fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
                  --fedavg momentum=0.5 --fedavg flip=true --fedavg weighting=equal";
     let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
-    let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { panic!("{:?}", session.task) };
     let network = Architecture::Convolutional { image: [1, 8, 8], filters: [2, 3, 4], hidden: 5 };
     assert_eq!((&spec.network, spec.rounds, spec.rate), (&network, 7, 0.1));
     assert_eq!((spec.momentum, spec.flip, spec.weighting), (0.5, true, Weighting::Equal));
@@ -402,7 +403,7 @@ fn a_session_of_rounds_names_the_network_file_that_it_starts_from() {
     let named = |file: &str| new(folder.path(), &["--task", "fedavg", "--initial", file, "--force"]);
     let path = named(file.to_str().unwrap()).unwrap();
     let session = Session::load(&path).unwrap();
-    let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { panic!("{:?}", session.task) };
     assert_eq!(spec.initial, Some(network.digest()));
     let text = shown(&path, false).unwrap();
     assert!(text.contains(&format!("starts from  network {}", hex::encode(network.digest()))), "{text}");
@@ -428,10 +429,7 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
         Ok(Session::load(&out).unwrap())
     };
     let plain = made(&["--task", "sketch"]).unwrap();
-    assert_eq!(
-        (&plain.task, plain.data.scaling),
-        (&TaskSpec::Sketch(SketchSpec::default()), Scaling::Center)
-    );
+    assert_eq!((&plain.task, plain.data.scaling), (&TaskSpec::from(SketchSpec::default()), Scaling::Center));
     let every = "--task sketch --hash minhash --rows 50 --range 100 --publish --pairwise --choose 1 --active 2 --temperature 3";
     let session = made(&every.split(' ').collect::<Vec<_>>()).unwrap();
     let spec = session.task.sketch().unwrap();

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::session::{FedavgSpec, FedavgXclpSpec, Hamming, XclpSpec};
+use crate::tasks::{FedavgSpec, FedavgXclpSpec, Hamming, XclpSpec};
 
 // (clap would take a documentation comment for the command's.)
 #[derive(Debug, Args)]

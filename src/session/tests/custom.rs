@@ -16,13 +16,13 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     let text = custom("name = \"fed-avg-2\"\nbytes = \"00ff7f\"", "");
     let read = Session::parse(&text).unwrap();
     let spec = CustomSpec { name: "fed-avg-2".into(), bytes: vec![0, 255, 127] };
-    assert_eq!(read.task, TaskSpec::Custom(spec.clone()));
+    assert_eq!(read.task, TaskSpec::from(spec.clone()));
     assert_eq!((read.task.model(), read.task.sketch(), read.task.name()), (None, None, "custom"));
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names: Vec<_> = read.fields().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names[10..13], ["custom.name", "custom.bytes", "privacy.min_holders"]);
     let differing = |task: CustomSpec| {
-        let other = Session { task: TaskSpec::Custom(task), ..read.clone() }.check().unwrap();
+        let other = Session { task: TaskSpec::from(task), ..read.clone() }.check().unwrap();
         assert_ne!(other.id(), read.id());
         other.differing_fields(&read.fields())
     };
@@ -30,7 +30,7 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     assert_eq!(differing(CustomSpec { bytes: vec![0, 255], ..spec }), ["custom.bytes"]);
     // Without parameters, and with classes.
     let bare = Session::parse(&custom("name = \"a\"", "classes = [\"x\", \"y\"]")).unwrap();
-    assert_eq!(bare.task, TaskSpec::Custom(CustomSpec { name: "a".into(), bytes: Vec::new() }));
+    assert_eq!(bare.task, TaskSpec::from(CustomSpec { name: "a".into(), bytes: Vec::new() }));
     assert_eq!(Session::parse(&bare.to_toml()).unwrap(), bare);
 }
 

@@ -144,7 +144,7 @@ fn min_peers_that_can_never_work_is_refused_with_the_smallest_that_can() {
         text.and_then(|text| Session::parse(&text).map_err(|error| error.to_string())).map(drop)
     };
     let flynn = session(3).task;
-    let xclp = TaskSpec::Xclp(XclpSpec::default());
+    let xclp = TaskSpec::from(XclpSpec::default());
     for (task, peers, smallest) in [
         (&flynn, 3, 3),
         (&flynn, 4, 3),

@@ -13,7 +13,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         text
     };
     let read = Session::parse(&text("")).unwrap();
-    assert_eq!((&read.task, read.data.classes.len()), (&TaskSpec::Sketch(SketchSpec::default()), 0));
+    assert_eq!((&read.task, read.data.classes.len()), (&TaskSpec::from(SketchSpec::default()), 0));
     assert_eq!(read.task.model(), None);
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     assert!(read.fields().iter().any(|(name, _)| name == "sketch.rows"));
@@ -55,7 +55,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         pairwise: true,
         ..SketchSpec::default()
     };
-    let large = Session { task: TaskSpec::Sketch(spec), ..session(17) };
+    let large = Session { task: TaskSpec::from(spec), ..session(17) };
     let large = Session {
         data: DataSpec { classes: Vec::new(), scaling: Scaling::None, ..large.data.clone() },
         ..large
@@ -138,7 +138,7 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
     let mut session = session(5);
     let sketch = SketchSpec { publish: true, chosen: 3, ..SketchSpec::default() };
     session.task =
-        TaskSpec::Flynn(FlynnSpec { model: *model(&mut session), select: Some(sketch), evaluate: None });
+        TaskSpec::from(FlynnSpec { model: *model(&mut session), select: Some(sketch), evaluate: None });
     session.privacy.min_holders = 4;
     let error = session.check().unwrap_err().to_string();
     assert!(error.starts_with("sketch.chosen is 3, must be at least 4 with select"), "{error}");

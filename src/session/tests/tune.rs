@@ -15,7 +15,7 @@ fn settings_to_compare_are_read_with_their_own_d_and_written_again() {
     let bins =
         "[[tune.setting]]\nscaling = { soft-bins = { bins = 4 } }\nm = \"2d\"\ns = \"0.01d\"\nrho = 3\n";
     let read = Session::parse(&tuning(&format!("folds = 5\n{SETTING}{bins}"))).unwrap();
-    let TaskSpec::Tune(spec) = &read.task else { panic!("{:?}", read.task) };
+    let Some(spec) = read.task.get::<crate::tasks::TuneSpec>() else { panic!("{:?}", read.task) };
     let [own, center, bins] = spec.settings(&read.data)[..] else { panic!("{spec:?}") };
     assert_eq!((own.m, own.s, own.scaling), (spec.model.m, spec.model.s, Scaling::None));
     assert_eq!((center.m, center.s), (2 * 784, 2));
@@ -23,7 +23,7 @@ fn settings_to_compare_are_read_with_their_own_d_and_written_again() {
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let ids = ["", "folds = 2\n", "folds = 4\n"]
         .map(|folds| Session::parse(&tuning(&format!("{folds}{SETTING}"))).unwrap());
-    assert!(matches!(&ids[0].task, TaskSpec::Tune(spec) if spec.folds == 3));
+    assert_eq!(ids[0].task.get::<TuneSpec>().unwrap().folds, 3);
     assert!(ids[0].id() != ids[1].id() && ids[1].id() != ids[2].id());
     let other = Session::parse(&tuning(&SETTING.replace("rho = 3", "rho = 4"))).unwrap();
     let differing = |a: &Session, b: &Session| {

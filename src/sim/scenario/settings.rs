@@ -3,7 +3,8 @@
 use toml::{Table, Value};
 
 use super::{Scenario, ScenarioError, TaskKind};
-use crate::session::{Select, Session, Size, SketchSpec, TaskSpec, Timing, XclpSpec};
+use crate::session::{Session, Size, Timing};
+use crate::tasks::{FedavgSpec, FedavgXclpSpec, FlynnSpec, Select, SketchSpec, XclpSpec};
 
 impl Scenario {
     /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults
@@ -18,35 +19,31 @@ impl Scenario {
         let task = &mut self.task;
         (task.scaling, task.densify, task.select) = (session.data.scaling, session.data.densify, None);
         task.evaluate = None;
-        match &session.task {
-            TaskSpec::Flynn(spec) => {
-                let model = spec.model;
-                task.kind = TaskKind::Flynn;
-                (task.m, task.s, task.rho) = (size(model.m), size(model.s), size(model.rho));
-                (task.gamma, task.score) = (model.gamma, model.score);
-                task.evaluate = spec.evaluate.map(|evaluate| evaluate.table());
-                if let Some(select) = &spec.select {
-                    (task.select, task.sketch) = (Some(Select::Sketch), table(select));
-                }
+        let taken = &session.task;
+        if let Some(spec) = taken.get::<FlynnSpec>() {
+            let model = spec.model;
+            task.kind = TaskKind::Flynn;
+            (task.m, task.s, task.rho) = (size(model.m), size(model.s), size(model.rho));
+            (task.gamma, task.score) = (model.gamma, model.score);
+            task.evaluate = spec.evaluate.map(|evaluate| evaluate.table());
+            if let Some(select) = &spec.select {
+                (task.select, task.sketch) = (Some(Select::Sketch), table(select));
             }
-            TaskSpec::Sketch(spec) => (task.kind, task.sketch) = (TaskKind::Sketch, table(spec)),
-            TaskSpec::Xclp(spec) => {
-                task.kind = TaskKind::Xclp;
-                task.xclp = unnamed(spec).table(&session.data);
-            }
-            TaskSpec::Fedavg(spec) => {
-                (task.kind, task.fedavg) = (TaskKind::Fedavg, spec.table(&session.data));
-            }
-            TaskSpec::FedavgXclp(spec) => {
-                (task.kind, task.fedavg) = (TaskKind::FedavgXclp, spec.fedavg.table(&session.data));
-                task.xclp = unnamed(&spec.xclp).table(&session.data);
-                (task.after, task.refresh) = (Some(spec.after), Some(spec.refresh));
-            }
-            TaskSpec::Tune(_) | TaskSpec::Custom(_) => {
-                let can = "flynn, fedavg, fedavg-xclp, xclp and sketch can";
-                let text = format!("the task {} cannot be simulated: {can}", session.task);
-                return Err(ScenarioError(text));
-            }
+        } else if let Some(spec) = taken.get::<SketchSpec>() {
+            (task.kind, task.sketch) = (TaskKind::Sketch, table(spec));
+        } else if let Some(spec) = taken.get::<XclpSpec>() {
+            task.kind = TaskKind::Xclp;
+            task.xclp = unnamed(spec).table(&session.data);
+        } else if let Some(spec) = taken.get::<FedavgSpec>() {
+            (task.kind, task.fedavg) = (TaskKind::Fedavg, spec.table(&session.data));
+        } else if let Some(spec) = taken.get::<FedavgXclpSpec>() {
+            (task.kind, task.fedavg) = (TaskKind::FedavgXclp, spec.fedavg.table(&session.data));
+            task.xclp = unnamed(&spec.xclp).table(&session.data);
+            (task.after, task.refresh) = (Some(spec.after), Some(spec.refresh));
+        } else {
+            let can = "flynn, fedavg, fedavg-xclp, xclp and sketch can";
+            let text = format!("the task {} cannot be simulated: {can}", session.task);
+            return Err(ScenarioError(text));
         }
         if session.privacy.noise.is_some_and(|noise| noise.delta.is_some()) {
             let text = "a private session of the task fedavg cannot be simulated: try `session forecast`";

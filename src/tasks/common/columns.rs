@@ -14,20 +14,9 @@
 //! "The others" is the opened sum less this peer's own part of it. And one test that looks at this peer's rows
 //! alone: **codes**, a repeated smallest or largest value such as -999 or 9999, far from all others.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use bytes::Bytes;
-use flyswarm_learn::model::columns::Beside;
-use serde_json::{Map, Value, json};
-
-use super::filled;
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
-use crate::protocol::view::Rng;
-use crate::session::{Peer, Session, TaskSpec};
-use crate::tasks::exchange::{Seat, Source};
-use crate::tasks::{History, Outcome, Rows, Task, Work};
-use flyswarm_data::scaling::{Moments, moments};
+use flyswarm_data::scaling::Moments;
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
 pub(crate) const FAR: f64 = 6.0;
@@ -107,7 +96,7 @@ fn stands_apart(value: f32, next: f32, other_end: f32) -> bool {
 }
 
 /// Columns whose moments are far from the others'. `own` and `opened` are words of moments with squares
-/// ([`mod@moments`]); `own` is part of `opened` where `counted`.
+/// ([`moments`](flyswarm_data::scaling::moments)); `own` is part of `opened` where `counted`.
 #[must_use]
 pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usize) -> Vec<Finding> {
     if own.len() != opened.len() {
@@ -193,150 +182,9 @@ impl std::fmt::Display for Odd {
     }
 }
 
-/// A task whose peer compares its columns with the moments that the session opens, before it gives anything
-/// that is made of them.
-#[derive(Debug)]
-pub(crate) struct Compared {
-    task: Arc<dyn Task>,
-    session: Session,
-    me: Peer,
-    rows: Rows,
-    /// Whether it leaves where something looks wrong.
-    strict: bool,
-    /// The slot of the moments, where the session opens them.
-    moments: Option<u32>,
-    /// Whether it looks for columns that are wrong.
-    compares: bool,
-    /// Once it has compared; taken by whoever tells the user.
-    found: Mutex<Option<Vec<String>>>,
-    compared: std::sync::OnceLock<Vec<String>>,
-}
-
-impl Compared {
-    /// `task` with these rows. With `strict` it ends the session for this peer where something looks wrong.
-    #[must_use]
-    pub(crate) fn new(task: Arc<dyn Task>, session: &Session, me: Peer, rows: Rows, strict: bool) -> Self {
-        // Whatever a custom task calls its quantities.
-        let known = rows.data.rows() > 0 && !matches!(session.task, TaskSpec::Custom(_));
-        let slot = task.plan().iter().position(|quantity| quantity.name == "moments").filter(|_| known);
-        Self {
-            task,
-            session: session.clone(),
-            me,
-            rows,
-            strict,
-            moments: slot.and_then(|slot| u32::try_from(slot).ok()),
-            compares: session.data.checks.compare,
-            found: Mutex::new(None),
-            compared: std::sync::OnceLock::new(),
-        }
-    }
-
-    /// What was found since the last call, a line each.
-    #[must_use]
-    pub(crate) fn take_findings(&self) -> Vec<String> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
-    }
-
-    /// The words of the opened moments.
-    fn opened(&self, history: &History) -> Option<Vec<u64>> {
-        let (words, _) = history.vector(self.moments?)?.as_chunks::<8>();
-        Some(words.iter().map(|&word| u64::from_le_bytes(word)).collect())
-    }
-
-    /// This peer's columns beside everybody's, for its report; `None` where no spreads were opened.
-    fn beside(&self, history: &History) -> Option<Beside> {
-        let Rows { data, .. } = filled::rows(&self.session, &self.rows, history).ok()?;
-        let pool = Moments::from_words(&self.opened(history)?, data.features()).ok()?;
-        Beside::moments(&data, &self.session.data.columns, &pool)
-    }
-
-    fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
-        let Some(at) = self.moments.filter(|&at| self.compares && slot > at) else { return Ok(()) };
-        let Some(opened) = self.opened(history) else { return Ok(()) };
-        let found = self.compared.get_or_init(|| {
-            let Ok(Rows { data, .. }) = filled::rows(&self.session, &self.rows, history) else {
-                return Vec::new();
-            };
-            let counted = history.members(at).contains(&self.me);
-            let findings = compare(&moments(&data, true), &opened, counted, data.features());
-            let found = lines(&findings, &self.session.data.columns);
-            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
-            found
-        });
-        match found.first() {
-            Some(first) if self.strict => {
-                Err(format!("left before its rows were counted (--strict): {first}"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Task for Compared {
-    fn plan(&self) -> Vec<Quantity> {
-        self.task.plan()
-    }
-
-    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
-        self.check_columns(slot, history)?;
-        self.task.contribution(slot, history)
-    }
-
-    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
-        self.task.noised(slot, history, rng)
-    }
-
-    fn take_noised(&self, slot: u32, vector: &Bytes) {
-        self.task.take_noised(slot, vector);
-    }
-
-    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
-        self.check_columns(slot, history)?;
-        self.task.exchange(slot, history, seat)
-    }
-
-    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        self.task.exchanged(slot, result)
-    }
-
-    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        self.task.allows(slot, history, members)
-    }
-
-    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
-        self.task.check(slot, history)
-    }
-
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        self.task.retains(slot, frozen)
-    }
-
-    fn keeps(&self, slot: u32, history: &History) -> bool {
-        self.task.keeps(slot, history)
-    }
-
-    fn ends(&self, history: &History) -> bool {
-        self.task.ends(history)
-    }
-
-    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
-        self.task.figures(slot, history)
-    }
-
-    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
-        let mut outcome = self.task.outcome(history, unix)?;
-        if let Some(beside) = self.beside(history)
-            && let Value::Object(own) = outcome.own.get_or_insert_with(|| json!({}))
-        {
-            own.insert("columns".to_owned(), json!(beside));
-        }
-        Ok(outcome)
-    }
-
-    fn work(&self, slot: u32, history: &History) -> Work {
-        self.task.work(slot, history)
-    }
+/// The sums from which means, and with squares spreads, of all columns follow.
+pub(crate) fn quantity(features: u32, squares: bool) -> Quantity {
+    Quantity::exact("moments", 8, Moments::words(features as usize, squares) as u64)
 }
 
 #[cfg(test)]

@@ -31,6 +31,11 @@ fn waiting(session: &Session) -> Option<&Arc<Preparation>> {
     session.data.preparation.as_ref().filter(|preparation| preparation.pooled_words() > 0)
 }
 
+/// How many slots are added.
+pub(crate) fn slots(session: &Session) -> u32 {
+    if waiting(session).is_some() { SLOTS } else { 0 }
+}
+
 /// The plan of the whole session, for the plan of its task.
 pub(crate) fn plan(session: &Session, mut plan: Vec<Quantity>) -> Vec<Quantity> {
     if let Some(preparation) = waiting(session) {
@@ -131,6 +136,7 @@ impl Filled {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Task for Filled {
     fn plan(&self) -> Vec<Quantity> {
         plan(&self.session, self.unfilled.plan())
@@ -155,6 +161,8 @@ impl Task for Filled {
     fn noised(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
         Err("exact sums fill missing values, and a private session has none".into())
     }
+
+    fn take_noised(&self, _slot: u32, _vector: &Bytes) {}
 
     fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
         if slot <= FILLS {

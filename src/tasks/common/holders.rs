@@ -21,9 +21,7 @@ pub(crate) fn quantity(classes: usize) -> Quantity {
 
 /// A peer's part.
 pub(crate) fn vector(classes: usize, data: &Dataset) -> Bytes {
-    let counts = data.class_counts(classes);
-    let held = std::iter::once(data.rows() as u64).chain(counts);
-    held.flat_map(|rows| u32::from(rows > 0).to_le_bytes()).collect()
+    words(data.rows() as u64, &data.class_counts(classes))
 }
 
 /// A peer's part with, for each class, whether it holds rows of it out.
@@ -33,12 +31,24 @@ pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset) ->
     vector(classes, data).into_iter().chain(out).collect()
 }
 
-/// Whether the rows fit the session; says what does not.
-pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
+/// The words of a peer's part, for its rows and its rows of each class.
+pub(crate) fn words(rows: u64, of_classes: &[u64]) -> Bytes {
+    let held = std::iter::once(&rows).chain(of_classes);
+    held.flat_map(|&rows| u32::from(rows > 0).to_le_bytes()).collect()
+}
+
+/// Whether rows have as many features as the session says.
+pub(crate) fn fits_features(session: &Session, data: &Dataset) -> Result<(), String> {
     let features = session.data.features as usize;
     if data.features() != features {
         return Err(format!("rows have {} features, the session says {features}", data.features()));
     }
+    Ok(())
+}
+
+/// Whether the rows fit the session; says what does not.
+pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
+    fits_features(session, data)?;
     if data.classes() != session.data.classes {
         return Err("the classes of the rows are not those of the session".into());
     }
@@ -69,18 +79,17 @@ pub(crate) fn fits_ring(
 pub(crate) fn refuse_uncounted(
     session: &Session,
     at: u32,
-    data: &Dataset,
+    own: &[u64],
     opened: &[Bytes],
 ) -> Result<(), String> {
     let Some(holders) = opened.get(at as usize) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let names = &session.data.classes;
-    let own = data.class_counts(names.len());
     match names
         .iter()
         .zip(own)
         .zip(words.iter().skip(1))
-        .find(|((_, own), counted)| *own > 0 && **counted == [0; 4])
+        .find(|((_, own), counted)| **own > 0 && **counted == [0; 4])
     {
         Some(((class, _), _)) => {
             Err(format!("nobody had rows of class {class} when the session counted who holds what"))

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use crate::session::encoding::{Field, text};
 use crate::session::file::quoted;
-use crate::session::task::{Section, Sections, Spec};
 use crate::session::{DataSpec, Session, SessionError};
+use crate::session::{Section, Sections, Spec, TaskSpec};
+use crate::tasks::{BuiltIn, Protections, TaskKind};
 
 /// The longest name, in characters.
 const NAME_LIMIT: usize = 64;
@@ -25,6 +26,37 @@ pub struct CustomSpec {
     pub bytes: Vec<u8>,
 }
 
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "custom"
+    }
+
+    fn about(&self) -> &'static str {
+        "a task of your own program"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "custom", tasks: "custom where there is a [custom]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        CustomSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn digest_covers(&self) -> &'static str {
+        "the rows that the program was given; what the task reads itself it does not cover"
+    }
+}
+
 /// The section `[custom]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,12 +66,13 @@ struct Raw {
     bytes: String,
 }
 
-impl Spec for CustomSpec {
-    fn sections() -> &'static [Section] {
-        &[Section { name: "custom", tasks: "custom where there is a [custom]" }]
-    }
-
-    fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+impl CustomSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        _data: &DataSpec,
+        _peers: usize,
+    ) -> Result<Self, SessionError> {
         let Some(Raw { name, bytes }) = sections.take("custom")? else {
             return Err(SessionError::value("[custom]", "missing", "given with the task custom"));
         };
@@ -50,9 +83,27 @@ impl Spec for CustomSpec {
             decoded.ok_or_else(|| SessionError::value("custom.bytes", format!("{bytes:?}"), limit))?;
         Ok(Self { name, bytes })
     }
+}
+
+impl Spec for CustomSpec {
+    fn kind(&self) -> &'static dyn TaskKind {
+        &Kind
+    }
+
+    fn built_in(&self, _session: &Session) -> Option<BuiltIn> {
+        None
+    }
 
     fn about(&self) -> &'static str {
         "a task that is not part of flyswarm; the program that runs it knows it by the name below"
+    }
+
+    fn protections(&self) -> Protections {
+        Protections::none("opens its own sums alone")
+    }
+
+    fn label(&self) -> String {
+        self.name.clone()
     }
 
     fn check(&self, _session: &Session) -> Result<(), SessionError> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use flyswarm_data::prepare::{Described, Kind, Preparation};
 use flyswarm_learn::learner::{Architecture, Classifier};
 
-use crate::session::{FedavgSpec, Session};
+use crate::session::Session;
+use crate::tasks::FedavgSpec;
 
 /// Why there are no first weights.
 pub(super) const MISSING: &str = "fedavg.initial: the session starts from a network file, and none was given";

@@ -29,13 +29,14 @@ use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Traine
 use serde_json::{Map, Value, json};
 
 use super::common::holders::{self, HOLDERS};
-use super::{Build, BuiltIn, History, Labels, Outcome, Rows, Task, Work};
+use super::{Build, BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, TaskKind, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
 use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
-use crate::session::{FedavgSpec, Peer, Session, SessionError};
+use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::tasks::FedavgSpec;
 #[cfg(test)]
 pub(crate) use best::Best;
 use flyswarm_data::scaling::{self, ScalingError};
@@ -109,12 +110,41 @@ impl From<WordsError> for FedavgError {
     }
 }
 
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "fedavg"
+    }
+
+    fn about(&self) -> &'static str {
+        "a network"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        FedavgSpec::read(sections, data, peers).map(Into::into)
+    }
+}
+
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
+    // A session that was checked has a network; an empty plan is refused by the engine.
+    let plan = Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.quantities());
     BuiltIn {
-        // A session that was checked has a network; an empty plan is refused by the engine.
-        plan: Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.quantities()),
+        own: OwnSlots::of(&plan, "holders"),
+        plan,
         result: "network",
         extension: "safetensors",
         labels: Labels::All,
@@ -356,8 +386,13 @@ impl Fedavg {
             return Ok(Bytes::copy_from_slice(&self.own().to_le_bytes()));
         }
         if let Some(round) = self.plan.round(slot) {
-            holders::refuse_uncounted(session, HOLDERS, &self.data, history.vectors())
-                .map_err(FedavgError::Data)?;
+            holders::refuse_uncounted(
+                session,
+                HOLDERS,
+                &self.data.class_counts(self.data.classes().len()),
+                history.vectors(),
+            )
+            .map_err(FedavgError::Data)?;
             return self.train(slot, round, history, found);
         }
         match slot {

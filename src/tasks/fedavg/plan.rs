@@ -15,7 +15,8 @@ use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
 use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
-use crate::session::{FedavgSpec, Peer, RoundNoise, Session, Weighting};
+use crate::session::{Peer, Session};
+use crate::tasks::{FedavgSpec, RoundNoise, Weighting};
 use flyswarm_data::scaling::{Moments, Scaler, Scaling};
 
 /// What follows from the session file alone.

@@ -9,7 +9,7 @@ use super::super::History;
 use super::words::{Layout, mean_word};
 use super::{Fedavg, FedavgError, WordsError};
 use crate::protocol::view::Rng;
-use crate::session::MOST_WEIGHT;
+use crate::tasks::MOST_WEIGHT;
 
 /// What an update adds to the words of its start, each times the share; as integers not longer than
 /// `longest` in the Euclidean norm, whatever the learner has done. An update that is not finite is none: an

@@ -14,8 +14,10 @@ pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE};
 use crate::session::encoding::{Field, flag, integer, list, number, text};
 use crate::session::rules::{self, Limit, check_number};
 use crate::session::run::bytes;
-use crate::session::task::{Release, Section, Sections, Spec, fields, section};
+use crate::session::task::{fields, section};
 use crate::session::{DataSpec, Session, SessionError};
+use crate::session::{Release, Sections, Spec};
+use crate::tasks::{BuiltIn, TaskKind};
 
 /// The shape of the network in a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -245,13 +247,24 @@ impl FedavgSpec {
     }
 }
 
+impl FedavgSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        _data: &DataSpec,
+        _peers: usize,
+    ) -> Result<Self, SessionError> {
+        sections.take::<Raw>("fedavg")?.unwrap_or_default().resolve()
+    }
+}
+
 impl Spec for FedavgSpec {
-    fn sections() -> &'static [Section] {
-        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }]
+    fn kind(&self) -> &'static dyn TaskKind {
+        &super::Kind
     }
 
-    fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
-        sections.take::<Raw>("fedavg")?.unwrap_or_default().resolve()
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        Some(super::built_in(session, self.clone()))
     }
 
     fn about(&self) -> &'static str {

@@ -16,11 +16,11 @@ use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value as Frozen;
-use crate::session::{TaskSpec, Weighting};
 use crate::sim::participants::Participants;
 use crate::sim::run::play;
 use crate::sim::scenario::File;
 use crate::sim::swarm::Swarm;
+use crate::tasks::Weighting;
 use flyswarm_data::scaling::Scaler;
 
 const COIN: [u8; 32] = [5; 32];
@@ -52,7 +52,7 @@ fn text(peers: u16, lines: &str) -> String {
 }
 
 fn spec(session: &Session) -> &FedavgSpec {
-    let TaskSpec::Fedavg(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { panic!("{:?}", session.task) };
     spec
 }
 

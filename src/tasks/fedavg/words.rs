@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use crate::crypto::mask::{Word, capacity};
-pub(super) use crate::session::WHOLE_SHARE as ONE;
+pub(super) use crate::tasks::WHOLE_SHARE as ONE;
 
 /// Numbers of a round beside the weights that are means: [`Figures`].
 pub(super) const FIGURES: usize = 4;

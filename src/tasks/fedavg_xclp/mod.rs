@@ -24,11 +24,12 @@ use super::common::holders;
 use super::exchange::{Seat, Source};
 use super::fedavg::{self, Fedavg, Found};
 use super::xclp::{self, Xclp};
-use super::{BuiltIn, History, Labels, Outcome, Rows, Task, Work};
+use super::{BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, TaskKind, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Quantity;
-use crate::session::{FedavgXclpSpec, Peer, Session};
+use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
 /// What follows from the session file alone.
@@ -128,12 +129,41 @@ impl Plan {
     }
 }
 
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "fedavg-xclp"
+    }
+
+    fn about(&self) -> &'static str {
+        "a network, trained on rows of which few have labels"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        FedavgXclpSpec::read(sections, data, peers).map(Into::into)
+    }
+}
+
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgXclpSpec) -> BuiltIn {
+    // A session that was checked has a network; an empty plan is refused by the engine.
+    let plan = Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.quantities());
     BuiltIn {
-        // A session that was checked has a network; an empty plan is refused by the engine.
-        plan: Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.quantities()),
+        own: OwnSlots::of(&plan, "holders"),
+        plan,
         result: "network",
         extension: "safetensors",
         labels: Labels::Some,

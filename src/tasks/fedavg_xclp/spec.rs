@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use crate::session::encoding::{Field, integer};
 use crate::session::rules::Limit;
-use crate::session::task::{Section, Sections, Spec};
 use crate::session::{DataSpec, Session, SessionError};
-use crate::session::{FedavgSpec, XclpSpec};
+use crate::session::{Sections, Spec};
+use crate::tasks::{BuiltIn, TaskKind};
+use crate::tasks::{FedavgSpec, XclpSpec};
 
 /// The parameters of federated averaging on given labels and on labels found by XCLP (Scott, Yeo & Lampert,
 /// "Cross-client Label Propagation", TMLR 2023, Algorithm 2).
@@ -57,12 +58,13 @@ impl FedavgXclpSpec {
     }
 }
 
-impl Spec for FedavgXclpSpec {
-    fn sections() -> &'static [Section] {
-        &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }]
-    }
-
-    fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
+impl FedavgXclpSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<Self, SessionError> {
         let fedavg = FedavgSpec::read(sections, data, peers)?;
         let xclp = XclpSpec::read_with(sections, Self::usual())?;
         let Raw { after, refresh } = sections.take("pseudo_labels")?.unwrap_or_default();
@@ -73,6 +75,16 @@ impl Spec for FedavgXclpSpec {
             refresh: refresh.map_or(Ok(usual.refresh), |refresh| REFRESH.check(refresh))?,
             ..usual
         })
+    }
+}
+
+impl Spec for FedavgXclpSpec {
+    fn kind(&self) -> &'static dyn TaskKind {
+        &super::Kind
+    }
+
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        Some(super::built_in(session, self.clone()))
     }
 
     fn about(&self) -> &'static str {

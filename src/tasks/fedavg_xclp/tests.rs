@@ -17,7 +17,10 @@ fn task(head: &str, labels: &[Option<u16>]) -> Result<Arc<dyn Task>, String> {
     let values = (0u8..15).map(f32::from).collect();
     let data = Arc::new(Dataset::new(3, values, Vec::new(), Vec::new()).unwrap());
     let rows = Rows { labels: labels.to_vec(), ..Rows::new(data) };
-    (built_in(&session).unwrap().build)(session, Peer(0), rows, &[0; 32])
+    built_in(&session)
+        .unwrap()
+        .make(session, Peer(0), rows, &[0; 32])
+        .map(|task| Arc::new(task) as Arc<dyn Task>)
 }
 
 /// Slots over these members, the last ones of which have these words.
@@ -55,7 +58,7 @@ fn labels_that_do_not_fit_the_rows_and_rows_that_cannot_be_held_out_are_refused(
     let session = Session::parse(&toml(HEAD, usize::from(PEERS))).unwrap();
     let none =
         Rows::new(Arc::new(Dataset::new(3, vec![0.0; 3], Vec::new(), Vec::new()).unwrap().subset(&[])));
-    let told = (built_in(&session).unwrap().build)(session, Peer(0), none, &[0; 32]).unwrap_err();
+    let told = built_in(&session).unwrap().make(session, Peer(0), none, &[0; 32]).unwrap_err();
     assert_eq!(told, "the task fedavg-xclp needs rows of every peer");
 }
 

@@ -26,7 +26,7 @@ use flyswarm_data::prepare::Preparation;
 use super::common::evaluation::Evaluation;
 use super::common::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
-use super::{BuiltIn, History, Labels, Outcome, Task, Work};
+use super::{BuiltIn, History, Labels, Outcome, OwnSlots, Task, TaskKind, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
@@ -36,18 +36,54 @@ use crate::model::origin::Origin;
 use crate::model::readout::Readout;
 use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
-use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
+use crate::protocol::context::{Kind as Summed, Quantity, SMALLEST_SUM};
 use crate::protocol::view::Rng;
-use crate::session::{EvaluateSpec, FlynnSpec, ModelSpec, NoiseMode, Peer, Session};
+use crate::session::{DataSpec, NoiseMode, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::{Parameters, Sketch};
+use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
 use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
+
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "flynn"
+    }
+
+    fn about(&self) -> &'static str {
+        "a classifier (FlyNN)"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[
+            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
+            Section {
+                name: "evaluate",
+                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp hold_out in the file of 'join --map'",
+            },
+        ]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        FlynnSpec::read(sections, data, peers).map(Into::into)
+    }
+}
 
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
+    let plan = Plan::new(session.clone(), spec).quantities();
     BuiltIn {
-        plan: Plan::new(session.clone(), spec).quantities(),
+        own: OwnSlots::of(&plan, "holders"),
+        plan,
         result: "model",
         extension: "model",
         labels: Labels::All,
@@ -158,7 +194,7 @@ impl Plan {
         let counts = Quantity::exact("counts", 4, self.model.counts(classes) as u64);
         if let Some(noise) = self.session.privacy.noise {
             // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
-            let kind = if noise.mode == NoiseMode::Central { Kind::Noised } else { Kind::Released };
+            let kind = if noise.mode == NoiseMode::Central { Summed::Noised } else { Summed::Released };
             return vec![Quantity::coin(), Quantity { kind, ..counts }];
         }
         let holders = holders::quantity(classes);
@@ -335,8 +371,13 @@ impl Flynn {
             "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
             _ => {
                 let holders = self.plan.holders();
-                holders::refuse_uncounted(&self.plan.session, holders, &self.data, opened)
-                    .map_err(FlynnError::Data)?;
+                holders::refuse_uncounted(
+                    &self.plan.session,
+                    holders,
+                    &self.data.class_counts(self.data.classes().len()),
+                    opened,
+                )
+                .map_err(FlynnError::Data)?;
                 match name {
                     evaluate::LEARNT => self.learnt(opened)?,
                     evaluate::SCORES => self.own(opened)?.to_bytes(),

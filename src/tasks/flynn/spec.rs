@@ -6,11 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::model::readout::Readout;
+use crate::session::TaskSpec;
 use crate::session::encoding::{Field, integer, number, text};
 use crate::session::rules::{self, check_number};
-use crate::session::task::{Release, Section, Sections, Spec};
 use crate::session::{DataSpec, Score, Session, SessionError, Size, Sizes};
-use crate::session::{EvaluateSpec, Setting, SketchSpec, TaskSpec};
+use crate::session::{Release, Sections, Spec};
+use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
+use crate::tasks::{EvaluateSpec, Setting, SketchSpec};
 
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -136,22 +138,17 @@ impl ModelSpec {
 impl From<ModelSpec> for TaskSpec {
     /// The task `flynn` with all peers.
     fn from(model: ModelSpec) -> Self {
-        Self::Flynn(FlynnSpec { model, select: None, evaluate: None })
+        FlynnSpec { model, select: None, evaluate: None }.into()
     }
 }
 
-impl Spec for FlynnSpec {
-    fn sections() -> &'static [Section] {
-        &[
-            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
-            Section {
-                name: "evaluate",
-                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp hold_out in the file of 'join --map'",
-            },
-        ]
-    }
-
-    fn read(sections: &mut Sections<'_>, data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
+impl FlynnSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<Self, SessionError> {
         let model = ModelSpec::read(sections, "flynn", data)?;
         let select = match sections.select.take() {
             Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
@@ -159,6 +156,16 @@ impl Spec for FlynnSpec {
         };
         let evaluate = EvaluateSpec::read(sections)?;
         Ok(Self { model, select, evaluate })
+    }
+}
+
+impl Spec for FlynnSpec {
+    fn kind(&self) -> &'static dyn TaskKind {
+        &super::Kind
+    }
+
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        Some(super::built_in(session, *self))
     }
 
     fn about(&self) -> &'static str {
@@ -179,6 +186,20 @@ impl Spec for FlynnSpec {
         }
         self.model.setting(&session.data).check(session.data.features, session.data.classes.len())?;
         self.model.check_gamma()
+    }
+
+    fn protections(&self) -> Protections {
+        match self.select {
+            None => Protections::ALL,
+            Some(_) => Protections {
+                contributors: Protection::ByTask("counts the peers that were drawn"),
+                ..Protections::ALL
+            },
+        }
+    }
+
+    fn selects(&self) -> bool {
+        self.select.is_some()
     }
 
     fn model(&self) -> Option<&ModelSpec> {

@@ -29,7 +29,7 @@ fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Sessi
 }
 
 fn spec(session: &Session) -> &FlynnSpec {
-    let TaskSpec::Flynn(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::FlynnSpec>() else { panic!("{:?}", session.task) };
     spec
 }
 
@@ -209,7 +209,7 @@ fn a_model_says_where_it_comes_from_and_its_digest_does_not_depend_on_that() {
     let session = session(5, 1, "", "chosen = 3");
     let parts = parts(&[40, 30, 20, 20, 25]);
     let all = Session {
-        task: TaskSpec::Flynn(FlynnSpec { select: None, ..*spec(&session) }),
+        task: TaskSpec::from(FlynnSpec { select: None, ..*spec(&session) }),
         name: "all".into(),
         ..session.clone()
     };
@@ -246,7 +246,8 @@ fn a_class_that_nobody_had_when_the_holders_were_counted_is_not_brought_in_later
         let words = (0..=session.data.classes.len()).map(|i| u32::from(missing.is_none_or(|c| i != c + 1)));
         [Bytes::new(), words.flat_map(u32::to_le_bytes).collect::<Vec<u8>>().into()]
     };
-    let refused = |missing| holders::refuse_uncounted(&session, 1, &digits(), &counted(missing));
+    let refused =
+        |missing| holders::refuse_uncounted(&session, 1, &digits().class_counts(10), &counted(missing));
     assert_eq!(refused(None), Ok(()));
     for class in [0, 9] {
         assert!(refused(Some(class)).unwrap_err().contains("nobody had rows of class"));

@@ -18,11 +18,10 @@ use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::node::Event;
 use crate::protocol::message::Message;
-use crate::session::{
-    ColumnChecks, DataSpec, FedavgSpec, FedavgXclpSpec, Peer, Scaling, Session, TaskSpec, Timing, XclpSpec,
-};
+use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, Timing};
 use crate::tasks::xclp::planes;
 use crate::tasks::xclp::talk::{self, Body, What};
+use crate::tasks::{FedavgSpec, FedavgXclpSpec, XclpSpec};
 use crate::tasks::{History, Rows, Task, built_in};
 
 struct Lab {
@@ -56,7 +55,7 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab 
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let data = digits();
-    let task = TaskSpec::FedavgXclp(spec.clone());
+    let task = TaskSpec::from(spec.clone());
     let preparation = gaps.then(super::missing::preparation);
     let session = Session {
         min_peers: Session::default_min_peers(&task, identities.len()),
@@ -85,8 +84,8 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab 
         let bare = Dataset::new(64, part.values().to_vec(), Vec::new(), Vec::new()).unwrap();
         let (bare, gaps) = if gaps { super::missing::gaps(&bare) } else { (bare, Vec::new()) };
         let rows = Rows { labels: labels.clone(), gaps, ..Rows::new(Arc::new(bare.clone())) };
-        let build = &built_in(&session).unwrap().build;
-        tasks.push(build(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap());
+        let made = built_in(&session).unwrap().make(session.clone(), peer, rows.clone(), &[peer.0 as u8; 32]);
+        tasks.push(Arc::new(made.unwrap()) as Arc<dyn Task>);
         parts.push((rows, labels));
     }
     let parts = super::missing::filled(parts);

@@ -12,7 +12,8 @@ use crate::crypto::identity::Identity;
 use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::Event;
-use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, XclpSpec};
+use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec};
+use crate::tasks::XclpSpec;
 use crate::tasks::xclp::{self, Xclp};
 use crate::tasks::{History, Rows, Task, built_in};
 
@@ -71,7 +72,7 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
     identities.sort_by_key(Identity::public);
     let data = digits();
     let spec = XclpSpec { bits: 128, k: 4, ..XclpSpec::default() }.with_alpha(0.8);
-    let task = TaskSpec::Xclp(spec.clone());
+    let task = TaskSpec::from(spec.clone());
     let with = |preparation: Option<Arc<Preparation>>| {
         let session = session(&identities, timing());
         let data = DataSpec {
@@ -95,8 +96,8 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
         let labels: Vec<_> = part.labels().iter().enumerate().map(label).collect();
         let (data, gaps) = gaps(&part);
         let rows = Rows { labels: labels.clone(), gaps, ..Rows::new(Arc::new(data)) };
-        let build = &built_in(&pooled).unwrap().build;
-        tasks.push(build(pooled.clone(), peer, rows.clone(), &[peer.0 as u8; 32]).unwrap());
+        let made = built_in(&pooled).unwrap().make(pooled.clone(), peer, rows.clone(), &[peer.0 as u8; 32]);
+        tasks.push(Arc::new(made.unwrap()) as Arc<dyn Task>);
         parts.push((rows, labels));
     }
     let mut net = Network::with_tasks(identities, pooled.settings(), tasks.clone(), 1);

@@ -13,7 +13,8 @@ use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
-use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, XclpSpec};
+use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec};
+use crate::tasks::XclpSpec;
 use crate::tasks::xclp::talk::{self, Body, What};
 use crate::tasks::xclp::{self, Said, Xclp};
 use crate::tasks::{History, Task};
@@ -32,7 +33,7 @@ fn lab(rows: &[usize], scaling: Scaling, seed: u64, spec: XclpSpec) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let data = digits();
-    let task = TaskSpec::Xclp(spec.clone());
+    let task = TaskSpec::from(spec.clone());
     let session = Session {
         min_peers: Session::default_min_peers(&task, identities.len()),
         task,

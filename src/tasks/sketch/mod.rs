@@ -27,7 +27,7 @@ use sha2::Digest;
 use zeroize::Zeroizing;
 
 use super::common::holders::{self, HOLDERS};
-use super::{BuiltIn, History, Labels, Task, Work};
+use super::{BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
@@ -35,11 +35,12 @@ use crate::data::Dataset;
 use crate::data::prepare::Preparation;
 use crate::model::selection::{self, Draw};
 use crate::privacy::Ratio;
-use crate::protocol::context::{Kind, Quantity};
+use crate::protocol::context::{Kind as Summed, Quantity};
 use crate::protocol::view::Rng;
-use crate::session::{Peer, Session, SketchSpec};
+use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
+use crate::tasks::SketchSpec;
 use flyswarm_data::scaling::{self, Moments, Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
@@ -156,7 +157,7 @@ impl Plan {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
             plan.push(quantity("moments", 8, words));
         }
-        let kind = if self.epsilon.is_some() { Kind::Noised } else { Kind::Exact };
+        let kind = if self.epsilon.is_some() { Summed::Noised } else { Summed::Exact };
         plan.push(Quantity { kind, ..quantity("sketch", 4, words) });
         if publish {
             plan.push(quantity("scores", 4, peers));
@@ -467,11 +468,41 @@ impl SketchTask {
     }
 }
 
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "sketch"
+    }
+
+    fn about(&self) -> &'static str {
+        "how far each peer's rows lie from all rows"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
+        &[Section { name: "sketch", tasks: TASKS }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        SketchSpec::read(sections, data, peers).map(Into::into)
+    }
+}
+
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
+    let plan = Plan::new(session.clone(), spec).quantities();
     BuiltIn {
-        plan: Plan::new(session.clone(), spec).quantities(),
+        own: OwnSlots::of(&plan, "holders"),
+        plan,
         result: "sketch",
         extension: "sketch.json",
         labels: Labels::None,

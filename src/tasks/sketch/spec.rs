@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use crate::model::selection::Selection;
 use crate::session::encoding::{Field, flag, integer, number, text};
 use crate::session::rules::{Limit, check_number};
-use crate::session::task::{Release, Section, Sections, Spec, fields};
+use crate::session::task::fields;
 use crate::session::{DataSpec, Scaling, Session, SessionError};
+use crate::session::{Release, Sections, Spec};
 use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
+use crate::tasks::{BuiltIn, TaskKind};
 
 /// The fewest peers that may be drawn: their rows are a sum like any other, which needs 3 members.
 const FEWEST: u16 = 3;
@@ -191,14 +193,24 @@ fn refuse(field: &str, value: &dyn fmt::Display, limit: String) -> Result<(), Se
     Err(SessionError::value(field, value, limit))
 }
 
+impl SketchSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        _data: &DataSpec,
+        peers: usize,
+    ) -> Result<Self, SessionError> {
+        Self::read_section(sections, peers, None)
+    }
+}
+
 impl Spec for SketchSpec {
-    fn sections() -> &'static [Section] {
-        const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
-        &[Section { name: "sketch", tasks: TASKS }]
+    fn kind(&self) -> &'static dyn TaskKind {
+        &super::Kind
     }
 
-    fn read(sections: &mut Sections<'_>, _data: &DataSpec, peers: usize) -> Result<Self, SessionError> {
-        Self::read_section(sections, peers, None)
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        Some(super::built_in(session, *self))
     }
 
     fn sketch(&self) -> Option<&Self> {

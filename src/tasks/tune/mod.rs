@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use sha2::Digest;
 
 use super::common::holders::{self, HOLDERS};
-use super::{BuiltIn, History, Labels, Task, Work};
+use super::{BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -29,9 +29,10 @@ use crate::model::ModelError;
 use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
 use crate::protocol::context::Quantity;
-use crate::session::{Peer, Session, Setting, TuneSpec};
+use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
+use crate::tasks::{Setting, TuneSpec};
 use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
 use flyswarm_learn::tuning::candidate::readouts;
 use flyswarm_learn::tuning::search::read;
@@ -62,11 +63,40 @@ pub struct Outcome {
     pub digest: [u8; 32],
 }
 
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "tune"
+    }
+
+    fn about(&self) -> &'static str {
+        "a comparison of settings of FlyNN"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "tune", tasks: "tune where there is a [tune]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        TuneSpec::read(sections, data, peers).map(Into::into)
+    }
+}
+
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
+    let plan = Plan::new(session.clone(), &spec).quantities();
     BuiltIn {
-        plan: Plan::new(session.clone(), &spec).quantities(),
+        own: OwnSlots::of(&plan, "holders"),
+        plan,
         result: "settings",
         extension: "settings.toml",
         labels: Labels::All,
@@ -268,7 +298,13 @@ impl Tune {
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             name => {
-                holders::refuse_uncounted(session, HOLDERS, &self.data, opened).map_err(TuneError::Data)?;
+                holders::refuse_uncounted(
+                    session,
+                    HOLDERS,
+                    &self.data.class_counts(self.data.classes().len()),
+                    opened,
+                )
+                .map_err(TuneError::Data)?;
                 if name == "counts" {
                     self.plan.counts(&self.data, opened)
                 } else {

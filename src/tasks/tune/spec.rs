@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::model::readout::Readout;
-use crate::session::ModelSpec;
 use crate::session::encoding::{Field, flag, integer, list, put, scaling};
 use crate::session::rules::{self, COUNTS_LIMIT, Limit};
-use crate::session::task::{Section, Sections, Spec};
 use crate::session::{DataSpec, Scaling, Score, Session, SessionError, Size, Sizes};
+use crate::session::{Sections, Spec};
+use crate::tasks::ModelSpec;
+use crate::tasks::{BuiltIn, TaskKind};
 
 /// The parameters of the task `tune`.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,12 +127,13 @@ impl Setting {
     }
 }
 
-impl Spec for TuneSpec {
-    fn sections() -> &'static [Section] {
-        &[Section { name: "tune", tasks: "tune where there is a [tune]" }]
-    }
-
-    fn read(sections: &mut Sections<'_>, data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
+impl TuneSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        _peers: usize,
+    ) -> Result<Self, SessionError> {
         let Some(raw) = sections.take::<Raw>("tune")? else {
             return Err(SessionError::value("task", "tune", "flynn without a [tune]"));
         };
@@ -143,6 +145,16 @@ impl Spec for TuneSpec {
             .zip(1..)
             .map(|(raw, number)| raw.resolve(data).map_err(|error| of_setting(error, number)));
         Ok(Self { model, folds, settings: settings.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Spec for TuneSpec {
+    fn kind(&self) -> &'static dyn TaskKind {
+        &super::Kind
+    }
+
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        Some(super::built_in(session, self.clone()))
     }
 
     fn about(&self) -> &'static str {

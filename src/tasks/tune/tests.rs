@@ -7,7 +7,6 @@ use crate::data::digits::digits;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
-use crate::session::TaskSpec;
 
 const COIN: [u8; 32] = [7; 32];
 
@@ -34,7 +33,7 @@ fn session(peers: usize, folds: u16) -> Session {
 }
 
 fn spec(session: &Session) -> &TuneSpec {
-    let TaskSpec::Tune(spec) = &session.task else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::TuneSpec>() else { panic!("{:?}", session.task) };
     spec
 }
 

@@ -2,7 +2,8 @@
 
 use flyswarm_mpc::shares::program;
 
-use crate::session::{Peer, Session, XclpSpec};
+use crate::session::{Peer, Session};
+use crate::tasks::XclpSpec;
 
 use super::MOST_POINTS;
 
@@ -68,7 +69,7 @@ pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Hamming;
+    use crate::tasks::Hamming;
 
     #[test]
     fn ten_thousand_points_take_less_than_3_gb_and_2500_less_than_400_mb() {

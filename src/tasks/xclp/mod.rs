@@ -31,13 +31,14 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::exchange::{Seat, Source};
-use super::{Build, BuiltIn, History, Labels, Task, Work};
+use super::{Build, BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Quantity;
-use crate::session::{Peer, Session, XclpSpec};
+use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::lsh::Codes;
+use crate::tasks::XclpSpec;
 use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Out, Seen};
 use computed::{Computed, inputs_digest};
@@ -56,11 +57,40 @@ pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
 pub(crate) const MOST_POINTS: u64 = 10_000;
 
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "xclp"
+    }
+
+    fn about(&self) -> &'static str {
+        "labels for each peer's own rows"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        XclpSpec::read(sections, data, peers).map(Into::into)
+    }
+}
+
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
+    let plan = Plan::new(session.clone(), spec.clone()).quantities();
     BuiltIn {
-        plan: Plan::new(session.clone(), spec.clone()).quantities(),
+        own: OwnSlots::of(&plan, ""),
+        plan,
         result: "labels",
         extension: "labels.csv",
         labels: Labels::Some,

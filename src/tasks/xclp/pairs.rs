@@ -23,8 +23,9 @@ use super::talk::Incoming;
 use crate::crypto::stream::{Stream, derive};
 use crate::protocol::Fault;
 use crate::protocol::all_reduce::SumId;
-use crate::session::{Hamming, Peer};
+use crate::session::Peer;
 use crate::sketch::lsh::Codes;
+use crate::tasks::Hamming;
 
 /// Most bytes that may come from a partner before its turn.
 const FIRST: usize = 32;

@@ -7,7 +7,8 @@ use zeroize::Zeroizing;
 
 use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
-use crate::session::{Hamming, Peer};
+use crate::session::Peer;
+use crate::tasks::Hamming;
 use flyswarm_mpc::propagation::integer::Plan;
 
 /// Those who never compute again, as far as this peer knows. It outlives a view.

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use crate::session::encoding::{Field, flag, integer, number, text};
 use crate::session::rules::{self, Limit, check_number};
-use crate::session::task::{Section, Sections, Spec, fields, section};
+use crate::session::task::{fields, section};
 use crate::session::{DataSpec, Session, SessionError};
+use crate::session::{Sections, Spec};
+use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
 use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
 
 /// Three members compute; every two peers talk, so there are not too many.
@@ -209,13 +211,24 @@ impl XclpSpec {
     }
 }
 
+impl XclpSpec {
+    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    pub(crate) fn read(
+        sections: &mut Sections<'_>,
+        _data: &DataSpec,
+        _peers: usize,
+    ) -> Result<Self, SessionError> {
+        Self::read_with(sections, Self::default())
+    }
+}
+
 impl Spec for XclpSpec {
-    fn sections() -> &'static [Section] {
-        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
+    fn kind(&self) -> &'static dyn TaskKind {
+        &super::Kind
     }
 
-    fn read(sections: &mut Sections<'_>, _data: &DataSpec, _peers: usize) -> Result<Self, SessionError> {
-        Self::read_with(sections, Self::default())
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        Some(super::built_in(session, self.clone()))
     }
 
     fn about(&self) -> &'static str {
@@ -224,6 +237,16 @@ impl Spec for XclpSpec {
 
     fn roster(&self) -> Limit {
         ROSTER
+    }
+
+    fn protections(&self) -> Protections {
+        Protections {
+            contributors: Protection::ByTask(
+                "opens how many rows each member has, and needs 3 members with rows",
+            ),
+            columns: Protection::ByTask("compares columns if its scaling needs their means"),
+            ..Protections::ALL
+        }
     }
 
     fn propagation(&self) -> Option<&Self> {

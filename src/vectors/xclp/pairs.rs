@@ -6,7 +6,8 @@ use super::super::{bytes, hex};
 use crate::crypto::stream::Stream;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
-use crate::session::{Hamming, Peer};
+use crate::session::Peer;
+use crate::tasks::Hamming;
 use crate::tasks::xclp::pairs::{lengths, masks, partner, rounds};
 
 /// Where owners of 8 points begin, and where the last one ends.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::session::{FedavgSpec, NoiseMode, NoiseSpec, Scaling, Session, TaskSpec, Weighting};
+use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session, TaskSpec};
+use flyswarm::tasks::{FedavgSpec, Weighting};
 
 use super::lives::succeeded;
 use super::swarm::{NAMES, PROGRAM, Swarm};
@@ -64,7 +65,7 @@ fn private_processes_get_one_model_and_a_killed_one_pays_once() {
 fn private_rounds(session: &mut Session) {
     let fedavg =
         FedavgSpec { rounds: 3, rate: 0.1, clip: 0.5, weighting: Weighting::Equal, ..FedavgSpec::default() };
-    session.task = TaskSpec::Fedavg(fedavg);
+    session.task = TaskSpec::from(fedavg);
     session.min_peers = Session::default_min_peers(&session.task, session.roster.len());
     session.data.scaling = Scaling::Range { lo: 0.0, hi: 16.0 };
     let noise = NoiseSpec::new("8".parse().expect("a number"), 0, NoiseMode::Member);

@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, SketchSpec, TaskSpec};
+use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, TaskSpec};
+use flyswarm::tasks::SketchSpec;
 use serde_json::Value;
 
 use super::check::same_and_exact;
@@ -19,7 +20,7 @@ fn swarm() -> Swarm {
         session.data.scaling = Scaling::Center;
         let usual = SketchSpec::default();
         session.task =
-            TaskSpec::Sketch(SketchSpec { rows: 100, publish: true, pairwise: true, chosen: 2, ..usual });
+            TaskSpec::from(SketchSpec { rows: 100, publish: true, pairwise: true, chosen: 2, ..usual });
     })
 }
 
@@ -85,7 +86,7 @@ fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
         session.privacy.noise = Some(NoiseSpec::new("50".parse().expect("a number"), 0, NoiseMode::Parallel));
         let usual = SketchSpec::default();
         let spec = SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual };
-        session.task = TaskSpec::Sketch(spec);
+        session.task = TaskSpec::from(spec);
     });
     let paid = [&LABELLED[..], &["--dataset", "ward", "--budget", "50"]].concat();
     let victim = 1;
@@ -123,7 +124,9 @@ fn processes_that_draw_three_of_five_learn_from_these_alone() {
         let mut swarm = Swarm::new(PEERS, |session| {
             session.privacy.min_holders = 1;
             let usual = SketchSpec::default();
-            let TaskSpec::Flynn(flynn) = &mut session.task else { panic!("{:?}", session.task) };
+            let Some(flynn) = session.task.get_mut::<flyswarm::tasks::FlynnSpec>() else {
+                panic!("{:?}", session.task)
+            };
             flynn.select = Some(SketchSpec { rows: 50, publish: true, chosen: 3, ..usual });
         });
         let victim = 2;

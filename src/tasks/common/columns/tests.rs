@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::deal;
 use crate::data::digits::digits;
+use flyswarm_data::scaling::moments;
 
 /// Rows of these columns, each a list of values.
 fn rows(columns: &[&[f32]]) -> Dataset {

@@ -9,7 +9,6 @@ use super::*;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value as Decided;
-use crate::session::TaskSpec;
 use crate::tasks::built_in;
 use crate::tasks::flynn::Plan;
 
@@ -81,7 +80,7 @@ fn tasks(session: &Session, parts: &[Vec<Row>]) -> Vec<Arc<dyn Task>> {
     let task = |(me, part): (Peer, &Vec<Row>)| {
         let Loaded { data, gaps, .. } = read(session, part);
         let rows = Rows { gaps, ..Rows::new(Arc::new(data)) };
-        (kind.build)(session.clone(), me, rows, &[me.0 as u8; 32]).unwrap()
+        Arc::new(kind.make(session.clone(), me, rows, &[me.0 as u8; 32]).unwrap()) as Arc<dyn Task>
     };
     peers.map(task).collect()
 }
@@ -144,7 +143,7 @@ proptest! {
         let stage = ["I", "II"][most(2, rows.iter().filter_map(|row| row.3))];
         let fills = [format!("fill = {x:?}"), format!("fill = {day:?}"), format!("fill = {colour:?}"), format!("fill = {stage:?}")];
         let plain = session("flynn", fills.each_ref().map(|fill| &**fill), 1);
-        let TaskSpec::Flynn(spec) = plain.task else { panic!() };
+        let Some(spec) = plain.task.get::<crate::tasks::FlynnSpec>().copied() else { panic!() };
         let expected = Plan::new(plain.clone(), spec).pooled(&read(&plain, &rows).data, COIN).unwrap();
         prop_assert_eq!(outcome.digest, expected.digest());
         let model = Model::decode(&outcome.file).unwrap();
@@ -239,7 +238,7 @@ fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
             let Loaded { data, gaps, .. } = read(&session, &with_x_at(3)[0]);
             let labels = if task == "xclp" { vec![Some(0); data.rows()] } else { Vec::new() };
             let rows = Rows { labels, gaps, ..Rows::new(Arc::new(data)) };
-            (kind.build)(session, Peer(0), rows, &[0; 32]).unwrap()
+            Arc::new(kind.make(session, Peer(0), rows, &[0; 32]).unwrap()) as Arc<dyn Task>
         });
         let (long, short) = (filled.plan(), plain.plan());
         assert_eq!((&*long[1].name, &*long[2].name), ("values", "fills"));

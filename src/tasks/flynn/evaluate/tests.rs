@@ -6,11 +6,17 @@ use flyswarm_learn::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::{CustomSpec, EvaluateSpec, FlynnSpec, Session, TaskSpec};
-use crate::tasks::common::columns::Compared;
+use crate::session::{Session, TaskSpec};
 use crate::tasks::flynn::tests::{federated, parts, tasks, together, value};
-use crate::tasks::{Rows, Task};
+use crate::tasks::{CustomSpec, EvaluateSpec, FlynnSpec};
+use crate::tasks::{Labels, OwnSlots, Protected, Rows, Task};
 use flyswarm_data::scaling::{self, Moments};
+
+fn protected(task: Arc<dyn Task>, session: &Session, me: Peer, rows: &Arc<Dataset>) -> Protected {
+    let own = OwnSlots::of(&task.plan(), "holders");
+    let guards = (session.task.protections(), own, Labels::All);
+    Protected::new(task, session, (me, Rows::new(rows.clone())), guards).unwrap()
+}
 
 fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
     let classes: Vec<String> = (0..10).map(|class| format!("\"{class}\"")).collect();
@@ -109,7 +115,7 @@ proptest! {
         let all = together(&parts.iter().map(|part| &**part).collect::<Vec<_>>());
         let pool = Moments::from_words(&scaling::moments(&all, true), 64).unwrap();
         for (task, (me, rows)) in tasks(&session, &parts).into_iter().zip((0u16..).map(Peer).zip(&parts)) {
-            let own = Compared::new(Arc::new(task), &session, me, crate::tasks::Rows::new(rows.clone()), false)
+            let own = protected(Arc::new(task), &session, me, rows)
                 .outcome(&History::of_vectors(&opened), 0).unwrap().own;
             let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
             // Where the session opens no spreads, nothing is made up.
@@ -134,11 +140,10 @@ fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_
         let compared = |session: &Session| {
             let task = Arc::new(tasks(session, &parts).remove(0));
             let other = Session {
-                task: TaskSpec::Custom(CustomSpec { name: "mine".into(), bytes: Vec::new() }),
+                task: TaskSpec::from(CustomSpec { name: "mine".into(), bytes: Vec::new() }),
                 ..session.clone()
             };
-            [session.clone(), other]
-                .map(|s| Compared::new(task.clone(), &s, Peer(0), Rows::new(parts[0].clone()), false))
+            [session.clone(), other].map(|s| protected(task.clone(), &s, Peer(0), &parts[0]))
         };
         let [known, custom] = compared(&session);
         for task in [&known, &custom] {
@@ -146,7 +151,7 @@ fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_
         }
         assert_eq!(known.take_findings().iter().any(|line| line.contains("other units")), compare);
         assert_eq!(custom.take_findings(), Vec::<String>::new());
-        let own = |task: &Compared| task.outcome(&History::of_vectors(&opened), 0).unwrap().own.unwrap();
+        let own = |task: &Protected| task.outcome(&History::of_vectors(&opened), 0).unwrap().own.unwrap();
         assert!(own(&known)["columns"].is_object() && own(&custom)["columns"].is_null());
     }
 }
@@ -235,10 +240,10 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
 #[test]
 fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let session = session(3, 1, "\"none\"", "");
-    let TaskSpec::Flynn(spec) = session.task else { panic!("{:?}", session.task) };
-    let sketch = crate::session::SketchSpec { publish: true, chosen: 3, ..Default::default() };
+    let Some(spec) = session.task.get::<FlynnSpec>().copied() else { panic!("{:?}", session.task) };
+    let sketch = crate::tasks::SketchSpec { publish: true, chosen: 3, ..Default::default() };
     let drawn =
-        Session { task: TaskSpec::Flynn(FlynnSpec { select: Some(sketch), ..spec }), ..session.clone() };
+        Session { task: TaskSpec::from(FlynnSpec { select: Some(sketch), ..spec }), ..session.clone() };
     assert!(drawn.check().unwrap_err().to_string().contains("[evaluate]"));
     let private = session.to_toml().replace("[privacy]", "[privacy]\nepsilon = 1\ntop = 5");
     let private = private.replace("check_columns = true", "check_columns = false");
@@ -250,7 +255,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
         (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),
         (EvaluateSpec { most: 0, ..usual }, "evaluate.most is 0, must be 1 to 1000000"),
     ] {
-        let task = TaskSpec::Flynn(FlynnSpec { evaluate: Some(evaluate), ..spec });
+        let task = TaskSpec::from(FlynnSpec { evaluate: Some(evaluate), ..spec });
         assert_eq!(Session { task, ..session.clone() }.check().unwrap_err().to_string(), told);
     }
 }

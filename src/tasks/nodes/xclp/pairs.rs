@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use super::*;
-use crate::session::Hamming;
+use crate::tasks::Hamming;
 
 fn pairwise(hamming: Hamming) -> XclpSpec {
     XclpSpec { hamming, ..spec() }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::crypto::identity::Identity;
-use crate::session::{Peer, Session, TaskSpec};
+use crate::session::{Peer, Session};
 
 const SEED: [u8; 32] = [3; 32];
 
@@ -37,7 +37,9 @@ fn session() -> Session {
 
 fn peer(rows: &Rows, known: Vec<Option<u16>>) -> Xclp {
     let session = session();
-    let TaskSpec::Xclp(spec) = session.task.clone() else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<crate::tasks::XclpSpec>().cloned() else {
+        panic!("{:?}", session.task)
+    };
     let task = Xclp::new(session, spec, Peer(0), rows.data.clone(), rows.labels.clone(), &[9; 32]);
     task.unwrap().knowing(known)
 }

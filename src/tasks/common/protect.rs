@@ -1,0 +1,463 @@
+//! The protections of a session, which every task has unless it opts out by name.
+//!
+//! - **contributors**: a slot behind the coin counts the members that have rows, and rows of each class. Fewer
+//!   than `privacy.min_holders` end the session, and a peer that comes later may not bring a class that nobody
+//!   had.
+//! - **columns**: each peer compares its columns with the means and spreads of all rows, which a slot opens,
+//!   before it gives anything that is made of them.
+//! - **capacity**: a peer with more rows than a sum can count is refused.
+//! - **imputation**: missing values take what all peers' values say ([`filled`]).
+//!
+//! The wrapper is made in one place, [`SessionTask::make`](crate::tasks::SessionTask::make). It adds the slots that the task does not
+//! have itself; the task sees neither them nor what they opened.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use flyswarm_learn::model::columns::Beside;
+use serde_json::{Map, Value, json};
+
+use super::columns::{compare, lines};
+use super::{filled, holders};
+use crate::crypto::mask;
+use crate::protocol::context::Quantity;
+use crate::protocol::view::Rng;
+use crate::session::{Peer, Session};
+use crate::tasks::exchange::{Seat, Source};
+use crate::tasks::{History, Labels, Outcome, Rows, Task, Work};
+
+/// Whether a task has a protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// It has it; what it needs is summed for it, unless the task sums it itself.
+    On,
+    /// The task takes care of it itself, in this way. Nothing is summed for it.
+    ByTask(&'static str),
+    /// It does without, for this reason.
+    OptOut(&'static str),
+}
+
+impl Protection {
+    /// Whether the wrapper takes care of it.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+/// The protections of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protections {
+    /// Enough members have rows, and rows of each class.
+    pub contributors: Protection,
+    /// Columns look like those of the other peers.
+    pub columns: Protection,
+    /// No sum of rows can wrap.
+    pub capacity: Protection,
+    /// Missing values can take what all peers' values say.
+    pub imputation: Protection,
+}
+
+impl Protections {
+    /// All of them: what a task has that says nothing.
+    pub const ALL: Self = Self {
+        contributors: Protection::On,
+        columns: Protection::On,
+        capacity: Protection::On,
+        imputation: Protection::On,
+    };
+
+    /// None of them, for one reason.
+    #[must_use]
+    pub const fn none(reason: &'static str) -> Self {
+        let out = Protection::OptOut(reason);
+        Self { contributors: out, columns: out, capacity: out, imputation: out }
+    }
+
+    /// What each of them does in a session of this task, for people.
+    pub(crate) fn told(self, session: &Session) -> Vec<(&'static str, String)> {
+        let minimum = session.privacy.min_holders;
+        let private = session.privacy.noise.is_some();
+        let exact = |on: String| match private {
+            true => "off: privacy.epsilon, which allows no exact sums".to_owned(),
+            false => on,
+        };
+        let compares = match session.data.checks.compare {
+            true => "each peer compares its columns with those of all".to_owned(),
+            false => "off: data.check_columns is false".to_owned(),
+        };
+        let told = [
+            (
+                "contributors",
+                self.contributors,
+                exact(format!("at least {minimum} peers have rows of each class")),
+            ),
+            ("columns", self.columns, exact(compares)),
+            ("capacity", self.capacity, "no peer has more rows than a sum can count".to_owned()),
+            (
+                "imputation",
+                self.imputation,
+                exact("missing values can take a value from all peers".to_owned()),
+            ),
+        ];
+        let line = |(name, protection, on): (&'static str, Protection, String)| match protection {
+            Protection::On => (name, on),
+            Protection::ByTask(how) => (name, format!("by the task, which {how}")),
+            Protection::OptOut(why) => (name, format!("off: the task {why}")),
+        };
+        told.into_iter().map(line).collect()
+    }
+}
+
+/// The slots of a task's own plan that serve a protection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnSlots {
+    /// How many members have rows, and rows of each class: word 0 counts rows, word 1 + l those of class l.
+    pub contributors: Option<u32>,
+    /// Means and spreads of all columns.
+    pub moments: Option<u32>,
+}
+
+impl OwnSlots {
+    /// Of a plan whose slot of contributors, if it has one, is called so; that of the moments is "moments".
+    pub(crate) fn of(plan: &[Quantity], contributors: &str) -> Self {
+        let slot = |name: &str| (0u32..).zip(plan).find(|(_, each)| each.name == name).map(|(slot, _)| slot);
+        Self { contributors: slot(contributors), moments: slot("moments") }
+    }
+}
+
+/// Where the protections stand in the plan of the whole session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Layout {
+    /// The first slot that was added, and how many were.
+    first: u32,
+    added: u32,
+    /// Whether the slots below were added.
+    adds: (bool, bool),
+    contributors: Option<u32>,
+    moments: Option<u32>,
+}
+
+impl Layout {
+    /// For a task with these protections and these slots of its own, in its own plan.
+    fn new(session: &Session, protections: Protections, own: OwnSlots) -> Self {
+        let exact = session.privacy.noise.is_none();
+        let adds = |protection: Protection, wanted: bool, slot: Option<u32>| {
+            protection.is_on() && wanted && exact && slot.is_none()
+        };
+        let counts = adds(protections.contributors, true, own.contributors);
+        let compares = adds(protections.columns, session.data.checks.compare, own.moments);
+        // Behind the coin, and behind what fills missing values.
+        let first = 1 + filled::slots(session);
+        let added = u32::from(counts) + u32::from(compares);
+        let moved = |slot: Option<u32>| slot.map(|slot| slot + filled::slots(session) + added);
+        let contributors = if counts { Some(first) } else { moved(own.contributors) };
+        let moments = if compares { Some(first + u32::from(counts)) } else { moved(own.moments) };
+        let guards = protections.contributors.is_on() && exact;
+        Self {
+            first,
+            added,
+            adds: (counts, compares),
+            contributors: contributors.filter(|_| guards),
+            moments,
+        }
+    }
+
+    /// The slot as the task counts it; `None` of one that was added.
+    fn inner(self, slot: u32) -> Option<u32> {
+        if slot < self.first {
+            return Some(slot);
+        }
+        slot.checked_sub(self.added).filter(|&inner| inner >= self.first)
+    }
+
+    /// The history as the task sees it.
+    fn seen(self, history: &History) -> Cow<'_, History> {
+        match self.added {
+            0 => Cow::Borrowed(history),
+            added => Cow::Owned(history.without(self.first, added)),
+        }
+    }
+}
+
+/// How many classes the contributors are counted by.
+fn classes(session: &Session, labels: Labels) -> usize {
+    if labels == Labels::None { 0 } else { session.data.classes.len() }
+}
+
+/// The plan of the whole session, for that of its task.
+pub(crate) fn plan(
+    session: &Session,
+    (protections, own, labels): (Protections, OwnSlots, Labels),
+    mut plan: Vec<Quantity>,
+) -> Vec<Quantity> {
+    let layout = Layout::new(session, protections, own);
+    let (counts, compares) = layout.adds;
+    let at = plan.len().min(layout.first as usize);
+    let contributors = counts.then(|| holders::quantity(classes(session, labels)));
+    let moments = compares.then(|| super::columns::quantity(session.data.features, true));
+    plan.splice(at..at, contributors.into_iter().chain(moments));
+    plan
+}
+
+/// A task with its protections.
+#[derive(Debug)]
+pub struct Protected {
+    task: Arc<dyn Task>,
+    session: Session,
+    me: Peer,
+    rows: Rows,
+    labels: Labels,
+    protections: Protections,
+    own: OwnSlots,
+    layout: Layout,
+    /// Whether the peer leaves if something looks wrong.
+    strict: bool,
+    /// What the comparison found, until somebody tells the user.
+    found: Mutex<Option<Vec<String>>>,
+    compared: OnceLock<Vec<String>>,
+}
+
+impl Protected {
+    /// `task` with these rows.
+    ///
+    /// # Errors
+    /// If the rows do not fit the session.
+    pub(crate) fn new(
+        task: Arc<dyn Task>,
+        session: &Session,
+        (me, rows): (Peer, Rows),
+        (protections, own, labels): (Protections, OwnSlots, Labels),
+    ) -> Result<Self, String> {
+        if protections.capacity.is_on() {
+            fits(session, &rows, labels)?;
+        }
+        Ok(Self {
+            task,
+            session: session.clone(),
+            me,
+            rows,
+            labels,
+            protections,
+            own,
+            layout: Layout::new(session, protections, own),
+            strict: false,
+            found: Mutex::new(None),
+            compared: OnceLock::new(),
+        })
+    }
+
+    /// A task that a program outside this crate has made.
+    ///
+    /// # Errors
+    /// If the rows do not fit the session.
+    pub(crate) fn of_program(
+        task: Arc<dyn Task>,
+        session: &Session,
+        part: (Peer, Rows),
+    ) -> Result<Self, String> {
+        Self::new(task, session, part, (session.task.protections(), OwnSlots::default(), Labels::None))
+    }
+
+    /// The same that ends the session for this peer if a column looks wrong.
+    #[must_use]
+    pub(crate) fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// What the comparison has found since the last call, a line each.
+    #[must_use]
+    pub(crate) fn take_findings(&self) -> Vec<String> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    /// The slot of the moments, if this peer has rows to compare.
+    fn moments(&self) -> Option<u32> {
+        let out = matches!(self.protections.columns, Protection::OptOut(_));
+        self.layout.moments.filter(|_| self.rows.data.rows() > 0 && !out)
+    }
+
+    /// The words of the opened moments.
+    fn opened(&self, history: &History) -> Option<Vec<u64>> {
+        let (words, _) = history.vector(self.moments()?)?.as_chunks::<8>();
+        Some(words.iter().map(|&word| u64::from_le_bytes(word)).collect())
+    }
+
+    fn filled(&self, history: &History) -> Result<Rows, String> {
+        filled::rows(&self.session, &self.rows, history)
+    }
+
+    /// This peer's columns next to those of all, for its report; `None` if no spreads were opened.
+    fn beside(&self, history: &History) -> Option<Beside> {
+        let Rows { data, .. } = self.filled(history).ok()?;
+        let pool =
+            flyswarm_data::scaling::Moments::from_words(&self.opened(history)?, data.features()).ok()?;
+        Beside::moments(&data, &self.session.data.columns, &pool)
+    }
+
+    /// Before this peer gives anything that is made of its columns.
+    fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
+        let compares = self.session.data.checks.compare;
+        let Some(at) = self.moments().filter(|&at| compares && slot > at) else { return Ok(()) };
+        let Some(opened) = self.opened(history) else { return Ok(()) };
+        let found = self.compared.get_or_init(|| {
+            let Ok(Rows { data, .. }) = self.filled(history) else { return Vec::new() };
+            let counted = history.members(at).contains(&self.me);
+            let own = flyswarm_data::scaling::moments(&data, true);
+            let findings = compare(&own, &opened, counted, data.features());
+            let found = lines(&findings, &self.session.data.columns);
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+            found
+        });
+        match found.first() {
+            Some(first) if self.strict => {
+                Err(format!("left before its rows were counted (--strict): {first}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Before this peer puts anything into a sum that comes after the contributors were counted.
+    fn check_counted(&self, slot: u32, history: &History) -> Result<(), String> {
+        let Some(at) = self.layout.contributors.filter(|&at| slot > at) else { return Ok(()) };
+        let own = class_rows(&self.rows, classes(&self.session, self.labels));
+        holders::refuse_uncounted(&self.session, at, &own, history.vectors())
+    }
+}
+
+/// Rows of each class.
+fn class_rows(rows: &Rows, classes: usize) -> Vec<u64> {
+    if rows.labels.is_empty() {
+        return rows.data.class_counts(classes);
+    }
+    let mut counts = vec![0; classes];
+    for label in rows.labels.iter().flatten() {
+        if let Some(count) = counts.get_mut(usize::from(*label)) {
+            *count += 1;
+        }
+    }
+    counts
+}
+
+/// Whether the rows fit the session; says what does not.
+fn fits(session: &Session, rows: &Rows, labels: Labels) -> Result<(), String> {
+    match labels {
+        Labels::All => holders::fits(session, &rows.data),
+        Labels::Some | Labels::None => {
+            holders::fits_features(session, &rows.data)?;
+            holders::fits_ring(session, &rows.data, mask::capacity)
+        }
+    }
+}
+
+// Whoever adds a method to `Task` has to say here what becomes of it.
+#[deny(clippy::missing_trait_methods)]
+impl Task for Protected {
+    fn plan(&self) -> Vec<Quantity> {
+        plan(&self.session, (self.protections, self.own, self.labels), self.task.plan())
+    }
+
+    fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
+        self.check_columns(slot, history)?;
+        self.check_counted(slot, history)?;
+        if let Some(inner) = self.layout.inner(slot) {
+            return self.task.contribution(inner, &self.layout.seen(history));
+        }
+        if self.layout.contributors == Some(slot) {
+            let held = class_rows(&self.rows, classes(&self.session, self.labels));
+            return Ok(holders::words(self.rows.data.rows() as u64, &held));
+        }
+        let Rows { data, .. } = self.filled(history)?;
+        let words = flyswarm_data::scaling::moments(&data, true);
+        Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
+    }
+
+    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        let inner = self.layout.inner(slot).ok_or("a protection has no noise")?;
+        self.task.noised(inner, &self.layout.seen(history), rng)
+    }
+
+    fn take_noised(&self, slot: u32, vector: &Bytes) {
+        if let Some(inner) = self.layout.inner(slot) {
+            self.task.take_noised(inner, vector);
+        }
+    }
+
+    fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
+        self.check_columns(slot, history)?;
+        self.check_counted(slot, history)?;
+        match self.layout.inner(slot) {
+            Some(inner) => self.task.exchange(inner, &self.layout.seen(history), seat),
+            None => Ok(Source::Own),
+        }
+    }
+
+    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        let inner = self.layout.inner(slot).ok_or("a protection has no exchange")?;
+        self.task.exchanged(inner, result)
+    }
+
+    fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        if let Some(at) = self.layout.contributors.filter(|&at| slot > at) {
+            let lost = history.members(at).iter().filter(|peer| !members.contains(peer)).count();
+            holders::enough(&self.session, at, history.vectors(), lost)?;
+        }
+        match self.layout.inner(slot) {
+            Some(inner) => self.task.allows(inner, &self.layout.seen(history), members),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&self, slot: u32, history: &History) -> Result<(), String> {
+        if self.layout.contributors == Some(slot) {
+            holders::enough(&self.session, slot, history.vectors(), 0)?;
+        }
+        match self.layout.inner(slot) {
+            Some(inner) => self.task.check(inner, &self.layout.seen(history)),
+            None => Ok(()),
+        }
+    }
+
+    fn retains(&self, slot: u32, frozen: u32) -> bool {
+        let behind = frozen.saturating_sub(self.layout.first).min(self.layout.added);
+        self.layout.inner(slot).is_none_or(|inner| self.task.retains(inner, frozen - behind))
+    }
+
+    fn keeps(&self, slot: u32, history: &History) -> bool {
+        let seen = self.layout.seen(history);
+        self.layout.inner(slot).is_none_or(|inner| self.task.keeps(inner, &seen))
+    }
+
+    fn ends(&self, history: &History) -> bool {
+        self.task.ends(&self.layout.seen(history))
+    }
+
+    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+        let seen = self.layout.seen(history);
+        self.layout.inner(slot).map(|inner| self.task.figures(inner, &seen)).unwrap_or_default()
+    }
+
+    fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
+        let mut outcome = self.task.outcome(&self.layout.seen(history), unix)?;
+        if let Some(beside) = self.beside(history)
+            && let Value::Object(own) = outcome.own.get_or_insert_with(|| json!({}))
+        {
+            own.insert("columns".to_owned(), json!(beside));
+        }
+        Ok(outcome)
+    }
+
+    fn work(&self, slot: u32, history: &History) -> Work {
+        match self.layout.inner(slot) {
+            Some(inner) => self.task.work(inner, &self.layout.seen(history)),
+            None if self.layout.moments == Some(slot) => {
+                Work { lift: self.rows.data.values().len() as f64, ..Work::default() }
+            }
+            None => Work::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

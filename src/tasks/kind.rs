@@ -1,0 +1,54 @@
+//! What the rest of the program asks a task for, and the registry of tasks.
+
+use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
+
+use super::REGISTRY;
+use crate::session::{DataSpec, Section, Sections, SessionError, TaskSpec};
+
+/// A task: all that is known of it without a session. The registry has one of each.
+pub trait TaskKind: Debug + Sync {
+    /// The value of `task` in a session file, such as `flynn`.
+    fn name(&self) -> &'static str;
+
+    /// What it computes, in a few words for a list.
+    fn about(&self) -> &'static str;
+
+    /// The sections of the session file that belong to this task, unless an earlier one has them.
+    fn sections(&self) -> &'static [Section];
+
+    /// Reads the parameters from their sections, for rows as in `data` and a number of peers. It leaves the
+    /// rules to [`Spec::check`](crate::session::Spec::check), as far as it can.
+    ///
+    /// # Errors
+    /// [`SessionError::Value`] and [`SessionError::Syntax`], if a section cannot be read.
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError>;
+
+    /// Which rows a digest of a peer's rows covers, for its receipt.
+    fn digest_covers(&self) -> &'static str {
+        "every row that was given to the session"
+    }
+}
+
+/// Tasks that the program has added.
+static ADDED: Mutex<Vec<&'static dyn TaskKind>> = Mutex::new(Vec::new());
+
+/// Adds a task to those of this crate: session files may name it from then on. A name that is taken stays as
+/// it is.
+pub fn register(kind: &'static dyn TaskKind) {
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !REGISTRY.iter().chain(added.iter()).any(|known| known.name() == kind.name()) {
+        added.push(kind);
+    }
+}
+
+/// All tasks, in the order of the registry.
+pub fn kinds() -> impl Iterator<Item = &'static dyn TaskKind> {
+    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    REGISTRY.iter().copied().chain(added)
+}
