@@ -56,7 +56,7 @@ pub(crate) fn main() -> Result<(), Failure> {
     let mut addresses = Vec::new();
     for i in 0..3 {
         let identity = Identity::from_seed([i + 1; 32]);
-        identity.save(&key(i))?;
+        identity.save(key(i))?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         addresses.push(format!("/ip4/127.0.0.1/tcp/{port}"));
         wards = wards.peer_at(format!("ward-{i}"), identity.public(), addresses.last());

@@ -95,7 +95,7 @@ impl Reader {
             let in_prefix = self.body.is_none();
             let buffer = match &mut self.body {
                 None => &mut self.prefix[self.filled..],
-                Some(body) => &mut body.as_mut()[self.filled..],
+                Some(body) => &mut body.bytes_mut()[self.filled..],
             };
             let read = match ready!(Pin::new(&mut *stream).poll_read(cx, buffer)) {
                 Ok(read) => read,

@@ -40,7 +40,7 @@ impl Buffers {
 
 impl Buffer {
     /// Where to write.
-    pub fn as_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
 
@@ -83,20 +83,20 @@ mod tests {
     fn memory_comes_back_with_the_last_slice_and_is_never_seen_by_two() {
         let buffers = Buffers::default();
         let mut first = buffers.take(SMALLEST);
-        first.as_mut().fill(1);
+        first.bytes_mut().fill(1);
         let frame = first.freeze();
         let slice = frame.slice(10..20);
         drop(frame);
         let mut second = buffers.take(SMALLEST);
-        second.as_mut().fill(2);
+        second.bytes_mut().fill(2);
         assert_eq!(slice[..], [1; 10]);
         let place = slice.as_ptr();
         drop(slice);
         let mut third = buffers.take(SMALLEST);
-        assert_eq!(third.as_mut()[10..].as_ptr(), place, "the memory of the first is used again");
+        assert_eq!(third.bytes_mut()[10..].as_ptr(), place, "the memory of the first is used again");
         // A longer frame does not fit in it, a small one is not taken from it.
         drop(third);
-        assert_eq!(buffers.take(SMALLEST + 1).as_mut().len(), SMALLEST + 1);
+        assert_eq!(buffers.take(SMALLEST + 1).bytes_mut().len(), SMALLEST + 1);
         assert_eq!(buffers.take(5).freeze().len(), 5);
     }
 

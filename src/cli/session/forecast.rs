@@ -59,7 +59,7 @@ pub(in crate::cli) struct Rounds {
 
 /// The noise to expect; `None` for another session.
 pub(in crate::cli) fn noise_of_rounds(session: &Session) -> Option<Rounds> {
-    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { return None };
+    let spec = session.task.get::<crate::tasks::FedavgSpec>()?;
     let weights = spec.weights(&session.data);
     Some(Rounds { noise: spec.noise(session)?, weights, members: session.roster.len() })
 }

@@ -138,8 +138,8 @@ impl Job {
         let start = self.index as usize * CHUNK;
         let own = &self.vector[start..(start + CHUNK).min(self.vector.len())];
         let mut data = self.buffers.take(own.len());
-        data.as_mut().copy_from_slice(own);
-        self.masks.apply(data.as_mut(), start as u64);
+        data.bytes_mut().copy_from_slice(own);
+        self.masks.apply(data.bytes_mut(), start as u64);
         Done { sum: self.sum, index: self.index, data }
     }
 }
@@ -322,7 +322,7 @@ impl AllReduce {
     /// This peer's own part of chunk `index` is masked.
     fn add_own(&mut self, index: u32, mut sum: Buffer) {
         let partial = self.partial.entry(index).or_default();
-        partial.waiting.drain(..).for_each(|child| mask::add(self.word, sum.as_mut(), &child));
+        partial.waiting.drain(..).for_each(|child| mask::add(self.word, sum.bytes_mut(), &child));
         partial.sum = Some(sum);
         partial.parts += 1;
     }
@@ -331,7 +331,7 @@ impl AllReduce {
     fn add_child(&mut self, index: u32, data: Bytes) {
         let partial = self.partial.entry(index).or_default();
         match &mut partial.sum {
-            Some(sum) => mask::add(self.word, sum.as_mut(), &data),
+            Some(sum) => mask::add(self.word, sum.bytes_mut(), &data),
             None => partial.waiting.push(data),
         }
         partial.parts += 1;
