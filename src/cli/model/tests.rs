@@ -420,7 +420,6 @@ fn a_file_of_another_kind_is_called_by_its_kind() {
         ("predict m --data r", "r: this is a receipt; rows are expected"),
         ("predict m --data m", "m: this is a model; rows are expected"),
         ("simulate s", "s: this is a session file; a scenario is expected"),
-        ("compare m r", "m: this is a model; a result of simulate is expected"),
         ("predict d.csv --data d.csv", "d.csv: not a flyswarm model file"),
     ] {
         let error = run_line(folder.path(), line).unwrap_err();
