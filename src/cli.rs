@@ -137,7 +137,13 @@ enum Command {
 /// Parses the arguments of this process, runs the command, prints its error on one line.
 #[must_use]
 pub fn main() -> ExitCode {
-    start(Arguments::parse())
+    main_of(std::env::args_os())
+}
+
+/// Runs the command with these words, the first of which is the program's name.
+#[must_use]
+pub fn main_of(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    start(Arguments::parse_from(words))
 }
 
 /// The command `join` with these arguments, the program's name first. What `interpose` makes stands between

@@ -144,5 +144,8 @@ pub use session::Session;
 
 use flyswarm_learn::{privacy, sketch};
 use flyswarm_sealed_sum::{buffers, crypto, files};
-#[doc(no_inline)]
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub use flyswarm_sealed_sum::{node, protocol};
+#[cfg(not(feature = "internals"))]
+use flyswarm_sealed_sum::{node, protocol};

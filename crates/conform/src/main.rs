@@ -14,11 +14,12 @@ mod nodes;
 mod play;
 mod traces;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use flyswarm::cli::Failure;
+use flyswarm::cli::{self, Failure};
 
 /// Read and compare what peers send, and check a peer that is written in another language
 #[derive(Debug, Parser)]
@@ -29,6 +30,9 @@ enum Command {
     Diff(traces::Diff),
     Play(play::Play),
     Join(join::Join),
+    /// Every other command is that of `flyswarm`
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(failure) => Err(failure),
         },
+        Command::Other(words) => return cli::main_of(std::iter::once("flyswarm".into()).chain(words)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

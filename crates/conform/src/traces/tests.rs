@@ -104,7 +104,7 @@ fn the_first_field_that_differs_is_named_with_its_bytes() {
     let (text, same) = diff(&vectors("sum.json"), &theirs);
     assert!(!same);
     assert!(
-        text.starts_with("frame 2 of 1 to 0 control: Promise.signature differs, header bytes 8..72\n"),
+        text.starts_with("frame 2 of 0 to 1 control: Promise.signature differs, header bytes 8..72\n"),
         "{text}"
     );
     assert!(text.contains("\n  theirs  ff"), "{text}");
@@ -112,7 +112,7 @@ fn the_first_field_that_differs_is_named_with_its_bytes() {
     let value: Value = serde_json::from_str(&text).unwrap();
     assert!(!same && value["same"] == false && value["theirs"].as_str().unwrap().starts_with("ff"), "{text}");
     let place = (&value["frame"], &value["from"], &value["to"], &value["channel"]);
-    assert_eq!(place, (&json!(2), &json!(1), &json!(0), &json!("control")));
+    assert_eq!(place, (&json!(2), &json!(0), &json!(1), &json!("control")));
     assert_eq!(value["what"], "Promise.signature differs, header bytes 8..72");
     let (text, same) = diff_as(&theirs, &theirs, true);
     assert_eq!((&*text, same), ("{\"frames\":90,\"same\":true}\n", true));

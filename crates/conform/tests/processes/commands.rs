@@ -137,7 +137,7 @@ fn a_peer_that_draws_something_else_differs_first_in_the_key_of_its_view() {
     });
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let what = value["what"].as_str().expect("text");
-    assert!(what.starts_with("View.Up.1.Keys[0].item.public differs, header bytes "), "{value}");
+    assert!(what.starts_with("View.Down.1.Keys[1].item.public differs, header bytes "), "{value}");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("peer 1 differs from "), "{}", text(&output.stderr));
 }

@@ -57,11 +57,13 @@ impl Stream {
     }
 
     /// Overwrites `out` with the next keystream bytes.
+    #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
         self.cipher.write_keystream(out);
     }
 
     /// The next 4 bytes as a little-endian integer.
+    #[inline]
     pub fn next_u32(&mut self) -> u32 {
         let mut bytes = [0; 4];
         self.fill(&mut bytes);
@@ -73,6 +75,7 @@ impl Stream {
     ///
     /// # Panics
     /// If `n` is 0.
+    #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         assert!(n > 0, "below(0)");
         let limit = (1u64 << 32) / u64::from(n) * u64::from(n);
@@ -104,6 +107,7 @@ impl StreamKey {
     }
 
     /// Overwrites `out` with the stream's bytes from `byte` on, below 2^36.
+    #[inline]
     pub fn fill_at(&self, byte: u64, out: &mut [u8]) {
         let mut stream = Stream::with(self.0.clone());
         stream.seek(byte);

@@ -59,7 +59,7 @@ fn file(body: &[u8], origin: &[u8]) -> Vec<u8> {
 fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert!(forged(|_| ()).is_ok());
     let error = |change: fn(&mut Vec<u8>)| forged(change).unwrap_err().to_string();
-    assert_eq!(error(|b| b[0] = 1), "model file version 1, expected 4");
+    assert_eq!(error(|b| b[0] = 1), "model file version 1, expected 5");
     assert_eq!(error(|b| b[2..6].fill(255)), "d at byte 33 is 4294967295, expected at most 2^20");
     assert_eq!(error(|b| b[6..10].fill(255)), "m is 4294967295, expected 1 to 26843545 with 10 classes");
     assert_eq!(error(|b| b[50] = 2), "densify at byte 66 is 2, expected 0 or 1");
