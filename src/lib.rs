@@ -43,7 +43,8 @@
 //! [`Session::builder`] checks the same rules as a file, and [`Session::save`] writes the file:
 //!
 //! ```
-//! use flyswarm::session::{ModelSpec, Score};
+//! use flyswarm::session::Score;
+//! use flyswarm::tasks::ModelSpec;
 //! use flyswarm::{Identity, Session};
 //!
 //! let model = ModelSpec { m: 1024, s: 2, rho: 16, gamma: 0.9, score: Score::BalancedLog };
