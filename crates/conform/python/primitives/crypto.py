@@ -151,7 +151,7 @@ def exchange_public(secret: bytes) -> bytes:
 
 
 def recorded(randomness: dict[str, Any]) -> Draw:
-    """What `flyswarm conform play --prepare` has written, in the order in which a peer draws it."""
+    """What `flyswarm-conform play --prepare` has written, in the order in which a peer draws it."""
     digits = [randomness["view_secret"]]
     for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
         digits += [*deal["coefficients"], deal["ephemeral_secret"]]
