@@ -29,8 +29,11 @@ use flyswarm::cli::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Such as 'peer {session} --key {key} --data {data} --state {state} --out {out} --listen {listen}'
-    #[arg(long, value_name = "COMMAND")]
-    program: String,
+    #[arg(long, value_name = "COMMAND", required_unless_present = "list")]
+    program: Option<String>,
+    /// Print the names of all cases, and what each is about
+    #[arg(long)]
+    list: bool,
     /// What is added to the command where there is a network key, such as '--network-key {network-key}'
     /// [default: that case is not tried]
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
@@ -77,8 +80,13 @@ impl Outcome {
 impl Check {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let cases = self.chosen()?;
+        if self.list {
+            let line = |case: &Case| format!("{}: {} (spec, {})\n", case.name, case.about, case.sections);
+            return print(out, &cases.iter().map(line).collect::<String>());
+        }
+        let program = self.program.as_deref().unwrap_or_default();
         for place in ["{session}", "{key}", "{data}", "{out}", "{listen}"] {
-            if !self.program.contains(place) {
+            if !program.contains(place) {
                 return Err(Failure::Input(format!("--program: {place} is not in it")));
             }
         }

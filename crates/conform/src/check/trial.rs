@@ -33,7 +33,7 @@ const ARRIVES: Duration = Duration::from_millis(500);
 impl Check {
     /// What is wrong with the program in a case; `None` where it is not tried.
     pub(super) fn try_out(&self, case: &Case, folder: PathBuf) -> Result<Option<Vec<String>>, Failure> {
-        let mut program = self.program.clone();
+        let mut program = self.program.clone().unwrap_or_default();
         if matches!(case.drama, Drama::NetworkKey) {
             let Some(more) = &self.with_network_key else { return Ok(None) };
             program = format!("{program} {more}");

@@ -72,6 +72,14 @@ fn a_program_that_gives_no_model_or_a_wrong_one_or_ends_badly_fails_and_the_line
 }
 
 #[test]
+fn all_cases_are_listed_without_a_program() {
+    let output = Command::new(PROGRAM).args(["check", "--list"]).output().expect("it runs");
+    let lines = text(&output.stdout).lines().count();
+    assert!(output.status.success() && lines >= 60, "{lines} cases");
+    assert!(text(&output.stdout).contains("begin-member-twice: a view with a member twice (spec, "));
+}
+
+#[test]
 fn what_cannot_be_checked_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = folder.path().to_str().expect("text");
