@@ -19,7 +19,7 @@ use crate::session::{Peer, Session};
 use crate::tasks;
 
 /// Longer than any time-out of the demo's session.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A peer that has ended well.
 pub(super) struct Ended {
