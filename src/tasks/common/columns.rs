@@ -96,7 +96,7 @@ fn stands_apart(value: f32, next: f32, other_end: f32) -> bool {
 }
 
 /// Columns whose moments are far from the others'. `own` and `opened` are words of moments with squares
-/// ([`moments`](flyswarm_data::scaling::moments)); `own` is part of `opened` where `counted`.
+/// ([`moments`](flyswarm_data::scaling::moments())); `own` is part of `opened` where `counted`.
 #[must_use]
 pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usize) -> Vec<Finding> {
     if own.len() != opened.len() {

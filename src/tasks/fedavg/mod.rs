@@ -12,7 +12,7 @@
 //! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
 //! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
 //!
-//! A private session has the slots coin, `rows` and the rounds, and opens no figures ([`private`]).
+//! A private session has the slots coin, `rows` and the rounds, and opens no figures (`private`).
 
 mod best;
 pub(crate) mod initial;

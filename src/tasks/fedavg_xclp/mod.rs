@@ -7,7 +7,7 @@
 //! `labelled-P`, as in the task `xclp`; `counts-P`, how many labels of each class there are now, given and
 //! found. A point is a row's representation under the weights of that round.
 //!
-//! The parts of the two tasks are those of [`Fedavg`] and [`Xclp`], each of which sees its own slots alone.
+//! The parts of the two tasks are those of `Fedavg` and `Xclp`, each of which sees its own slots alone.
 //! A member that was not there when labels were propagated trains on the labels that it was given.
 
 mod layout;

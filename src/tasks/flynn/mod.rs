@@ -6,9 +6,9 @@
 //! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
 //!
 //! With `[evaluate]` two slots stand before `counts`: `learnt`, the counts of the rows that are not held out,
-//! and `scores`, how well these predict those that are ([`evaluate`]).
+//! and `scores`, how well these predict those that are (`evaluate`).
 //!
-//! With `select` the slots of [`super::sketch`] up to the draw stand in the place of the coin and `moments`;
+//! With `select` the slots of `sketch` up to the draw stand in the place of the coin and `moments`;
 //! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
 //!
 //! With `privacy.epsilon` the slots are the coin and `counts`, which holds what

@@ -9,10 +9,10 @@
 //! scores are frozen.
 //!
 //! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin,
-//! `sketch`, of which each peer draws a noised one once ([`DistributionSketch::release`]), and what the
+//! `sketch`, of which each peer draws a noised one once (`DistributionSketch::release`), and what the
 //! session publishes, all of it made of that one release and what is open (docs/privacy.md).
 //!
-//! A task that draws its peers so (`select`, [`super::flynn`]) goes through these slots first, the second of
+//! A task that draws its peers so (`select`, `flynn`) goes through these slots first, the second of
 //! them called `present`, and then its own.
 
 mod report;

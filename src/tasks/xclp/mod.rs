@@ -4,7 +4,7 @@
 //! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has (everybody may
 //! know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
 //! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
-//! their views: [`compute`] and [`deliver`]. Members that were not counted in `rows` have no part in them.
+//! their views: `compute` and `deliver`. Members that were not counted in `rows` have no part in them.
 
 pub(crate) mod compute;
 pub(crate) mod computed;
