@@ -24,8 +24,8 @@
 //! **Closing.** An error of one substream closes the connection, and a peer that was reported up is reported
 //! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes what is
 //! queued and ends both its substreams; the other reads to both ends, and closes. So the first to close knows
-//! that it has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s.
-//! It is gone if for 7 s no echo and no frame came from it and it took no bytes.
+//! that it has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s
+//! and taken for gone when an echo is 5 s late and nothing else came from it in that time.
 //!
 //! **Back-pressure.** Frames that the caller has not taken are counted per connection and channel (1 MiB
 //! control, 4 MiB bulk); while an account is full its substream is not read, and Yamux's window (at most 16
@@ -45,6 +45,7 @@ mod link;
 mod log;
 pub(crate) mod metrics;
 pub(crate) mod observe;
+mod ping;
 mod probe;
 pub(crate) mod relay;
 mod service;

@@ -1,9 +1,8 @@
 //! A behaviour of libp2p for the connections with relays alone: identify, which tells this node its address
-//! as the relay sees it. Peers do not speak it with each other. And ping, for relays and peers.
+//! as the relay sees it, and ping, which finds out that a relay is gone. Peers speak neither with each other.
 
 use std::collections::BTreeSet;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use either::Either;
 use libp2p::core::transport::PortUse;
@@ -16,6 +15,7 @@ use libp2p::swarm::{
 use libp2p::{identify, ping};
 
 use super::PeerId;
+use super::ping::{INTERVAL, TIMEOUT};
 
 /// Says to the other end where it is seen, and nothing of this machine's own addresses.
 pub(super) fn identify(keypair: &Keypair) -> identify::Behaviour {
@@ -25,14 +25,13 @@ pub(super) fn identify(keypair: &Keypair) -> identify::Behaviour {
     )
 }
 
-/// A ping 2 s after the last echo, which has 5 s.
+/// As often, and as patient, as between peers.
 pub(super) fn ping() -> ping::Behaviour {
-    ping::Behaviour::new(
-        ping::Config::new().with_interval(Duration::from_secs(2)).with_timeout(Duration::from_secs(5)),
-    )
+    ping::Behaviour::new(ping::Config::new().with_interval(INTERVAL).with_timeout(TIMEOUT))
 }
 
-/// The connection that failed a ping. libp2p reports the second failure in a row, the first to nobody.
+/// The connection that does not answer, where an event of ping tells of one: a first failure is not told, and
+/// the second may be that of a new substream.
 pub(super) fn silent(event: &ping::Event) -> Option<ConnectionId> {
     match event.result {
         Ok(_) | Err(ping::Failure::Unsupported) => None,

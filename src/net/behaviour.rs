@@ -176,18 +176,6 @@ impl Behaviour {
         }
     }
 
-    /// Whether this is a peer of the session, not only a relay.
-    pub(super) fn is_in_roster(&self, peer: PeerId) -> bool {
-        self.peers.contains_key(&peer)
-    }
-
-    /// The peer answered a ping after this time.
-    pub(super) fn answered(&self, peer: PeerId, id: ConnectionId, round_trip: Duration) {
-        if let Some(connection) = self.peers.get(&peer).and_then(|entry| entry.connections.get(&id)) {
-            connection.link.answered(round_trip);
-        }
-    }
-
     /// Puts questions to a peer that is up.
     pub(super) fn probe(&mut self, peer: PeerId, questions: Questions) {
         let connections = self.peers.get(&peer).into_iter().flat_map(|entry| &entry.connections);

@@ -182,11 +182,6 @@ impl Writer {
         Self { head: head.freeze(), payload, piece }
     }
 
-    /// The bytes that have not been handed to the substream yet.
-    pub(super) fn left(&self) -> usize {
-        self.head.len() + self.payload.len()
-    }
-
     /// Ready when all of the frame has been handed to the substream.
     pub(super) fn poll_write(
         &mut self,

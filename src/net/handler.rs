@@ -37,6 +37,7 @@ use super::Channel;
 use super::events::EventSender;
 use super::frame::{ReadError, Reader, Writer};
 use super::link::{Link, cost};
+use super::ping::{self, Ping};
 use super::probe::{self, Answers, Questions};
 use crate::buffers::Buffers;
 
@@ -44,15 +45,14 @@ use crate::buffers::Buffers;
 const SET_UP: Duration = Duration::from_secs(10);
 /// The time for which the peer's other substream may be silent once one has ended (guess).
 const FAREWELL: Duration = Duration::from_secs(30);
-/// A peer that was not heard for this long is gone: a ping is sent 2 s after the last echo and has 5 s.
-const SILENCE: Duration = Duration::from_secs(7);
-/// The resolution of the times above.
+/// The resolution of the times above and of the ping's.
 const TICK: Duration = Duration::from_millis(250);
 
 /// The purpose of a substream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Frames(Channel),
+    Ping,
     Probe,
 }
 
@@ -60,6 +60,7 @@ impl AsRef<str> for Purpose {
     fn as_ref(&self) -> &str {
         match self {
             Self::Frames(channel) => channel.protocol(),
+            Self::Ping => "/ipfs/ping/1.0.0",
             Self::Probe => probe::PROTOCOL,
         }
     }
@@ -70,9 +71,10 @@ impl AsRef<str> for Purpose {
 pub(super) struct Negotiate(&'static [Purpose]);
 
 const ACCEPTED: &[Purpose] =
-    &[Purpose::Frames(Channel::Control), Purpose::Frames(Channel::Bulk), Purpose::Probe];
+    &[Purpose::Frames(Channel::Control), Purpose::Frames(Channel::Bulk), Purpose::Ping, Purpose::Probe];
 const CONTROL: &[Purpose] = &[Purpose::Frames(Channel::Control)];
 const BULK: &[Purpose] = &[Purpose::Frames(Channel::Bulk)];
+const PING: &[Purpose] = &[Purpose::Ping];
 const PROBE: &[Purpose] = &[Purpose::Probe];
 
 impl UpgradeInfo for Negotiate {
@@ -181,6 +183,7 @@ pub(super) struct Handler {
     opened: bool,
     outgoing: [Option<Outgoing>; 2],
     incoming: [Option<Incoming>; 2],
+    ping: Ping,
     probes: Probes,
     about: Bytes,
     remote: Option<IpAddr>,
@@ -208,10 +211,11 @@ impl Handler {
             buffers,
             phase: Phase::SetUp,
             since: now,
-            to_open: VecDeque::new(),
+            to_open: VecDeque::from([PING]),
             opened: false,
             outgoing: [None, None],
             incoming: [None, None],
+            ping: Ping::new(now),
             probes: Probes::default(),
             about,
             remote,
@@ -251,6 +255,7 @@ impl Handler {
     fn accepted(&mut self, purpose: Purpose, stream: Stream) {
         let channel = match purpose {
             Purpose::Frames(channel) => channel,
+            Purpose::Ping => return self.ping.accepted(stream),
             Purpose::Probe => {
                 // More than one at a time or too many are dropped, which resets them.
                 if self.probes.answering.is_none() && self.probes.answered < probe::MAX_PROBES {
@@ -273,6 +278,7 @@ impl Handler {
 
     fn opened(&mut self, purpose: Purpose, stream: Stream) {
         match purpose {
+            Purpose::Ping => self.ping.opened(stream, Instant::now()),
             Purpose::Probe => {
                 if let Some(questions) = self.probes.to_ask.take() {
                     self.probes.asking = Some(probe::ask(stream, questions).boxed());
@@ -291,8 +297,8 @@ impl Handler {
         let waited = now.duration_since(self.since);
         let half_ended = self.incoming.iter().flatten().any(|incoming| incoming.ended);
         let reads = Channel::BOTH.iter().all(|&channel| self.link.has_room(channel));
-        if now.duration_since(self.link.last_heard()) >= SILENCE {
-            self.fault(false, format!("the peer was silent for {} s", SILENCE.as_secs()));
+        if self.ping.is_dead(now) {
+            self.fault(false, format!("no answer to ping for {} s", ping::TIMEOUT.as_secs()));
         } else if self.phase == Phase::SetUp && waited >= SET_UP {
             self.fault(false, format!("streams not open after {} s", SET_UP.as_secs()));
         } else if half_ended && reads && waited >= FAREWELL {
@@ -344,7 +350,7 @@ impl Handler {
             let frame = incoming.reader.poll_frame(cx, &mut incoming.stream);
             if incoming.reader.total() > before {
                 self.since = Instant::now();
-                self.link.heard(self.since);
+                self.ping.heard(self.since);
             }
             let Poll::Ready(frame) = frame else { break };
             match frame? {
@@ -385,13 +391,7 @@ impl Outgoing {
             }
             let Some((writer, cost, bytes)) = &mut self.writing else { break };
             self.dirty = true;
-            let before = writer.left();
-            let result = writer.poll_write(cx, &mut self.stream);
-            // The echoes of a slow link wait behind these bytes: whoever takes them lives.
-            if writer.left() < before {
-                link.heard(Instant::now());
-            }
-            match result {
+            match writer.poll_write(cx, &mut self.stream) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(written) => written?,
             }
@@ -487,6 +487,10 @@ impl ConnectionHandler for Handler {
             let now = Instant::now();
             while self.tick.poll_tick(cx).is_ready() {
                 self.check_times(now);
+            }
+            match self.ping.poll(now, cx) {
+                Ok(round_trip) => round_trip.into_iter().for_each(|after| self.link.answered(after)),
+                Err(reason) => self.fault(false, reason),
             }
             self.pump_probes(cx);
             let (verdict, finishing) = self.link.watch(cx.waker());

@@ -13,7 +13,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
-use tokio::time::Instant;
 
 use super::events::EventSender;
 use super::frame::Frame;
@@ -48,7 +47,6 @@ pub(super) struct Traffic {
 pub(super) struct Link {
     pub(super) peer: PeerId,
     traffic: Arc<Traffic>,
-    heard: Mutex<Instant>,
     shared: Mutex<Shared>,
     inbox: [AtomicUsize; 2],
     waker: AtomicWaker,
@@ -75,7 +73,6 @@ impl Link {
         Self {
             peer,
             traffic,
-            heard: Mutex::new(Instant::now()),
             shared: Mutex::default(),
             inbox: [AtomicUsize::new(0), AtomicUsize::new(0)],
             waker: AtomicWaker::new(),
@@ -166,19 +163,8 @@ impl Link {
         self.traffic.sent[channel.index()].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The peer gave a sign of life.
-    pub(super) fn heard(&self, now: Instant) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = now;
-    }
-
-    /// The time of the peer's last sign of life; at first that of the connection.
-    pub(super) fn last_heard(&self) -> Instant {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The peer answered a ping after this time.
+    /// A ping was answered after so long.
     pub(super) fn answered(&self, after: Duration) {
-        self.heard(Instant::now());
         let micros = u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1);
         self.traffic.round_trip.store(micros, Ordering::Relaxed);
     }

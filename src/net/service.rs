@@ -102,7 +102,7 @@ struct Parts {
     relays: Toggle<relay::client::Behaviour>,
     peers: Behaviour,
     identify: Toggle<AtRelays<identify::Behaviour>>,
-    ping: ping::Behaviour,
+    ping: Toggle<AtRelays<ping::Behaviour>>,
     punch: Toggle<dcutr::Behaviour>,
 }
 
@@ -173,7 +173,7 @@ fn swarm(
         relays: Toggle::from(relays),
         peers: Behaviour::new(local, config, traffic, events, gate.clone()),
         identify: has_relays.then(|| AtRelays::new(at_relays::identify(keypair), relay_ids())).into(),
-        ping: at_relays::ping(),
+        ping: has_relays.then(|| AtRelays::new(at_relays::ping(), relay_ids())).into(),
         punch: has_relays.then(|| dcutr::Behaviour::new(local)).into(),
     };
     let transport = transport::build(keypair, config.network_key, relayed)
@@ -329,13 +329,9 @@ fn observe(
             swarm.behaviour_mut().peers.seen_at(info.observed_addr);
         }
         SwarmEvent::Behaviour(PartsEvent::Ping(event)) => {
-            let silent = at_relays::silent(&event);
-            if let Ok(round_trip) = event.result {
-                swarm.behaviour_mut().peers.answered(event.peer, event.connection, round_trip);
-            } else if let Some(relay) = silent.filter(|_| !swarm.behaviour().peers.is_in_roster(event.peer)) {
-                // A peer's handler judges for itself: it also hears frames.
+            if let Some(connection) = at_relays::silent(&event) {
                 tracing::info!(relay = %event.peer, "this relay does not answer");
-                swarm.close_connection(relay);
+                swarm.close_connection(connection);
             }
         }
         SwarmEvent::Behaviour(PartsEvent::Punch(dcutr::Event { remote_peer_id, result })) => match result {
