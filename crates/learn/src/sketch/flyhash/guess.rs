@@ -123,7 +123,7 @@ mod tests {
     /// Half to eight times as many as wanted, for flat, skewed and two-valued entries.
     #[test]
     fn about_as_many_sums_are_above_the_guess_as_wanted() {
-        let mut stream = Stream::new(b"guess", "points", &[]);
+        let mut stream = Stream::new(b"guess", "a test", &[]);
         let (d, ones, rows, rho) = (300, 12, 60_000, 10);
         let wanted = WANTED * rho as f64 + SPARE;
         for kind in ["flat", "mostly low", "two values"] {
