@@ -96,7 +96,8 @@
 //! protocol, the node and the simulator to the tests and tools of this repository. They are not a stable API.
 
 // Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`. `crates/`
-// stands below: `sealed-sum < data < learn < mpc`; of `data` and `model` a part is shown here. What no program needs is `pub(crate)`.
+// stands below: `sealed-sum < data < learn < mpc`; of `data` and `model` a part is shown here. What no
+// program needs is `pub(crate)`.
 
 // The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
 #![allow(rustdoc::private_intra_doc_links)]

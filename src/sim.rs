@@ -3,7 +3,8 @@
 //! A [`scenario`] says who takes part, how they are connected and what goes wrong. [`run`] puts a [`swarm`]
 //! of real nodes together and drives it with the [engine](flyswarm_sealed_sum::engine): encoded frames
 //! travel, time passes only in the queue, and all randomness follows from the scenario's seed, so that the
-//! same seed gives the same trace hash on every machine. [`checks`] hold after every event. The [`outcome`] is the report of a run.
+//! same seed gives the same trace hash on every machine. [`checks`] hold after every event. The [`outcome`]
+//! is the report of a run.
 
 pub mod agreement;
 pub(crate) mod checks;

@@ -1,4 +1,5 @@
-//! Transcripts of uneven inputs, outputs for numpy, an injected constant: an example of the package of shares.
+//! Transcripts of uneven inputs, outputs for numpy, an injected constant: an example of the package of
+//! shares.
 #![allow(clippy::all, missing_docs)]
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use flyswarm_mpc::propagation::integer::{Plan, Settings, enough_steps};

@@ -67,7 +67,7 @@ def best(file):
 
 
 def result(task, file, classes, receipt):
-    """The estimator of a session of `task` and its figures, from the result's file. A peer without rows has none."""
+    """The estimator of a session of `task` and its figures, from its file; none for a peer without rows."""
     if not file:
         return None, {}
     match task:

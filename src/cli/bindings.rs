@@ -46,7 +46,8 @@ fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
 /// `written` of rows in memory has commas between columns and points in numbers, whatever the session says.
 ///
 /// # Errors
-/// [`Failure::Input`] where the file does not suit the session, [`Failure::Environment`] where it cannot be read.
+/// [`Failure::Input`] where the file does not suit the session, [`Failure::Environment`] where it cannot be
+/// read.
 pub fn rows(
     session: &Session,
     file: &Path,

@@ -226,7 +226,8 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     assert!(!swarm.file(other, "model").exists());
 }
 
-/// Nodes that stop or deviate are made by `flyswarm-conform`: the program has neither the switches nor the ways.
+/// Nodes that stop or deviate are made by `flyswarm-conform`: the program has neither the switches nor the
+/// ways.
 #[test]
 fn the_program_has_no_switch_that_holds_or_deviates() {
     let program = fs::read(crate::processes::swarm::PROGRAM).expect("the program");

@@ -1,7 +1,8 @@
 //! Sketches: what the public seed fixes, and what may leave a peer in place of its rows.
 //!
 //! A row goes through three steps, the same on every machine to the last bit:
-//! [`flyswarm_data::scaling`] puts the features on one scale, [`flyhash`] (optionally after a random rotation, `densify`)
+//! [`flyswarm_data::scaling`] puts the features on one scale, [`flyhash`] (optionally after a random
+//! rotation, `densify`)
 //! projects them sparsely to m numbers and keeps the places of the `rho` largest. Only additions in a fixed
 //! order, `* /` and `sqrt` are used, which IEEE 754 fixes.
 //!

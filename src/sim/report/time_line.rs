@@ -17,7 +17,8 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     let axis = Axis::new(run, LEFT, WIDTH - 12.0);
     let parts = html! {
         (scale(&axis, bottom))
-        @for (i, host) in run.hosts.iter().enumerate() { (stages(run, host, &axis, TOP + row * i as f64, row)) }
+        @for (i, host) in run.hosts.iter().enumerate() { (stages(run, host, &axis, TOP + row * i as f64,
+            row)) }
         (slots(run, &axis))
         (marks(run, &axis, row, bottom))
     };
@@ -35,7 +36,8 @@ fn scale(axis: &Axis, bottom: f64) -> Markup {
                 text.mid x=(px(left + width / 2.0)) y=(bottom + 22.0) { (time(to - from)) }
             } @else {
                 @let step = step(to - from, (width / 90.0).max(1.0));
-                @for at in (0..).map(|k| ((from / step).ceil() + f64::from(k)) * step).take_while(|at| *at <= to) {
+                @for at in (0..).map(|k| ((from / step).ceil() + f64::from(k)) * step).take_while(|at|
+                    *at <= to) {
                     @let x = px(left + width * (at - from) / (to - from).max(1e-9));
                     line.grid x1=(x) x2=(x) y1=(TOP) y2=(bottom) {}
                     text.mid x=(x) y=(bottom + 12.0) { (time(at)) }
@@ -55,7 +57,8 @@ fn stages(run: &RunReport, host: &Host, axis: &Axis, y: f64, row: f64) -> Markup
         @if host.council { circle.council cx=(LEFT - 8.0) cy=(middle) r="2.5" {} }
         @for (span, stage) in spans {
             @let (from, to) = (axis.x(span.from), axis.x(span.to.max(span.from)));
-            rect x=(px(from)) y=(y + 2.0) width=(px((to - from).max(0.6))) height=(row - 4.0) fill=(colour(stage)) {
+            rect x=(px(from)) y=(y + 2.0) width=(px((to - from).max(0.6))) height=(row - 4.0)
+                fill=(colour(stage)) {
                 title {
                     "peer " (host.peer) ": " (run.slots.get(span.slot as usize).map_or("", |slot| &*slot.name)) ", "
                     (stage_name(stage)) ", " (time((span.to - span.from) as f64 / 1000.0)) " from "

@@ -1,15 +1,15 @@
 //! The protections of a session, which every task has unless it opts out by name.
 //!
-//! - **contributors**: a slot behind the coin counts the members that have rows, and rows of each class. Fewer
-//!   than `privacy.min_holders` end the session, and a peer that comes later may not bring a class that nobody
-//!   had.
+//! - **contributors**: a slot behind the coin counts the members that have rows, and rows of each class.
+//!   Fewer than `privacy.min_holders` end the session, and a peer that comes later may not bring a class that
+//!   nobody had.
 //! - **columns**: each peer compares its columns with the means and spreads of all rows, which a slot opens,
 //!   before it gives anything that is made of them.
 //! - **capacity**: a peer with more rows than a sum can count is refused.
 //! - **imputation**: missing values take what all peers' values say ([`filled`]).
 //!
-//! The wrapper is made in one place, [`SessionTask::make`](crate::tasks::SessionTask::make). It adds the slots that the task does not
-//! have itself; the task sees neither them nor what they opened.
+//! The wrapper is made in one place, [`SessionTask::make`](crate::tasks::SessionTask::make). It adds the
+//! slots that the task does not have itself; the task sees neither them nor what they opened.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

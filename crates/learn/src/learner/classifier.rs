@@ -5,7 +5,8 @@
 //! scaling has them `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
 //! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`; `architecture`,
 //! `scaling`, `classes` and `columns` are JSON; `preparation`, only where columns are described, is the
-//! encoding of [`flyswarm_data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say where
+//! encoding of [`flyswarm_data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say
+//! where
 //! it comes from. Objects have their keys in byte order and there is no white space but blanks that fill the
 //! header to a multiple of 8 bytes: one encoding for each model, the same bytes at every peer.
 

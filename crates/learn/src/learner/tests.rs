@@ -79,7 +79,8 @@ fn the_gradient_is_that_of_finite_differences() {
                 let change = f64::from(moved[at]) - f64::from(weights[at]);
                 ((loss(&moved) - here) / change - f64::from(slope[at])).abs() > 2e-3
             };
-            // ReLU and maximum have corners: one of them bends the difference on its own side only, and only if
+            // ReLU and maximum have corners: one of them bends the difference on its own side only, and
+            // only if
             // the step reaches it.
             let steps = [1e-3, -1e-3, 3e-4, -3e-4];
             assert!(!steps.into_iter().all(&mut differs), "seed {seed}, {architecture:?}, weight {at}");

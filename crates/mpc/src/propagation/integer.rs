@@ -1,5 +1,6 @@
 //! Cross-client label propagation on integers: the reference that the computation on shares
-//! (`flyswarm::tasks::xclp::shares`) equals bit for bit (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
+//! (`flyswarm::tasks::xclp::shares`) equals bit for bit (Scott, Yeo & Lampert, *Cross-client Label
+//! Propagation*,
 //! TMLR 2023, Algorithm 1, lines 6 to 10 and 15).
 //!
 //! With W = B + B^T, where row i of B holds the weights of i's k nearest points, and D the degrees, the
