@@ -62,7 +62,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> classifier = FlyNNClassifier(m=2048, rho=32).fit(X, y)
-    >>> classifier.predict(X[[0, 75, 149]])
+    >>> classifier.predict(X[[0, 75, 100]])
     array([0, 1, 2])
     """
 
