@@ -15,9 +15,12 @@
 //! A task that draws its peers so (`select`, `flynn`) goes through these slots first, the second of
 //! them called `present`, and then its own.
 
+mod kind;
 mod report;
 pub(crate) mod spec;
 
+pub use kind::Kind;
+pub(crate) use kind::built_in;
 pub(crate) use report::{names, selection};
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,7 +30,7 @@ use sha2::Digest;
 use zeroize::Zeroizing;
 
 use super::common::holders::{self, HOLDERS};
-use super::{BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
+use super::{History, Task, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
@@ -37,7 +40,7 @@ use crate::model::selection::{self, Draw};
 use crate::privacy::Ratio;
 use crate::protocol::context::{Kind as Summed, Quantity};
 use crate::protocol::view::Rng;
-use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
 use crate::tasks::SketchSpec;
@@ -465,57 +468,6 @@ impl SketchTask {
             Some("pairwise") => self.plan.sketches(opened).map(drop),
             _ => Ok(()),
         }
-    }
-}
-
-/// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
-
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "sketch"
-    }
-
-    fn about(&self) -> &'static str {
-        "how far each peer's rows lie from all rows"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
-        &[Section { name: "sketch", tasks: TASKS }]
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        SketchSpec::read(sections, data, peers).map(Into::into)
-    }
-}
-
-/// The task with these parameters.
-#[must_use]
-pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
-    let plan = Plan::new(session.clone(), spec).quantities();
-    BuiltIn {
-        own: OwnSlots::of(&plan, "holders"),
-        plan,
-        result: "sketch",
-        extension: "sketch.json",
-        labels: Labels::None,
-        witnesses: false,
-        build: Box::new(move |session, me, rows, secret| {
-            match SketchTask::new(session, spec, me, rows.data, secret) {
-                Ok(task) => {
-                    let preparation = rows.preparation.or(task.preparation);
-                    Ok(Arc::new(SketchTask { preparation, ..task }))
-                }
-                Err(error) => Err(error.to_string()),
-            }
-        }),
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod computed;
 pub(crate) mod deliver;
 pub mod hamming;
 pub(crate) mod held;
+mod kind;
 mod labels;
 pub(crate) mod memory;
 pub(crate) mod pairs;
@@ -23,6 +24,9 @@ pub(crate) mod talk;
 mod tests;
 mod watch;
 
+pub use kind::Kind;
+pub(crate) use kind::{build, built_in};
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,12 +35,12 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::exchange::{Seat, Source};
-use super::{Build, BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
+use super::{History, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Quantity;
-use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::session::{Peer, Session};
 use crate::sketch::lsh::Codes;
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::shares::output::Sealed;
@@ -56,56 +60,6 @@ const WORDS: usize = 9;
 pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
 pub(crate) const MOST_POINTS: u64 = 10_000;
-
-/// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
-
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "xclp"
-    }
-
-    fn about(&self) -> &'static str {
-        "labels for each peer's own rows"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        XclpSpec::read(sections, data, peers).map(Into::into)
-    }
-}
-
-/// The task with these parameters.
-#[must_use]
-pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
-    let plan = Plan::new(session.clone(), spec.clone()).quantities();
-    BuiltIn {
-        own: OwnSlots::of(&plan, ""),
-        plan,
-        result: "labels",
-        extension: "labels.csv",
-        labels: Labels::Some,
-        witnesses: true,
-        build: build(spec, Vec::new()),
-    }
-}
-
-/// Makes a peer's task; `known` are all labels that it knows, where it keeps some of them back.
-pub(crate) fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
-    Box::new(move |session, me, rows, secret| {
-        let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;
-        Ok(Arc::new(task.knowing(known.clone())))
-    })
-}
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]

@@ -4,6 +4,8 @@
 //! Everything follows from the seed. After each run [`Network::check`] holds the safety properties against
 //! what was sent and opened, whatever happened.
 
+mod seen;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -14,16 +16,15 @@ use super::numbers::{Numbers, Session, session};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::engine::{Carriage, Engine, Notice, World};
-use crate::node::{Awaited, Ending, Event, Job, Node, Record};
+use crate::node::{Awaited, Event, Job, Node, Record};
+use crate::protocol::Time;
 use crate::protocol::all_reduce::{self, Direction, SumId};
-use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Bug, Context, OpeningRule};
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
-use crate::protocol::view::{self, Order, Reason, Report, Stage};
+use crate::protocol::view::{self, Order, Report, Stage};
 use crate::protocol::wire::{self, Frame};
-use crate::protocol::{Input, Time};
 use crate::session::{Peer, Settings, Timing};
 use crate::task::Task;
 
@@ -485,144 +486,5 @@ impl Network {
                 "{label} on {vectors:?}"
             );
         }
-    }
-
-    /// For each slot the sums of whose pads a majority has released shares.
-    pub fn openable(&self) -> BTreeMap<u32, Vec<SumId>> {
-        let majority = self.session.quorum;
-        let mut out: BTreeMap<u32, Vec<SumId>> = BTreeMap::new();
-        for (sum, authors) in &self.releases {
-            if authors.len() >= majority {
-                out.entry(sum.slot).or_default().push(*sum);
-            }
-        }
-        out
-    }
-
-    /// Whether the peer has opened the slot.
-    pub fn opened(&self, peer: Peer, slot: u32) -> bool {
-        let opens = |event: &Event| matches!(event, Event::Opened(value) if value.sum.slot == slot);
-        self.events.iter().any(|(_, who, event)| *who == peer && opens(event))
-    }
-
-    /// Whether the peer has begun the stage.
-    pub fn reached(&self, peer: Peer, slot: u32, stage: Stage) -> bool {
-        let at = |event: &Event| matches!(event, Event::Stage(s, st) if (*s, *st) == (slot, stage));
-        self.events.iter().any(|(_, who, event)| *who == peer && at(event))
-    }
-
-    /// Whose shares of the pads of a slot have left, and of which sum.
-    pub fn released(&self, slot: u32) -> BTreeSet<(Peer, SumId)> {
-        let of = self.releases.iter().filter(|(sum, _)| sum.slot == slot);
-        of.flat_map(|(sum, authors)| authors.iter().map(|&author| (author, *sum))).collect()
-    }
-
-    /// Why the peer's views ended.
-    pub fn failures(&self, peer: Peer) -> Vec<Reason> {
-        let ends = self.events.iter().filter(|(_, who, _)| *who == peer);
-        let reason = |event: &Event| if let Event::ViewFailed(_, why, _) = event { Some(*why) } else { None };
-        ends.filter_map(|(_, _, event)| reason(event)).collect()
-    }
-
-    /// Who has been blamed by honest peers.
-    pub fn named(&self) -> BTreeSet<Peer> {
-        self.blames.iter().filter(|(by, ..)| !self.liars.contains(by)).map(|(_, who, _)| *who).collect()
-    }
-
-    /// A message out of the blue, as its encoding gives it.
-    pub fn say(&mut self, from: Peer, to: Peer, message: Message) {
-        let frame = wire::encode(&message);
-        if !self.0.connected(from, to) {
-            return;
-        }
-        if let Ok(message) = wire::decode(frame.channel, &frame.header, frame.payload) {
-            self.0.input(to, Input::Message { from, message });
-        }
-    }
-
-    /// The last view that began.
-    pub fn current(&self) -> Option<Ballot> {
-        self.events.iter().rev().find_map(|(_, _, event)| match event {
-            Event::ViewBegan(ballot, _) => Some(*ballot),
-            _ => None,
-        })
-    }
-
-    /// The members of a view that began.
-    pub fn members_of(&self, ballot: Ballot) -> Vec<Peer> {
-        let began = self.events.iter().find_map(|(_, _, event)| match event {
-            Event::ViewBegan(other, members) if *other == ballot => Some(members.clone()),
-            _ => None,
-        });
-        began.unwrap()
-    }
-
-    /// What a peer masked a vector with.
-    pub fn streams_of(&self, peer: Peer, sum: SumId) -> &[Mask] {
-        self.streams_used.get(&(peer, sum)).map_or(&[], Vec::as_slice)
-    }
-
-    /// The sums for which a peer masked a vector.
-    pub fn sums_of(&self, peer: Peer) -> BTreeSet<SumId> {
-        self.streams_used.keys().filter(|(other, _)| *other == peer).map(|(_, sum)| *sum).collect()
-    }
-
-    /// The session.
-    pub fn session(&self) -> &Settings {
-        &self.session
-    }
-
-    /// The sums of `slot` that somebody has on disk as acknowledged.
-    pub fn acknowledged(&self, slot: u32) -> Vec<SumId> {
-        let disks = self.peers().filter_map(|peer| self.0.disk(peer).get("accepted"));
-        let sums = disks.filter_map(|record| match record {
-            Record::Accepted(_, record, _) => Some(record.value.sum),
-            _ => None,
-        });
-        sums.filter(|sum| sum.slot == slot).collect()
-    }
-
-    fn seed(&self) -> Option<Bytes> {
-        self.events.iter().find_map(|(_, _, event)| match event {
-            Event::Finished(history) => history.vector(0).cloned(),
-            _ => None,
-        })
-    }
-
-    /// How many peers have finished.
-    pub fn finished_count(&self) -> usize {
-        let finished = self.events.iter().filter(|(_, _, event)| matches!(event, Event::Finished(..)));
-        finished.map(|(_, peer, _)| *peer).collect::<BTreeSet<_>>().len()
-    }
-
-    /// Peers that have finished, and with which members in each slot.
-    pub fn finished(&self) -> BTreeMap<Peer, Vec<Value>> {
-        self.events
-            .iter()
-            .filter_map(|(_, peer, event)| match event {
-                Event::Finished(history) => Some((*peer, history.values().to_vec())),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// How peers ended without a result.
-    pub fn endings(&self) -> BTreeMap<Peer, Ending> {
-        self.events
-            .iter()
-            .filter_map(|(_, peer, event)| match event {
-                Event::Ended(ending) => Some((*peer, ending.clone())),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// When the last peer finished.
-    pub fn when_finished(&self) -> Option<Time> {
-        self.events
-            .iter()
-            .filter(|(_, _, event)| matches!(event, Event::Finished(..)))
-            .map(|(at, ..)| *at)
-            .max()
     }
 }

@@ -1,0 +1,57 @@
+//! The line of the registry: how a session file has the task, and how a peer makes its part.
+
+use std::sync::Arc;
+
+use super::{Plan, Xclp};
+use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
+use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, TaskKind, XclpSpec};
+
+/// The task's line of the registry.
+#[derive(Debug)]
+pub struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "xclp"
+    }
+
+    fn about(&self) -> &'static str {
+        "labels for each peer's own rows"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        XclpSpec::read(sections, data, peers).map(Into::into)
+    }
+}
+
+/// The task with these parameters.
+#[must_use]
+pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
+    let plan = Plan::new(session.clone(), spec.clone()).quantities();
+    BuiltIn {
+        own: OwnSlots::of(&plan, ""),
+        plan,
+        result: "labels",
+        extension: "labels.csv",
+        labels: Labels::Some,
+        witnesses: true,
+        build: build(spec, Vec::new()),
+    }
+}
+
+/// Makes a peer's task; `known` are all labels that it knows, where it keeps some of them back.
+pub(crate) fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
+    Box::new(move |session, me, rows, secret| {
+        let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;
+        Ok(Arc::new(task.knowing(known.clone())))
+    })
+}
