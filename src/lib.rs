@@ -95,9 +95,9 @@
 //! is the `flyswarm` command; leave it out to use the library. `internals` (part of `cli`) opens the
 //! protocol, the node and the simulator to the tests and tools of this repository. They are not a stable API.
 
-// Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`. `crates/`
-// stands below: `sealed-sum < data < learn < mpc`; of `data` and `model` a part is shown here. What no
-// program needs is `pub(crate)`.
+// Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`.
+// `crates/` stands below: `sealed-sum < data < learn < mpc`; of `data` and
+// `model` a part is shown here. What no program needs is `pub(crate)`.
 
 // The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -1,6 +1,5 @@
 //! Real processes of `flyswarm join`. Each test says what the others must end with. Those whose nodes are
-//! held
-//! at a stage are tests of `crates/conform`.
+//! held at a stage are tests of `crates/conform`.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]

@@ -1,5 +1,5 @@
-//! What made-up rows learn from an owner's output: `cargo run --package flyswarm-lab --example
-//! xclp-attacks` (four minutes).
+//! What made-up rows learn from an owner's output: `cargo run --package flyswarm-lab --example xclp-attacks`
+//! (four minutes).
 //!
 //! The digits at five owners; the first attacks with rows that it makes up. What it gets is that of the
 //! integer reference, which the computation on shares equals bit for bit. The attacker is *optimistic*: it

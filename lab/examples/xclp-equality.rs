@@ -1,7 +1,6 @@
 //! Whether three computing parties get what the integer reference says, bit for bit, on real rows:
-//! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (30 draws of 250 rows of each
-//! of three sets unless told
-//! otherwise).
+//! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (30 draws of 250 rows of each of
+//! three sets unless told otherwise).
 //!
 //! Each draw takes other rows, planes, labels, owners and settings; in every second one classes are balanced.
 //! The three parties run the whole program of a session, from the owners' parcels to what the owners get, and

@@ -1,6 +1,6 @@
-//! Whether labels are those of the exact solve: `cargo run --package flyswarm-lab --example xclp-tolerance
-//! [ROWS] [DRAWS] [balance]`
-//! (1,500 rows and ten draws of labels and planes for each set unless told otherwise: ten minutes).
+//! Whether labels are those of the exact solve:
+//! `cargo run --package flyswarm-lab --example xclp-tolerance [ROWS] [DRAWS] [balance]` (1,500 rows and ten
+//! draws of labels and planes for each set unless told otherwise: ten minutes).
 //!
 //! A point's *margin* is the difference of its two largest exact scores times sqrt(d), as a part of the
 //! largest score of all; where that is within the tolerance of the plan, with the largest degree that there

@@ -19,8 +19,7 @@ const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Reading {
     /// How this site's file is read: a TOML file with header, delimiter, decimal_comma, drop, format, array
-    /// or
-    /// labels (docs/formats.md)
+    /// or labels (docs/formats.md)
     #[arg(long, value_name = "FILE", value_parser = Map::load)]
     map: Option<Map>,
 }
@@ -46,9 +45,8 @@ pub(super) struct Map {
     pub(super) array: Option<String>,
     /// The file of the labels, if they have one of their own. A relative path begins at the map file.
     pub(super) labels: Option<PathBuf>,
-    /// Percent of the labels that a session of the task xclp is not given, to see how well it tells them:
-    /// to the
-    /// others these rows have no label, and the figures are this peer's alone.
+    /// Percent of the labels that a session of the task xclp is not given, to see how well it tells them: to
+    /// the others these rows have no label, and the figures are this peer's alone.
     pub(super) hold_out: Option<u8>,
 }
 

@@ -192,8 +192,9 @@ pub(super) fn compared(found: &Compared, whose: Whose) -> Markup {
         (table(
             "Right among the rows of each class (recall), with 95 % intervals",
             &["class", "rows", "swarm", "alone", "neighbours"],
-            recalls.map(|((s, a), n)| cells![s.class, s.rows, maybe(s.recall), maybe(a.recall),
-                maybe(n.recall)]),
+            recalls.map(|((s, a), n)| {
+                cells![s.class, s.rows, maybe(s.recall), maybe(a.recall), maybe(n.recall)]
+            }),
         ))
         (details(swarm))
     }
@@ -258,8 +259,7 @@ fn details(figures: &Figures) -> Markup {
             p {
                 "A model states how sure it is of each prediction: exp(-score) over the sum of all classes, of a \
                  network its own probability. On the line it would be right as often as it states; below \
-                     it is too \
-                 sure of itself."
+                 it is too sure of itself."
             }
             (pictures::calibration(bins))
             (table(

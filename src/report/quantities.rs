@@ -56,8 +56,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
             p {
                 "Each line is one sum over the members of a view. It is decided when a quorum of the council has \
                  accepted it; the time is when this peer had it open. Times from before a restart of \
-                     this peer are \
-                 not kept."
+                 this peer are not kept."
             }
             @if opened.len() > FOLDED {
                 details { summary { (opened.len()) " sums" } (sums) }

@@ -21,9 +21,9 @@ use crate::play;
 /// Run `flyswarm join` with switches that are for tests only
 ///
 /// Takes the arguments of `flyswarm join` and, in any place: --hold-at QUANTITY.STAGE stops the node there
-/// until
-/// it is killed; --deviate WAY PEER makes it deviate in a way of `check` towards a peer; --randomness FILE
-/// makes it draw what `play --prepare` has written. Never use it with real data.
+/// until it is killed; --deviate WAY PEER makes it deviate in a way of
+/// `check` towards a peer; --randomness FILE makes it draw what `play --prepare` has written. Never use it
+/// with real data.
 #[derive(Debug, Args)]
 pub(crate) struct Join {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]

@@ -32,11 +32,11 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Play the peers of a trace to a live one, and compare what it sends with what was recorded
 ///
-/// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). All its peers but one are
-/// played; the one
-/// that is left is the program that is tried. It runs with the files that --prepare writes, listens at an
-/// address of its own, and draws what the trace shows that was drawn, so that all its bytes can be compared:
-/// the key of the view, and for each pad the coefficients and the ephemeral secret (spec, section 12).
+/// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). All its peers but one are played;
+/// the one that is left is the program that is tried. It runs with the files that --prepare writes, listens
+/// at an address of its own, and draws what the trace shows that was drawn, so that all its bytes can be
+/// compared: the key of the view, and for each pad the coefficients and the ephemeral secret (spec, section
+/// 12).
 #[derive(Debug, Args)]
 pub(crate) struct Play {
     trace: PathBuf,

@@ -2,9 +2,8 @@
 //!
 //! A row goes through three steps, the same on every machine to the last bit:
 //! [`flyswarm_data::scaling`] puts the features on one scale, [`flyhash`] (optionally after a random
-//! rotation, `densify`)
-//! projects them sparsely to m numbers and keeps the places of the `rho` largest. Only additions in a fixed
-//! order, `* /` and `sqrt` are used, which IEEE 754 fixes.
+//! rotation, `densify`) projects them sparsely to m numbers and keeps the places of the `rho` largest. Only
+//! additions in a fixed order, `* /` and `sqrt` are used, which IEEE 754 fixes.
 //!
 //! [`distribution`] counts rows of a locality-sensitive hash, so that data sets can be compared; [`lsh`]
 //! gives codes of single rows.

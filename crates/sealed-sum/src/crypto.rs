@@ -4,9 +4,8 @@
 //! tag; randomness is always an argument; nothing here knows of sockets, clocks or sessions.
 //!
 //! Assumptions: discrete logarithms and gap-Diffie-Hellman on Curve25519; HKDF-SHA256 as a key derivation
-//! function; AES as a pseudo-random permutation; SHA-256 and BLAKE3 collision-resistant and SHA-256, on
-//! share hashes,
-//! one-way. One seed serves both Ed25519 signatures and the X25519 key of [`envelope`] (studied in
+//! function; AES as a pseudo-random permutation; SHA-256 and BLAKE3 collision-resistant and SHA-256, on share
+//! hashes, one-way. One seed serves both Ed25519 signatures and the X25519 key of [`envelope`] (studied in
 //! <https://eprint.iacr.org/2021/509>); every signature made here has a domain tag.
 //!
 //! What is *not* wiped: copies that the optimiser or the curve library leaves on the stack and in registers.

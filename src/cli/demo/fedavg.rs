@@ -1,7 +1,6 @@
 //! The demo of the tasks `fedavg` and `fedavg-xclp`: peers with parts of the digits train one network in
 //! rounds. With `fedavg-xclp` few rows have labels, and the networks that it is compared with learn from
-//! these
-//! alone.
+//! these alone.
 
 use flyswarm_learn::learner::{Architecture, Classifier};
 use serde_json::{Value, json};

@@ -17,8 +17,9 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     let axis = Axis::new(run, LEFT, WIDTH - 12.0);
     let parts = html! {
         (scale(&axis, bottom))
-        @for (i, host) in run.hosts.iter().enumerate() { (stages(run, host, &axis, TOP + row * i as f64,
-            row)) }
+        @for (i, host) in run.hosts.iter().enumerate() {
+            (stages(run, host, &axis, TOP + row * i as f64, row))
+        }
         (slots(run, &axis))
         (marks(run, &axis, row, bottom))
     };
@@ -36,8 +37,8 @@ fn scale(axis: &Axis, bottom: f64) -> Markup {
                 text.mid x=(px(left + width / 2.0)) y=(bottom + 22.0) { (time(to - from)) }
             } @else {
                 @let step = step(to - from, (width / 90.0).max(1.0));
-                @for at in (0..).map(|k| ((from / step).ceil() + f64::from(k)) * step).take_while(|at|
-                    *at <= to) {
+                @let marks = (0..).map(|k| ((from / step).ceil() + f64::from(k)) * step);
+                @for at in marks.take_while(|at| *at <= to) {
                     @let x = px(left + width * (at - from) / (to - from).max(1e-9));
                     line.grid x1=(x) x2=(x) y1=(TOP) y2=(bottom) {}
                     text.mid x=(x) y=(bottom + 12.0) { (time(at)) }

@@ -51,8 +51,9 @@ pub(super) fn draw(run: &RunReport) -> Markup {
         }
         @for host in &members { (node(host, spot(host.peer))) }
         @if !outside.is_empty() { text x="30" y=(bottom + 16.0) { "not in it:" } }
-        @for (i, host) in outside.iter().enumerate() { (node(host, (110.0 + 30.0 * i as f64, bottom +
-            12.0))) }
+        @for (i, host) in outside.iter().enumerate() {
+            (node(host, (110.0 + 30.0 * i as f64, bottom + 12.0)))
+        }
     };
     picture(height, "tree of the last view", parts)
 }

@@ -3,12 +3,12 @@
 //! The file is in the format safetensors (8 bytes with the length of a header, the header as JSON, then
 //! numbers, all little-endian), so that PyTorch and others read the weights as they are. Tensors: where the
 //! scaling has them `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
-//! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`; `architecture`,
-//! `scaling`, `classes` and `columns` are JSON; `preparation`, only where columns are described, is the
-//! encoding of [`flyswarm_data::prepare::encoding`] as hexadecimal digits; `session` and `session_id` say
-//! where
-//! it comes from. Objects have their keys in byte order and there is no white space but blanks that fill the
-//! header to a multiple of 8 bytes: one encoding for each model, the same bytes at every peer.
+//! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`;
+//! `architecture`, `scaling`, `classes` and `columns` are JSON;
+//! `preparation`, only where columns are described, is the encoding of [`flyswarm_data::prepare::encoding`]
+//! as hexadecimal digits; `session` and `session_id` say where it comes from. Objects have their keys in byte
+//! order and there is no white space but blanks that fill the header to a multiple of 8 bytes: one encoding
+//! for each model, the same bytes at every peer.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -16,7 +16,7 @@ fn shapes() -> Vec<(Architecture, usize)> {
 
 /// Rows of numbers in -1..1, and labels of 3 classes.
 fn rows(seed: u8, count: usize, features: usize) -> (Array2<f32>, Vec<u16>) {
-    let mut stream = Stream::new(&[seed], "rows", &[]);
+    let mut stream = Stream::new(&[seed], "points", &[]);
     let mut number = || (f64::from(stream.next_u32()) / 2f64.powi(31) - 1.0) as f32;
     let rows = Array2::from_shape_fn((count, features), |_| number());
     (rows, (0..count).map(|row| (row % 3) as u16).collect())
@@ -79,11 +79,8 @@ fn the_gradient_is_that_of_finite_differences() {
                 let change = f64::from(moved[at]) - f64::from(weights[at]);
                 ((loss(&moved) - here) / change - f64::from(slope[at])).abs() > 2e-3
             };
-            // ReLU and maximum have corners: one of them bends the difference on its own side only, and
-            // only if
-            // the step reaches it.
-            let steps = [1e-3, -1e-3, 3e-4, -3e-4];
-            assert!(!steps.into_iter().all(&mut differs), "seed {seed}, {architecture:?}, weight {at}");
+            // ReLU and maximum have corners: one of them bends the difference on its own side only.
+            assert!(!(differs(1e-3) && differs(-1e-3)), "seed {seed}, {architecture:?}, weight {at}");
         }
     }
 }
@@ -138,8 +135,8 @@ fn a_perceptron_learns_the_digits_and_the_loss_goes_down() {
     let rows = data.view().mapv(|pixel| pixel / 16.0);
     let (train_rows, test_rows) = rows.view().split_at(ndarray::Axis(0), 1400);
     let (train_labels, test_labels) = data.labels().split_at(1400);
-    let start = network.initial(&[1; 32]);
-    let settings = Settings { epochs: 12, batch: 32, rate: 0.05, ..settings() };
+    let start = network.initial(&[6; 32]);
+    let settings = Settings { epochs: 8, batch: 32, rate: 0.05, ..settings() };
     let mut stream = Stream::new(b"digits", "batches", &[]);
     let trained = train(&network, start.clone(), train_rows, train_labels, None, &settings, &mut stream);
     let mut tape = Tape::default();

@@ -11,11 +11,10 @@
 //! ```
 //!
 //! G is a [`Stream`](flyswarm_sealed_sum::crypto::stream::Stream); columns and rows are added as bits. H is
-//! the hash of
-//! Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from fixed-key block ciphers", IEEE S&P
-//! 2020, called TMMO there (tweakable and correlation-robust if the cipher is a random permutation): block c
-//! of H(j, x) is pi(pi(x) + (j, c)) + pi(x), pi AES-128 under a public key that is another for every context.
-//! Every (j, c) is used once.
+//! the hash of Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from fixed-key block
+//! ciphers", IEEE S&P 2020, called TMMO there (tweakable and correlation-robust if the cipher is a random
+//! permutation): block c of H(j, x) is pi(pi(x) + (j, c)) + pi(x), pi AES-128 under a public key that is
+//! another for every context. Every (j, c) is used once.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Block};

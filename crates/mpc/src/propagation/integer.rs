@@ -1,7 +1,6 @@
 //! Cross-client label propagation on integers: the reference that the computation on shares
 //! (`flyswarm::tasks::xclp::shares`) equals bit for bit (Scott, Yeo & Lampert, *Cross-client Label
-//! Propagation*,
-//! TMLR 2023, Algorithm 1, lines 6 to 10 and 15).
+//! Propagation*, TMLR 2023, Algorithm 1, lines 6 to 10 and 15).
 //!
 //! With W = B + B^T, where row i of B holds the weights of i's k nearest points, and D the degrees, the
 //! scores (I - alpha D^-1/2 W D^-1/2)^-1 y are D^1/2 times sum_j c_j a_j, with
