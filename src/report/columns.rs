@@ -26,8 +26,8 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
             p {
                 "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
                  the dot is the mean here, the line through it one deviation either way. The distance \
-                 takes both together, in deviations of the pool: sqrt(difference of means\u{b2} + difference of \
-                 deviations\u{b2}). A large distance is not an error: patients may differ."
+                 takes both together, in deviations of the pool: sqrt(difference of means\u{b2} + \
+                 difference of deviations\u{b2}). A large distance is not an error: patients may differ."
             }
             @if shown.is_empty() {
                 p { "There are no columns." }
