@@ -131,8 +131,6 @@ pub mod sim;
 mod sim;
 mod store;
 pub mod tasks;
-#[cfg(test)]
-mod vectors;
 
 #[doc(no_inline)]
 pub use crypto::identity::Identity;

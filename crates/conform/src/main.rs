@@ -13,6 +13,8 @@ mod join;
 mod nodes;
 mod play;
 mod traces;
+#[cfg(test)]
+mod vectors;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -1,25 +1,25 @@
 //! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
 //!
-//! The files are made by the code in `src/vectors/*.rs`; this test fails when what it makes now differs
+//! The files are made by the code in `crates/conform/src/vectors/*.rs`; this test fails when what it makes now differs
 //! from what is committed, and every maker of bad vectors fails when one of them is not refused.
 //! `scripts/check-vectors.py` recomputes the files from the specification alone.
 //!
-//! `FLYSWARM_WRITE_VECTORS=1 cargo test --lib vectors::` rewrites them: an explicit approval of a new format,
+//! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them: an explicit approval of a new format,
 //! and so a new protocol version.
 
 mod bad;
 mod faults;
 mod fedavg;
-pub(crate) mod fedavg_xclp;
+mod fedavg_xclp;
 mod flynn;
 mod items;
-pub(crate) mod messages;
+mod messages;
 mod ot;
 mod phe;
 mod primitives;
 mod private;
 mod run;
-pub(crate) mod sessions;
+mod sessions;
 mod sketch;
 mod tables;
 mod xclp;
@@ -27,9 +27,9 @@ mod xclp;
 use std::convert::Infallible;
 use std::path::Path;
 
-use crate::crypto::identity::Identity;
-use crate::crypto::stream::Stream;
 use chacha20::rand_core::{TryCryptoRng, TryRng};
+use flyswarm_sealed_sum::crypto::identity::Identity;
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use serde_json::Value;
 
 type Maker = fn() -> Value;
@@ -64,7 +64,7 @@ const FILES: [(&str, Maker); 24] = [
 
 #[test]
 fn the_committed_vectors_are_those_that_the_code_makes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors");
     for (name, make) in FILES {
         let path = folder.join(name).with_extension("json");
         let text = serde_json::to_string_pretty(&make()).unwrap() + "\n";
@@ -78,7 +78,7 @@ fn the_committed_vectors_are_those_that_the_code_makes() {
         assert!(
             committed == text,
             "{} is not what the code makes ({first} differs); if the format is meant to change, raise its version and \
-             run FLYSWARM_WRITE_VECTORS=1 cargo test --lib vectors::",
+             run FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::",
             path.display()
         );
     }

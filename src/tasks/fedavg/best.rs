@@ -11,16 +11,16 @@ use super::{FedavgError, Plan};
 
 /// The weights that are the best so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Best {
+pub struct Best {
     /// The round that made them, from 1; 0: the first weights.
-    pub(crate) round: u32,
+    pub round: u32,
     /// How many have been judged after them, none of them better.
-    pub(crate) since: u32,
+    pub since: u32,
 }
 
 impl Best {
     /// Of weights with these losses, in order; of equal ones the first. `None` where none are judged.
-    pub(crate) fn of(losses: impl IntoIterator<Item = u32>) -> Option<Self> {
+    pub fn of(losses: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut best: Option<(u32, Self)> = None;
         for (round, loss) in (0..).zip(losses) {
             match &mut best {
@@ -32,7 +32,7 @@ impl Best {
     }
 
     /// How many have been judged after these, and after those that the first `uncounted` rounds made.
-    pub(crate) fn waited(self, uncounted: u32) -> u32 {
+    pub fn waited(self, uncounted: u32) -> u32 {
         (self.round + self.since).saturating_sub(self.round.max(uncounted))
     }
 }

@@ -37,8 +37,9 @@ use crate::protocol::context::Quantity;
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::tasks::FedavgSpec;
-#[cfg(test)]
-pub(crate) use best::Best;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use best::Best;
 use flyswarm_data::scaling::{self, ScalingError};
 pub(crate) use plan::Plan;
 use trainer::{Order, Trainer};

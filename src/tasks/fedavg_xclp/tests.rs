@@ -6,10 +6,36 @@ use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
 use crate::tasks::built_in;
-use crate::vectors::fedavg_xclp::HEAD;
-use crate::vectors::sessions::toml;
 
 const PEERS: u16 = 4;
+
+const HEAD: &str = r#"name = "tests"
+number = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
+created = 2026-11-22T16:05:06Z
+task = "fedavg-xclp"
+[data]
+features = 3
+classes = ["cat", "dog", "owl"]
+check_columns = false
+[fedavg]
+rounds = 4
+rate = 1e-300
+[xclp]
+bits = 64
+k = 3
+few_rows = true
+[pseudo_labels]
+after = 1
+refresh = 2
+[privacy]
+min_holders = 1
+"#;
+
+fn toml(head: &str, peers: usize) -> String {
+    let key = |i: usize| crate::Identity::from_seed([i as u8; 32]).public();
+    let entry = |i: usize| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i));
+    head.to_owned() + &(0..peers).map(entry).collect::<String>()
+}
 
 /// A task over five rows with these labels.
 fn task(head: &str, labels: &[Option<u16>]) -> Result<Arc<dyn Task>, String> {

@@ -13,7 +13,7 @@ pub(super) const COMMITMENT: usize = 32;
 
 /// An owner's commitment to its input.
 #[must_use]
-pub(crate) fn commitment(
+pub fn commitment(
     session: &[u8; 32],
     owner: Peer,
     salt: &[u8; 32],

@@ -45,7 +45,7 @@ pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<[Peer; 2]> {
 
 /// An owner's output as it is kept: for each row LE16 of the label, 65535 for none, then the coarse scores.
 #[must_use]
-pub(crate) fn to_bytes(output: &reference::Output, classes: usize) -> Bytes {
+pub fn to_bytes(output: &reference::Output, classes: usize) -> Bytes {
     let rows = output.labels.iter().zip(output.coarse.chunks(classes.max(1)));
     rows.flat_map(|(label, coarse)| {
         label.unwrap_or(u16::MAX).to_le_bytes().into_iter().chain(coarse.iter().copied())

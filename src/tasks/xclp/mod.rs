@@ -25,6 +25,17 @@ mod tests;
 mod watch;
 
 pub use kind::Kind;
+
+/// For the test vectors, which are made outside this crate.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub use super::computed::commitment;
+    pub use super::deliver::to_bytes;
+    pub use super::pairs::{lengths, masks, partner, rounds};
+    pub use super::parties::candidates;
+    pub use super::talk::{Body, What, content};
+}
 pub(crate) use kind::{build, built_in};
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -38,13 +38,13 @@ const EARLY: Fault = Fault::OutOfOrder("vector of two owners");
 
 /// The rounds in which `owners` meet each other.
 #[must_use]
-pub(crate) fn rounds(owners: usize) -> usize {
+pub fn rounds(owners: usize) -> usize {
     owners.next_multiple_of(2) - 1
 }
 
 /// Whom the owner at `place` meets in a round; `None` if nobody.
 #[must_use]
-pub(crate) fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
+pub fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
     let last = rounds(owners);
     // The last one stands still, the others go round it.
     let other = match place == last {
@@ -59,15 +59,15 @@ pub(crate) fn partner(owners: usize, round: usize, place: usize) -> Option<usize
 
 /// What the owners of a pair mask their shares with, from the key of the view that they share.
 #[must_use]
-pub(crate) fn masks(key: &[u8; 32], sum: SumId, words: usize) -> Zeroizing<Vec<u16>> {
+pub fn masks(key: &[u8; 32], sum: SumId, words: usize) -> Zeroizing<Vec<u16>> {
     let mut bytes = Zeroizing::new(vec![0; 2 * words]);
     Stream::new(key, "pair of owners", &sum.to_bytes()).fill(&mut bytes);
     Zeroizing::new(bytes.as_chunks::<2>().0.iter().map(|&word| u16::from_le_bytes(word)).collect())
 }
 
 /// The lengths of the vectors that come to one side: to the owner with fewer rows, or to the other.
-#[cfg(test)]
-pub(crate) fn lengths(hamming: Hamming, smaller: bool, own: usize, theirs: usize, bits: usize) -> Vec<usize> {
+#[cfg(feature = "internals")]
+pub fn lengths(hamming: Hamming, smaller: bool, own: usize, theirs: usize, bits: usize) -> Vec<usize> {
     let expected = Expected::new(hamming, smaller, (own, theirs), bits);
     (0..).map_while(|number| expected.length(number)).collect()
 }

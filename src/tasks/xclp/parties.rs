@@ -18,7 +18,7 @@ pub(crate) const CANDIDATES: usize = 4;
 /// The candidates in their order: those that the file names, or else the first of `counted`, in the order of
 /// their hashes with the coin.
 #[must_use]
-pub(crate) fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
+pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
     let mut order = if named.is_empty() { counted.to_vec() } else { named.to_vec() };
     if named.is_empty() {
         order.sort_by_cached_key(|peer| {

@@ -19,7 +19,7 @@ pub(crate) const WINDOW: usize = 7;
 
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Body {
+pub enum Body {
     /// At the start, to everybody: who is out and never computes again, as far as the sender knows.
     Begin(Vec<Peer>),
     /// The next part of a vector. Bulk channel, the part itself beside it.
@@ -37,7 +37,7 @@ pub(crate) enum Body {
 
 /// A vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum What {
+pub enum What {
     /// An owner's shares for a computing party.
     Input,
     /// What a computing party sends another in a round of the program.
@@ -50,7 +50,7 @@ pub(crate) enum What {
 
 /// A body and the bytes beside it as they travel.
 #[must_use]
-pub(crate) fn content(body: &Body, data: Bytes) -> Content {
+pub fn content(body: &Body, data: Bytes) -> Content {
     let header = wire::canonical(body).into();
     match body {
         Body::Part { .. } => Content::Bulk { header, data },

@@ -1,8 +1,8 @@
 //! Frames that must be refused before anybody looks at what they say.
 
-use crate::protocol::message::{Channel, Message};
-use crate::protocol::wire::{self, MAX_FRAME};
 use bytes::Bytes;
+use flyswarm_sealed_sum::protocol::message::{Channel, Message};
+use flyswarm_sealed_sum::protocol::wire::{self, MAX_FRAME};
 use serde_json::{Value, json};
 
 use super::hex;

@@ -1,18 +1,18 @@
 //! Messages that decode, and that their receiver must blame or ignore: each is put into the session of
 //! `sum.json` at a time given in microseconds.
 
-use crate::protocol::Fault;
-use crate::protocol::all_reduce::{self, Direction, SumId};
-use crate::protocol::ballot::Ballot;
-use crate::protocol::council::Promise;
-use crate::protocol::failure::Failure;
-use crate::protocol::message::{Message, VERSION};
-use crate::protocol::promise::Promised;
-use crate::protocol::signed::Signed;
-use crate::protocol::transfer::{self, Want};
-use crate::protocol::view::{self, Order, Reason, Report};
-use crate::session::Peer;
 use bytes::Bytes;
+use flyswarm::session::Peer;
+use flyswarm_sealed_sum::protocol::Fault;
+use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::council::Promise;
+use flyswarm_sealed_sum::protocol::failure::Failure;
+use flyswarm_sealed_sum::protocol::message::{Message, VERSION};
+use flyswarm_sealed_sum::protocol::promise::Promised;
+use flyswarm_sealed_sum::protocol::signed::Signed;
+use flyswarm_sealed_sum::protocol::transfer::{self, Want};
+use flyswarm_sealed_sum::protocol::view::{self, Order, Reason, Report};
 use serde_json::{Value, json};
 
 use super::items::made;

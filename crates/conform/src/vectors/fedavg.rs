@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use crate::data::Dataset;
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::record;
-use crate::session::{Peer, Session};
-use crate::tasks::fedavg::Best;
-use crate::tasks::{History, Rows, Task, built_in};
 use bytes::Bytes;
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::fedavg::Best;
+use flyswarm::tasks::{History, Rows, Task, built_in};
+use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::record;
 use serde_json::{Value, json};
 
 use super::sessions::toml;
@@ -88,7 +88,9 @@ fn noise() -> Vec<Value> {
             .replacen("rounds = 3", &format!("rounds = {rounds}"), 1)
             .replacen("clip = 1.0", &format!("clip = {clip:?}"), 1);
         let session = Session::parse(&text).unwrap();
-        let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { panic!("{:?}", session.task) };
+        let Some(spec) = session.task.get::<flyswarm::tasks::FedavgSpec>() else {
+            panic!("{:?}", session.task)
+        };
         let (noise, share) = (spec.noise(&session).unwrap(), (1 << 27) / u32::from(counted));
         json!({
             "epsilon": epsilon, "delta": delta, "rounds": rounds, "clip": clip, "counted": counted,

@@ -8,14 +8,15 @@ use bytes::Bytes;
 use flyswarm_mpc::propagation::integer::{Plan, reference};
 use serde_json::{Value, json};
 
-use crate::data::Dataset;
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::record;
-use crate::session::{Peer, Session};
-use crate::sketch::lsh::Codes;
-use crate::tasks::xclp::{deliver, planes};
-use crate::tasks::{History, Rows, Task, built_in};
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::xclp::internals::to_bytes;
+use flyswarm::tasks::xclp::planes;
+use flyswarm::tasks::{History, Rows, Task, built_in};
+use flyswarm_learn::sketch::lsh::Codes;
+use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::record;
 
 use super::sessions::toml;
 use super::{bytes, hex};
@@ -66,7 +67,8 @@ pub(crate) fn fedavg_xclp() -> Value {
     let kind = built_in(&session).unwrap();
     let task = |peer: u16| {
         let data = Arc::new(Dataset::new(3, rows(peer), Vec::new(), Vec::new()).unwrap());
-        let rows = Rows { labels: labels(peer), ..Rows::new(data) };
+        let mut rows = Rows::new(data);
+        rows.labels = labels(peer);
         Arc::new(kind.make(session.clone(), Peer(peer), rows, &[0; 32]).unwrap()) as Arc<dyn Task>
     };
     let tasks: Vec<Arc<dyn Task>> = (0..PEERS).map(task).collect();
@@ -94,7 +96,9 @@ pub(crate) fn fedavg_xclp() -> Value {
             _ => {}
         }
         let mut total = made[0].to_vec();
-        made[1..].iter().for_each(|vector| crate::crypto::mask::add(quantity.word(), &mut total, vector));
+        made[1..]
+            .iter()
+            .for_each(|vector| flyswarm_sealed_sum::crypto::mask::add(quantity.word(), &mut total, vector));
         let value = record::Value {
             sum: SumId { ballot: Ballot::default(), slot },
             members: members.clone(),
@@ -120,7 +124,7 @@ pub(crate) fn fedavg_xclp() -> Value {
                 let own = peer * ROWS..(peer + 1) * ROWS;
                 let coarse = output.coarse[own.start * classes..own.end * classes].to_vec();
                 let own = reference::Output { labels: output.labels[own].to_vec(), coarse };
-                history.set_exchanged(slot, deliver::to_bytes(&own, classes));
+                history.set_exchanged(slot, to_bytes(&own, classes));
             }
         }
     }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::data::Dataset;
-use crate::data::split::{folds, held_out};
-use crate::model::bloom;
-use crate::session::{Peer, Session};
-use crate::sketch::Parameters;
-use crate::sketch::flyhash::FlyHash;
-use crate::tasks::flynn::{Flynn, Plan};
-use crate::tasks::tune::Tune;
-use crate::tasks::{History, Task};
 use bytes::Bytes;
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::flynn::{Flynn, Plan};
+use flyswarm::tasks::tune::Tune;
+use flyswarm::tasks::{History, Task};
 use flyswarm_data::scaling;
 use flyswarm_data::scaling::{Moments, Scaler, Scaling};
+use flyswarm_data::split::{folds, held_out};
+use flyswarm_learn::model::bloom;
+use flyswarm_learn::sketch::Parameters;
+use flyswarm_learn::sketch::flyhash::FlyHash;
 use serde_json::{Value, json};
 
 use super::sessions::{EVALUATE, SMALL, TUNE, flynn_spec, small_text, toml};
@@ -201,7 +201,7 @@ pub(crate) fn tune() -> Value {
     let data =
         Dataset::new(3, values.clone(), (0..12).map(|i| i % 2).collect(), session.data.classes.clone())
             .unwrap();
-    let Some(spec) = session.task.get::<crate::tasks::TuneSpec>().cloned() else {
+    let Some(spec) = session.task.get::<flyswarm::tasks::TuneSpec>().cloned() else {
         panic!("{:?}", session.task)
     };
     let task = Tune::new(session, &spec, Arc::new(data.clone())).unwrap();

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::crypto::agreement::EphemeralSecret;
-use crate::crypto::envelope;
-use crate::crypto::shamir::{self, Share};
-use crate::protocol::all_reduce::total_digest;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::context::Context;
-use crate::protocol::deal::{self, Deal, Opening, Release};
-use crate::protocol::pairwise::{Reveal, ViewKey};
-use crate::protocol::record::{Acknowledgement, Frozen, Record};
-use crate::protocol::signed::{Item, Signed};
-use crate::protocol::wire;
-use crate::session::Peer;
+use flyswarm::session::Peer;
+use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
+use flyswarm_sealed_sum::crypto::envelope;
+use flyswarm_sealed_sum::crypto::shamir::{self, Share};
+use flyswarm_sealed_sum::protocol::all_reduce::total_digest;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::context::Context;
+use flyswarm_sealed_sum::protocol::deal::{self, Deal, Opening, Release};
+use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey};
+use flyswarm_sealed_sum::protocol::record::{Acknowledgement, Frozen, Record};
+use flyswarm_sealed_sum::protocol::signed::{Item, Signed};
+use flyswarm_sealed_sum::protocol::wire;
 use serde_json::{Value, json};
 
 use super::primitives::shown;

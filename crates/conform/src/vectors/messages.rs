@@ -1,20 +1,20 @@
 //! Every message, encoded.
 
-use crate::protocol::about::{About, Role};
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::all_reduce::{self, Direction};
-use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
-use crate::protocol::failure::Failure;
-use crate::protocol::message::{Channel, Message, Trace, VERSION};
-use crate::protocol::promise::Promised;
-use crate::protocol::signed::Signed;
-use crate::protocol::transfer::{self, Held, Want};
-use crate::protocol::view::{self, Order, Reason, Report};
-use crate::protocol::wire;
-use crate::session::Peer;
-use crate::tasks::xclp::talk::{Body, What, content};
 use bytes::Bytes;
+use flyswarm::session::Peer;
+use flyswarm::tasks::xclp::internals::{Body, What, content};
+use flyswarm_sealed_sum::protocol::about::{About, Role};
+use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction};
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::council::{Accepted, Promise};
+use flyswarm_sealed_sum::protocol::failure::Failure;
+use flyswarm_sealed_sum::protocol::message::{Channel, Message, Trace, VERSION};
+use flyswarm_sealed_sum::protocol::promise::Promised;
+use flyswarm_sealed_sum::protocol::signed::Signed;
+use flyswarm_sealed_sum::protocol::transfer::{self, Held, Want};
+use flyswarm_sealed_sum::protocol::view::{self, Order, Reason, Report};
+use flyswarm_sealed_sum::protocol::wire;
 use serde_json::{Value, json};
 
 use super::hex;

@@ -1,14 +1,16 @@
 //! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and how
 //! blocks are cut.
 
-use crate::crypto::stream::Stream;
-use crate::protocol::ballot::Ballot;
-use crate::session::Peer;
-use crate::sketch::lsh::Codes;
-use crate::tasks::xclp::hamming::ot::{Cut, choices, columns, context, receive, send, sender_share, vectors};
-use crate::tasks::xclp::hamming::{to_bytes, transposed};
+use flyswarm::session::Peer;
+use flyswarm::tasks::xclp::hamming::ot::{
+    Cut, choices, columns, context, receive, send, sender_share, vectors,
+};
+use flyswarm::tasks::xclp::hamming::{to_bytes, transposed};
+use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::ot::base::{Sender as Base, choose};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use serde_json::{Value, json};
 
 use super::{bytes, hex};

@@ -1,12 +1,12 @@
 //! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256, as
 //! they are long), and shares of a block.
 
-use crate::crypto::stream::Stream;
-use crate::sketch::lsh::Codes;
-use crate::tasks::xclp::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
-use crate::tasks::xclp::hamming::to_bytes;
 use bytes::Bytes;
+use flyswarm::tasks::xclp::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
+use flyswarm::tasks::xclp::hamming::to_bytes;
+use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::phe::{Holder, Public};
+use flyswarm_sealed_sum::crypto::stream::Stream;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

@@ -2,16 +2,16 @@
 
 use std::fmt::Debug;
 
-use crate::crypto::agreement::EphemeralSecret;
-use crate::crypto::envelope::{self, Sealed};
-use crate::crypto::identity::PublicKey;
-use crate::crypto::mask::{self, Sign, Word};
-use crate::crypto::shamir::{self, Secret, Share};
-use crate::crypto::stream::{Stream, derive};
-use crate::protocol::ballot::Ballot;
-use crate::protocol::view::Reason;
-use crate::protocol::wire;
-use crate::session::Peer;
+use flyswarm::session::Peer;
+use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
+use flyswarm_sealed_sum::crypto::envelope::{self, Sealed};
+use flyswarm_sealed_sum::crypto::identity::PublicKey;
+use flyswarm_sealed_sum::crypto::mask::{self, Sign, Word};
+use flyswarm_sealed_sum::crypto::shamir::{self, Secret, Share};
+use flyswarm_sealed_sum::crypto::stream::{Stream, derive};
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::view::Reason;
+use flyswarm_sealed_sum::protocol::wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ pub(crate) fn identities() -> Value {
     let bad_signatures: Vec<_> = cases
         .into_iter()
         .map(|(what, context, message, signature)| {
-            let given = crate::crypto::identity::Signature::from_bytes(signature);
+            let given = flyswarm_sealed_sum::crypto::identity::Signature::from_bytes(signature);
             assert!(!signer.public().verify(context.as_bytes(), message.as_bytes(), &given), "{what}");
             json!({
                 "what": what,
@@ -317,7 +317,8 @@ pub(crate) fn shamir() -> Value {
 
 pub(crate) fn envelope() -> Value {
     let recipients: Vec<_> = (0..3).map(identity).collect();
-    let keys: Vec<_> = recipients.iter().map(crate::crypto::identity::Identity::public).collect();
+    let keys: Vec<_> =
+        recipients.iter().map(flyswarm_sealed_sum::crypto::identity::Identity::public).collect();
     let secrets: Vec<[u8; 32]> = (0..3).map(|i| bytes(&format!("plain {i}"))).collect();
     let context = bytes::<45>("envelope context");
     let ephemeral = bytes::<32>("ephemeral");

@@ -1,8 +1,8 @@
 //! Private sessions: chunks as pairs, and what a noisy total is read as.
 
-use crate::privacy::Ratio;
-use crate::privacy::mechanism::Mechanism;
-use crate::protocol::sparse;
+use flyswarm_learn::privacy::Ratio;
+use flyswarm_learn::privacy::mechanism::Mechanism;
+use flyswarm_sealed_sum::protocol::sparse;
 use serde_json::{Value, json};
 
 use super::hex;

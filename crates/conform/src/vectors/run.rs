@@ -5,19 +5,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::crypto::agreement::EphemeralSecret;
-use crate::crypto::shamir::Secret;
-use crate::data::Dataset;
-use crate::node::{Done, Event, Node, Timer};
-use crate::protocol::message::Channel;
-use crate::protocol::view::{self, Report};
-use crate::protocol::wire::{self, Frame};
-use crate::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
-use crate::session::{Peer, Session};
-use crate::tasks::flynn::Flynn;
 use bytes::Bytes;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::flynn::Flynn;
+use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
+use flyswarm_sealed_sum::crypto::shamir::Secret;
+use flyswarm_sealed_sum::node::{Done, Event, Node, Timer};
+use flyswarm_sealed_sum::protocol::message::Channel;
+use flyswarm_sealed_sum::protocol::view::{self, Report};
+use flyswarm_sealed_sum::protocol::wire::{self, Frame};
+use flyswarm_sealed_sum::protocol::{Action, Fault, Input, Machine, Step, Time, message::Message};
 use serde_json::{Value, json};
 
 use super::messages::channel;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::context::{Context, Quantity};
-use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
-use crate::protocol::signed::Signed;
-use crate::protocol::{pairwise, tree};
-use crate::session::{Peer, Session};
-use crate::tasks::FlynnSpec;
-use crate::tasks::built_in;
-use crate::tasks::flynn::Plan;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::FlynnSpec;
+use flyswarm::tasks::built_in;
+use flyswarm::tasks::flynn::Plan;
+use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::context::{Context, Quantity};
+use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
+use flyswarm_sealed_sum::protocol::signed::Signed;
+use flyswarm_sealed_sum::protocol::{pairwise, tree};
 use serde_json::{Value, json};
 
 use super::tables::{self, MOST_FREQUENT, TABLE};

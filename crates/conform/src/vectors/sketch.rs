@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::data::Dataset;
-use crate::model::selection::{Selection, score, weights};
-use crate::privacy::Ratio;
-use crate::session::{Peer, Session};
-use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
-use crate::sketch::distribution::{DistributionSketch, Family};
-use crate::tasks::flynn::Flynn;
-use crate::tasks::sketch::SketchTask;
-use crate::tasks::{History, Task};
 use bytes::Bytes;
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::flynn::Flynn;
+use flyswarm::tasks::sketch::SketchTask;
+use flyswarm::tasks::{History, Task};
+use flyswarm_learn::model::selection::{Selection, score, weights};
+use flyswarm_learn::privacy::Ratio;
+use flyswarm_learn::sketch::distribution::private::{PrivateSketch, noise_variance};
+use flyswarm_learn::sketch::distribution::{DistributionSketch, Family};
 use serde_json::{Value, json};
 
 use super::sessions::{flynn_spec, toml};
@@ -124,7 +124,7 @@ fn select() -> Value {
         slots.push(quantity.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
-    let draw = crate::tasks::flynn::Plan::new(session.clone(), flynn_spec(&session))
+    let draw = flyswarm::tasks::flynn::Plan::new(session.clone(), flynn_spec(&session))
         .drawn(&opened)
         .unwrap()
         .unwrap();

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::hex;
 use super::sessions::toml;
-use crate::data::{Expected, Loaded, load_named};
-use crate::session::Session;
-use crate::tasks::built_in;
+use flyswarm::data::{Expected, Loaded, load_named};
+use flyswarm::session::Session;
+use flyswarm::tasks::built_in;
 
 /// Described columns, and rows of a file as it stands.
 pub(super) const TABLE: &str = r#"name = "vectors"

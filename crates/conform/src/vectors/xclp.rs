@@ -3,13 +3,10 @@
 
 mod pairs;
 
-use crate::crypto::stream::derive;
-use crate::data::Dataset;
-use crate::protocol::ballot::Ballot;
-use crate::session::{Peer, Session};
-use crate::sketch::lsh::Codes;
-use crate::tasks::xclp::computed::commitment;
-use crate::tasks::xclp::parties::candidates;
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
+use flyswarm::tasks::xclp::internals::{candidates, commitment};
+use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
 use flyswarm_mpc::shares::input::{parcels, parcels_of_distances, unpack, unpack_distances};
@@ -18,6 +15,8 @@ use flyswarm_mpc::shares::output::unseal;
 use flyswarm_mpc::shares::program::{Outcome, boxed};
 use flyswarm_mpc::shares::round::Line;
 use flyswarm_mpc::shares::{Context, Keys, Stage};
+use flyswarm_sealed_sum::crypto::stream::derive;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -47,7 +46,7 @@ memory_mb = 700
 pub(crate) fn xclp() -> Value {
     let text = toml(HEAD, 7);
     let session = Session::parse(&text).unwrap();
-    let Some(spec) = session.task.get::<crate::tasks::XclpSpec>() else { panic!("{:?}", session.task) };
+    let Some(spec) = session.task.get::<flyswarm::tasks::XclpSpec>() else { panic!("{:?}", session.task) };
     let (id, coin) = (session.id().0, bytes::<32>("coin"));
     let ballot = Ballot { counter: 3, proposer: Peer(2) };
     let counted: Vec<Peer> = (0..9).map(Peer).collect();

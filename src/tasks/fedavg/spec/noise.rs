@@ -49,7 +49,7 @@ impl RoundNoise {
 
     /// The longest update of a member in the words of a round in which one of equal members has this share.
     #[must_use]
-    pub(crate) fn longest(&self, share: u32) -> u64 {
+    pub fn longest(&self, share: u32) -> u64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^29")]
         let longest = (self.clip * f64::from(share)).floor() as u64;
         longest
@@ -61,7 +61,7 @@ impl RoundNoise {
     /// # Errors
     /// `None` where it is too large to be drawn; a session that was checked has none such.
     #[must_use]
-    pub(crate) fn variance(&self, share: u32) -> Option<u64> {
+    pub fn variance(&self, share: u32) -> Option<u64> {
         share_variance(2 * self.longest(share), self.rounds, self.rho, self.parties)
     }
 

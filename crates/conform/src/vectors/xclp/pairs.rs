@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::super::{bytes, hex};
-use crate::crypto::stream::Stream;
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::ballot::Ballot;
-use crate::session::Peer;
-use crate::tasks::Hamming;
-use crate::tasks::xclp::pairs::{lengths, masks, partner, rounds};
+use flyswarm::session::Peer;
+use flyswarm::tasks::Hamming;
+use flyswarm::tasks::xclp::internals::{lengths, masks, partner, rounds};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::ballot::Ballot;
 
 /// Where owners of 8 points begin, and where the last one ends.
 pub(super) const OWNERS: [usize; 4] = [0, 2, 5, 8];
