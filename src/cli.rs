@@ -5,8 +5,6 @@
 #[cfg(feature = "net")]
 mod bindings;
 #[cfg(feature = "net")]
-mod children;
-#[cfg(feature = "net")]
 mod dashboard;
 mod data;
 #[cfg(feature = "net")]
@@ -39,6 +37,7 @@ mod tune;
 
 #[cfg(feature = "net")]
 pub use bindings::{builder, call, rows, trained_by};
+pub use simulate::columns;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -128,8 +127,6 @@ enum Command {
     Personalise(personalise::Personalise),
     Tune(tune::Tune),
     Simulate(simulate::Simulate),
-    #[cfg(feature = "net")]
-    SimulatedPeer(simulate::SimulatedPeer),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -239,8 +236,6 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Tune(command) => command.run(out),
         Command::Simulate(command) => command.run(out),
         #[cfg(feature = "net")]
-        Command::SimulatedPeer(command) => command.run(),
-        #[cfg(feature = "net")]
         Command::Relay(command) => command.run(),
         Command::Completions(command) => command.run(out),
         Command::Man(command) => command.run(out),
@@ -338,8 +333,8 @@ mod tests {
         }
         let mut found = Vec::new();
         without(&Arguments::command(), "", &mut found);
-        // These print no result; simulated-peer is for the program itself, and its lines are JSON.
-        found.retain(|name| !["completions", "man", "simulated-peer"].contains(&name.as_str()));
+        // These print no result.
+        found.retain(|name| !["completions", "man"].contains(&name.as_str()));
         assert_eq!(found, <Vec<String>>::new());
     }
 
@@ -347,6 +342,20 @@ mod tests {
     fn arguments_are_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_and_no_option_is_hidden() {
+        use clap::CommandFactory;
+        fn hidden(command: &clap::Command, out: &mut Vec<String>) {
+            out.extend(command.is_hide_set().then(|| command.get_name().to_owned()));
+            let arguments = command.get_arguments().filter(|argument| argument.is_hide_set());
+            out.extend(arguments.map(|argument| format!("{} {}", command.get_name(), argument.get_id())));
+            command.get_subcommands().for_each(|next| hidden(next, out));
+        }
+        let mut found = Vec::new();
+        hidden(&Arguments::command(), &mut found);
+        assert_eq!(found, <Vec<String>>::new());
     }
 
     /// Options of a command and of those below it, without --help and those that every command has.
@@ -365,8 +374,7 @@ mod tests {
     fn there_are_at_most_15_commands_and_none_has_more_than_20_options() {
         use clap::CommandFactory;
         let command = Arguments::command();
-        // The last is hidden, and started by `simulate --processes` alone.
-        let apart = ["completions", "man", "simulated-peer"];
+        let apart = ["completions", "man"];
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
         let commands = names.iter().filter(|name| !apart.contains(name)).count();
         let mut counts = Vec::new();

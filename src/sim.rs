@@ -6,7 +6,6 @@
 //! same seed gives the same trace hash on every machine. [`checks`] hold after every event. The [`outcome`]
 //! is the report of a run.
 
-pub mod agreement;
 pub(crate) mod checks;
 pub(crate) mod cost;
 mod fedavg;
@@ -27,5 +26,5 @@ mod tamper;
 mod task;
 #[cfg(test)]
 mod tests;
-pub(crate) mod timeline;
+pub mod timeline;
 mod xclp;

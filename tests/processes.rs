@@ -13,8 +13,6 @@ mod relay;
 #[cfg(target_os = "linux")]
 #[path = "processes/relay_flood.rs"]
 mod relay_flood;
-#[path = "processes/simulated.rs"]
-mod simulated;
 #[path = "processes/swarm.rs"]
 pub mod swarm;
 #[path = "processes/xclp.rs"]

@@ -3,12 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use flyswarm::sim::agreement::{Agreement, Played};
 use flyswarm::sim::outcome::RunReport;
 use flyswarm::sim::report;
 use flyswarm::sim::run::{run, run_all};
 use flyswarm::sim::scenario::File;
-use flyswarm::sim::tally::{Count, PURPOSES, Purpose};
+use flyswarm::sim::tally::Purpose;
 
 fn parse(text: &str) -> Result<File, String> {
     File::parse(text, "test".into(), PathBuf::new(), false).map_err(|error| error.0)
@@ -325,44 +324,6 @@ fn a_run_whose_optional_data_are_missing_is_left_out_and_named() {
     let needed = text.replace("optional = true", "");
     let error = run_all(&parse(&needed).unwrap(), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("not/there.csv"), "{error}");
-}
-
-#[test]
-fn processes_that_do_something_else_than_the_simulator_says_are_found() {
-    let outcome = only(&format!("peers = 4\n{SUM}"), 1);
-    let name = |slot: u32| outcome.slots[slot as usize].name.clone();
-    let played: Vec<_> = outcome
-        .hosts
-        .iter()
-        .map(|host| Played {
-            stages: host.spans.iter().filter_map(|span| Some((name(span.slot), span.stage?))).collect(),
-            views: vec!["1".into()],
-            sent: PURPOSES
-                .iter()
-                .map(|purpose| {
-                    let row = outcome.purposes.iter().find(|row| row.purpose == *purpose);
-                    row.filter(|_| host.peer == 0).map_or(Count::default(), |row| row.total)
-                })
-                .collect(),
-            result: outcome.result.clone(),
-            ..Played::default()
-        })
-        .collect();
-    let differs = |change: &dyn Fn(&mut [Played])| {
-        let mut played = played.clone();
-        change(&mut played);
-        Agreement::new(&outcome, played).difference().map(|line| line.what.clone())
-    };
-    assert_eq!(differs(&|_| {}), None);
-    let some = |text: &str| Some(text.to_owned());
-    assert_eq!(differs(&|played| played[2].result = some("0")), some("result"));
-    assert_eq!(differs(&|played| played[2].result = None), some("result"));
-    assert_eq!(differs(&|played| played[1].views = vec!["1".into(), "2".into()]), some("views"));
-    assert_eq!(differs(&|played| played[3].stages.swap(2, 3)), some("stages in their order"));
-    assert_eq!(differs(&|played| drop(played[3].stages.pop())), some("stages in their order"));
-    let hundredth = outcome.sent.bytes / 100;
-    assert_eq!(differs(&|played| played[0].sent[0].bytes += hundredth - 1), None);
-    assert_eq!(differs(&|played| played[0].sent[0].bytes += hundredth + 1), some("sent in all"));
 }
 
 const SUM: &str = "[task]\nkind = \"sum\"\nwords = 50\n";

@@ -17,10 +17,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::nodes::{Ended, Nodes};
+use super::columns;
 use super::dashboard::parse_address;
 use super::id::{new_run, random};
 use super::noise::{NoiseArguments, TOP};
-use super::simulate::columns;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
 use crate::data::Dataset;

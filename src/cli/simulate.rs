@@ -3,10 +3,6 @@
 mod calibrate;
 #[cfg(feature = "net")]
 mod page;
-#[cfg(feature = "net")]
-mod peer;
-#[cfg(feature = "net")]
-mod processes;
 mod table;
 
 use std::io::{self, IsTerminal, Write};
@@ -17,13 +13,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-#[cfg(feature = "net")]
-pub(super) use self::peer::SimulatedPeer;
-#[cfg(feature = "net")]
-pub(super) use self::table::columns;
+pub use self::table::columns;
 use super::{Failure, kind, output, print};
-#[cfg(feature = "net")]
-use crate::sim::agreement::Agreement;
 use crate::sim::outcome::Results;
 use crate::sim::report;
 use crate::sim::run::{self, Progress};
@@ -54,11 +45,6 @@ pub(super) struct Simulate {
     /// The small form of the scenario, as the tests run it
     #[arg(long)]
     small: bool,
-    /// Then run it once more as real processes over libp2p on this machine, and say whether the two agree:
-    /// results and views the same, bytes of all frames within 1 %, stages in the same order
-    #[cfg(feature = "net")]
-    #[arg(long)]
-    processes: bool,
     /// Show the nodes side by side on a page in the browser, at most 64 of them; its address is printed. A
     /// port alone is one of 127.0.0.1, 0 any that is free
     #[cfg(feature = "net")]
@@ -68,7 +54,7 @@ pub(super) struct Simulate {
     /// which nothing else changes
     #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
     calibrate: bool,
-    /// Print JSON: what result.json holds, with --processes also what processes.json holds
+    /// Print JSON: the contents of result.json
     #[arg(long)]
     json: bool,
 }
@@ -92,11 +78,6 @@ impl Simulate {
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
-        #[cfg(feature = "net")]
-        if self.processes && self.session.is_some() {
-            let text = "--session: not with --processes, which reads the scenario again in each of them";
-            return Err(Failure::Input(text.into()));
-        }
         if let Some(settings) = &self.session {
             let session = super::session::load(settings)?;
             for (_, scenario) in &mut file.runs {
@@ -107,13 +88,6 @@ impl Simulate {
                     let here = std::path::absolute(settings).unwrap_or_else(|_| settings.clone());
                     scenario.data.columns_from = here.to_string_lossy().into_owned();
                 }
-            }
-        }
-        #[cfg(feature = "net")]
-        if self.processes {
-            for (name, scenario) in &file.runs {
-                processes::check(name, scenario)
-                    .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
             }
         }
         let bar = bar();
@@ -131,83 +105,25 @@ impl Simulate {
         #[cfg(feature = "net")]
         page.iter().for_each(|page| page.report(report::render(&results)));
         bar.finish_and_clear();
-        #[cfg(feature = "net")]
-        let agreements = if self.processes { self.processes(&path, &file, &results)? } else { Vec::new() };
         if let Some(folder) = &self.out {
             let write =
                 |name: &str, text: String| output::write(&folder.join(name), text.as_bytes(), self.force);
             write("result.json", file_text(folder, &results)?)?;
             write("report.html", report::render(&results))?;
-            #[cfg(feature = "net")]
-            if self.processes {
-                write("processes.json", file_text(folder, &agreements)?)?;
-            }
         }
         if self.json {
-            #[cfg_attr(not(feature = "net"), expect(unused_mut))]
-            let mut value = json!(results);
-            #[cfg(feature = "net")]
-            if self.processes {
-                value["processes"] = json!(agreements);
-            }
-            print(out, &format!("{value}\n"))?;
+            print(out, &format!("{}\n", json!(results)))?;
         } else {
             print(out, &table::render(&results))?;
-            #[cfg(feature = "net")]
-            for agreement in &agreements {
-                print(out, &table::agreement(agreement))?;
-            }
         }
-        self.judge(&path, &file, &results)?;
-        #[cfg(feature = "net")]
-        self.agree(&path, &agreements)?;
-        Ok(())
+        self.judge(&path, &file, &results)
     }
 
     /// Makes the folder for results, and sees that they can be written.
     fn prepare(&self, folder: &Path) -> Result<(), Failure> {
         output::create_folder(folder)?;
-        #[cfg(feature = "net")]
-        let processes = self.processes;
-        #[cfg(not(feature = "net"))]
-        let processes = false;
-        let files = ["result.json", "report.html"].into_iter().chain(processes.then_some("processes.json"));
+        let files = ["result.json", "report.html"].into_iter();
         files.map(|name| folder.join(name)).try_for_each(|path| output::check(&path, self.force))
-    }
-
-    /// Plays every run of the file as processes, and holds them against the results.
-    #[cfg(feature = "net")]
-    fn processes(&self, path: &Path, file: &File, results: &Results) -> Result<Vec<Agreement>, Failure> {
-        let bar = bar();
-        let mut out = Vec::new();
-        let played = |(_, (name, _)): &(usize, &(String, _))| {
-            results.left_out.iter().all(|(left_out, _)| left_out != name)
-        };
-        for ((number, _), outcome) in file.runs.iter().enumerate().filter(played).zip(&results.runs) {
-            bar.set_message(format!("{}: as processes", outcome.name));
-            let played = processes::play(self.small, path, number, file, &mut |finished, peers| {
-                bar.set_length(peers as u64);
-                bar.set_position(finished as u64);
-            })?;
-            out.push(Agreement::new(outcome, played));
-        }
-        bar.finish_and_clear();
-        Ok(out)
-    }
-
-    /// The first thing in which processes and virtual time differ.
-    #[cfg(feature = "net")]
-    fn agree(&self, path: &Path, agreements: &[Agreement]) -> Result<(), Failure> {
-        let differs = agreements.iter().find_map(|agreement| Some((agreement, agreement.difference()?)));
-        let Some((agreement, line)) = differs else { return Ok(()) };
-        Err(Failure::Session(format!(
-            "{}: {}: real processes differ from virtual time in {}: {} simulated, {} real",
-            path.display(),
-            agreement.run,
-            line.what,
-            line.simulated,
-            line.real
-        )))
     }
 
     /// The first thing that failed, with the command that repeats it.

@@ -11,7 +11,7 @@ use crate::html::time;
 use crate::protocol::view::Stage;
 
 /// The most peers whose stages and bytes are listed one by one; of more, the first.
-pub(crate) const SHOWN: usize = 64;
+pub const SHOWN: usize = 64;
 
 /// All runs of a scenario file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ pub struct RunReport {
 
 /// SHA-256 over the opened vectors of the plan, each after its length as LE u64, in hexadecimal.
 #[must_use]
-pub(crate) fn digest(opened: &[Bytes]) -> String {
+pub fn digest(opened: &[Bytes]) -> String {
     let mut hash = Sha256::new();
     for vector in opened {
         hash.update((vector.len() as u64).to_le_bytes());

@@ -99,7 +99,7 @@ impl Participants {
 
 /// The seed of a peer's node when it is started for the `start`-th time, from 0.
 #[must_use]
-pub(crate) fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
+pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     let mut place = [0; 6];
     place[..2].copy_from_slice(&peer.0.to_le_bytes());
     place[2..].copy_from_slice(&start.to_le_bytes());

@@ -20,7 +20,7 @@ fn fault(kind: Kind, at_s: f64, peers: Peers) -> Fault {
 
 /// The file's faults, then the drawn ones, then the end of all of them.
 #[must_use]
-pub(crate) fn whole(scenario: &Scenario) -> Vec<Fault> {
+pub fn whole(scenario: &Scenario) -> Vec<Fault> {
     let mut out = scenario.fault.clone();
     let random = &scenario.random;
     if random.faults == 0 {

@@ -250,7 +250,7 @@ impl Ground {
         {
             arguments.extend([option.into(), self.file(i, suffix).into()]);
         }
-        self.ours.start(i, &arguments, &self.file(i, "trace.json"))
+        self.ours.start(i, &arguments, Some(&self.file(i, "trace.json")))
     }
 
     /// Starts the program that is checked; what it prints goes into files.

@@ -32,11 +32,11 @@ pub(crate) struct Join {
 
 /// The switches of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Switches {
-    hold_at: Option<String>,
+pub(crate) struct Switches {
+    pub(crate) hold_at: Option<String>,
     /// The way, and the name of the peer.
-    deviate: Option<(String, String)>,
-    seed: Option<[u8; 32]>,
+    pub(crate) deviate: Option<(String, String)>,
+    pub(crate) seed: Option<[u8; 32]>,
 }
 
 impl Join {
@@ -67,7 +67,7 @@ impl Switches {
         Ok((switches, rest))
     }
 
-    fn node(&self, ctx: &Arc<Context>) -> Result<SwitchedNode, Error> {
+    pub(crate) fn node(&self, ctx: &Arc<Context>) -> Result<SwitchedNode, Error> {
         let hold_at = self.hold_at.as_deref().map(|text| place(ctx, text)).transpose()?;
         let deviate = |(way, towards): &(String, String)| deviation::towards(ctx, way, towards);
         let deviation = self.deviate.as_ref().map(deviate).transpose()?;
@@ -94,7 +94,7 @@ fn place(ctx: &Context, text: &str) -> Result<(u32, Stage), Error> {
 
 /// What the switches put between a node and its network.
 #[derive(Debug)]
-struct SwitchedNode {
+pub(crate) struct SwitchedNode {
     hold_at: Option<(u32, Stage)>,
     deviation: Option<Deviation>,
     seed: Option<[u8; 32]>,

@@ -3,6 +3,7 @@
 //! It reads and compares what peers send, and checks another program among nodes of our own. Some of those
 //! nodes stop or deviate on purpose; `flyswarm` itself has no code that does.
 
+mod agreement;
 mod check;
 mod deviation;
 mod fields;
@@ -12,6 +13,8 @@ mod ground;
 mod join;
 mod nodes;
 mod play;
+mod processes;
+mod simulated_peer;
 mod traces;
 #[cfg(test)]
 mod vectors;
@@ -32,6 +35,8 @@ enum Command {
     Diff(traces::Diff),
     Play(play::Play),
     Join(join::Join),
+    SimulateProcesses(processes::SimulateProcesses),
+    SimulatedPeer(simulated_peer::SimulatedPeer),
     /// Every other command is that of `flyswarm`
     #[command(external_subcommand)]
     Other(Vec<OsString>),
@@ -44,6 +49,8 @@ fn main() -> ExitCode {
         Command::Decode(command) => command.run(out),
         Command::Diff(command) => command.run(out),
         Command::Play(command) => command.run(out),
+        Command::SimulateProcesses(command) => command.run(out),
+        Command::SimulatedPeer(command) => command.run(),
         Command::Join(command) => match command.run() {
             Ok(code) => return code,
             Err(failure) => Err(failure),

@@ -1,14 +1,14 @@
 //! Our own nodes as processes of this program on this machine.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
 use flyswarm::cli::Failure;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::files::now;
 
@@ -31,9 +31,13 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct Node {
+    /// Under this id the others are told where it listens, if they are told.
+    id: Option<String>,
     /// How often it was started.
     starts: u32,
-    running: Option<Child>,
+    running: Option<(Child, Option<ChildStdin>)>,
+    /// Where it listens.
+    address: Option<Value>,
 }
 
 impl Drop for Nodes {
@@ -49,24 +53,37 @@ impl Nodes {
         Self { peers: (0..peers).map(|_| Node::default()).collect(), sender, said }
     }
 
+    /// Peers with these ids, which are told where the others listen.
+    pub(crate) fn introduced_by(ids: impl IntoIterator<Item = String>) -> Self {
+        let mut nodes = Self::new(0);
+        nodes.peers = ids.into_iter().map(|id| Node { id: Some(id), ..Node::default() }).collect();
+        nodes
+    }
+
     /// Starts the process of peer `i`, which does not run, with these arguments; it writes its frames to
     /// `trace`.
-    pub(crate) fn start(&mut self, i: usize, arguments: &[OsString], trace: &Path) -> Result<(), Failure> {
+    pub(crate) fn start(
+        &mut self,
+        i: usize,
+        arguments: &[OsString],
+        trace: Option<&Path>,
+    ) -> Result<(), Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::Environment(format!("own program: {error}")))?;
         // It ends with its standard input.
         let mut process = Command::new(&program)
             .args(arguments)
-            .env("FLYSWARM_TRACE", trace)
+            .envs(trace.map(|trace| ("FLYSWARM_TRACE", trace)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| Failure::Environment(format!("{}: {error}", program.display())))?;
-        let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+        let (stdout, stderr, input) = (process.stdout.take(), process.stderr.take(), process.stdin.take());
         let node = &mut self.peers[i];
         node.starts += 1;
-        node.running = Some(process);
+        node.address = None;
+        node.running = Some((process, input));
         let (starts, events) = (node.starts, self.sender.clone());
         std::thread::spawn(move || {
             let lines = stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok);
@@ -86,23 +103,57 @@ impl Nodes {
             }
             let _ = complaints.send((i, starts, Said::Complaint(text)));
         });
+        (0..self.peers.len()).for_each(|j| self.introduce(j, i));
         Ok(())
     }
 
-    /// The next thing that a running process says.
-    pub(crate) fn next(&self, until: Instant) -> Result<(usize, Said), RecvTimeoutError> {
+    /// The next thing that a running process says; where one listens, the others are told first.
+    pub(crate) fn next(&mut self, until: Instant) -> Result<(usize, Said), RecvTimeoutError> {
         loop {
             let (i, starts, said) = self.said.recv_timeout(until.saturating_duration_since(now()))?;
-            if starts == self.peers[i].starts {
-                return Ok((i, said));
+            if starts != self.peers[i].starts {
+                continue;
             }
+            if let Said::Event(event) = &said
+                && event["event"] == "listening"
+            {
+                self.peers[i].address = Some(event["address"].clone());
+                (0..self.peers.len()).for_each(|j| self.introduce(i, j));
+            }
+            return Ok((i, said));
         }
+    }
+
+    /// Tells peer `to` where the peer `whom` listens.
+    fn introduce(&mut self, whom: usize, to: usize) {
+        let Node { id: Some(id), address: Some(address), .. } = &self.peers[whom] else { return };
+        let line = format!("{}\n", json!({"peer": id, "address": address}));
+        if let Some((_, Some(input))) = self.peers[to].running.as_mut().filter(|_| whom != to) {
+            // One that has ended is noticed by its end.
+            let _ = input.write_all(line.as_bytes());
+        }
+    }
+
+    /// Whether every peer has said where it listens.
+    pub(crate) fn introduced(&self) -> bool {
+        self.peers.iter().all(|peer| peer.address.is_some())
+    }
+
+    /// Whether the peer has a process whose end nobody has waited for.
+    pub(crate) fn running(&self, i: usize) -> bool {
+        self.peers[i].running.is_some()
+    }
+
+    /// How often the peer was started.
+    pub(crate) fn starts(&self, i: usize) -> u32 {
+        self.peers[i].starts
     }
 
     /// Ends a process at once, if it runs. What it has said before can still be heard until it is started
     /// again.
     pub(crate) fn kill(&mut self, i: usize) {
-        if let Some(mut process) = self.peers[i].running.take() {
+        if let Some((mut process, _)) = self.peers[i].running.take() {
+            self.peers[i].address = None;
             // It may have ended already.
             let _ = process.kill();
             let _ = process.wait();
@@ -111,13 +162,14 @@ impl Nodes {
 
     /// Waits for the end of a process that has nothing more to say.
     pub(crate) fn wait(&mut self, i: usize) -> Result<Option<ExitStatus>, Failure> {
-        let Some(mut process) = self.peers[i].running.take() else { return Ok(None) };
+        let Some((mut process, _)) = self.peers[i].running.take() else { return Ok(None) };
+        self.peers[i].address = None;
         process.wait().map(Some).map_err(|error| Failure::Environment(format!("peer {i}: {error}")))
     }
 
     /// Sends a signal, by its name without SIG, to a running process.
     pub(crate) fn signal(&self, i: usize, name: &str) -> Result<(), Failure> {
-        let Some(process) = &self.peers[i].running else { return Ok(()) };
+        let Some((process, _)) = &self.peers[i].running else { return Ok(()) };
         let failed = |error: &dyn std::fmt::Display| Failure::Environment(format!("kill -{name}: {error}"));
         let sent = Command::new("kill").arg(format!("-{name}")).arg(process.id().to_string()).output();
         let sent = sent.map_err(|error| failed(&error))?;

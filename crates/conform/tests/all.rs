@@ -17,6 +17,8 @@ mod lives;
 mod private;
 #[path = "processes/rows.rs"]
 mod rows;
+#[path = "processes/simulated.rs"]
+mod simulated;
 #[path = "processes/sketch.rs"]
 mod sketch;
 #[path = "../../../tests/processes/swarm.rs"]

@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::protocol::view::Stage;
-#[cfg(feature = "net")]
-use crate::sim::agreement::Agreement;
 use crate::sim::outcome::{FAULTS, PurposeRow, Results, RunReport, SLOWER};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
 /// Lines of equal columns; the first column is left-aligned.
-pub(in crate::cli) fn columns(rows: &[Vec<String>]) -> String {
+#[must_use]
+pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| {
         rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -200,29 +199,6 @@ fn shares(runs: &[RunReport]) -> String {
     };
     rows.push(std::iter::once("all".to_owned()).chain(runs.iter().map(sum)).collect());
     columns(&rows)
-}
-
-/// A run held against real processes.
-#[cfg(feature = "net")]
-pub(super) fn agreement(agreement: &Agreement) -> String {
-    let mut rows = vec![strings(&[&agreement.run, "virtual time", "processes", ""])];
-    for line in &agreement.lines {
-        let agrees = match line.agrees {
-            Some(true) => "agrees",
-            Some(false) => "DIFFERS",
-            None => "",
-        };
-        rows.push(strings(&[&line.what, &line.simulated, &line.real, agrees]));
-    }
-    let mut out = format!("\n{}", columns(&rows));
-    for (i, played) in agreement.played.iter().enumerate().filter(|(_, played)| played.result.is_none()) {
-        let _ = writeln!(
-            out,
-            "process {i} has no result: {}",
-            played.reason.as_deref().unwrap_or("it did not say why")
-        );
-    }
-    out
 }
 
 fn details(run: &RunReport) -> String {

@@ -1,26 +1,22 @@
-//! `simulate --processes`: the peers of a scenario as real processes, against the same peers in virtual time.
+//! `simulate-processes`: the peers of a scenario as real processes, against the same peers in virtual time.
 
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::swarm::PROGRAM;
+use super::PROGRAM;
 
-fn flyswarm(words: &[&str]) -> Output {
-    Command::new(PROGRAM).args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("it runs")
+fn conform(words: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    Command::new(PROGRAM).args(words).current_dir(root).output().expect("it runs")
 }
 
-/// Runs a scenario both ways; what was compared, of each run.
-fn both(scenario: &str, small: bool) -> Vec<Value> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().join("out");
-    let mut words = vec!["simulate", scenario, "--processes", "--out", out.to_str().expect("text")];
-    words.extend(small.then_some("--small"));
-    let output = flyswarm(&words);
+/// Runs a scenario both ways; the comparison of each run.
+fn both(scenario: &str) -> Vec<Value> {
+    let output = conform(&["simulate-processes", scenario, "--json"]);
     let texts = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!((output.status.code(), &*texts.1), (Some(0), ""), "{}", texts.0);
-    let text = std::fs::read_to_string(out.join("processes.json")).expect("processes.json");
-    serde_json::from_str(&text).expect("JSON")
+    serde_json::from_str(&texts.0).expect("JSON")
 }
 
 fn agrees(run: &Value, what: &str) -> (Value, Value) {
@@ -35,7 +31,7 @@ fn agrees(run: &Value, what: &str) -> (Value, Value) {
 
 #[test]
 fn eight_processes_do_what_the_simulator_says_of_them() {
-    let runs = both("simulations/processes.toml", false);
+    let runs = both("simulations/processes.toml");
     assert_eq!(runs.len(), 1);
     for what in ["result", "views", "stages in their order", "sent in all"] {
         agrees(&runs[0], what);
@@ -57,7 +53,7 @@ fn a_process_that_is_killed_at_a_stage_and_returns_has_the_result_of_the_others(
     let text = "peers = 5\n[task]\nm = 512\nrho = 8\n[expect]\nfinished = 5\n[timing]\nlinger_ms = 60_000\n\
                 [[fault]]\nkind = \"crash\"\npeers = 2\nat = { slot = \"counts\", stage = \"sum\" }\nfor_s = 3\n";
     std::fs::write(&path, text).expect("a file");
-    let runs = both(path.to_str().expect("text"), false);
+    let runs = both(path.to_str().expect("text"));
     let (_, real) = agrees(&runs[0], "result");
     assert!(real.as_str().is_some_and(|real| real.ends_with(" at 5 of 5")), "{real}");
     let played = &runs[0]["played"][2];
@@ -76,7 +72,7 @@ fn a_process_that_is_killed_at_a_stage_and_returns_has_the_result_of_the_others(
 fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
     let folder = tempfile::tempdir().expect("a folder");
     let cases = [
-        ("peers = 65", "peers = 65 cannot be had with --processes"),
+        ("peers = 65", "peers = 65 cannot be had with processes"),
         ("[network]\nlatency_ms = 50", "network.latency_ms cannot be had"),
         ("[network]\nconnections = \"council\"", "network.connections cannot be had"),
         ("[[site]]\nname = \"x\"\npeers = 1", "[[site]] cannot be had"),
@@ -91,7 +87,7 @@ fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
     for (text, expected) in cases {
         let path = folder.path().join("refused.toml");
         std::fs::write(&path, text).expect("a file");
-        let output = flyswarm(&["simulate", path.to_str().expect("text"), "--processes"]);
+        let output = conform(&["simulate-processes", path.to_str().expect("text")]);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), errors.lines().count()), (Some(2), 1), "{text}: {errors}");
         assert!(errors.contains(expected), "{text}: {errors}");
@@ -103,7 +99,7 @@ fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
 #[test]
 fn no_real_peer_can_be_given_randomness() {
     let refused = |words: &[&str]| {
-        let output = flyswarm(words);
+        let output = conform(words);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{words:?}: {errors}");
         assert!(errors.contains("unexpected argument"), "{words:?}: {errors}");
@@ -128,6 +124,4 @@ fn no_real_peer_can_be_given_randomness() {
     for word in ["--key", "--data", "--session", "--listen"] {
         refused(&[&peer[..], &[word, "x"]].concat());
     }
-    let help = flyswarm(&["--help"]);
-    assert!(!String::from_utf8_lossy(&help.stdout).contains("simulated-peer"));
 }

@@ -1,67 +1,66 @@
 //! Whether real processes did what the simulator says that they do.
 //!
-//! Both play the same [`Participants`](super::participants::Participants) with the same randomness, so what
+//! Both play the same [`Participants`](flyswarm::sim::participants::Participants) with the same randomness, so what
 //! does not depend on time must be the same: the result, the views, and the order in which each peer passes
 //! through the stages. Who says "I am still working" or "I have finished" a moment before another does depend
 //! on it, so the bytes of all frames may differ by [`BYTES_PERCENT`]. Where something goes wrong on the way,
 //! time also decides how far the others have got by then and who leads the next view: of such a run only that
 //! the same peers have a result, and all the same one, must agree.
 
+use flyswarm::protocol::view::Stage;
+use flyswarm::sim::outcome::RunReport;
+use flyswarm::sim::tally::{Count, PURPOSES, Purpose, Span};
 use serde::Serialize;
-
-use super::outcome::RunReport;
-use super::tally::{Count, PURPOSES, Purpose};
-use crate::protocol::view::Stage;
 
 /// By how much the bytes of all encoded frames may differ, percent.
 pub(crate) const BYTES_PERCENT: f64 = 1.0;
 
 /// The actions of one peer's processes, all its lives together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Played {
+pub(crate) struct Played {
     /// The stages in the order in which they were entered: quantity, stage.
-    pub stages: Vec<(String, Stage)>,
+    pub(crate) stages: Vec<(String, Stage)>,
     /// The views that it entered, by ballot.
-    pub views: Vec<String>,
+    pub(crate) views: Vec<String>,
     /// The frames that it sent, in the order of [`PURPOSES`].
-    pub sent: Vec<Count>,
-    /// The digest of its result; see [`digest`](super::outcome::digest).
-    pub result: Option<String>,
+    pub(crate) sent: Vec<Count>,
+    /// The digest of its result; see [`digest`](flyswarm::sim::outcome::digest).
+    pub(crate) result: Option<String>,
     /// Seconds until it had the result.
-    pub finished_s: Option<f64>,
+    pub(crate) finished_s: Option<f64>,
     /// The reason why it ended without a result.
-    pub reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
 /// One compared value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub(crate) struct Line {
     /// Name.
-    pub what: String,
+    pub(crate) what: String,
     /// Its value in virtual time.
-    pub simulated: String,
+    pub(crate) simulated: String,
     /// Its value for the processes.
-    pub real: String,
+    pub(crate) real: String,
     /// Whether they agree; `None` where they need not.
-    pub agrees: Option<bool>,
+    pub(crate) agrees: Option<bool>,
 }
 
 /// A run held against the processes that played it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Agreement {
+pub(crate) struct Agreement {
     /// The run.
-    pub run: String,
+    pub(crate) run: String,
     /// The compared values.
-    pub lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// The processes, in the order of the peers.
-    pub played: Vec<Played>,
+    pub(crate) played: Vec<Played>,
 }
 
 impl Agreement {
     /// Compares a run with the processes. The report lists peers one by one, so there are at most
-    /// [`SHOWN`](super::outcome::SHOWN).
+    /// [`SHOWN`](flyswarm::sim::outcome::SHOWN).
     #[must_use]
-    pub fn new(outcome: &RunReport, played: Vec<Played>) -> Self {
+    pub(crate) fn new(outcome: &RunReport, played: Vec<Played>) -> Self {
         let mut lines = vec![result(outcome, &played), views(outcome, &played), stages(outcome, &played)];
         lines.extend(sent(outcome, &played));
         lines.push(time(outcome, &played));
@@ -73,7 +72,7 @@ impl Agreement {
 
     /// The first value that must agree and does not.
     #[must_use]
-    pub fn difference(&self) -> Option<&Line> {
+    pub(crate) fn difference(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.agrees == Some(false))
     }
 }
@@ -122,9 +121,7 @@ fn stages(outcome: &RunReport, played: &[Played]) -> Line {
     let mut counts = (0, 0);
     let mut differs = None;
     for (host, played) in outcome.hosts.iter().zip(played) {
-        let stage = |span: &super::tally::Span| {
-            Some((outcome.slots.get(span.slot as usize)?.name.clone(), span.stage?))
-        };
+        let stage = |span: &Span| Some((outcome.slots.get(span.slot as usize)?.name.clone(), span.stage?));
         let simulated: Vec<_> = host.spans.iter().filter_map(stage).collect();
         counts.0 += simulated.len();
         counts.1 += played.stages.len();
@@ -182,4 +179,54 @@ fn time(outcome: &RunReport, played: &[Played]) -> Line {
         format!("{last:.2} s"),
         None,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use flyswarm::sim::run::run_all;
+    use flyswarm::sim::scenario::File;
+
+    use super::*;
+
+    #[test]
+    fn processes_that_do_something_else_than_the_simulator_says_are_found() {
+        let text = "peers = 4\nseed = 1\n[task]\nkind = \"sum\"\nwords = 50\n";
+        let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();
+        let outcome = run_all(&file, &mut |_| {}).unwrap().runs.remove(0);
+        let name = |slot: u32| outcome.slots[slot as usize].name.clone();
+        let played: Vec<_> = outcome
+            .hosts
+            .iter()
+            .map(|host| Played {
+                stages: host.spans.iter().filter_map(|span| Some((name(span.slot), span.stage?))).collect(),
+                views: vec!["1".into()],
+                sent: PURPOSES
+                    .iter()
+                    .map(|purpose| {
+                        let row = outcome.purposes.iter().find(|row| row.purpose == *purpose);
+                        row.filter(|_| host.peer == 0).map_or(Count::default(), |row| row.total)
+                    })
+                    .collect(),
+                result: outcome.result.clone(),
+                ..Played::default()
+            })
+            .collect();
+        let differs = |change: &dyn Fn(&mut [Played])| {
+            let mut played = played.clone();
+            change(&mut played);
+            Agreement::new(&outcome, played).difference().map(|line| line.what.clone())
+        };
+        assert_eq!(differs(&|_| {}), None);
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(differs(&|played| played[2].result = some("0")), some("result"));
+        assert_eq!(differs(&|played| played[2].result = None), some("result"));
+        assert_eq!(differs(&|played| played[1].views = vec!["1".into(), "2".into()]), some("views"));
+        assert_eq!(differs(&|played| played[3].stages.swap(2, 3)), some("stages in their order"));
+        assert_eq!(differs(&|played| drop(played[3].stages.pop())), some("stages in their order"));
+        let hundredth = outcome.sent.bytes / 100;
+        assert_eq!(differs(&|played| played[0].sent[0].bytes += hundredth - 1), None);
+        assert_eq!(differs(&|played| played[0].sent[0].bytes += hundredth + 1), some("sent in all"));
+    }
 }

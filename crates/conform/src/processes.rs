@@ -1,30 +1,109 @@
-//! `simulate --processes`: the runs of a scenario once more, as real processes over libp2p on this machine.
+//! `simulate-processes`: the runs of a scenario in virtual time and as real processes over libp2p.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use clap::Args;
+use flyswarm::cli::{Failure, columns};
+use flyswarm::protocol::view::Stage;
+use flyswarm::session::Peer;
+use flyswarm::sim::outcome::SHOWN;
+use flyswarm::sim::participants::Participants;
+use flyswarm::sim::run::run_all;
+use flyswarm::sim::scenario::{Fault, File, Kind, Network, Scenario, ScenarioError};
+use flyswarm::sim::tally::Count;
+use flyswarm::sim::timeline;
+use serde_json::{Value, json};
 
-use crate::cli::Failure;
-use crate::cli::children::{ChildEvent, Children, now};
-use crate::protocol::view::Stage;
-use crate::session::Peer;
-use crate::sim::agreement::Played;
-use crate::sim::outcome::SHOWN;
-use crate::sim::participants::Participants;
-use crate::sim::scenario::{Fault, File, Kind, Network, Scenario, ScenarioError};
-use crate::sim::tally::Count;
-use crate::sim::timeline;
+use crate::agreement::{Agreement, Played};
+use crate::files::now;
+use crate::nodes::{Nodes, Said};
+use crate::print;
 
 /// Longer than any time-out of a session that goes well; only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Run a scenario in virtual time and as real processes over libp2p on this machine, and compare both
+///
+/// The results and views must be the same, the bytes of all frames within 1 %, the stages in the same order.
+/// Exit code 3 if they are not.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateProcesses {
+    /// The scenario, such as simulations/processes.toml
+    file: PathBuf,
+    /// Instead of the seed in the file
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The small form of the scenario, as the tests run it
+    #[arg(long)]
+    small: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl SimulateProcesses {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
+        let path = &self.file;
+        let input = |error: ScenarioError| Failure::Input(format!("{}: {error}", path.display()));
+        let mut file = File::load(path, self.small).map_err(|error| Failure::Input(error.0))?;
+        if let Some(seed) = self.seed {
+            file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
+        }
+        file.runs.iter().try_for_each(|(name, scenario)| check(name, scenario)).map_err(input)?;
+        let results = run_all(&file, &mut |_| {}).map_err(input)?;
+        let played = |(_, (name, _)): &(usize, &(String, _))| {
+            results.left_out.iter().all(|(left_out, _)| left_out != name)
+        };
+        let mut agreements = Vec::new();
+        for ((number, _), outcome) in file.runs.iter().enumerate().filter(played).zip(&results.runs) {
+            agreements.push(Agreement::new(outcome, play(self.small, path, number, &file)?));
+        }
+        if self.json {
+            print(out, &format!("{}\n", json!(agreements)))?;
+        } else {
+            agreements.iter().try_for_each(|agreement| print(out, &table(agreement)))?;
+        }
+        let differs = agreements.iter().find_map(|agreement| Some((agreement, agreement.difference()?)));
+        let Some((agreement, line)) = differs else { return Ok(()) };
+        Err(Failure::Session(format!(
+            "{}: {}: real processes differ from virtual time in {}: {} simulated, {} real",
+            path.display(),
+            agreement.run,
+            line.what,
+            line.simulated,
+            line.real
+        )))
+    }
+}
+
+/// A run compared with real processes.
+fn table(agreement: &Agreement) -> String {
+    let strings = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+    let mut rows = vec![strings([&agreement.run, "virtual time", "processes", ""])];
+    for line in &agreement.lines {
+        let agrees = match line.agrees {
+            Some(true) => "agrees",
+            Some(false) => "DIFFERS",
+            None => "",
+        };
+        rows.push(strings([&line.what, &line.simulated, &line.real, agrees]));
+    }
+    let mut out = columns(&rows);
+    for (i, played) in agreement.played.iter().enumerate().filter(|(_, played)| played.result.is_none()) {
+        let why = played.reason.as_deref().unwrap_or("it did not say why");
+        out += &format!("process {i} has no result: {why}\n");
+    }
+    out
+}
+
 /// Refuses what cannot be done with processes on this machine.
-pub(super) fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
+fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
     let refused = |field: &str, why: &str| {
-        Err(ScenarioError(format!("{name}: {field} cannot be had with --processes: {why}")))
+        Err(ScenarioError(format!("{name}: {field} cannot be had with processes: {why}")))
     };
     if usize::from(scenario.peers) > SHOWN {
         return refused(
@@ -93,7 +172,7 @@ impl Waiting {
 
 /// The processes of one run.
 struct Play<'a> {
-    children: Children,
+    nodes: Nodes,
     /// The arguments that every process has.
     common: Vec<OsString>,
     folder: &'a Path,
@@ -109,16 +188,10 @@ struct Play<'a> {
 }
 
 /// Plays run number `number` of the file; what each peer did.
-pub(super) fn play(
-    small: bool,
-    path: &Path,
-    number: usize,
-    file: &File,
-    tell: &mut dyn FnMut(usize, usize),
-) -> Result<Vec<Played>, Failure> {
+fn play(small: bool, path: &Path, number: usize, file: &File) -> Result<Vec<Played>, Failure> {
     let scenario = &file.runs[number].1;
     let cast = Participants::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
-    let folder = tempfile::Builder::new().prefix("flyswarm-simulate-").tempdir();
+    let folder = tempfile::Builder::new().prefix("flyswarm-processes-").tempdir();
     let folder = folder
         .map_err(|error| Failure::Environment(format!("{}: {error}", std::env::temp_dir().display())))?;
     let mut common: Vec<OsString> = vec!["simulated-peer".into(), path.into()];
@@ -133,7 +206,7 @@ pub(super) fn play(
     ]);
     let peers = usize::from(scenario.peers);
     let mut play = Play {
-        children: Children::new(cast.session.roster.iter().map(|entry| entry.key.to_string()).collect()),
+        nodes: Nodes::introduced_by(cast.session.roster.iter().map(|entry| entry.key.to_string())),
         common,
         folder: folder.path(),
         played: vec![Played::default(); peers],
@@ -160,14 +233,14 @@ pub(super) fn play(
     for i in 0..peers {
         play.start(i)?;
     }
-    play.run(&mut |finished| tell(finished, peers))?;
+    play.run()?;
     Ok(play.played)
 }
 
 impl Play<'_> {
     fn start(&mut self, i: usize) -> Result<(), Failure> {
         self.down.remove(&i);
-        if self.children.running(i) {
+        if self.nodes.running(i) {
             return Ok(());
         }
         self.played[i].reason = None;
@@ -177,16 +250,16 @@ impl Play<'_> {
             "--peer".into(),
             i.to_string().into(),
             "--start".into(),
-            self.children.starts(i).to_string().into(),
+            self.nodes.starts(i).to_string().into(),
             "--state".into(),
             state.into(),
         ];
         arguments.extend(words);
         if let Some(waiting) = self.waiting.iter().find(|waiting| waiting.peer == i && waiting.holds()) {
-            let stage = crate::net::metrics::stage_name(waiting.stage);
-            arguments.extend(["--crash-at".into(), format!("{}.{stage}", waiting.slot).into()]);
+            let stage = format!("{:?}", waiting.stage).to_lowercase();
+            arguments.extend(["--hold-at".into(), format!("{}.{stage}", waiting.slot).into()]);
         }
-        self.children.start(i, &arguments, None)
+        self.nodes.start(i, &arguments, None)
     }
 
     /// Puts a fault, and its end, on the time line.
@@ -208,15 +281,15 @@ impl Play<'_> {
         }
     }
 
-    fn run(&mut self, tell: &mut dyn FnMut(usize)) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), Failure> {
         let started = now();
         let mut quiet_since = started;
         loop {
             let peers = 0..self.played.len();
-            if self.doings.is_empty() && !peers.clone().any(|i| self.children.running(i)) {
+            if self.doings.is_empty() && !peers.clone().any(|i| self.nodes.running(i)) {
                 return Ok(());
             }
-            if self.began.is_none() && self.children.introduced() {
+            if self.began.is_none() && self.nodes.introduced() {
                 self.began = Some(now());
             }
             let next = self.began.and_then(|began| self.doings.keys().next().map(|(at, _)| began + *at));
@@ -228,15 +301,14 @@ impl Play<'_> {
                 continue;
             }
             let patience = quiet_since + PATIENCE;
-            match self.children.next(next.map_or(patience, |next| next.min(patience))) {
+            match self.nodes.next(next.map_or(patience, |next| next.min(patience))) {
                 Ok((i, said)) => {
                     self.said(i, said)?;
                     quiet_since = now();
-                    tell(self.played.iter().filter(|played| played.result.is_some()).count());
                 }
                 Err(_) if now() >= patience => {
                     let running: Vec<_> =
-                        peers.filter(|&i| self.children.running(i)).map(|i| i.to_string()).collect();
+                        peers.filter(|&i| self.nodes.running(i)).map(|i| i.to_string()).collect();
                     let text =
                         format!("peers {}: nothing happens for {} s", running.join(" "), PATIENCE.as_secs());
                     return Err(Failure::Session(text));
@@ -249,8 +321,8 @@ impl Play<'_> {
     fn apply(&mut self, doing: Doing) -> Result<(), Failure> {
         match doing {
             Doing::Kill(i) => {
-                if self.children.running(i) {
-                    self.children.kill(i);
+                if self.nodes.running(i) {
+                    self.nodes.kill(i);
                     self.close(i);
                     self.down.insert(i);
                     self.played[i].reason.get_or_insert("it was down".into());
@@ -258,8 +330,8 @@ impl Play<'_> {
                 Ok(())
             }
             Doing::Start(i) => self.start(i),
-            Doing::Pause(i) => self.children.signal(i, "STOP"),
-            Doing::Resume(i) => self.children.signal(i, "CONT"),
+            Doing::Pause(i) => self.nodes.signal(i, "STOP"),
+            Doing::Resume(i) => self.nodes.signal(i, "CONT"),
         }
     }
 
@@ -274,17 +346,17 @@ impl Play<'_> {
         }
     }
 
-    fn said(&mut self, i: usize, said: ChildEvent) -> Result<(), Failure> {
+    fn said(&mut self, i: usize, said: Said) -> Result<(), Failure> {
         match said {
-            ChildEvent::Event(event) => self.event(i, &event),
-            ChildEvent::Complaint(text) => {
+            Said::Event(event) => self.event(i, &event),
+            Said::Complaint(text) => {
                 if let Some(last) = text.lines().last().filter(|_| self.played[i].reason.is_none()) {
                     self.played[i].reason = Some(last.to_owned());
                 }
                 Ok(())
             }
-            ChildEvent::End => {
-                if let Some(status) = self.children.wait(i)? {
+            Said::End => {
+                if let Some(status) = self.nodes.wait(i)? {
                     self.close(i);
                     let played = &mut self.played[i];
                     if !status.success() && played.result.is_none() {
