@@ -2,13 +2,14 @@
 //! `sum.json` at a time given in microseconds.
 
 use crate::protocol::Fault;
-use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::all_reduce::{self, Direction};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::council::Promise;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, VERSION};
 use crate::protocol::promise::Promised;
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{self, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::Peer;

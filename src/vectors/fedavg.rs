@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::data::Dataset;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
+use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::fedavg::Best;
 use crate::tasks::{History, Rows, Task, built_in};

@@ -9,9 +9,9 @@ use flyswarm_mpc::propagation::integer::{Plan, reference};
 use serde_json::{Value, json};
 
 use crate::data::Dataset;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
+use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::sketch::lsh::Codes;
 use crate::tasks::xclp::{deliver, planes};

@@ -1,7 +1,6 @@
 //! Every message, encoded.
 
 use crate::protocol::about::{About, Role};
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::all_reduce::{self, Direction};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::council::{Accepted, Promise};
@@ -9,6 +8,7 @@ use crate::protocol::failure::Failure;
 use crate::protocol::message::{Channel, Message, Trace, VERSION};
 use crate::protocol::promise::Promised;
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{self, Held, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::protocol::wire;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::{pairwise, tree};
 use crate::session::{Peer, Session};
 use crate::tasks::FlynnSpec;

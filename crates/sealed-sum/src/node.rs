@@ -30,13 +30,13 @@ pub use event::{Ending, Event};
 pub use job::{Done, Job};
 pub use waits::Awaited;
 
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::council::Acceptor;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::promise::Duty;
 use crate::protocol::record::Record as SumRecord;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{self, Transfer};
 use crate::protocol::view::{self, Reason, Rng, View};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Parent, Step, Time};

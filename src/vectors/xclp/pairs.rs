@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::{bytes, hex};
 use crate::crypto::stream::Stream;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 use crate::tasks::Hamming;
 use crate::tasks::xclp::pairs::{lengths, masks, partner, rounds};

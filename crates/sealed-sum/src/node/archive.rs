@@ -11,13 +11,14 @@ use sha2::{Digest, Sha256};
 use super::council::Votes;
 use super::job;
 use crate::crypto::mask::Sign;
-use crate::protocol::all_reduce::{self, SumId};
+use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::{Accepted, Acceptor};
 use crate::protocol::message::Trace;
 use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::task::{History, Task};
 

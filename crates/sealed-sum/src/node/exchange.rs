@@ -9,8 +9,9 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::{Ending, Event, Job, Message, Node, Record, Timer};
-use crate::protocol::all_reduce::{SumId, WINDOW};
+use crate::protocol::all_reduce::WINDOW;
 use crate::protocol::message::Content;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Step, Time};
 use crate::session::Peer;

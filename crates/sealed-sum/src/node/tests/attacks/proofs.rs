@@ -8,13 +8,13 @@ use super::items::Done;
 use crate::node::archive::{self, RestoreError};
 use crate::node::{Node, Record};
 use crate::protocol::Fault;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Kind};
 use crate::protocol::deal::{self, Opening, Release};
 use crate::protocol::pairwise::{ViewKey, ViewKeys};
 use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Rng;
 use crate::session::Peer;
 

@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use super::alone::One;
 use crate::node::{Event, Record};
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::message::Message;
 use crate::protocol::record::{Frozen, Record as SumRecord};
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Input, Step, Time};
 use crate::session::Peer;
