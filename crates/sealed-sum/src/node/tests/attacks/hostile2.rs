@@ -122,7 +122,7 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
     }
     let shown = Input::Message { from: ballot.proposer, message: one.begin(ballot, all, 0) };
     drop(other.handle(one.now, shown));
-    assert_eq!(other.view.as_ref().map(|view| view.ballot()), Some(ballot));
+    assert_eq!(other.membership.ballot(), Some(ballot));
     // What an exchange says in its view.
     let message = Message::Exchange { sum: SumId { ballot, slot: 1 }, content: Content::Short(Bytes::new()) };
     assert!(!one.blames(honest, message), "{:?}", one.blamed);
