@@ -32,9 +32,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use flyswarm::protocol::all_reduce::{CHUNK, SumId};
+use flyswarm::protocol::all_reduce::CHUNK;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::pairwise::{Mask, Masks};
+use flyswarm::protocol::sum_id::SumId;
 use flyswarm::session::Peer;
 use flyswarm_sealed_sum::crypto::mask::{Sign, Word};
 

@@ -23,8 +23,8 @@ use tempfile::NamedTempFile;
 
 use crate::files;
 use crate::node::Record;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::{self, wire};
 use crate::session::Peer;
 use early_write::EarlyWrite;

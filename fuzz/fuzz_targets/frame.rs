@@ -7,9 +7,8 @@
 mod seeds;
 
 use bytes::Bytes;
-use flyswarm_sealed_sum::crypto::identity::Signature;
 use flyswarm::node::Record;
-use flyswarm::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::{Accepted, Promise};
 use flyswarm::protocol::deal::Release;
@@ -18,10 +17,12 @@ use flyswarm::protocol::message::{Channel, Message, Trace};
 use flyswarm::protocol::promise::Promised;
 use flyswarm::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
 use flyswarm::protocol::signed::{Item, Signed};
+use flyswarm::protocol::sum_id::SumId;
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::{pairwise::ViewKey, wire};
 use flyswarm::session::Peer;
+use flyswarm_sealed_sum::crypto::identity::Signature;
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -16,10 +16,11 @@ use super::scenario::Tamper;
 use crate::crypto::mask;
 use crate::node::Done;
 use crate::protocol::Time;
-use crate::protocol::all_reduce::{CHUNK, SumId};
+use crate::protocol::all_reduce::CHUNK;
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::record::Value;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, HEARTBEAT_MS, Order, Report};
 use crate::session::Peer;
 

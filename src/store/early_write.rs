@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-use crate::protocol::all_reduce::SumId;
+use crate::protocol::sum_id::SumId;
 
 /// After so many bytes what was written is synced, so that the last sync has little to do.
 const SYNC: usize = 16 << 20;

@@ -24,6 +24,7 @@ pub mod promise;
 pub mod record;
 pub mod signed;
 pub mod sparse;
+pub mod sum_id;
 pub mod transfer;
 pub mod tree;
 pub mod view;
@@ -33,7 +34,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
 use crate::session::Peer;
-use all_reduce::SumId;
+use sum_id::SumId;
 
 /// Microseconds since the start of the driver's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,9 @@
 //! are held against a plain program by whole nodes (`node/tests/fedavg_xclp.rs`).
 
 use super::*;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record;
+use crate::protocol::sum_id::SumId;
 use crate::tasks::built_in;
 
 const PEERS: u16 = 4;

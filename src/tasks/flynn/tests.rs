@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::data::digits::digits;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
+use crate::protocol::sum_id::SumId;
 use crate::session::TaskSpec;
 
 const COIN: [u8; 32] = [9; 32];

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::data::digits::digits;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
+use crate::protocol::sum_id::SumId;
 
 const COIN: [u8; 32] = [7; 32];
 

@@ -21,7 +21,7 @@ pub(crate) use super::setup::{Out, Rows, Seen, Setup};
 use super::talk::{Body, Incoming, Outgoing, WINDOW, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
-use crate::protocol::all_reduce::SumId;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time};
 use crate::session::Peer;

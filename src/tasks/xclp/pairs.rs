@@ -22,7 +22,7 @@ use super::hamming;
 use super::talk::Incoming;
 use crate::crypto::stream::{Stream, derive};
 use crate::protocol::Fault;
-use crate::protocol::all_reduce::SumId;
+use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::tasks::Hamming;

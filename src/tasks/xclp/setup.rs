@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use zeroize::Zeroizing;
 
 use crate::data::Dataset;
-use crate::protocol::all_reduce::SumId;
+use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 use crate::tasks::Hamming;
 use flyswarm_mpc::propagation::integer::Plan;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::{Case, Expected, From, Kind, When};
-use flyswarm::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message};
@@ -12,6 +12,7 @@ use flyswarm::protocol::pairwise::ViewKey;
 use flyswarm::protocol::promise::Promised;
 use flyswarm::protocol::record::{Acknowledgement, Frozen, Record};
 use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::sum_id::SumId;
 use flyswarm::protocol::transfer::{self, Held, Want};
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire::{self, Frame};

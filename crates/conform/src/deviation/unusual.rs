@@ -3,13 +3,14 @@
 use bytes::Bytes;
 
 use super::{Case, Expected, From, Kind, When, integers};
-use flyswarm::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::council::Promise;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::Message;
 use flyswarm::protocol::promise::Promised;
 use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::sum_id::SumId;
 use flyswarm::protocol::transfer;
 use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire::{self, Frame};

@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use flyswarm::session::Peer;
 use flyswarm_sealed_sum::protocol::Fault;
-use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction, SumId};
+use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction};
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::council::Promise;
 use flyswarm_sealed_sum::protocol::failure::Failure;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use flyswarm::session::Peer;
 use flyswarm::tasks::xclp::internals::{Body, What, content};
 use flyswarm_sealed_sum::protocol::about::{About, Role};
-use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction};
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::council::{Accepted, Promise};

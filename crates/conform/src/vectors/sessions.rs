@@ -6,7 +6,7 @@ use flyswarm::session::{Peer, Session};
 use flyswarm::tasks::FlynnSpec;
 use flyswarm::tasks::built_in;
 use flyswarm::tasks::flynn::Plan;
-use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::context::{Context, Quantity};
 use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey, ViewKeys};

@@ -8,16 +8,17 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::council::Votes;
+use super::elections::Votes;
 use super::job;
 use crate::crypto::mask::Sign;
-use crate::protocol::all_reduce::{self, SumId};
+use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
-use crate::protocol::council::{Accepted, Acceptor};
+use crate::protocol::council::Accepted;
 use crate::protocol::message::Trace;
 use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::task::{History, Task};
 
@@ -97,19 +98,15 @@ impl Record {
 
     /// The record with its total, as read from disk.
     #[must_use]
-    pub fn with_total(self, bytes: Bytes) -> Self {
-        match self {
-            Self::Promised(_)
-            | Self::Joined(_)
-            | Self::Bare(_)
-            | Self::Released(..)
-            | Self::Traces(_)
-            | Self::Silent => self,
-            Self::Exchanged(sum, digest, _) => Self::Exchanged(sum, digest, bytes),
-            Self::Noised(slot, digest, _) => Self::Noised(slot, digest, bytes),
-            Self::Accepted(ballot, record, _) => Self::Accepted(ballot, record, bytes),
-            Self::Frozen(frozen, _) => Self::Frozen(frozen, bytes),
+    pub fn with_total(mut self, bytes: Bytes) -> Self {
+        if let Self::Exchanged(.., total)
+        | Self::Noised(.., total)
+        | Self::Accepted(.., total)
+        | Self::Frozen(_, total) = &mut self
+        {
+            *total = bytes;
         }
+        self
     }
 }
 
@@ -140,16 +137,12 @@ pub(super) struct Archive {
     /// Slots whose vector was not given to this peer, though a later slot may need it.
     missing: BTreeSet<u32>,
     /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
-    pub(super) accepted: Option<Sealed>,
+    accepted: Option<Sealed>,
     /// A value fetched for a view to come.
-    pub(super) offered: Option<Sealed>,
+    offered: Option<Sealed>,
 }
 
 impl Archive {
-    pub(super) fn len(&self) -> usize {
-        self.frozen.len()
-    }
-
     /// Number of frozen slots, as messages have it.
     pub(super) fn frozen(&self) -> u32 {
         self.history.frozen()
@@ -210,6 +203,22 @@ impl Archive {
         self.offered = None;
     }
 
+    /// Holds the value of the next slot that this peer acknowledges.
+    pub(super) fn accept(&mut self, sealed: Sealed) {
+        self.accepted = Some(sealed);
+    }
+
+    /// Holds a value for a view to come.
+    pub(super) fn offer(&mut self, sealed: Sealed) {
+        self.offered = Some(sealed);
+    }
+
+    /// The sealed total of this record, if it is the value that was acknowledged.
+    pub(super) fn accepted_total(&self, record: &SumRecord) -> Option<Bytes> {
+        let sealed = self.accepted.as_ref().filter(|sealed| sealed.record.value == record.value)?;
+        Some(sealed.total.clone())
+    }
+
     /// The sealed total of this digest, acknowledged or fetched.
     pub(super) fn sealed(&self, digest: &[u8; 32]) -> Option<&Sealed> {
         self.accepted.iter().chain(&self.offered).find(|sealed| sealed.digest == *digest)
@@ -244,9 +253,7 @@ impl Archive {
 }
 
 pub(super) struct Restored {
-    pub(super) acceptor: Acceptor<[u8; 32]>,
     pub(super) votes: Votes,
-    pub(super) joined: Ballot,
     pub(super) archive: Archive,
     /// Results of exchanges for slots that are not frozen.
     pub(super) exchanged: BTreeMap<SumId, Bytes>,
@@ -257,9 +264,7 @@ pub(super) struct Restored {
 /// Restores the state from stored records, and checks all of them again.
 pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
     let mut out = Restored {
-        acceptor: Acceptor::default(),
         votes: Votes::default(),
-        joined: Ballot::default(),
         archive: Archive::default(),
         exchanged: BTreeMap::new(),
         noised: BTreeMap::new(),
@@ -269,10 +274,10 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
     let mut released = None;
     for record in stored {
         match record {
-            Record::Promised(ballot) => out.acceptor.promised = out.acceptor.promised.max(ballot),
+            Record::Promised(ballot) => out.votes.acceptor.promised = out.votes.acceptor.promised.max(ballot),
             Record::Joined(ballot) => {
-                out.joined = out.joined.max(ballot);
-                out.acceptor.promised = out.acceptor.promised.max(ballot);
+                out.votes.joined = out.votes.joined.max(ballot);
+                out.votes.acceptor.promised = out.votes.acceptor.promised.max(ballot);
             }
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
             Record::Frozen(each, total) => frozen.push((each, Some(total))),
@@ -309,7 +314,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         let opened = total.map(|total| job::open(ctx, &each, total));
         let exchanged = out.exchanged.remove(&each.record.value.sum);
         out.exchanged.retain(|sum, _| sum.slot != slot);
-        out.acceptor.freeze(slot);
+        out.votes.acceptor.freeze(slot);
         out.archive.freeze(ctx, each, opened, exchanged);
     }
     if let Some((ballot, record, total)) = accepted {
@@ -320,8 +325,8 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
                 .and_then(|()| check_total(ctx, &record, &total))
                 .map_err(|e| RestoreError::Broken(slot, e))?;
             let digest = record.digest(ctx);
-            out.acceptor.promised = out.acceptor.promised.max(ballot);
-            out.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });
+            out.votes.acceptor.promised = out.votes.acceptor.promised.max(ballot);
+            out.votes.acceptor.accepted = Some(Accepted { ballot, slot, value: digest });
             out.archive.accepted = Some(Sealed { record, digest, total });
         }
     }
@@ -330,7 +335,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         if !record::decided(ctx, slot, &value, &decision) {
             return Err(RestoreError::Broken(slot, "what was released was not decided".into()));
         }
-        out.acceptor.released = Some(value);
+        out.votes.acceptor.released = Some(value);
         out.votes.decision = decision;
     }
     Ok(out)

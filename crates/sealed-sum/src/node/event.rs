@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
 use crate::protocol::view::{Reason, Stage};
-use crate::session::Peer;
+use crate::session::{Peer, Settings};
 use crate::task::History;
 use crate::task::exchange::Roles;
 
@@ -61,4 +61,20 @@ pub enum Ending {
     /// A decided sum cannot be opened.
     #[error("{0}")]
     Unopenable(String),
+}
+
+/// Why a view failed, for [`Ending::TooManyViews`].
+pub(super) fn reason_text(session: &Settings, reason: Reason, suspect: Option<Peer>) -> String {
+    let name = suspect.map_or("a member", |peer| session.name(peer));
+    match reason {
+        Reason::Lost => format!("the connection to {name} was lost"),
+        Reason::Stalled => format!("nothing came from {name}"),
+        Reason::Fault => format!("{name} broke a rule"),
+        Reason::Left => format!("{name} left"),
+        Reason::Disagreement => "its members disagree on what they hold".into(),
+        Reason::Superseded => "another view took its place".into(),
+        Reason::TooFew => "it has too few members for a new sum".into(),
+        Reason::Enlarged => "a larger one takes its place".into(),
+        Reason::Omitted => format!("it left out {name}, to whom a member is connected"),
+    }
 }

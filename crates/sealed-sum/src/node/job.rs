@@ -8,10 +8,10 @@ use zeroize::Zeroizing;
 
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::context::Context;
 use crate::protocol::pairwise::{Mask, Masks};
 use crate::protocol::record::Frozen;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Rng;
 use crate::task::{History, Task, exchange};
 

@@ -1,46 +1,107 @@
-//! A slot at one node: its vector, the acknowledgement of the sealed total, opening, freezing; or fetching
-//! it instead.
+//! The slots of one peer: its own vectors, what it has acknowledged, what it opens, and what is frozen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::archive::Sealed;
+use super::archive::{Archive, Sealed};
 use super::job::Noise;
-use super::{Done, Ending, Event, Job, Node, Over, Record, Round};
-use crate::protocol::all_reduce::SumId;
-use crate::protocol::context::{Quantity, SMALLEST_SUM};
-use crate::protocol::record::{Acknowledgement, Frozen};
-use crate::protocol::signed::Signed;
-use crate::protocol::transfer::{self, Held, Transfer, Want};
-use crate::protocol::view::{Reason, View};
-use crate::protocol::{Action, Fault, Input, Step, Time, deal};
+use super::waits::{Awaited, Waits};
+use super::{Ending, Event, Job, Out, Record};
+use crate::protocol::context::{Context, Quantity, SMALLEST_SUM};
+use crate::protocol::record::{Frozen, Record as SumRecord};
+use crate::protocol::sum_id::SumId;
+use crate::protocol::transfer::{Held, Served, Want};
+use crate::protocol::{Action, Fault, Time};
 use crate::session::Peer;
+use crate::task::exchange::{Seat, Source};
+use crate::task::{History, Task};
 
-impl Node {
-    /// Leader: starts or resumes the next slot.
-    pub(super) fn next_slot(&mut self, now: Time, step: &mut Step<Self>) {
-        if !self.view.as_ref().is_some_and(View::leads) {
-            return;
-        }
-        let slot = self.archive.frozen();
-        if self.view.as_ref().is_some_and(|view| self.enlarges(now, view.members())) {
-            self.enlarge(now, step);
-            return;
-        }
-        let Ok(resume) = self.take_resume(slot) else {
-            self.fail_view(now, Reason::Disagreement, None, None, step);
-            return;
-        };
-        let allowed = self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_ok());
-        if resume.is_none() && !allowed {
-            self.fail_view(now, Reason::TooFew, None, None, step);
-        } else if let Some(view) = &mut self.view {
-            let child = match resume {
-                Some(record) => view.resume(record),
-                None => view.sum(slot),
-            };
-            self.viewed(now, child, step);
-        }
+pub(super) struct Slots {
+    ctx: Arc<Context>,
+    task: Arc<dyn Task>,
+    archive: Archive,
+    /// This peer's vectors of slots that are not frozen yet, so that a repeated view need not compute them
+    /// again.
+    inputs: BTreeMap<u32, Bytes>,
+    /// The vector that is being made, and since when.
+    computing: Option<(u32, Time)>,
+    opening: Option<u32>,
+    /// Results of exchanges for slots that are not frozen.
+    exchanged: BTreeMap<SumId, Bytes>,
+}
+
+/// This peer's vector for a slot.
+pub(super) enum Contribution {
+    /// It cannot be made yet, or is being made.
+    Later,
+    /// The slot is frozen here.
+    Superseded,
+    /// The members are too few for the sum.
+    TooFew,
+    Vector(Bytes),
+    /// An exchange or a computation makes it.
+    Missing,
+}
+
+/// What a slot that another peer has sent means here.
+pub(super) enum Fetched {
+    Nothing,
+    /// The peer did not give what it said it had.
+    Failed,
+    /// A decided slot whose vector no later slot needs.
+    Bare(Box<Frozen>),
+    /// A value that may be acknowledged.
+    Offered,
+}
+
+impl Slots {
+    pub(super) fn new(
+        ctx: Arc<Context>,
+        task: Arc<dyn Task>,
+        archive: Archive,
+        inputs: BTreeMap<u32, Bytes>,
+        exchanged: BTreeMap<SumId, Bytes>,
+    ) -> Self {
+        Self { ctx, task, archive, inputs, computing: None, opening: None, exchanged }
+    }
+
+    /// Number of frozen slots, as messages have it.
+    pub(super) fn frozen(&self) -> u32 {
+        self.archive.frozen()
+    }
+
+    /// The opened slots so far.
+    pub(super) fn history(&self) -> &Arc<History> {
+        self.archive.history()
+    }
+
+    /// The slot of a vector that this peer lacks and the next slot needs.
+    pub(super) fn lacks(&self) -> Option<u32> {
+        self.archive.lacks(&*self.task)
+    }
+
+    /// How many slots this peer says that it has frozen: one fewer while it lacks a vector that it needs, or
+    /// others would take it for done and leave.
+    pub(super) fn announced(&self) -> u32 {
+        self.frozen() - u32::from(self.lacks().is_some())
+    }
+
+    /// Whether every slot is frozen that the session sums, with what is kept of it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.frozen() as usize == self.ctx.plan.len()
+            || (self.task.ends(self.history()) && self.lacks().is_none())
+    }
+
+    pub(super) fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Whether others must wait for this peer's work.
+    pub(super) fn is_working(&self) -> bool {
+        self.computing.is_some() || self.is_opening()
     }
 
     /// Whether a new sum of the next slot may be started over `members`; says why not.
@@ -52,116 +113,134 @@ impl Node {
         if members.len() < SMALLEST_SUM {
             return Err(format!("a sum needs {SMALLEST_SUM} members, there are {}", members.len()));
         }
-        self.task.allows(self.archive.frozen(), self.archive.history(), members)
+        self.task.allows(self.frozen(), self.history(), members)
     }
 
-    /// Makes this peer's vector when the view wants it and everything it depends on is there.
-    pub(super) fn contribute(&mut self, now: Time, step: &mut Step<Self>) {
-        let Some(slot) = self.round.wanted else { return };
-        if self.archive.frozen() > slot {
-            return self.superseded(now, step);
+    /// Whether the slots before this one are open, and it is not.
+    pub(super) fn is_next(&self, slot: u32) -> bool {
+        self.frozen() == slot && !self.is_opening()
+    }
+
+    /// This peer's vector for `slot` in a view, if everything it depends on is there.
+    pub(super) fn contribution(&self, slot: u32, members: Option<&[Peer]>) -> Contribution {
+        if self.frozen() > slot {
+            return Contribution::Superseded;
         }
-        if self.archive.frozen() != slot
-            || self.opening.is_some()
-            || self.archive.lacks(&*self.task).is_some()
-        {
-            return;
+        if !self.is_next(slot) || self.lacks().is_some() {
+            return Contribution::Later;
         }
         // The leader has looked as well; whoever puts something in looks for itself.
-        if self.view.as_ref().is_some_and(|view| self.may_sum(view.members()).is_err()) {
-            self.round.wanted = None;
-            self.fail_view(now, Reason::TooFew, None, None, step);
-            return;
+        if members.is_some_and(|members| self.may_sum(members).is_err()) {
+            return Contribution::TooFew;
         }
-        if let Some(vector) = self.inputs.get(&slot).cloned() {
-            self.round.wanted = None;
-            if let Some(view) = &mut self.view {
-                let child = view.contribute(now, slot, vector);
-                self.viewed(now, child, step);
-            }
-        } else if self.talk.wanted(slot) || self.exchanges(now, slot, step) {
-            // Its vector comes from an exchange.
-        } else if self.computing.is_none() {
-            self.computing = Some((slot, now));
-            let (task, history) = (self.task.clone(), self.archive.history().clone());
-            let noised = self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised);
-            let noise = noised.then(|| Noise::new(self.fresh_seed()));
-            step.0.push(Action::Compute(Job::Contribution { slot, task, history, noise }));
-        }
+        self.inputs.get(&slot).map_or(Contribution::Missing, |vector| Contribution::Vector(vector.clone()))
     }
 
-    /// Acknowledges the value that the view proposes, as soon as its total and every slot before it are here.
-    pub(super) fn accept(&mut self, now: Time, step: &mut Step<Self>) {
-        let Some(record) = &self.round.accept else { return };
-        let slot = record.value.sum.slot;
-        if self.archive.frozen() > slot {
-            return self.superseded(now, step);
-        }
-        if self.archive.frozen() != slot || self.opening.is_some() {
+    /// Makes this peer's vector, unless one is being made. `seed` gives fresh bytes for noise.
+    pub(super) fn compute(&mut self, now: Time, slot: u32, seed: impl FnOnce() -> [u8; 32], step: &mut Out) {
+        if self.computing.is_some() {
             return;
         }
-        let Some(ballot) = self.view.as_ref().map(View::ballot) else { return };
+        self.computing = Some((slot, now));
+        let (task, history) = (self.task.clone(), self.history().clone());
+        let noise = self.is_noised(slot).then(|| Noise::new(seed()));
+        step.0.push(Action::Compute(Job::Contribution { slot, task, history, noise }));
+    }
+
+    fn is_noised(&self, slot: u32) -> bool {
+        self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised)
+    }
+
+    /// Takes the vector that was made.
+    pub(super) fn computed(
+        &mut self,
+        slot: u32,
+        result: Result<Bytes, String>,
+        step: &mut Out,
+    ) -> Result<(), Ending> {
+        self.computing = None;
+        let vector = result.map_err(Ending::Own)?;
+        if slot < self.frozen() {
+            return Ok(());
+        }
+        if self.is_noised(slot) {
+            // On disk before anything that depends on it leaves: a second draw would tell more than was paid
+            // for.
+            let digest = Sha256::digest(&vector).into();
+            step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
+            self.task.take_noised(slot, &vector);
+        }
+        self.inputs.insert(slot, vector);
+        Ok(())
+    }
+
+    /// When the computation takes too long.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.computing.map(|(_, since)| since.plus_ms(self.ctx.session.timing.compute_ms))
+    }
+
+    pub(super) fn overdue(&self, now: Time) -> Option<Ending> {
+        let limit = self.ctx.session.timing.compute_ms;
+        let text = || format!("the computation took longer than compute_ms = {limit} ms");
+        self.deadline().filter(|until| now >= *until).map(|_| Ending::Own(text()))
+    }
+
+    pub(super) fn waits(&self) -> Option<Waits> {
+        self.deadline().map(|until| Waits::new(Awaited::Computation, Vec::new(), until))
+    }
+
+    /// How this peer gets its vector for `slot`.
+    pub(super) fn source(&self, slot: u32, seat: Seat) -> Result<Source, Ending> {
+        self.task.exchange(slot, self.history(), seat).map_err(Ending::Own)
+    }
+
+    /// Stores the result of an exchange, before the vector that follows from it leaves.
+    pub(super) fn exchanged(&mut self, sum: SumId, result: Bytes, step: &mut Out) -> Result<(), Ending> {
+        let digest = Sha256::digest(&result).into();
+        step.0.push(Action::Persist(Record::Exchanged(sum, digest, result.clone())));
+        let vector = self.task.exchanged(sum.slot, &result);
+        self.exchanged.insert(sum, result);
+        self.inputs.insert(sum.slot, vector.map_err(Ending::Own)?);
+        Ok(())
+    }
+
+    /// Drops the vector of an exchange that is over.
+    pub(super) fn forget_input(&mut self, slot: u32) {
+        self.inputs.remove(&slot);
+    }
+
+    /// The value of this digest, acknowledged or fetched.
+    pub(super) fn sealed(&self, digest: &[u8; 32]) -> Option<&Sealed> {
+        self.archive.sealed(digest)
+    }
+
+    /// Holds the value of the next slot that is acknowledged.
+    pub(super) fn accept(&mut self, record: SumRecord, total: Bytes) {
         let digest = record.digest(&self.ctx);
-        let held = self.archive.sealed(&digest).map(|sealed| &sealed.total);
-        let made =
-            self.round.total.as_ref().filter(|(made, _)| *made == record.value.total).map(|(_, total)| total);
-        let Some(total) = held.or(made).cloned() else {
-            if !self.transfer.fetching() {
-                let child = self.transfer.fetch(now, ballot.proposer, slot, Want::Accepted(digest));
-                self.transferred(now, child, step);
-            }
-            return;
-        };
-        let record = record.clone();
-        self.round.accept = None;
-        self.round.total = None;
-        let mut item = None;
-        if let Some(index) = self.vote() {
-            match deal::own_shares(&self.ctx, index, &record.deals) {
-                Ok(shares) => self.round.shares = shares,
-                Err((dealer, fault)) => {
-                    step.blame(dealer, fault);
-                    self.fail_view(now, Reason::Fault, Some(dealer), None, step);
-                    return;
-                }
-            }
-            if self.acceptor.accept(ballot, slot, digest).is_err() {
-                self.fail_view(now, Reason::Disagreement, None, None, step);
-                return;
-            }
-            step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
-            item = Some(Signed::new(&self.ctx, Acknowledgement { ballot, slot, value: digest }));
-        }
-        self.archive.accepted = Some(Sealed { record, digest, total });
-        if let Some(view) = &mut self.view {
-            let child = view.acknowledge(slot, item);
-            self.viewed(now, child, step);
-        }
+        self.archive.accept(Sealed { record, digest, total });
     }
 
-    /// Ends a view that sums a slot which is open here already: its leader must fetch that first, and now
-    /// learns it.
-    pub(super) fn superseded(&mut self, now: Time, step: &mut Step<Self>) {
-        self.fail_view(now, Reason::Superseded, None, None, step);
+    /// Opens the acknowledged value, now that its pads are known.
+    pub(super) fn open_accepted(&mut self, frozen: Frozen, step: &mut Out) -> Result<(), Ending> {
+        match self.archive.accepted_total(&frozen.record) {
+            Some(total) => self.open(frozen, total, step),
+            None => Ok(()),
+        }
     }
 
     /// Takes the pads off. The decision and the sealed total are on disk before: a peer that crashes here
     /// opens it when it is back.
-    pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Step<Self>) {
+    pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Out) -> Result<(), Ending> {
         let SumId { slot, .. } = frozen.record.value.sum;
-        let lacked = self.archive.lacks(&*self.task) == Some(slot);
-        if (slot != self.archive.frozen() && !lacked) || self.opening.is_some() {
-            return;
+        let lacked = self.lacks() == Some(slot);
+        if (slot != self.frozen() && !lacked) || self.is_opening() {
+            return Ok(());
         }
-        if slot > 0 {
-            let unsound = frozen.pads.iter().position(Option::is_none);
-            if let Some(deal) = unsound.and_then(|i| frozen.record.deals.get(i)) {
-                let name = self.ctx.session.name(deal.author);
-                let text =
-                    format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
-                self.end(Ending::Unopenable(text), step);
-                return;
-            }
+        let unsound = frozen.pads.iter().position(Option::is_none).filter(|_| slot > 0);
+        if let Some(deal) = unsound.and_then(|i| frozen.record.deals.get(i)) {
+            let name = self.ctx.session.name(deal.author);
+            let text = format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
+            return Err(Ending::Unopenable(text));
         }
         self.opening = Some(slot);
         if !lacked {
@@ -169,156 +248,91 @@ impl Node {
             step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
         }
         step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), frozen, total }));
+        Ok(())
     }
 
-    pub(super) fn done(&mut self, now: Time, done: Done, step: &mut Step<Self>) {
-        match done {
-            Done::Mask(done) => self.drive(now, Input::Done(done), step),
-            Done::Exchange(sum, done) => {
-                if self.talk.sum() == Some(sum) {
-                    self.converse(now, Input::Done(done), step);
-                }
-            }
-            Done::Contribution(slot, result) => {
-                self.computing = None;
-                match result {
-                    Ok(vector) if slot >= self.archive.frozen() => {
-                        if self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised) {
-                            // On disk before anything that depends on it leaves: a second draw would tell
-                            // more than was paid for.
-                            let digest = Sha256::digest(&vector).into();
-                            step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
-                            self.task.take_noised(slot, &vector);
-                        }
-                        self.inputs.insert(slot, vector);
-                        self.contribute(now, step);
-                    }
-                    Ok(_) => self.contribute(now, step),
-                    Err(text) => self.end(Ending::Own(text), step),
-                }
-            }
-            Done::Open { frozen, opened } => {
-                self.opening = None;
-                let slot = frozen.record.value.sum.slot;
-                if slot < self.archive.frozen() {
-                    self.archive.recall(slot, opened);
-                    if !self.finish_complete(now, step) && self.archive.lacks(&*self.task).is_none() {
-                        self.tell_all(step);
-                    }
-                    self.contribute(now, step);
-                } else {
-                    self.freeze(now, frozen, Some(opened), step);
-                }
-            }
+    /// Takes an opened vector that was lacking; gives that of the next slot back, which is to be frozen.
+    pub(super) fn opened(&mut self, frozen: Frozen, opened: Bytes) -> Option<(Frozen, Bytes)> {
+        self.opening = None;
+        let slot = frozen.record.value.sum.slot;
+        if slot >= self.frozen() {
+            return Some((frozen, opened));
         }
+        self.archive.recall(slot, opened);
+        None
     }
 
     /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
-    pub(super) fn freeze(&mut self, now: Time, frozen: Frozen, opened: Option<Bytes>, step: &mut Step<Self>) {
+    pub(super) fn freeze(
+        &mut self,
+        frozen: Frozen,
+        opened: Option<Bytes>,
+        step: &mut Out,
+    ) -> Result<(), Ending> {
         let value = frozen.record.value.clone();
         let slot = value.sum.slot;
         let bare = opened.is_none();
-        self.acceptor.freeze(slot);
         let exchanged = self.exchanged.remove(&value.sum);
         self.exchanged.retain(|sum, _| sum.slot != slot);
         self.archive.freeze(&self.ctx, frozen, opened, exchanged);
-        self.election.froze(now);
-        self.round.froze = true;
         self.inputs.remove(&slot);
-        if self.talk.wanted(slot) {
-            self.talk.end();
-        }
         step.output(Event::Opened(value));
         // Whoever opened it has looked at it.
-        if !bare && let Err(text) = self.task.check(slot, self.archive.history()) {
-            self.end(Ending::Refused(text), step);
-            return;
+        if !bare {
+            self.task.check(slot, self.history()).map_err(Ending::Refused)?;
         }
-        let figures = self.task.figures(slot, self.archive.history());
+        let figures = self.task.figures(slot, self.history());
         if !figures.is_empty() {
             step.output(Event::Figures(slot, figures));
         }
         for over in self.archive.forget(&*self.task) {
             step.0.push(Action::Persist(Record::Bare(over)));
         }
-        if self.finish_complete(now, step) {
-            return;
-        }
-        let members: Vec<_> = self.view.as_ref().map_or(Vec::new(), |view| view.members().to_vec());
-        let outsiders: Vec<_> = self.greeted.keys().copied().filter(|peer| !members.contains(peer)).collect();
-        self.tell(&outsiders, step);
-        self.next_slot(now, step);
-        self.contribute(now, step);
-        self.accept(now, step);
+        Ok(())
     }
 
-    /// Whether every slot is frozen that the session sums.
-    pub(super) fn is_complete(&self) -> bool {
-        self.archive.len() == self.ctx.plan.len() || self.task.ends(self.archive.history())
+    /// The slot to fetch, if one is to be: the next one, unless the view is about to open that very slot, or a
+    /// lacking vector. `behind` says whether a peer has frozen more than this one; `reached` is the view's
+    /// slot.
+    pub(super) fn missing(&self, behind: bool, reached: Option<u32>) -> Option<u32> {
+        // A vector that others have dropped is of no use where they are further: first the slots they have.
+        let lacked = self.lacks().filter(|_| !behind);
+        let due = reached.is_none_or(|reached| reached > self.frozen());
+        lacked.or(due.then(|| self.frozen()))
     }
 
-    /// Finishes if every slot is frozen; a session that ended before its plan does needs what is kept of it.
-    pub(super) fn finish_complete(&mut self, now: Time, step: &mut Step<Self>) -> bool {
-        let whole = self.archive.len() == self.ctx.plan.len() || self.archive.lacks(&*self.task).is_none();
-        let finishes = self.over == Over::No && whole && self.is_complete();
-        if finishes {
-            self.finish(now, step);
-        }
-        finishes
+    /// The answer to another peer that fetches, if this peer has it.
+    pub(super) fn held(&self, slot: u32, want: Want) -> Option<(Held, Served)> {
+        self.archive.held(&self.ctx, slot, want)
     }
 
-    fn finish(&mut self, now: Time, step: &mut Step<Self>) {
-        self.view = None;
-        self.round = Round::default();
-        self.over = Over::Lingering(now.plus_ms(self.ctx.session.timing.linger_ms));
-        step.output(Event::Finished(self.archive.history().clone()));
-        let others: Vec<_> = self.greeted.iter().map(|(&peer, &frozen)| (peer, frozen)).collect();
-        others.into_iter().for_each(|(peer, frozen)| self.knows(peer, frozen));
-        self.tell_all(step);
-    }
-
-    pub(super) fn transferred(&mut self, now: Time, child: Step<Transfer>, step: &mut Step<Self>) {
-        for output in step.lift(child) {
-            match output {
-                transfer::Output::Wanted(peer, slot, want) => {
-                    let held = self.archive.held(&self.ctx, slot, want);
-                    let child = self.transfer.serve(now, peer, slot, held);
-                    self.transferred(now, child, step);
-                }
-                transfer::Output::Fetched(from, slot, held, total) => match *held {
-                    Held::Frozen(frozen) => self.open(frozen, total, step),
-                    Held::Bare(_) if self.task.retains(slot, self.ctx.plan.len() as u32) => {
-                        // Nobody honest drops what is needed to the end.
-                        step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
-                        self.election.fetch_failed(now, from);
-                    }
-                    Held::Bare(frozen) => {
-                        if slot == self.archive.frozen() && self.opening.is_none() {
-                            self.archive.decide();
-                            step.0.push(Action::Persist(Record::Bare(frozen.clone())));
-                            self.freeze(now, frozen, None, step);
-                        } else {
-                            self.election.fetch_failed(now, from);
-                        }
-                    }
-                    Held::Accepted(record) => {
-                        if slot == self.archive.frozen() {
-                            let digest = record.digest(&self.ctx);
-                            // Held to be served and acknowledged in the view to come; not an acknowledgement
-                            // by itself.
-                            self.archive.offered = Some(Sealed { record, digest, total });
-                            self.accept(now, step);
-                        }
-                    }
-                },
-                transfer::Output::Lacks(from, slot) => {
-                    // By its own word it has it; a leader's may have been another's, passed on with `Begin`.
-                    if self.greeted.get(&from).is_some_and(|&frozen| frozen > slot) {
-                        let text = format!("slot {slot} is not there although it says so");
-                        step.blame(from, Fault::BadRecord(text));
-                    }
-                }
-                transfer::Output::Failed(from) => self.election.fetch_failed(now, from),
+    /// Takes what another peer has sent.
+    pub(super) fn fetched(
+        &mut self,
+        (from, slot): (Peer, u32),
+        held: Held,
+        total: Bytes,
+        step: &mut Out,
+    ) -> Result<Fetched, Ending> {
+        match held {
+            Held::Frozen(frozen) => self.open(frozen, total, step).map(|()| Fetched::Nothing),
+            Held::Bare(_) if self.task.retains(slot, self.ctx.plan.len() as u32) => {
+                // Nobody honest drops what is needed to the end.
+                step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
+                Ok(Fetched::Failed)
+            }
+            Held::Bare(frozen) if self.is_next(slot) => {
+                self.archive.decide();
+                step.0.push(Action::Persist(Record::Bare(frozen.clone())));
+                Ok(Fetched::Bare(Box::new(frozen)))
+            }
+            Held::Bare(_) => Ok(Fetched::Failed),
+            Held::Accepted(_) if slot != self.frozen() => Ok(Fetched::Nothing),
+            Held::Accepted(record) => {
+                let digest = record.digest(&self.ctx);
+                // Held to be served and acknowledged in the view to come; not an acknowledgement by itself.
+                self.archive.offer(Sealed { record, digest, total });
+                Ok(Fetched::Offered)
             }
         }
     }

@@ -17,10 +17,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use super::ballot::Ballot;
 use super::context::Quantity;
 use super::pairwise::Masks;
 use super::sparse;
+use super::sum_id::SumId;
 use super::tree::Place;
 use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
 use crate::buffers::{Buffer, Buffers};
@@ -40,26 +40,6 @@ const MASKING: usize = 4;
 /// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the
 /// window.
 const LOOKAHEAD: u32 = WINDOW as u32;
-
-/// The sum to which a message belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SumId {
-    /// The view.
-    pub ballot: Ballot,
-    /// The quantity's place in the plan.
-    pub slot: u32,
-}
-
-impl SumId {
-    /// Ballot, then LE32 slot, which bind hashes and streams to one sum (spec, section 5).
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; 14] {
-        let mut bytes = [0; 14];
-        bytes[..10].copy_from_slice(&self.ballot.to_bytes());
-        bytes[10..].copy_from_slice(&self.slot.to_le_bytes());
-        bytes
-    }
-}
 
 /// Towards the root or away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -196,6 +196,12 @@ impl Context {
         self.council.iter().filter(|peer| peers.contains(peer)).count()
     }
 
+    /// Whether a view may have these members: at least `min_peers`, and a quorum of the council.
+    #[must_use]
+    pub fn suffice(&self, members: &[Peer]) -> bool {
+        members.len() >= usize::from(self.session.min_peers) && self.council_count(members) >= self.quorum
+    }
+
     /// Whether this member of a view has a part in the draw of its mask graph: the council's members do, in
     /// views of more than [`FULL_MESH`].
     #[must_use]

@@ -14,9 +14,9 @@ use sha2::Digest;
 use zeroize::Zeroizing;
 
 use super::Fault;
-use super::all_reduce::SumId;
 use super::context::Context;
 use super::signed::{Item, Signed};
+use super::sum_id::SumId;
 use crate::crypto::envelope::{self, Sealed};
 use crate::crypto::shamir::{self, Secret, Share};
 use crate::crypto::tagged_hash;

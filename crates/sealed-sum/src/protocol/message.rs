@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::context::Context;
 use super::failure::Failure;
 use super::pairwise::ViewKey;
 use super::promise::Promised;
 use super::signed::Signed;
+use super::sum_id::SumId;
 use super::{all_reduce, transfer, view};
 use crate::session::Peer;
 

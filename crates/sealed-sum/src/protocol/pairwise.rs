@@ -14,11 +14,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::context::{Context, FULL_MESH};
 use super::memo;
 use super::signed::{Item, Signed};
+use super::sum_id::SumId;
 use crate::crypto::agreement::{EphemeralSecret, Key};
 use crate::crypto::mask::{self, Sign, Word};
 use crate::crypto::stream::Stream;

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use super::all_reduce::SumId;
 use super::ballot::Ballot;
 use super::context::Context;
 use super::deal::{self, Deal, Opening, Release};
 use super::signed::{Item, Signed};
+use super::sum_id::SumId;
 use super::wire;
 use crate::crypto::tagged_hash;
 use crate::session::Peer;

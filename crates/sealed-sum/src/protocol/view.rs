@@ -28,7 +28,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chacha20::rand_core::SeedableRng;
 
-use super::all_reduce::{self, AllReduce, SumId, Total};
+use super::all_reduce::{self, AllReduce, Total};
 use super::ballot::Ballot;
 use super::context::{Context, FULL_MESH};
 use super::convergecast::Convergecast;
@@ -36,6 +36,7 @@ use super::deal::{self, Deal, Opening, Pad, Release};
 use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
 use super::record::{self, Acknowledgement, Frozen, Record};
 use super::signed::Signed;
+use super::sum_id::SumId;
 use super::tree::{self, Place};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
 use crate::crypto::agreement::EphemeralSecret;

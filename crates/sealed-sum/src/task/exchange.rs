@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::protocol::all_reduce::SumId;
 pub use crate::protocol::message::Content;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
 use crate::protocol::{Input, Machine, Never, Step, Time};
 use crate::session::Peer;

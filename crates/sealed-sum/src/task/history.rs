@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
+use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 
 /// The frozen slots of a session, in order from slot 0 (the coin).

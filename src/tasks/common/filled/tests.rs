@@ -6,9 +6,9 @@ use flyswarm_sealed_sum::crypto::mask;
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value as Decided;
+use crate::protocol::sum_id::SumId;
 use crate::tasks::built_in;
 use crate::tasks::flynn::Plan;
 

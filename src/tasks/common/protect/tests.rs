@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::data::Dataset;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value as Sum;
+use crate::protocol::sum_id::SumId;
 
 /// The methods of [`Task`] that were called.
 type Heard = Arc<Mutex<BTreeSet<&'static str>>>;

@@ -7,7 +7,7 @@ use flyswarm::session::Peer;
 use flyswarm::tasks::Hamming;
 use flyswarm::tasks::xclp::internals::{lengths, masks, partner, rounds};
 use flyswarm_sealed_sum::crypto::stream::Stream;
-use flyswarm_sealed_sum::protocol::all_reduce::SumId;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 
 /// Where owners of 8 points begin, and where the last one ends.

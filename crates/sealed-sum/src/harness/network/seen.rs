@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use super::Network;
 use crate::node::{Ending, Event, Record};
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{Reason, Stage};
 use crate::protocol::{Input, Time, wire};
 use crate::session::{Peer, Settings};

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::network::Network;
 use super::numbers::timing;
-use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::all_reduce::{self, Direction};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::council::{Accepted, Promise};
@@ -13,6 +13,7 @@ use crate::protocol::message::{Message, VERSION};
 use crate::protocol::promise::Promised;
 use crate::protocol::record::Record;
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{self, Held, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::Peer;

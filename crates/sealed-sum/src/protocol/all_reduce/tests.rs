@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::crypto::mask::Sign;
 use crate::crypto::stream::Stream;
+use crate::protocol::ballot::Ballot;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::tree;
 

@@ -22,6 +22,18 @@ pub enum Message {
     Working(Ballot),
 }
 
+impl Message {
+    /// The view to which it belongs.
+    #[must_use]
+    pub fn ballot(&self) -> Ballot {
+        use all_reduce::Message as Reduce;
+        match self {
+            Self::Up(ballot, _) | Self::Down(ballot, _) | Self::Working(ballot) => *ballot,
+            Self::Reduce(Reduce::Chunk { sum, .. } | Reduce::Credit { sum, .. }) => sum.ballot,
+        }
+    }
+}
+
 /// One subtree's part of a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {

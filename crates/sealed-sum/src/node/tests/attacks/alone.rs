@@ -7,9 +7,7 @@ use bytes::Bytes;
 use super::super::network::Network;
 use super::super::numbers::Numbers;
 use super::messages::begun;
-use crate::node::archive::Sealed;
 use crate::node::{Event, Node, Record, Timer};
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::council::{Accepted, Acceptor, Obligation, Promise, Refusal};
 use crate::protocol::deal;
@@ -18,6 +16,7 @@ use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
 use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
 use crate::protocol::signed::{Item, Signed};
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Reason};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
@@ -95,6 +94,12 @@ impl One {
         self.take(step);
     }
 
+    /// Takes the actions of a call that is no input.
+    pub(super) fn take_out(&mut self) {
+        let step = std::mem::take(&mut self.node.out);
+        self.take(step);
+    }
+
     pub(super) fn take(&mut self, step: Step<Node>) {
         for action in step.0 {
             match action {
@@ -162,7 +167,7 @@ impl One {
     pub(super) fn join(&mut self, counter: u64, members: Vec<Peer>) -> Ballot {
         let ballot = self.below(counter, &members);
         self.hear(ballot.proposer, self.begin(ballot, members, 0));
-        assert_eq!(self.node.view.as_ref().map(|view| view.ballot()), Some(ballot), "{:?}", self.blamed);
+        assert_eq!(self.node.membership.ballot(), Some(ballot), "{:?}", self.blamed);
         ballot
     }
 
@@ -213,7 +218,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
         let mut one = One::strange(Vec::new());
         let peer = one.others[0];
         assert_eq!(one.blames(peer, message), named, "{what}");
-        assert_eq!(one.node.greeted.contains_key(&peer), greeted, "{what}");
+        assert_eq!(one.node.presence.has(peer), greeted, "{what}");
         let refused = matches!(one.last_to(peer), Some(Message::Fields(_)));
         assert_eq!(refused, !greeted && !named, "{what}: it is told the fields of this session");
     }
@@ -243,9 +248,8 @@ fn who_has_lost_its_state_promises_and_releases_nothing() {
         // It acknowledged before it learnt that it had lost its state.
         let (record, acks) = one.decided(ballot, 0, [0; 32]);
         let (value, own) = (record.digest(&one.node.ctx), vec![(from, [1; 32])]);
-        one.node.acceptor.accept(ballot, 0, value).unwrap();
-        one.node.round.shares.clone_from(&own);
-        let released = one.node.decided(&record, acks, &mut Step::none());
+        one.node.elections.votes_mut().acceptor.accept(ballot, 0, value).unwrap();
+        let released = one.node.elections.release(&record, own, acks, &mut Step::none());
         assert_eq!(released.is_some(), votes);
     }
 }
@@ -255,10 +259,11 @@ fn shares_are_released_for_what_was_acknowledged_and_for_nothing_else() {
     let mut one = One::new();
     let ballot = one.ballot(9);
     let (record, acks) = one.decided(ballot, 0, [0; 32]);
-    one.node.acceptor.accept(ballot, 0, [7; 32]).unwrap();
-    one.node.round.shares = vec![(one.me, [1; 32])];
-    assert_eq!(one.node.decided(&record, acks, &mut Step::none()), None);
-    assert_eq!(one.node.acceptor.released, None);
+    let elections = &mut one.node.elections;
+    elections.votes_mut().acceptor.accept(ballot, 0, [7; 32]).unwrap();
+    let shares = vec![(one.me, [1; 32])];
+    assert_eq!(elections.release(&record, shares, acks, &mut Step::none()), None);
+    assert_eq!(elections.votes_mut().acceptor.released, None);
 }
 
 #[test]
@@ -295,12 +300,12 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
         one.greet(other);
         rest.into_iter().for_each(|peer| one.greet(peer));
         one.wait(3_000);
-        let ballot = one.node.election.proposed().expect("it proposes");
+        let ballot = one.node.elections.proposed().expect("it proposes");
         (one, ballot, other)
     };
     let (mut one, ballot, other) = proposer();
     one.hear(other, Message::Promise(one.promise(other, ballot, 0)));
-    assert!(one.node.view.is_some(), "two of three are a quorum");
+    assert!(one.node.membership.view().is_some(), "two of three are a quorum");
     type Make = fn(&One, Ballot, Peer) -> Signed<Promised>;
     let cases: [(&str, bool, Make); 4] = [
         ("another's", false, |one, ballot, _| one.promise(one.council[0], ballot, 0)),
@@ -320,7 +325,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
         let (mut one, ballot, other) = proposer();
         let promise = make(&one, ballot, other);
         assert_eq!(one.blames(other, Message::Promise(promise)), named, "{what}");
-        assert!(one.node.view.is_none(), "{what}");
+        assert!(one.node.membership.view().is_none(), "{what}");
     }
     // It has seen another decision of the same ballot.
     let (mut one, ballot, other) = proposer();
@@ -329,7 +334,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
         let item = Acknowledgement { ballot: earlier, slot: 0, value };
         one.net.council().iter().map(|&by| one.sign(by, item.clone())).collect()
     };
-    one.node.votes.decision = acks(&one, [1; 32]);
+    one.node.elections.votes_mut().decision = acks(&one, [1; 32]);
     let accepted = Some(Accepted { ballot: earlier, slot: 0, value: [2; 32] });
     let promise = Promise { frozen: 0, accepted, released: true };
     let decision = acks(&one, [2; 32]);
@@ -342,9 +347,9 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
 fn a_refusal_of_an_earlier_proposal_changes_nothing() {
     let mut one = One::new();
     let (from, own) = (one.council[0], Ballot { counter: 3, proposer: one.me });
-    let seen = one.node.election.seen();
+    let seen = one.node.elections.seen();
     one.hear(from, Message::Refuse(own, one.ballot(77)));
-    assert_eq!((one.node.election.seen(), one.blamed.len()), (seen, 0));
+    assert_eq!((one.node.elections.seen(), one.blamed.len()), (seen, 0));
 }
 
 #[test]
@@ -352,7 +357,7 @@ fn a_view_that_begins_before_what_its_promises_have_frozen_is_not_joined() {
     let mut one = One::new();
     let ballot = one.below(0, &one.all());
     let begin = one.begin(ballot, one.all(), 1);
-    assert!(one.blames(ballot.proposer, begin) && one.node.view.is_none());
+    assert!(one.blames(ballot.proposer, begin) && one.node.membership.view().is_none());
 }
 
 #[test]
@@ -367,7 +372,7 @@ fn a_view_of_members_outside_the_roster_or_without_this_peer_is_not_joined() {
             members.retain(|&peer| peer != one.me);
         }
         let begin = one.begin(ballot, members, 0);
-        assert!(one.blames(ballot.proposer, begin) && one.node.view.is_none());
+        assert!(one.blames(ballot.proposer, begin) && one.node.membership.view().is_none());
     }
 }
 
@@ -381,8 +386,8 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
     let duty = |frozen, resume| Some(Obligation { frozen, holder: one.me, resume });
     let (free, bound) = (duty(1, None), duty(1, Some((one.me, accepted))));
     let mut allowed = |duty: &Option<_>, slot, record| {
-        one.node.round.duty.clone_from(duty);
-        one.node.allowed(slot, record)
+        one.node.membership.oblige(duty.clone());
+        one.node.membership.allows(slot, record)
     };
     assert!(allowed(&free, 1, None) && allowed(&free, 1, Some(&fresh)) && allowed(&bound, 1, Some(&earlier)));
     assert!(!allowed(&free, 0, None), "a slot that is frozen somewhere");
@@ -390,11 +395,10 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
     assert!(!allowed(&bound, 1, None), "a new sum where a value was acknowledged");
     assert!(!allowed(&bound, 1, Some(&fresh)), "another value than that");
     // And the node looks at it before it accepts.
-    one.node.round.duty = bound;
-    let mut step = Step::none();
+    one.node.membership.oblige(bound);
     let accept = Step(vec![Action::Output(view::Output::Accept(fresh))]);
-    one.node.viewed(one.now, accept, &mut step);
-    one.take(step);
+    one.node.viewed(Some(accept));
+    one.take_out();
     assert_eq!(one.failures(), [Reason::Disagreement]);
 }
 
@@ -405,14 +409,14 @@ fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
     let (by, other) = (one.council[0], one.council[1]);
     let mut forged = one.sign(other, key(one.ballot(5)));
     forged.author = by;
-    one.node.witness(vec![forged, one.sign(other, key(one.ballot(5)))], &mut Step::none());
-    assert!(one.node.trace_of(by).is_none() && one.node.trace_of(other).is_some());
+    one.node.elections.witness(vec![forged, one.sign(other, key(one.ballot(5)))], &mut Step::none());
+    assert!(one.node.elections.trace_of(by).is_none() && one.node.elections.trace_of(other).is_some());
     let shown = |author: Peer, counter: u64| {
         let mut one = One::new();
         one.join(4, one.all());
         let trace = Trace::Key(one.sign(author, key(one.ballot(counter))));
-        one.node.shown(by, &trace, &mut Step::none());
-        one.node.votes.silent
+        one.node.elections.shown(by, &trace, &mut Step::none());
+        one.node.elections.is_silent()
     };
     let me = one.me;
     assert!(shown(me, 1_000), "it was there, and does not know it");
@@ -425,17 +429,17 @@ fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
         Trace::Key(forged)
     }];
     let one = One::with(vec![Record::Traces(traces)]);
-    assert!(one.node.trace_of(by).is_none() && one.node.trace_of(other).is_some());
+    assert!(one.node.elections.trace_of(by).is_none() && one.node.elections.trace_of(other).is_some());
 }
 
 #[test]
 fn who_was_blamed_may_be_left_out_of_a_view() {
     let mut one = One::new();
     let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != one.others[0]).collect();
-    assert_eq!(one.node.omitted(&members), Some(one.others[0]));
+    assert_eq!(one.node.presence.omitted(&members), Some(one.others[0]));
     let mut one = One::new();
-    one.node.election.blame(one.others[0]);
-    assert_eq!(one.node.omitted(&members), None);
+    one.node.presence.blame(one.others[0]);
+    assert_eq!(one.node.presence.omitted(&members), None);
 }
 
 #[test]
@@ -463,16 +467,12 @@ fn an_opening_takes_the_pads_off_the_total_that_belongs_to_it() {
     let (early, ballot) = (one.ballot(1), one.join(9, one.all()));
     let (record, acknowledgements) = one.decided(ballot, 0, [0; 32]);
     let frozen = Frozen { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
-    let sealed = |record: SumRecord| {
-        let digest = record.digest(&one.node.ctx);
-        Some(Sealed { record, digest, total: Bytes::new() })
-    };
-    let (other, same) = (sealed(one.decided(early, 0, [0; 32]).0), sealed(frozen.record.clone()));
+    let (other, same) = (one.decided(early, 0, [0; 32]).0, frozen.record.clone());
     for (held, opens) in [(other, false), (same, true)] {
-        one.node.archive.accepted = held;
+        one.node.slots.accept(held, Bytes::new());
         let opened = Step(vec![Action::Output(view::Output::Opened(frozen.clone()))]);
-        one.node.viewed(one.now, opened, &mut Step::none());
-        assert_eq!(one.node.opening.is_some(), opens);
+        one.node.viewed(Some(opened));
+        assert_eq!(one.node.slots.is_opening(), opens);
     }
 }
 
@@ -480,12 +480,11 @@ fn an_opening_takes_the_pads_off_the_total_that_belongs_to_it() {
 fn nobody_keeps_away_from_itself() {
     let mut one = One::new();
     one.join(0, one.all());
-    let mut step = Step::none();
-    step.blame(one.me, Fault::TwoValues);
-    one.node.note_blamed(one.now, &mut step);
-    one.take(step);
+    one.node.out.blame(one.me, Fault::TwoValues);
+    one.node.note_blamed();
+    one.take_out();
     assert_eq!((one.blamed.len(), one.failures()), (0, vec![Reason::Disagreement]));
-    assert!(!one.node.election.has_blamed(one.me));
+    assert!(one.node.presence.reachable().contains(&one.me));
 }
 
 /// A neighbour that only says what belongs to another view does not keep this one from being given up.
@@ -516,7 +515,7 @@ fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
     let working = Message::View(view::Message::Working(ballot));
     assert_eq!(one.node.beat(), [(ballot.proposer, working.clone())], "to its parent");
     one.input(Input::PeerLost(one.others[0]));
-    one.node.greeted.remove(&ballot.proposer);
+    one.node.presence.lost(ballot.proposer, &mut Step::none());
     assert_eq!(one.node.beat(), [], "to nobody that is gone");
     // A leader says it to its children.
     let mut one = One::strange(Vec::new());
@@ -524,9 +523,9 @@ fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
         one.greet(peer);
     }
     one.wait(3_000);
-    let ballot = one.node.election.proposed().unwrap();
+    let ballot = one.node.elections.proposed().unwrap();
     one.hear(one.council[1], Message::Promise(one.promise(one.council[1], ballot, 0)));
-    let view = one.node.view.as_ref().unwrap();
+    let view = one.node.membership.view().unwrap();
     let children = view.place().children.clone();
     assert_eq!((view.leads(), children.len()), (true, 2));
     let working = Message::View(view::Message::Working(ballot));

@@ -8,10 +8,11 @@ use super::super::network::Network;
 use super::super::numbers::timing;
 use super::{honest_finish, tree_of, without};
 use crate::node::Event;
-use crate::protocol::all_reduce::{self, SumId};
+use crate::protocol::all_reduce;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Content, Message};
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Reason, Report};
 use crate::session::{Faults, Peer};
 

@@ -9,10 +9,11 @@ use super::super::numbers::{Numbers, timing};
 use super::alone::One;
 use crate::crypto::stream::Stream;
 use crate::node::Node;
-use crate::protocol::all_reduce::{Direction, SumId};
+use crate::protocol::all_reduce::Direction;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Bug;
 use crate::protocol::message::{Content, Message};
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Order, Stage};
 use crate::protocol::{Input, Machine};
 use crate::session::{Faults, Peer};
@@ -121,7 +122,7 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
     }
     let shown = Input::Message { from: ballot.proposer, message: one.begin(ballot, all, 0) };
     drop(other.handle(one.now, shown));
-    assert_eq!(other.view.as_ref().map(|view| view.ballot()), Some(ballot));
+    assert_eq!(other.membership.ballot(), Some(ballot));
     // What an exchange says in its view.
     let message = Message::Exchange { sum: SumId { ballot, slot: 1 }, content: Content::Short(Bytes::new()) };
     assert!(!one.blames(honest, message), "{:?}", one.blamed);

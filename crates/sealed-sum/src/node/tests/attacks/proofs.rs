@@ -8,13 +8,13 @@ use super::items::Done;
 use crate::node::archive::{self, RestoreError};
 use crate::node::{Node, Record};
 use crate::protocol::Fault;
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Kind};
 use crate::protocol::deal::{self, Opening, Release};
 use crate::protocol::pairwise::{ViewKey, ViewKeys};
 use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Rng;
 use crate::session::Peer;
 
@@ -157,7 +157,7 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
         assert!(matches!(told, Some(RestoreError::Broken(1, _))), "{what}: {told:?}");
     };
     let other = Bytes::from(vec![0xaa; total.len()]);
-    assert_eq!(restore(frozen(sum.clone(), &total)).unwrap().archive.len(), 2);
+    assert_eq!(restore(frozen(sum.clone(), &total)).unwrap().archive.frozen(), 2);
     assert!(matches!(restore(frozen(sum.clone(), &total)[1..].to_vec()), Err(RestoreError::Gap(1))));
     let few = Frozen { acknowledgements: sum.acknowledgements[..1].to_vec(), ..sum.clone() };
     refused("decided by too few", frozen(few, &total));
@@ -167,30 +167,30 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
         vec![coin.clone(), Record::Accepted(ballot, record, total.clone())]
     };
     let good = restore(accepted(sum.record.clone(), &total)).unwrap();
-    assert_eq!(good.acceptor.accepted.unwrap().slot, 1);
-    assert_eq!(good.acceptor.promised, ballot, "what it acknowledged it has promised");
+    assert_eq!(good.votes.acceptor.accepted.unwrap().slot, 1);
+    assert_eq!(good.votes.acceptor.promised, ballot, "what it acknowledged it has promised");
     refused("acknowledged, another total", accepted(sum.record.clone(), &other));
     let mut record = sum.record.clone();
     record.deals.pop();
     refused("acknowledged, a deal is missing", accepted(record, &total));
     let early = vec![Record::Accepted(ballot, sum.record.clone(), total.clone())];
-    assert_eq!(restore(early).unwrap().acceptor.accepted, None, "of a slot that is not the next");
+    assert_eq!(restore(early).unwrap().votes.acceptor.accepted, None, "of a slot that is not the next");
     // Released.
     let value = sum.record.digest(&ctx);
     let released = |acks: &[Signed<Acknowledgement>]| Record::Released(1, value, acks.to_vec());
     let with = |acks: &[_]| [accepted(sum.record.clone(), &total), vec![released(acks)]].concat();
     let good = restore(with(&sum.acknowledgements)).unwrap();
     assert_eq!(
-        (good.acceptor.released, good.votes.decision.len()),
+        (good.votes.acceptor.released, good.votes.decision.len()),
         (Some(value), sum.acknowledgements.len())
     );
     refused("released what was not decided", with(&sum.acknowledgements[..1]));
     let over = [frozen(sum.clone(), &total), vec![released(&sum.acknowledgements)]].concat();
-    assert_eq!(restore(over).unwrap().acceptor.released, None, "of a slot that is frozen");
+    assert_eq!(restore(over).unwrap().votes.acceptor.released, None, "of a slot that is frozen");
     // Promises.
     let high = Ballot { counter: 70, ..ballot };
     for records in [vec![Record::Joined(high)], vec![Record::Promised(high), Record::Promised(ballot)]] {
-        assert_eq!(restore(records).unwrap().acceptor.promised, high);
+        assert_eq!(restore(records).unwrap().votes.acceptor.promised, high);
     }
 }
 

@@ -6,13 +6,14 @@ use bytes::Bytes;
 
 use super::super::network::Network;
 use super::messages::begun;
-use crate::protocol::all_reduce::{self, Direction, SumId};
+use crate::protocol::all_reduce::{self, Direction};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::deal::{self, Release};
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::record::{Acknowledgement, Record};
 use crate::protocol::signed::{Item, Signed};
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Message, Order, Output, Reason, Report, View};
 use crate::protocol::{Action, Input, Machine, Step, Time};
 use crate::session::Peer;

@@ -4,12 +4,13 @@ use bytes::Bytes;
 
 use super::alone::One;
 use crate::node::{Event, Record};
-use crate::protocol::all_reduce::SumId;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::message::Message;
 use crate::protocol::record::{Frozen, Record as SumRecord};
+use crate::protocol::sum_id::SumId;
+use crate::protocol::transfer::{Held, Output, Transfer};
 use crate::protocol::view::Reason;
-use crate::protocol::{Action, Input, Step, Time};
+use crate::protocol::{Action, Input, Step};
 use crate::session::Peer;
 
 /// A member that waits for a value to acknowledge.
@@ -22,27 +23,26 @@ fn a_value_is_acknowledged_with_its_own_total_in_its_turn_and_with_sound_shares(
         let digest =
             crate::protocol::all_reduce::total_digest(&one.node.ctx.id.0, SumId { ballot, slot: 0 }, &total);
         let mut record = one.decided(ballot, 0, digest).0;
-        one.node.round.total = Some((digest, total.clone()));
+        one.node.membership.made(digest, total.clone());
         prepare(&mut one, &mut record);
-        one.node.round.accept = Some(record);
-        let mut step = Step::none();
-        one.node.accept(one.now, &mut step);
-        one.take(step);
+        one.node.membership.propose(record);
+        one.node.accept();
+        one.take_out();
         let stored = one.stored.iter().any(|record| matches!(record, Record::Accepted(..)));
         (stored, one.failures(), one.blamed.iter().map(|(peer, _)| *peer).collect::<Vec<_>>())
     };
     let dealer = One::new().net.council()[0];
     assert_eq!(accepting(&|_, _| ()), (true, vec![], vec![]));
     assert_eq!(
-        accepting(&|one, _| one.node.votes.silent = true),
+        accepting(&|one, _| one.node.elections.votes_mut().silent = true),
         (false, vec![], vec![]),
         "it does not vote"
     );
     let later = accepting(&|_, record| record.value.sum.slot = 1);
     assert_eq!(later, (false, vec![], vec![]), "slots before it are open");
-    let other = accepting(&|one, _| one.node.round.total.as_mut().unwrap().0[0] ^= 1);
+    let other = accepting(&|one, _| one.node.membership.made([9; 32], total.clone()));
     assert_eq!(other, (false, vec![], vec![]), "its total is not here");
-    let released = accepting(&|one, _| one.node.acceptor.released = Some([7; 32]));
+    let released = accepting(&|one, _| one.node.elections.votes_mut().acceptor.released = Some([7; 32]));
     assert_eq!(released, (false, vec![Reason::Disagreement], vec![]), "it has released for another");
     let wrong = accepting(&|_, record| record.deals[0].item.share_hashes[1][0] ^= 1);
     assert_eq!(wrong, (false, vec![Reason::Fault], vec![dealer]), "a share that is not the published one");
@@ -58,16 +58,17 @@ fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
         let mut one = One::new();
         let mut frozen = frozen(&one, slot);
         frozen.pads[0] = Some([0; 32]);
-        one.node.open(frozen, Bytes::new(), &mut Step::none());
-        assert_eq!(one.node.opening.is_some(), opens, "slot {slot} where none is frozen");
+        assert!(one.node.slots.open(frozen, Bytes::new(), &mut Step::none()).is_ok());
+        assert_eq!(one.node.slots.is_opening(), opens, "slot {slot} where none is frozen");
     }
     let mut one = One::new();
     let (coin, sum) = (frozen(&one, 0), frozen(&one, 1));
-    one.node.freeze(Time(0), coin, Some(Bytes::from(vec![0; 32])), &mut Step::none());
-    let mut step = Step::none();
-    one.node.open(sum, Bytes::from(vec![0; 12]), &mut step);
-    one.take(step);
-    assert!(one.node.opening.is_none());
+    one.node.freeze(coin, Some(Bytes::from(vec![0; 32])));
+    let held = Box::new(Held::Frozen(sum));
+    let fetched = Output::Fetched(one.others[0], 1, held, Bytes::from(vec![0; 12]));
+    one.node.transferred(Step(vec![Action::Output(fetched)]));
+    one.take_out();
+    assert!(!one.node.slots.is_opening());
     let ended = |event: &Event| matches!(event, Event::Ended(crate::node::Ending::Unopenable(_)));
     assert!(one.events.iter().any(ended), "{:?}", one.events);
 }
@@ -75,15 +76,13 @@ fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
 /// Its own word says that it has the slot, or it does not.
 #[test]
 fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
-    use crate::protocol::transfer::{Held, Output, Transfer};
     let told = |output: &dyn Fn(&One) -> Output, says: u32| {
         let mut one = One::new();
         let from = one.others[0];
         one.hear(from, Message::Status { frozen: says, in_view: false });
-        let mut step = Step::none();
         let child: Step<Transfer> = Step(vec![Action::Output(output(&one))]);
-        one.node.transferred(one.now, child, &mut step);
-        one.take(step);
+        one.node.transferred(child);
+        one.take_out();
         one.blamed.iter().map(|(peer, _)| *peer).collect::<Vec<_>>()
     };
     let from = One::new().others[0];

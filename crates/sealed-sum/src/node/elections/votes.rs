@@ -1,0 +1,294 @@
+//! This peer as a member of the council, and its checks of a leader: promises and their obligations,
+//! releases that are final, and traces of members that were in a view and no longer know it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::Elections;
+use crate::node::presence::Presence;
+use crate::node::{Event, Out, Record};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::council::Acceptor;
+use crate::protocol::message::{Message, Trace};
+use crate::protocol::pairwise::ViewKey;
+use crate::protocol::promise::{self, Duty, Promised};
+use crate::protocol::record::{Acknowledgement, Record as SumRecord};
+use crate::protocol::signed::Signed;
+use crate::protocol::view::{Reason, View};
+use crate::protocol::{Action, Fault, Time, deal};
+use crate::session::Peer;
+
+/// Shares of the pads of a value, by dealer.
+pub(in crate::node) type Shares = Vec<(Peer, [u8; 32])>;
+
+/// An acknowledgement, and this peer's shares of the value's pads.
+pub(in crate::node) type Vote = (Signed<Acknowledgement>, Shares);
+
+/// This peer's memory of its own votes and of the others', as its disk has it.
+#[derive(Debug, Default)]
+pub(in crate::node) struct Votes {
+    pub(in crate::node) acceptor: Acceptor<[u8; 32]>,
+    /// The highest view that it has joined.
+    pub(in crate::node) joined: Ballot,
+    /// The acknowledgements that decided the value for which it has released shares.
+    pub(in crate::node) decision: Vec<Signed<Acknowledgement>>,
+    /// The highest ballot that each council member has shown itself in.
+    pub(in crate::node) traces: BTreeMap<Peer, Trace>,
+    /// It was in a view that its disk does not have: it does not vote in this session any more.
+    pub(in crate::node) silent: bool,
+}
+
+impl Votes {
+    fn saw(&mut self, peer: Peer, trace: Trace) {
+        if self.traces.get(&peer).is_none_or(|known| known.ballot() < trace.ballot()) {
+            self.traces.insert(peer, trace);
+        }
+    }
+
+    /// The highest ballot that this peer has promised or joined.
+    pub(super) fn highest(&self) -> Ballot {
+        self.acceptor.promised.max(self.joined)
+    }
+}
+
+impl Elections {
+    /// Whether this peer has lost its state.
+    pub(in crate::node) fn is_silent(&self) -> bool {
+        self.votes.silent
+    }
+
+    /// The highest view that this peer has joined.
+    pub(in crate::node) fn joined(&self) -> Ballot {
+        self.votes.joined
+    }
+
+    /// Whether this peer has promised not to join this view.
+    pub(in crate::node) fn forbids(&self, ballot: Ballot) -> bool {
+        ballot < self.votes.highest()
+    }
+
+    /// Answers a proposer. The caller ends its view and sends the promise, if there is one.
+    pub(in crate::node) fn prepare(
+        &mut self,
+        now: Time,
+        from: Peer,
+        ballot: Ballot,
+        view: Option<&View>,
+        step: &mut Out,
+    ) -> Result<Option<Signed<Promised>>, Fault> {
+        let councillors = self.ctx.council_index(self.ctx.me).and(self.ctx.council_index(from));
+        if ballot.proposer != from || councillors.is_none() {
+            return Err(Fault::OutOfOrder("prepare"));
+        }
+        self.near(ballot)?;
+        self.saw(ballot);
+        if self.votes.silent {
+            return Ok(None);
+        }
+        let outside = view.filter(|view| !view.members().contains(&from)).map(View::ballot);
+        let busy = || self.standing.waits_for_others(now, from).then_some(self.votes.acceptor.promised);
+        let promise = match outside.or_else(busy) {
+            Some(other) => Err(other),
+            None => self.promise(ballot),
+        };
+        match promise {
+            Err(other) => {
+                step.send(from, Message::Refuse(ballot, other));
+                Ok(None)
+            }
+            Ok(promise) => {
+                step.0.push(Action::Persist(Record::Promised(ballot)));
+                if view.is_some() {
+                    self.standing.interrupted(now, from, self.ctx.session.timing.propose_ms);
+                }
+                Ok(Some(promise))
+            }
+        }
+    }
+
+    /// Promises the ballot, which must then be put on disk; `Err` with the one that stands against it.
+    pub(super) fn promise(&mut self, ballot: Ballot) -> Result<Signed<Promised>, Ballot> {
+        let acceptor = &mut self.votes.acceptor;
+        let promise = acceptor.prepare(ballot).map_err(|_| acceptor.promised)?;
+        let decision = if promise.released { self.votes.decision.clone() } else { Vec::new() };
+        Ok(Signed::new(&self.ctx, Promised { ballot, promise, decision }))
+    }
+
+    /// Refuses a ballot whose counter no peer can have reached by proposing: it would leave no higher one for
+    /// the others.
+    fn near(&self, ballot: Ballot) -> Result<(), Fault> {
+        if ballot.counter > self.highest().saturating_add(Ballot::JUMP).min(Ballot::LAST) {
+            return Err(Fault::Inconsistent(format!("ballot {ballot}, far above every one before")));
+        }
+        Ok(())
+    }
+
+    /// Takes a promise for this peer's own ballot.
+    pub(in crate::node) fn promised(
+        &mut self,
+        from: Peer,
+        signed: Signed<Promised>,
+        step: &mut Out,
+    ) -> Result<(), Fault> {
+        let ballot = signed.item.ballot;
+        if signed.author != from || self.proposed() != Some(ballot) {
+            return Ok(());
+        }
+        promise::check(&self.ctx, ballot, &signed)?;
+        self.convict(std::slice::from_ref(&signed), step);
+        self.votes.saw(from, Trace::Promise(signed.clone()));
+        self.standing.refusals.remove(&from);
+        if let Some(proposal) = &mut self.proposal {
+            proposal.promises.insert(from, signed);
+        }
+        Ok(())
+    }
+
+    /// Notes that a council member does not promise this peer's ballot, but has promised `other`. Its word
+    /// alone ends a proposal twice; then it only does not count, or one could end them all.
+    pub(in crate::node) fn refused(
+        &mut self,
+        now: Time,
+        from: Peer,
+        (ballot, other): (Ballot, Ballot),
+        presence: &Presence,
+    ) -> Result<(), Fault> {
+        if self.ctx.council_index(from).is_none() || ballot.proposer != self.ctx.me {
+            return Err(Fault::OutOfOrder("refusal"));
+        }
+        if self.proposed() != Some(ballot) {
+            return Ok(());
+        }
+        self.near(other)?;
+        self.saw(other);
+        let until = now.plus_ms(self.ctx.session.timing.propose_ms / 2);
+        let Some(proposal) = &mut self.proposal else { return Ok(()) };
+        if !proposal.refused.insert(from) {
+            return Ok(());
+        }
+        let times = self.standing.refusals.entry(from).or_default();
+        *times += 1;
+        let open = presence.council().filter(|peer| !proposal.refused.contains(peer)).count();
+        if *times <= 2 || open < self.ctx.quorum {
+            self.proposal = None;
+            // Whoever refuses is busy: asking again at once would only make everybody write to disk.
+            self.idle_since = until;
+        }
+        Ok(())
+    }
+
+    /// The obligation of a leader that follows from the promises of its view.
+    pub(in crate::node) fn justified(
+        &mut self,
+        ballot: Ballot,
+        frozen: u32,
+        promises: &[Signed<Promised>],
+        step: &mut Out,
+    ) -> Result<Option<Duty>, Fault> {
+        #[cfg(any(test, feature = "harness"))]
+        if self.ctx.rule == crate::protocol::context::OpeningRule::Naive {
+            return Ok(None);
+        }
+        let duty = promise::justify(&self.ctx, ballot, promises)?;
+        if frozen < duty.frozen {
+            return Err(Fault::Inconsistent("view that begins before what its promises have frozen".into()));
+        }
+        self.convict(promises, step);
+        for signed in promises {
+            self.votes.saw(signed.author, Trace::Promise(signed.clone()));
+        }
+        Ok(Some(duty))
+    }
+
+    /// Blames a peer that has acknowledged two values in one ballot, as signed items show.
+    fn convict(&self, promises: &[Signed<Promised>], step: &mut Out) {
+        let shown = promises.iter().flat_map(|signed| &signed.item.decision);
+        if let Some(peer) = promise::equivocator(&self.ctx, shown.chain(&self.votes.decision)) {
+            step.blame(peer, Fault::TwoValues);
+        }
+    }
+
+    /// Acknowledges a value, if this peer votes: the acknowledgement, and its shares of the value's pads.
+    pub(in crate::node) fn acknowledge(
+        &mut self,
+        ballot: Ballot,
+        record: &SumRecord,
+        total: &Bytes,
+        step: &mut Out,
+    ) -> Result<Option<Vote>, (Reason, Option<Peer>)> {
+        let Some(index) = self.vote() else { return Ok(None) };
+        let (slot, value) = (record.value.sum.slot, record.digest(&self.ctx));
+        let shares = deal::own_shares(&self.ctx, index, &record.deals).map_err(|(dealer, fault)| {
+            step.blame(dealer, fault);
+            (Reason::Fault, Some(dealer))
+        })?;
+        let accepted = self.votes.acceptor.accept(ballot, slot, value);
+        accepted.map_err(|_| (Reason::Disagreement, None))?;
+        step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
+        Ok(Some((Signed::new(&self.ctx, Acknowledgement { ballot, slot, value }), shares)))
+    }
+
+    /// This peer's place in the council, if it votes.
+    fn vote(&self) -> Option<usize> {
+        self.ctx.council_index(self.ctx.me).filter(|_| !self.votes.silent)
+    }
+
+    /// Releases this peer's shares of the pads of a record that a quorum has acknowledged, if it votes. That
+    /// it has released them is on disk before they leave, and final.
+    pub(in crate::node) fn release(
+        &mut self,
+        record: &SumRecord,
+        shares: Shares,
+        decision: Vec<Signed<Acknowledgement>>,
+        step: &mut Out,
+    ) -> Option<Signed<deal::Release>> {
+        let (sum, value) = (record.value.sum, record.digest(&self.ctx));
+        if shares.is_empty() || self.vote().is_none() {
+            return None;
+        }
+        #[cfg(any(test, feature = "harness"))]
+        if self.ctx.rule == crate::protocol::context::OpeningRule::Naive {
+            return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
+        }
+        if !self.votes.acceptor.release(sum.slot, &value) {
+            return None;
+        }
+        step.0.push(Action::Persist(Record::Released(sum.slot, value, decision.clone())));
+        self.votes.decision = decision;
+        Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }))
+    }
+
+    /// Keeps the keys of the council as proof that its members were in this view.
+    pub(in crate::node) fn witness(&mut self, keys: Vec<Signed<ViewKey>>, step: &mut Out) {
+        for key in keys {
+            // Those of others than the partners were not looked at.
+            let other = key.author != self.ctx.me && self.ctx.council_index(key.author).is_some();
+            if other && key.verify(&self.ctx) {
+                self.votes.saw(key.author, Trace::Key(key));
+            }
+        }
+        let traces = self.votes.traces.values().cloned().collect();
+        step.0.push(Action::Persist(Record::Traces(traces)));
+    }
+
+    /// The item that shows the highest ballot in which this peer knows another one, for the greeting.
+    pub(in crate::node) fn trace_of(&self, peer: Peer) -> Option<Trace> {
+        self.votes.traces.get(&peer).cloned()
+    }
+
+    /// Takes an item that shows a ballot in which this peer was: if its own disk does not have it, it has
+    /// lost its state, and its votes could contradict those that it has given.
+    pub(in crate::node) fn shown(&mut self, from: Peer, trace: &Trace, step: &mut Out) {
+        #[cfg(any(test, feature = "harness"))]
+        if self.ctx.bug == Some(crate::protocol::context::Bug::IgnoresPromises) {
+            return;
+        }
+        let lost = trace.ballot() > self.votes.highest() && trace.author(&self.ctx) == Some(self.ctx.me);
+        if lost && !std::mem::replace(&mut self.votes.silent, true) {
+            step.0.push(Action::Persist(Record::Silent));
+            step.output(Event::StateLost(Some(from)));
+            self.give_up(Time::default());
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! This peer's part in the present view: the view itself, what its leader is obliged to, and what it waits
+//! for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::elections::Shares;
+use super::presence::Presence;
+use super::waits::{Awaited, Waits};
+use super::{Event, Message, Out};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::failure::Failure;
+use crate::protocol::promise::{Duty, Promised};
+use crate::protocol::record::Record as SumRecord;
+use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
+use crate::protocol::view::{Reason, View};
+use crate::protocol::{Fault, Time};
+use crate::session::Peer;
+use crate::task::exchange::Seat;
+
+pub(super) struct Membership {
+    ctx: Arc<Context>,
+    view: Option<View>,
+    part: Part,
+}
+
+/// The state of this peer within its view.
+#[derive(Default)]
+struct Part {
+    /// The view waits for this peer's vector.
+    wanted: Option<u32>,
+    /// Number of slots that the leader had frozen when the view began.
+    frozen: u32,
+    /// The obligation that follows from the promises with which it began.
+    duty: Option<Duty>,
+    /// The sealed total that this view made, and its digest.
+    total: Option<([u8; 32], Bytes)>,
+    /// A value that waits for its total, or for slots before it.
+    accept: Option<SumRecord>,
+    /// This council member's shares of the pads of the value it acknowledged.
+    shares: Shares,
+    /// Children to which the view's beginning could not be sent yet, and the time until which this peer
+    /// tries.
+    unreached: Option<(BTreeSet<Peer>, Message, Time)>,
+}
+
+impl Membership {
+    pub(super) fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx, view: None, part: Part::default() }
+    }
+
+    pub(super) fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    pub(super) fn view_mut(&mut self) -> Option<&mut View> {
+        self.view.as_mut()
+    }
+
+    pub(super) fn ballot(&self) -> Option<Ballot> {
+        self.view.as_ref().map(View::ballot)
+    }
+
+    /// The members; empty if this peer is in no view.
+    pub(super) fn members(&self) -> &[Peer] {
+        self.view.as_ref().map_or(&[], |view| view.members())
+    }
+
+    /// Checks the members of a view that another peer leads.
+    pub(super) fn check(&self, ballot: Ballot, members: &[Peer], frozen: u32) -> Result<(), Fault> {
+        let ctx = &self.ctx;
+        let sound = members.is_sorted_by(|a, b| a < b)
+            && members.last().is_some_and(|last| last.0 < ctx.peers())
+            && members.contains(&ctx.me)
+            && members.contains(&ballot.proposer)
+            && ballot.proposer != ctx.me
+            && ctx.council_index(ballot.proposer).is_some()
+            && ctx.suffice(members)
+            && (frozen as usize) <= ctx.plan.len();
+        if !sound {
+            return Err(Fault::Inconsistent("view with wrong members".into()));
+        }
+        if ballot.counter > Ballot::LAST {
+            return Err(Fault::Inconsistent(format!("ballot {ballot}, the last one is {}", Ballot::LAST)));
+        }
+        Ok(())
+    }
+
+    /// Enters a view as its leader or as a member, and passes its beginning on.
+    pub(super) fn enter(
+        &mut self,
+        now: Time,
+        view: View,
+        frozen: u32,
+        (promises, duty): (Vec<Signed<Promised>>, Option<Duty>),
+        presence: &Presence,
+        step: &mut Out,
+    ) {
+        let (ballot, members) = (view.ballot(), view.members().to_vec());
+        step.output(Event::ViewBegan(ballot, members.clone()));
+        let begin = Message::Begin { ballot, members, frozen, promises };
+        let mut unreached = BTreeSet::new();
+        for &child in &view.place().children {
+            if presence.has(child) {
+                step.send(child, begin.clone());
+            } else {
+                unreached.insert(child);
+            }
+        }
+        unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
+        // As long as a silent member is given: a dial after back-off takes longer than `propose_ms`.
+        let until = now.plus_ms(self.ctx.session.timing.stall_ms);
+        let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
+        self.part = Part { frozen, duty, unreached, ..Part::default() };
+        self.view = Some(view);
+    }
+
+    /// Ends this peer's part in the view.
+    pub(super) fn leave(&mut self) -> Option<View> {
+        self.part = Part::default();
+        self.view.take()
+    }
+
+    /// A peer has said hello.
+    pub(super) fn greeted(&mut self, peer: Peer, step: &mut Out) {
+        if let Some((unreached, begin, _)) = &mut self.part.unreached
+            && unreached.remove(&peer)
+        {
+            step.send(peer, begin.clone());
+        }
+    }
+
+    fn unreached(&self) -> Option<(&BTreeSet<Peer>, Time)> {
+        let unreached = self.part.unreached.as_ref().filter(|(peers, ..)| !peers.is_empty());
+        unreached.map(|(peers, _, until)| (peers, *until))
+    }
+
+    /// Until when the view waits for connections.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.unreached().map(|(_, until)| until)
+    }
+
+    /// A child that could not be reached in time.
+    pub(super) fn overdue(&self, now: Time) -> Option<Peer> {
+        self.unreached().filter(|(_, until)| now >= *until).and_then(|(peers, _)| peers.first().copied())
+    }
+
+    /// The number of slots that the view has reached, if there is one.
+    pub(super) fn reached(&self) -> Option<u32> {
+        self.view.as_ref().map(|view| view.slot().unwrap_or(0).max(self.part.frozen))
+    }
+
+    /// The leader, if it has this slot, as far as who passed that on says.
+    pub(super) fn holder(&self, slot: u32) -> Option<Peer> {
+        self.ballot().filter(|_| self.part.frozen > slot).map(|ballot| ballot.proposer)
+    }
+
+    /// This peer's seat in an exchange of the view.
+    pub(super) fn seat(&self, slot: u32, seed: [u8; 32]) -> Option<Seat> {
+        let (view, timing) = (self.view.as_ref()?, &self.ctx.session.timing);
+        Some(Seat {
+            session: self.ctx.id.0,
+            sum: SumId { ballot: view.ballot(), slot },
+            me: self.ctx.me,
+            members: view.members().to_vec(),
+            keys: view.keys().cloned().unwrap_or_default(),
+            seed,
+            patience_ms: timing.stall_ms,
+            longest_ms: timing.compute_ms,
+        })
+    }
+
+    /// The view waits for this peer's vector of a slot.
+    pub(super) fn want(&mut self, slot: u32) {
+        self.part.wanted = Some(slot);
+        self.part.accept = None;
+    }
+
+    pub(super) fn wanted(&self) -> Option<u32> {
+        self.part.wanted
+    }
+
+    pub(super) fn take_wanted(&mut self) {
+        self.part.wanted = None;
+    }
+
+    /// The view has made this sealed total.
+    pub(super) fn made(&mut self, digest: [u8; 32], total: Bytes) {
+        self.part.total = Some((digest, total));
+    }
+
+    /// The view waits for this peer's acknowledgement.
+    pub(super) fn propose(&mut self, record: SumRecord) {
+        self.part.accept = Some(record);
+    }
+
+    pub(super) fn to_accept(&self) -> Option<&SumRecord> {
+        self.part.accept.as_ref()
+    }
+
+    /// The sealed total of this digest that the view has made.
+    pub(super) fn total(&self, digest: &[u8; 32]) -> Option<&Bytes> {
+        self.part.total.as_ref().filter(|(made, _)| made == digest).map(|(_, total)| total)
+    }
+
+    /// Takes the value that is to be acknowledged: its total is here.
+    pub(super) fn take_accept(&mut self) -> Option<SumRecord> {
+        self.part.total = None;
+        self.part.accept.take()
+    }
+
+    pub(super) fn keep_shares(&mut self, shares: Shares) {
+        self.part.shares = shares;
+    }
+
+    /// This peer's shares of the pads of the value that it has acknowledged.
+    pub(super) fn take_shares(&mut self) -> Shares {
+        std::mem::take(&mut self.part.shares)
+    }
+
+    /// Whether the promises of this view allow a new sum of `slot`, or this record to be acknowledged.
+    pub(super) fn allows(&self, slot: u32, record: Option<&SumRecord>) -> bool {
+        let Some(duty) = &self.part.duty else { return true };
+        let obliged = duty.resume.as_ref().filter(|_| duty.frozen == slot).map(|(_, accepted)| accepted);
+        let fresh = || record.is_none_or(|record| Some(record.value.sum.ballot) == self.ballot());
+        match (obliged, record) {
+            _ if slot < duty.frozen => false,
+            (Some(accepted), Some(record)) => record.digest(&self.ctx) == accepted.value,
+            (Some(_), None) => false,
+            (None, _) => fresh(),
+        }
+    }
+
+    /// Signs that this peer ends a view.
+    pub(super) fn failure(&self, ballot: Ballot, reason: Reason, suspect: Option<Peer>) -> Signed<Failure> {
+        Signed::new(&self.ctx, Failure { ballot, reason, suspect })
+    }
+
+    /// The connections that the view waits for.
+    pub(super) fn waits_for_connections(&self) -> Option<Waits> {
+        let (peers, until) = self.unreached()?;
+        Some(Waits::new(Awaited::Connections, peers.iter().copied().collect(), until))
+    }
+
+    #[cfg(test)]
+    pub(super) fn oblige(&mut self, duty: Option<Duty>) {
+        self.part.duty = duty;
+    }
+}

@@ -1,0 +1,244 @@
+//! The peers of the roster as this node sees them: which are connected, how far each of them is, and which
+//! of them it refuses or blames.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Event, Out};
+use crate::protocol::Fault;
+use crate::protocol::context::Context;
+use crate::protocol::message::{Message, VERSION};
+use crate::session::Peer;
+
+pub(super) struct Presence {
+    ctx: Arc<Context>,
+    /// Connected peers that have said hello with the same session, and the number of slots that each has
+    /// frozen.
+    greeted: BTreeMap<Peer, u32>,
+    /// Those of them that are in a view, by their last status.
+    in_view: BTreeSet<Peer>,
+    /// Peers of another session, and the fields that differ, once they have sent them.
+    refused: BTreeMap<Peer, Vec<String>>,
+    blamed: BTreeSet<Peer>,
+    /// Peers for whose sake this one has refused a view that left them out.
+    excused: BTreeSet<Peer>,
+    /// Peers that have once said that they have everything.
+    finished: BTreeSet<Peer>,
+    /// The number of slots that are everything.
+    whole: u32,
+}
+
+impl Presence {
+    pub(super) fn new(ctx: Arc<Context>) -> Self {
+        Self {
+            whole: ctx.plan.len() as u32,
+            ctx,
+            greeted: BTreeMap::new(),
+            in_view: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            blamed: BTreeSet::new(),
+            excused: BTreeSet::new(),
+            finished: BTreeSet::new(),
+        }
+    }
+
+    /// Whether the peer is connected and has the same session.
+    pub(super) fn has(&self, peer: Peer) -> bool {
+        self.greeted.contains_key(&peer)
+    }
+
+    /// The connected peers that are not among `members`.
+    pub(super) fn outside(&self, members: &[Peer]) -> Vec<Peer> {
+        self.greeted.keys().copied().filter(|peer| !members.contains(peer)).collect()
+    }
+
+    /// All other peers of the roster that are not connected.
+    pub(super) fn absent(&self) -> Vec<Peer> {
+        let peers = self.ctx.session.peers();
+        peers.filter(|peer| *peer != self.ctx.me && !self.has(*peer)).collect()
+    }
+
+    /// All other peers of the roster that have not said that they have everything.
+    pub(super) fn unfinished(&self) -> Vec<Peer> {
+        let peers = self.ctx.session.peers();
+        peers.filter(|peer| *peer != self.ctx.me && !self.finished.contains(peer)).collect()
+    }
+
+    pub(super) fn all_finished(&self) -> bool {
+        self.finished.len() + 1 >= self.ctx.session.roster.len()
+    }
+
+    /// The connected peers that are in a view.
+    pub(super) fn in_view(&self) -> &BTreeSet<Peer> {
+        &self.in_view
+    }
+
+    /// Whether the whole roster is connected.
+    pub(super) fn is_full(&self) -> bool {
+        self.greeted.len() + 1 >= self.ctx.session.roster.len()
+    }
+
+    /// The connected peers that have this slot, by their own word.
+    pub(super) fn holders(&self, slot: u32) -> impl Iterator<Item = Peer> {
+        self.greeted.iter().filter(move |&(_, &frozen)| frozen > slot).map(|(&peer, _)| peer)
+    }
+
+    /// Takes a greeting; whether the peer has the same session.
+    pub(super) fn hello(
+        &mut self,
+        from: Peer,
+        (version, session, frozen): (u16, [u8; 32], u32),
+        step: &mut Out,
+    ) -> Result<bool, Fault> {
+        if self.has(from) {
+            return Err(Fault::OutOfOrder("hello"));
+        }
+        if version != VERSION || session != self.ctx.id.0 {
+            self.refused.entry(from).or_default();
+            step.send(from, Message::Fields(self.ctx.session.fields.clone()));
+            return Ok(false);
+        }
+        self.progress(from, frozen)?;
+        self.refused.remove(&from);
+        Ok(true)
+    }
+
+    /// Takes the fields of a peer with another session; they are reported once.
+    pub(super) fn fields(
+        &mut self,
+        from: Peer,
+        theirs: &[(String, [u8; 8])],
+        step: &mut Out,
+    ) -> Result<(), Fault> {
+        if self.refused.get(&from).is_some_and(|fields| !fields.is_empty()) {
+            return Ok(());
+        }
+        if self.has(from) {
+            return Err(Fault::OutOfOrder("fields"));
+        }
+        let mut differing = self.ctx.session.differing_fields(theirs);
+        if differing.is_empty() {
+            differing.push("protocol version".into());
+        }
+        self.refused.insert(from, differing.clone());
+        step.output(Event::Refused(from, differing));
+        Ok(())
+    }
+
+    /// Whether this peer's messages are taken. A peer that was refused may not know it yet.
+    pub(super) fn admits(&self, from: Peer) -> Result<bool, Fault> {
+        if self.has(from) || self.refused.contains_key(&from) {
+            return Ok(self.has(from));
+        }
+        Err(Fault::OutOfOrder("message before hello"))
+    }
+
+    pub(super) fn status(&mut self, from: Peer, frozen: u32, in_view: bool) -> Result<(), Fault> {
+        self.progress(from, frozen)?;
+        if in_view {
+            self.in_view.insert(from);
+        } else {
+            self.in_view.remove(&from);
+        }
+        Ok(())
+    }
+
+    /// Notes how many slots a peer has frozen.
+    pub(super) fn progress(&mut self, peer: Peer, frozen: u32) -> Result<(), Fault> {
+        if frozen as usize > self.ctx.plan.len() {
+            return Err(Fault::Inconsistent(format!("{frozen} frozen slots of {}", self.ctx.plan.len())));
+        }
+        self.greeted.insert(peer, frozen);
+        if frozen >= self.whole {
+            self.finished.insert(peer);
+        }
+        Ok(())
+    }
+
+    /// This peer has everything with this many slots, and so have the others.
+    pub(super) fn complete(&mut self, frozen: u32) {
+        self.whole = frozen;
+        self.finished
+            .extend(self.greeted.iter().filter(|&(_, &theirs)| theirs >= frozen).map(|(&peer, _)| peer));
+    }
+
+    pub(super) fn lost(&mut self, peer: Peer, step: &mut Out) {
+        if self.greeted.remove(&peer).is_some() {
+            step.output(Event::Lost(peer));
+        }
+        self.in_view.remove(&peer);
+    }
+
+    /// The peer is not proposed as a member again.
+    pub(super) fn blame(&mut self, peer: Peer) {
+        self.blamed.insert(peer);
+    }
+
+    /// The number of peers that it reaches, itself included, and whether they are enough. Called after every
+    /// input, so it does not list them.
+    pub(super) fn reach(&self) -> (usize, bool) {
+        let reached = |peer: Peer| self.has(peer) && !self.blamed.contains(&peer);
+        let others = self.greeted.len() - self.blamed.iter().filter(|peer| self.has(**peer)).count();
+        let council = self.ctx.council.iter().filter(|&&peer| peer == self.ctx.me || reached(peer)).count();
+        let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.quorum;
+        (others + 1, enough)
+    }
+
+    /// This peer and all peers that it is connected to and has not blamed, ascending.
+    pub(super) fn reachable(&self) -> Vec<Peer> {
+        let mut all: BTreeSet<_> = self.greeted.keys().copied().collect();
+        all.insert(self.ctx.me);
+        all.retain(|peer| !self.blamed.contains(peer));
+        all.into_iter().collect()
+    }
+
+    /// The council members that are connected, and this peer if it is one.
+    pub(super) fn council(&self) -> impl Iterator<Item = Peer> {
+        self.ctx.council.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
+    }
+
+    /// Whether a peer outside of this view has all slots, or all but the last.
+    pub(super) fn waits_outside(&self, members: &[Peer], frozen: u32) -> bool {
+        self.greeted.iter().any(|(peer, &theirs)| {
+            !members.contains(peer) && !self.blamed.contains(peer) && theirs + 1 >= frozen
+        })
+    }
+
+    /// The first of the peers that this one is connected to and that are not members of a view, once for
+    /// each. All of them have had their refusal then: views without them are joined from now on.
+    pub(super) fn omitted(&mut self, members: &[Peer]) -> Option<Peer> {
+        let mut missing = self.outside(members);
+        missing.retain(|peer| !self.excused.contains(peer) && !self.blamed.contains(peer));
+        self.excused.extend(missing.iter().copied());
+        missing.first().copied()
+    }
+
+    /// Why no view is possible.
+    pub(super) fn too_few(&self) -> String {
+        let (session, reachable) = (&self.ctx.session, self.reachable());
+        let missing: Vec<_> = session
+            .peers()
+            .filter(|peer| !reachable.contains(peer))
+            .map(|peer| match (session.name(peer), self.refused.get(&peer)) {
+                (name, Some(fields)) if !fields.is_empty() => {
+                    format!("{name} (another session: {})", fields.join(", "))
+                }
+                (name, Some(_)) => format!("{name} (another session)"),
+                (name, None) if self.blamed.contains(&peer) => format!("{name} (blamed)"),
+                (name, None) => name.to_owned(),
+            })
+            .collect();
+        let needed = session.min_peers;
+        let council = if reachable.len() >= usize::from(needed) {
+            format!(" and {} of its council of {}", self.ctx.quorum, self.ctx.council.len())
+        } else {
+            String::new()
+        };
+        format!(
+            "only {} of {} peers are reachable (missing: {}), the session needs {needed}{council}",
+            reachable.len(),
+            session.roster.len(),
+            missing.join(", ")
+        )
+    }
+}

@@ -1,0 +1,529 @@
+//! The ways between the machines of a node: which of them takes a message, and what the others do with what
+//! it says.
+
+use bytes::Bytes;
+use chacha20::rand_core::Rng as _;
+
+use super::exchange::ExchangeState;
+use super::slots::{Contribution, Fetched};
+use super::{Done, Ending, Event, Job, Lifecycle, Message, Node, Timer, event};
+use crate::protocol::ballot::Ballot;
+use crate::protocol::failure::Failure;
+use crate::protocol::promise::{Duty, Promised};
+use crate::protocol::record::Frozen;
+use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
+use crate::protocol::transfer::{self, Transfer, Want};
+use crate::protocol::view::{self, Reason, View};
+use crate::protocol::{Action, Fault, Input, Machine as _, Step};
+use crate::session::Peer;
+use crate::task::exchange::{Output, Source, Vocabulary};
+
+impl Node {
+    /// Takes a message of another peer.
+    pub(super) fn hear(&mut self, from: Peer, message: Message) -> Result<(), Fault> {
+        match message {
+            Message::Hello { version, session, frozen, trace } => {
+                if !self.presence.hello(from, (version, session, frozen), &mut self.out)? {
+                    return Ok(());
+                }
+                if let Some(trace) = trace {
+                    self.elections.shown(from, &trace, &mut self.out);
+                }
+                self.out.output(Event::Joined(from));
+                if self.membership.view().is_some_and(|view| !view.members().contains(&from)) {
+                    self.tell(vec![from]);
+                }
+                self.membership.greeted(from, &mut self.out);
+                self.elections.greeted(self.now, from);
+            }
+            Message::Fields(theirs) => self.presence.fields(from, &theirs, &mut self.out)?,
+            _ if !self.presence.admits(from)? => {}
+            Message::Status { frozen, in_view } => self.presence.status(from, frozen, in_view)?,
+            Message::Prepare(ballot) => {
+                let promise =
+                    self.elections.prepare(self.now, from, ballot, self.membership.view(), &mut self.out)?;
+                if let Some(promise) = promise {
+                    self.fail_view(Reason::Superseded, None, None);
+                    self.elections.give_up(self.now.plus_ms(self.ctx.session.timing.propose_ms));
+                    self.out.send(from, Message::Promise(promise));
+                }
+            }
+            Message::Promise(signed) => {
+                self.presence.progress(from, signed.item.promise.frozen)?;
+                self.elections.promised(from, signed, &mut self.out)?;
+            }
+            Message::Refuse(ballot, other) => {
+                self.elections.refused(self.now, from, (ballot, other), &self.presence)?;
+            }
+            Message::Begin { ballot, members, frozen, promises } => {
+                self.begun(from, (ballot, members, frozen, promises))?;
+            }
+            Message::Failed(signed) => self.heard_failure(from, signed)?,
+            Message::View(message) => {
+                let current = self.membership.ballot() == Some(message.ballot());
+                if current {
+                    self.drive(Input::Message { from, message });
+                }
+                #[cfg(any(test, feature = "harness"))]
+                if !current && self.ctx.bug == Some(crate::protocol::context::Bug::StaleBlame) {
+                    return Err(Fault::OutOfOrder("message of a view that is over"));
+                }
+            }
+            Message::Transfer(message) => self.carry(Input::Message { from, message }),
+            Message::Exchange { sum, content } => {
+                let slots = self.slots.frozen()..self.ctx.plan.len() as u32;
+                if self.membership.ballot() != Some(sum.ballot) || sum.slot < slots.start {
+                    return Ok(());
+                }
+                if !self.membership.members().contains(&from) {
+                    return Err(Fault::OutOfOrder("message of a view that it is not in"));
+                }
+                let message = self.exchange.hear(from, sum, content, slots.contains(&sum.slot))?;
+                if let Some(message) = message {
+                    self.converse(Input::Message { from, message });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn lost(&mut self, peer: Peer) {
+        self.presence.lost(peer, &mut self.out);
+        self.elections.lost(peer);
+        self.carry(Input::PeerLost(peer));
+        self.drive(Input::PeerLost(peer));
+        self.converse(Input::PeerLost(peer));
+    }
+
+    pub(super) fn done(&mut self, done: Done) {
+        match done {
+            Done::Mask(done) => self.drive(Input::Done(done)),
+            Done::Exchange(sum, done) => {
+                if self.exchange.runs(sum) {
+                    self.converse(Input::Done(done));
+                }
+            }
+            Done::Contribution(slot, result) => {
+                let computed = self.slots.computed(slot, result, &mut self.out);
+                self.contribute_after(computed);
+            }
+            Done::Open { frozen, opened } => {
+                if let Some((frozen, opened)) = self.slots.opened(frozen, opened) {
+                    self.freeze(frozen, Some(opened));
+                } else {
+                    if !self.finish_complete() && self.slots.lacks().is_none() {
+                        self.tell(self.presence.outside(&[]));
+                    }
+                    self.contribute();
+                }
+            }
+        }
+    }
+
+    /// Tells these peers how many slots this one has frozen.
+    fn tell(&mut self, peers: Vec<Peer>) {
+        let (frozen, in_view) = (self.slots.announced(), self.membership.view().is_some());
+        peers.into_iter().for_each(|peer| self.out.send(peer, Message::Status { frozen, in_view }));
+    }
+
+    pub(super) fn end(&mut self, ending: Ending) {
+        if self.lifecycle != Lifecycle::Stopped {
+            self.stop();
+            self.out.output(Event::Ended(ending));
+        }
+    }
+
+    fn contribute_after(&mut self, made: Result<(), Ending>) {
+        match made {
+            Ok(()) => self.contribute(),
+            Err(ending) => self.end(ending),
+        }
+    }
+
+    pub(super) fn fetch(&mut self, from: Peer, slot: u32, want: Want) {
+        let child = self.transfer.fetch(self.now, from, slot, want);
+        self.transferred(child);
+    }
+
+    pub(super) fn new_view(&mut self, ballot: Ballot, members: Vec<Peer>) -> View {
+        View::new(self.ctx.clone(), ballot, members, fresh_seed(&mut self.rng))
+            .unwrap_or_else(|| unreachable!("BUG: this peer is a member"))
+    }
+
+    /// Joins the view that a quorum of the council has promised its leader.
+    fn begun(
+        &mut self,
+        from: Peer,
+        (ballot, members, frozen, promises): (Ballot, Vec<Peer>, u32, Vec<Signed<Promised>>),
+    ) -> Result<(), Fault> {
+        self.membership.check(ballot, &members, frozen)?;
+        if ballot == self.elections.joined() {
+            return Ok(());
+        }
+        if self.elections.forbids(ballot) || self.lifecycle != Lifecycle::Running {
+            // Without this peer the view cannot go on: its leader need not wait to find out.
+            let failed = self.membership.failure(ballot, Reason::Superseded, None);
+            self.tell(vec![from]);
+            self.out.send(from, Message::Failed(failed));
+            return Ok(());
+        }
+        let view = self.new_view(ballot, members);
+        if view.place().parent != Some(from) {
+            return Err(Fault::OutOfOrder("begin"));
+        }
+        let duty = self.elections.justified(ballot, frozen, &promises, &mut self.out)?;
+        let omitted = self.presence.omitted(view.members());
+        self.enter(view, frozen, (promises, duty));
+        if omitted.is_some() {
+            // Its children have been told, so that all say at once whom they miss.
+            self.fail_view(Reason::Omitted, omitted, None);
+        }
+        Ok(())
+    }
+
+    /// Enters a view as its leader or as a member.
+    pub(super) fn enter(&mut self, view: View, frozen: u32, begun: (Vec<Signed<Promised>>, Option<Duty>)) {
+        self.elections.entered(self.now, &view, &mut self.out);
+        self.exchange = ExchangeState::default();
+        self.membership.enter(self.now, view, frozen, begun, &self.presence, &mut self.out);
+        self.tell(self.presence.outside(self.membership.members()));
+        self.drive(Input::Start);
+    }
+
+    /// Takes the news that a member has ended a view; `from` passes it on.
+    fn heard_failure(&mut self, from: Peer, signed: Signed<Failure>) -> Result<(), Fault> {
+        let Failure { ballot, reason, suspect } = signed.item;
+        if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
+            return Err(Fault::Inconsistent("names a peer outside the roster".into()));
+        }
+        let current = self.membership.ballot() == Some(ballot);
+        let over = self.membership.view().is_none() && ballot == self.elections.joined();
+        let members = self.elections.was_member(from) && self.elections.was_member(signed.author);
+        if !(current || over) || !members || signed.author == self.ctx.me {
+            return Ok(());
+        }
+        if !signed.verify(&self.ctx) {
+            return Err(Fault::BadSignature("failure"));
+        }
+        if over {
+            self.elections.report(signed.author, reason, suspect);
+        } else {
+            self.fail_view(reason, suspect, Some((from, signed)));
+        }
+        Ok(())
+    }
+
+    /// Ends this peer's part in the view, and tells the neighbours except the one that passed the news on.
+    pub(super) fn fail_view(
+        &mut self,
+        reason: Reason,
+        suspect: Option<Peer>,
+        heard: Option<(Peer, Signed<Failure>)>,
+    ) {
+        let Some(view) = self.membership.leave() else { return };
+        let ballot = view.ballot();
+        let from = heard.as_ref().map(|(from, _)| *from);
+        let own = || self.membership.failure(ballot, reason, suspect);
+        let failed = heard.map_or_else(own, |(_, signed)| signed);
+        let mut told: std::collections::BTreeSet<_> = view.place().neighbours().collect();
+        told.insert(ballot.proposer);
+        for peer in told {
+            if Some(peer) != from && self.presence.has(peer) {
+                self.out.send(peer, Message::Failed(failed.clone()));
+            }
+        }
+        if let Some(slot) = self.exchange.fail(self.now, reason, suspect) {
+            self.slots.forget_input(slot);
+        }
+        let views = self.elections.failed(self.now, ballot, failed.author, (reason, suspect));
+        self.out.output(Event::ViewFailed(ballot, reason, suspect));
+        self.tell(self.presence.outside(&[]));
+        if views >= self.ctx.session.timing.max_views {
+            let why = event::reason_text(&self.ctx.session, reason, suspect);
+            self.end(Ending::TooManyViews(views, why));
+        }
+    }
+
+    /// Notes the peers that a step blames: they are not proposed as members again.
+    pub(super) fn note_blamed(&mut self) {
+        let blame = |action: &Action<Self>| match action {
+            Action::Blame { peer, .. } => Some(*peer),
+            _ => None,
+        };
+        let blamed: Vec<_> = self.out.0.iter().filter_map(blame).collect();
+        let me = self.ctx.me;
+        if blamed.contains(&me) {
+            // Never blame ourselves.
+            self.out.0.retain(|action| blame(action) != Some(me));
+            self.fail_view(Reason::Disagreement, None, None);
+        }
+        for peer in blamed.into_iter().filter(|&peer| peer != me) {
+            self.presence.blame(peer);
+            if self.membership.members().contains(&peer) {
+                self.fail_view(Reason::Fault, Some(peer), None);
+            }
+        }
+    }
+
+    /// Gives an input to the view and carries out its actions.
+    pub(super) fn drive(&mut self, input: Input<View>) {
+        let child = self.membership.view_mut().map(|view| view.handle(self.now, input));
+        self.viewed(child);
+    }
+
+    pub(super) fn viewed(&mut self, child: Option<Step<View>>) {
+        for output in child.map_or(Vec::new(), |child| self.out.lift(child)) {
+            match output {
+                view::Output::Stage(slot, stage) => self.out.output(Event::Stage(slot, stage)),
+                view::Output::Ready => self.next_slot(),
+                view::Output::Keys(keys) => self.elections.witness(keys, &mut self.out),
+                view::Output::Sum(slot) if !self.membership.allows(slot, None) => {
+                    self.fail_view(Reason::Disagreement, None, None);
+                }
+                view::Output::Sum(slot) => {
+                    self.membership.want(slot);
+                    self.contribute();
+                }
+                view::Output::Total(total) => self.membership.made(total.digest, total.bytes),
+                view::Output::Accept(record)
+                    if !self.membership.allows(record.value.sum.slot, Some(&record)) =>
+                {
+                    self.fail_view(Reason::Disagreement, None, None);
+                }
+                view::Output::Accept(record) => {
+                    self.membership.propose(record);
+                    self.accept();
+                }
+                view::Output::Decided(record, decision) => {
+                    let shares = self.membership.take_shares();
+                    let item = self.elections.release(&record, shares, decision, &mut self.out);
+                    let slot = record.value.sum.slot;
+                    let child = self.membership.view_mut().map(|view| view.release(slot, item));
+                    self.viewed(child);
+                }
+                view::Output::Opened(frozen) => {
+                    if let Err(ending) = self.slots.open_accepted(frozen, &mut self.out) {
+                        self.end(ending);
+                    }
+                }
+                view::Output::Failed(reason, suspect) => self.fail_view(reason, suspect, None),
+            }
+        }
+    }
+
+    /// Leader: starts or resumes the next slot.
+    fn next_slot(&mut self) {
+        let Some(view) = self.membership.view().filter(|view| view.leads()) else { return };
+        let (slot, members) = (self.slots.frozen(), view.members());
+        if self.elections.may_enlarge(self.now) && self.presence.waits_outside(members, slot) {
+            self.fail_view(Reason::Enlarged, None, None);
+            if self.lifecycle == Lifecycle::Running {
+                self.propose();
+            }
+            return;
+        }
+        let allowed = self.slots.may_sum(members).is_ok();
+        let resume = self.elections.take_resume(slot);
+        let record = resume.and_then(|value| Some(self.slots.sealed(&value)?.record.clone()));
+        if resume.is_some() && record.is_none() {
+            // It is not here any more.
+            self.fail_view(Reason::Disagreement, None, None);
+        } else if record.is_none() && !allowed {
+            self.fail_view(Reason::TooFew, None, None);
+        } else {
+            let child = self.membership.view_mut().map(|view| match record {
+                Some(record) => view.resume(record),
+                None => view.sum(slot),
+            });
+            self.viewed(child);
+        }
+    }
+
+    /// Makes this peer's vector when the view wants it and everything it depends on is there.
+    fn contribute(&mut self) {
+        let Some(slot) = self.membership.wanted() else { return };
+        match self.slots.contribution(slot, self.membership.view().map(View::members)) {
+            Contribution::Later => {}
+            // The view's leader must fetch the slot first, and now learns it.
+            Contribution::Superseded => self.fail_view(Reason::Superseded, None, None),
+            Contribution::TooFew => self.fail_view(Reason::TooFew, None, None),
+            Contribution::Vector(vector) => {
+                self.membership.take_wanted();
+                let view = self.membership.view_mut();
+                let child = view.map(|view| view.contribute(self.now, slot, vector));
+                self.viewed(child);
+            }
+            Contribution::Missing => {
+                if !self.exchange.wanted(slot) && !self.prepare_exchange(slot) {
+                    self.slots.compute(self.now, slot, || fresh_seed(&mut self.rng), &mut self.out);
+                }
+            }
+        }
+    }
+
+    /// Acknowledges the value that the view proposes, as soon as its total and every slot before it are here.
+    pub(super) fn accept(&mut self) {
+        let Some(record) = self.membership.to_accept() else { return };
+        let slot = record.value.sum.slot;
+        if self.slots.frozen() > slot {
+            return self.fail_view(Reason::Superseded, None, None);
+        }
+        let Some(ballot) = self.membership.ballot().filter(|_| self.slots.is_next(slot)) else { return };
+        let digest = record.digest(&self.ctx);
+        let held = self.slots.sealed(&digest).map(|sealed| &sealed.total);
+        let Some(total) = held.or_else(|| self.membership.total(&record.value.total)).cloned() else {
+            if !self.transfer.fetching() {
+                self.fetch(ballot.proposer, slot, Want::Accepted(digest));
+            }
+            return;
+        };
+        let Some(record) = self.membership.take_accept() else { return };
+        match self.elections.acknowledge(ballot, &record, &total, &mut self.out) {
+            Ok(vote) => {
+                self.slots.accept(record, total);
+                let item = vote.map(|(item, shares)| {
+                    self.membership.keep_shares(shares);
+                    item
+                });
+                let child = self.membership.view_mut().map(|view| view.acknowledge(slot, item));
+                self.viewed(child);
+            }
+            Err((reason, suspect)) => self.fail_view(reason, suspect, None),
+        }
+    }
+
+    /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
+    pub(super) fn freeze(&mut self, frozen: Frozen, opened: Option<Bytes>) {
+        let slot = frozen.record.value.sum.slot;
+        self.elections.froze(self.now, slot);
+        self.exchange.froze(slot);
+        if let Err(ending) = self.slots.freeze(frozen, opened, &mut self.out) {
+            return self.end(ending);
+        }
+        if !self.finish_complete() {
+            self.tell(self.presence.outside(self.membership.members()));
+            self.next_slot();
+            self.contribute();
+            self.accept();
+        }
+    }
+
+    /// Finishes if every slot is frozen that the session sums, with what is kept of it.
+    pub(super) fn finish_complete(&mut self) -> bool {
+        let finishes = self.lifecycle == Lifecycle::Running && self.slots.is_complete();
+        if finishes {
+            self.membership.leave();
+            self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
+            self.out.output(Event::Finished(self.slots.history().clone()));
+            self.presence.complete(self.slots.frozen());
+            self.tell(self.presence.outside(&[]));
+        }
+        finishes
+    }
+
+    /// Gives an input to the transfer and carries out its actions.
+    pub(super) fn carry(&mut self, input: Input<Transfer>) {
+        let child = self.transfer.handle(self.now, input);
+        self.transferred(child);
+    }
+
+    pub(super) fn transferred(&mut self, child: Step<Transfer>) {
+        for output in self.out.lift(child) {
+            match output {
+                transfer::Output::Wanted(peer, slot, want) => {
+                    let child = self.transfer.serve(self.now, peer, slot, self.slots.held(slot, want));
+                    self.transferred(child);
+                }
+                transfer::Output::Fetched(from, slot, held, total) => {
+                    match self.slots.fetched((from, slot), *held, total, &mut self.out) {
+                        Ok(Fetched::Nothing) => {}
+                        Ok(Fetched::Failed) => self.elections.fetch_failed(self.now, from),
+                        Ok(Fetched::Bare(frozen)) => self.freeze(*frozen, None),
+                        Ok(Fetched::Offered) => self.accept(),
+                        Err(ending) => self.end(ending),
+                    }
+                }
+                transfer::Output::Lacks(from, slot) => {
+                    // By its own word it has it; a leader's may have been another's, passed on with `Begin`.
+                    if self.presence.holders(slot).any(|peer| peer == from) {
+                        let text = format!("slot {slot} is not there although it says so");
+                        self.out.blame(from, Fault::BadRecord(text));
+                    }
+                }
+                transfer::Output::Failed(from) => self.elections.fetch_failed(self.now, from),
+            }
+        }
+    }
+
+    /// Prepares the exchange that `slot` needs; false where it needs none.
+    fn prepare_exchange(&mut self, slot: u32) -> bool {
+        let seed = fresh_seed(&mut self.rng);
+        let Some(seat) = self.membership.seat(slot, seed) else { return false };
+        let sum = seat.sum;
+        match self.slots.source(slot, seat) {
+            Ok(Source::Own) => return false,
+            Ok(Source::Exchange(exchange)) => {
+                let until = self.now.plus_ms(self.ctx.session.timing.stall_ms);
+                self.exchange.prepare(sum, exchange, until, &self.presence, &mut self.out);
+            }
+            Ok(Source::Bystander) => {
+                self.exchange.stand_by(slot);
+                self.exchanged(Bytes::new());
+            }
+            Err(ending) => self.end(ending),
+        }
+        true
+    }
+
+    /// Begins the exchange as soon as all peers in it are connected.
+    pub(super) fn begin_exchange(&mut self) {
+        match self.exchange.begin(self.now, &self.presence, &mut self.out) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.converse(Input::Start);
+                for (from, message) in self.exchange.take_early() {
+                    self.converse(Input::Message { from, message });
+                }
+            }
+            Err(missing) => self.fail_view(Reason::Lost, Some(missing), None),
+        }
+    }
+
+    /// Gives an input to the exchange and carries out its actions.
+    pub(super) fn converse(&mut self, input: Input<Vocabulary>) {
+        let Some((sum, child)) = self.exchange.handle(self.now, input) else { return };
+        for action in child.0 {
+            match action {
+                Action::Send { to, message: content } => {
+                    self.out.send(to, Message::Exchange { sum, content })
+                }
+                Action::SetTimer { at, timer } => {
+                    self.out.0.push(Action::SetTimer { at, timer: Timer::Exchange(sum, timer) });
+                }
+                Action::Compute(job) => self.out.0.push(Action::Compute(Job::Exchange(sum, job))),
+                Action::Persist(never) => match never {},
+                Action::WriteEarly(early) => self.out.0.push(Action::WriteEarly(early)),
+                Action::Blame { peer, fault } => self.out.blame(peer, fault),
+                Action::Output(Output::Finished(result)) => self.exchanged(result),
+                Action::Output(Output::Failed(reason, suspect)) => {
+                    self.fail_view(reason, suspect, None);
+                }
+            }
+        }
+    }
+
+    /// Takes the result of the exchange, from which this peer's vector follows.
+    fn exchanged(&mut self, result: Bytes) {
+        let Some(ballot) = self.membership.ballot() else { return };
+        let Some(slot) = self.exchange.finish() else { return };
+        let exchanged = self.slots.exchanged(SumId { ballot, slot }, result, &mut self.out);
+        self.contribute_after(exchanged);
+    }
+}
+
+fn fresh_seed(rng: &mut view::Rng) -> [u8; 32] {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    seed
+}

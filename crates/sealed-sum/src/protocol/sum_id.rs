@@ -1,0 +1,25 @@
+//! The id of one sum: a view and a slot of the plan.
+
+use serde::{Deserialize, Serialize};
+
+use super::ballot::Ballot;
+
+/// The sum to which a message belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SumId {
+    /// The view.
+    pub ballot: Ballot,
+    /// The quantity's place in the plan.
+    pub slot: u32,
+}
+
+impl SumId {
+    /// Ballot, then LE32 slot, which bind hashes and streams to one sum (spec, section 5).
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 14] {
+        let mut bytes = [0; 14];
+        bytes[..10].copy_from_slice(&self.ballot.to_bytes());
+        bytes[10..].copy_from_slice(&self.slot.to_le_bytes());
+        bytes
+    }
+}
