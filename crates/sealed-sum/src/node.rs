@@ -1,4 +1,4 @@
-//! One participant: connections, elections, views, decisions and transfers, until every quantity of the plan
+//! One participant: connections, elections, views, decisions and transfers, until every aggregate of the plan
 //! is frozen.
 //!
 //! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event
@@ -224,7 +224,7 @@ impl Node {
         stored: Vec<Record>,
     ) -> Result<Self, archive::RestoreError> {
         let mut restored = archive::restore(&ctx, stored)?;
-        restored.noised.iter().for_each(|(&slot, vector)| task.take_noised(slot, vector));
+        restored.noised.iter().for_each(|(&slot, vector)| task.restore_noisy(slot, vector));
         let frozen = restored.archive.frozen();
         restored.noised.retain(|&slot, _| slot >= frozen);
         Ok(Self {

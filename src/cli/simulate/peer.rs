@@ -52,8 +52,8 @@ pub(in crate::cli) struct SimulatedPeer {
     /// Where promises and results are kept
     #[arg(long)]
     state: PathBuf,
-    /// Where the scenario lets the peer crash: it stops at QUANTITY.STAGE, and is killed
-    #[arg(long, value_name = "QUANTITY.STAGE")]
+    /// Where the scenario lets the peer crash: it stops at AGGREGATE.STAGE, and is killed
+    #[arg(long, value_name = "AGGREGATE.STAGE")]
     crash_at: Option<String>,
 }
 
@@ -87,9 +87,9 @@ impl SimulatedPeer {
         const STAGES: [Stage; 6] =
             [Stage::Keys, Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
         let Some(text) = &self.crash_at else { return Ok(None) };
-        let wrong = || Failure::Input(format!("--crash-at {text}: expected QUANTITY.STAGE"));
-        let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
-        let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
+        let wrong = || Failure::Input(format!("--crash-at {text}: expected AGGREGATE.STAGE"));
+        let (aggregate, stage) = text.split_once('.').ok_or_else(wrong)?;
+        let slot = ctx.plan.iter().position(|known| known.name == aggregate).ok_or_else(wrong)?;
         let stage = STAGES.into_iter().find(|known| stage_name(*known) == stage).ok_or_else(wrong)?;
         let slot = u32::try_from(slot).map_err(|_| wrong())?;
         Ok(Some(Box::new(Crash(slot, stage))))

@@ -1,4 +1,4 @@
-//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from messages
+//! The exchange of a view: where an aggregate's vector is not a peer's own work, but comes from messages
 //! between the members. The task supplies the machine ([`crate::task::exchange`]); the node carries its
 //! messages unread.
 //!
@@ -194,7 +194,7 @@ impl Node {
         let digest = Sha256::digest(&result).into();
         step.0.push(Action::Persist(Record::Exchanged(sum, digest, result.clone())));
         self.exchanged.insert(sum, result.clone());
-        match self.task.exchanged(slot, &result) {
+        match self.task.contribution_from_exchange(slot, &result) {
             Ok(vector) => {
                 self.inputs.insert(slot, vector);
                 self.contribute(now, step);

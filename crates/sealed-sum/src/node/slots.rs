@@ -8,7 +8,7 @@ use super::archive::Sealed;
 use super::job::Noise;
 use super::{Done, Ending, Event, Job, Node, Over, Record, Round};
 use crate::protocol::all_reduce::SumId;
-use crate::protocol::context::{Quantity, SMALLEST_SUM};
+use crate::protocol::context::{Aggregate, SMALLEST_SUM};
 use crate::protocol::record::{Acknowledgement, Frozen};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{self, Held, Transfer, Want};
@@ -84,7 +84,7 @@ impl Node {
         } else if self.computing.is_none() {
             self.computing = Some((slot, now));
             let (task, history) = (self.task.clone(), self.archive.history().clone());
-            let noised = self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised);
+            let noised = self.ctx.plan.get(slot as usize).is_some_and(Aggregate::is_noised);
             let noise = noised.then(|| Noise::new(self.fresh_seed()));
             step.0.push(Action::Compute(Job::Contribution { slot, task, history, noise }));
         }
@@ -183,12 +183,12 @@ impl Node {
                 self.computing = None;
                 match result {
                     Ok(vector) if slot >= self.archive.frozen() => {
-                        if self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised) {
+                        if self.ctx.plan.get(slot as usize).is_some_and(Aggregate::is_noised) {
                             // On disk before anything that depends on it leaves: a second draw would tell
                             // more than was paid for.
                             let digest = Sha256::digest(&vector).into();
                             step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
-                            self.task.take_noised(slot, &vector);
+                            self.task.restore_noisy(slot, &vector);
                         }
                         self.inputs.insert(slot, vector);
                         self.contribute(now, step);
@@ -234,7 +234,7 @@ impl Node {
             self.end(Ending::Refused(text), step);
             return;
         }
-        let figures = self.task.figures(slot, self.archive.history());
+        let figures = self.task.metrics(slot, self.archive.history());
         if !figures.is_empty() {
             step.output(Event::Figures(slot, figures));
         }
@@ -287,7 +287,7 @@ impl Node {
                 }
                 transfer::Output::Fetched(from, slot, held, total) => match *held {
                     Held::Frozen(frozen) => self.open(frozen, total, step),
-                    Held::Bare(_) if self.task.retains(slot, self.ctx.plan.len() as u32) => {
+                    Held::Bare(_) if self.task.needed_by_plan(slot, self.ctx.plan.len() as u32) => {
                         // Nobody honest drops what is needed to the end.
                         step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
                         self.election.fetch_failed(now, from);
