@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flyswarm::session::TaskSpec;
 use flyswarm::tasks::CustomSpec;
-use flyswarm::tasks::{History, Outcome, Quantity, Task, Work};
+use flyswarm::tasks::{Aggregate, History, Outcome, Task, Work};
 use flyswarm::{Identity, Peer, Session};
 use futures::executor::block_on;
 use futures::future::try_join_all;
@@ -25,8 +25,8 @@ struct Histogram {
 
 impl Task for Histogram {
     /// A random number that no peer can choose comes first; then the sums, here one of 4 words of 4 bytes.
-    fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity::exact("bins", 4, BINS.into())]
+    fn plan(&self) -> Vec<Aggregate> {
+        vec![Aggregate::coin(), Aggregate::exact("bins", 4, BINS.into())]
     }
 
     fn contribution(&self, _slot: u32, _: &History) -> Result<Bytes, String> {

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Before `rounds` stands `cargo run --release --example rounds --`. Every round sums one vector, and needs
-//! the sum of the round before and no other ([`Task::retains`]). Every node holds every sum against the plain
-//! one. The first and the third print the time of a round; the first also memory and disk. The second runs
-//! sessions one after another until so many seconds are over. In each of them one process after another is
-//! killed (SIGKILL), and started again after up to three seconds.
+//! the sum of the round before and no other ([`Task::needed_by_plan`]). Every node holds every sum against
+//! the plain one. The first and the third print the time of a round; the first also memory and disk. The
+//! second runs sessions one after another until so many seconds are over. In each of them one process after
+//! another is killed (SIGKILL), and started again after up to three seconds.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use flyswarm::Identity;
 use flyswarm::peer::Event;
-use flyswarm::protocol::context::Quantity;
+use flyswarm::protocol::context::Aggregate;
 use flyswarm::session::{Peer, Session, SessionError};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
@@ -55,9 +55,9 @@ fn word(peer: Peer, slot: u32) -> u32 {
 }
 
 impl Task for Rounds {
-    fn plan(&self) -> Vec<Quantity> {
-        let round = |_| Quantity::exact("round", 4, self.words);
-        std::iter::once(Quantity::coin()).chain((0..self.rounds).map(round)).collect()
+    fn plan(&self) -> Vec<Aggregate> {
+        let round = |_| Aggregate::exact("round", 4, self.words);
+        std::iter::once(Aggregate::coin()).chain((0..self.rounds).map(round)).collect()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
@@ -74,7 +74,7 @@ impl Task for Rounds {
         if equal { Ok(()) } else { Err(format!("round {slot} is not the sum of {members:?}")) }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         slot + 1 >= frozen
     }
 

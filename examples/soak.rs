@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use flyswarm::protocol::context::Quantity;
+use flyswarm::protocol::context::Aggregate;
 use flyswarm::session::{Peer, Session};
 use flyswarm::tasks::{History, Outcome, Task, Work};
 use flyswarm_sealed_sum::crypto::identity::Identity;
@@ -33,8 +33,8 @@ struct Once {
 }
 
 impl Task for Once {
-    fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity::exact("once", 4, self.words)]
+    fn plan(&self) -> Vec<Aggregate> {
+        vec![Aggregate::coin(), Aggregate::exact("once", 4, self.words)]
     }
 
     fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {

@@ -4,10 +4,10 @@
 //! It is made of a receipt as JSON, so that a page can be made again later; what a receipt must not hold, a
 //! peer's own figures, comes beside it. Whatever is not as this program writes it is left out.
 
+mod aggregates;
 mod columns;
 pub(crate) mod figures;
 mod pictures;
-mod quantities;
 
 use flyswarm_learn::model::columns::Beside;
 use flyswarm_learn::model::figures::Figures;
@@ -80,8 +80,8 @@ impl Page<'_> {
             }
             @if let Some(receipt) = self.receipt {
                 (pictures::rounds(&receipt["rounds"]))
-                (quantities::decided(receipt))
-                (quantities::learnt(receipt, self.ledger.as_deref()))
+                (aggregates::decided(receipt))
+                (aggregates::learnt(receipt, self.ledger.as_deref()))
             }
             (facts("The personal model, by this peer's own rows in turn", &self.personal))
             (facts("The model", &self.model))

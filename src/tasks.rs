@@ -26,7 +26,7 @@ pub use tune::spec::{Setting, TuneSpec};
 pub use xclp::spec::{Hamming, XclpSpec};
 
 use crate::data::Dataset;
-pub use crate::protocol::context::Quantity;
+pub use crate::protocol::context::Aggregate;
 use crate::session::{Peer, Session};
 use common::{filled, protect};
 
@@ -62,8 +62,8 @@ registry! {
 
 /// A built-in task: what is known of it before a peer has its rows.
 pub struct BuiltIn {
-    /// The quantities of the session in order; the first is [`Quantity::coin`].
-    pub plan: Vec<Quantity>,
+    /// The aggregates of the session in order; the first is [`Aggregate::coin`].
+    pub plan: Vec<Aggregate>,
     /// What the result is called in events and receipts, such as "model".
     pub result: &'static str,
     /// The ending of the result's file where the user names none.
@@ -80,8 +80,8 @@ pub struct BuiltIn {
 
 /// The task of a session with its protections.
 pub struct SessionTask {
-    /// The quantities of the session in order, those of the protections among them.
-    pub plan: Vec<Quantity>,
+    /// The aggregates of the session in order, those of the protections among them.
+    pub plan: Vec<Aggregate>,
     /// What the result is called in events and receipts, such as "model".
     pub result: &'static str,
     /// The ending of the result's file where the user names none.

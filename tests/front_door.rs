@@ -84,7 +84,7 @@ fn peers_of_one_program_get_the_pooled_model_and_receipts_from_arrays() {
         assert_eq!((each.receipt.council.faults.as_str(), each.receipt.council.members), ("crash", PEERS));
         assert_eq!(each.receipt.session, session.id().to_string());
         assert_eq!(each.receipt.data.rows, part(i, PEERS).len());
-        assert_eq!(each.receipt.quantities.last().expect("a quantity").members.len(), PEERS);
+        assert_eq!(each.receipt.aggregates.last().expect("an aggregate").members.len(), PEERS);
     }
 
     let events: Vec<Timed> = block_on(events.collect());

@@ -373,7 +373,7 @@ fn what_is_wrong_with_a_file_is_one_line_that_names_the_field_and_the_limit() {
 }
 
 #[test]
-fn a_fault_at_a_quantity_that_the_task_does_not_sum_is_refused_with_those_that_it_does() {
+fn a_fault_at_a_aggregate_that_the_task_does_not_sum_is_refused_with_those_that_it_does() {
     let fault = "[[fault]]\nkind = \"crash\"\npeers = 1\nat = { slot = \"counts\", stage = \"sum\" }\n";
     let file = parse(&format!("{SUM}{fault}")).unwrap();
     let error = run("run", &file.runs[0].1, &file.folder, &mut |_| {}).unwrap_err().0;

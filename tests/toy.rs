@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flyswarm::Identity;
-use flyswarm::protocol::context::Quantity;
+use flyswarm::protocol::context::Aggregate;
 use flyswarm::session::{Peer, Session};
 use flyswarm::sim::participants::Participants;
 use flyswarm::sim::run::play;
@@ -28,9 +28,9 @@ struct Histogram {
 }
 
 impl Task for Histogram {
-    fn plan(&self) -> Vec<Quantity> {
-        let bins = |_| Quantity::exact("bins", 4, BINS as u64);
-        std::iter::once(Quantity::coin()).chain((0..self.rounds).map(bins)).collect()
+    fn plan(&self) -> Vec<Aggregate> {
+        let bins = |_| Aggregate::exact("bins", 4, BINS as u64);
+        std::iter::once(Aggregate::coin()).chain((0..self.rounds).map(bins)).collect()
     }
 
     fn contribution(&self, _slot: u32, _: &History) -> Result<Bytes, String> {
@@ -150,7 +150,7 @@ fn a_task_from_outside_gives_the_plain_sum_over_libp2p() {
             .state_dir(folder.path().join(me.0.to_string()))
     });
     for finished in finish(join(builders)) {
-        let members = &finished.receipt.quantities[1].members;
+        let members = &finished.receipt.aggregates[1].members;
         assert!(members.len() >= usize::from(PEERS) - 1, "{members:?}");
         let session = session(PEERS);
         let members: Vec<_> =

@@ -12,7 +12,7 @@ use flyswarm::Identity;
 use flyswarm::net::driver::{self, Handle, NodeConfig, Report};
 use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;
-use flyswarm::protocol::context::{Context, Quantity};
+use flyswarm::protocol::context::{Aggregate, Context};
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
     ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
@@ -29,8 +29,8 @@ struct Sum {
 }
 
 impl Task for Sum {
-    fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), Quantity::exact("vector", 4, self.vector.len() as u64 / 4)]
+    fn plan(&self) -> Vec<Aggregate> {
+        vec![Aggregate::coin(), Aggregate::exact("vector", 4, self.vector.len() as u64 / 4)]
     }
 
     fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {

@@ -103,8 +103,8 @@ class Lab:
         models = {json.loads(host.read(f"{name}.receipt.json"))["model"]["digest"] for host in hosts}
         if len(models) != 1:
             raise Failed(f"{len(models)} different models")
-        members = {tuple(sorted(quantity["members"])) for host in hosts
-                   for quantity in json.loads(host.read(f"{name}.receipt.json"))["quantities"][-1:]}
+        members = {tuple(sorted(aggregate["members"])) for host in hosts
+                   for aggregate in json.loads(host.read(f"{name}.receipt.json"))["aggregates"][-1:]}
         self.ok(f"{len(hosts)} equal models, counted: {', '.join(' '.join(each) for each in members)}")
 
     def doctor(self, host, *more, code=0, session="wards", wait=6, shell=None):

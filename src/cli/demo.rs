@@ -292,8 +292,8 @@ fn drawn(ended: &[Ended]) -> Vec<String> {
 
 /// The peers in the last sum.
 fn members(ended: &[Ended]) -> Value {
-    let quantities = ended.first().and_then(|ended| ended.receipt["quantities"].as_array());
-    quantities.and_then(|all| all.last()).map_or(json!([]), |last| last["members"].clone())
+    let aggregates = ended.first().and_then(|ended| ended.receipt["aggregates"].as_array());
+    aggregates.and_then(|all| all.last()).map_or(json!([]), |last| last["members"].clone())
 }
 
 /// Stages in the order of the first peer: the longest time at any peer, bytes of all.

@@ -50,7 +50,7 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
         // The first line of a ledger is an object of its own.
         return [
             ("a ledger", &["\"dataset\"", "\"epsilon\"", "\"session\""][..]),
-            ("a receipt", &["\"quantities\"", "\"peer_id\""]),
+            ("a receipt", &["\"aggregates\"", "\"peer_id\""]),
             ("a receipt", &["\"bytes_received\"", "\"counted\""]),
             ("a result of simulate", &["\"scenario\"", "\"runs\""]),
             ("a sketch's result", &["\"distances\"", "\"session\""]),

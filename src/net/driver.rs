@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct NodeConfig {
     /// The session.
     pub session: Arc<Session>,
-    /// Identity, plan of quantities.
+    /// Identity, plan of aggregates.
     pub ctx: Arc<Context>,
     /// The task.
     pub task: Arc<dyn Task>,

@@ -10,7 +10,7 @@ use crate::session::Peer;
 
 pub(super) fn note(ctx: &Context, report: &Report<'_>) {
     let name = |peer: &Peer| ctx.session.name(*peer);
-    let quantity = |slot: u32| ctx.plan.get(slot as usize).map_or("", |quantity| quantity.name.as_str());
+    let aggregate = |slot: u32| ctx.plan.get(slot as usize).map_or("", |aggregate| aggregate.name.as_str());
     match report {
         Report::Started(_) => tracing::info!(session = %ctx.id, peer = name(&ctx.me), "started"),
         Report::Listening(address) => tracing::info!(%address, "listening"),
@@ -20,7 +20,7 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
         Report::Disconnected(peer, reason) => tracing::info!(peer = name(peer), reason, "disconnected"),
         Report::Blamed(peer, fault) => tracing::warn!(peer = name(peer), %fault, "blamed"),
         Report::Held(slot, stage) => {
-            tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "held")
+            tracing::info!(aggregate = aggregate(*slot), stage = stage_name(*stage), "held")
         }
         Report::Deviated(peer) => tracing::warn!(peer = name(peer), "deviates"),
         Report::Now(_) => {}
@@ -46,13 +46,17 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
                 tracing::warn!(view = %ballot, ?reason, suspect = suspect.as_ref().map(name), "view failed");
             }
             Event::Stage(slot, stage) => {
-                tracing::info!(quantity = quantity(*slot), stage = stage_name(*stage), "stage");
+                tracing::info!(aggregate = aggregate(*slot), stage = stage_name(*stage), "stage");
             }
             Event::Opened(value) => {
-                tracing::info!(quantity = quantity(value.sum.slot), members = value.members.len(), "opened");
+                tracing::info!(
+                    aggregate = aggregate(value.sum.slot),
+                    members = value.members.len(),
+                    "opened"
+                );
             }
             Event::Figures(slot, figures) => {
-                tracing::info!(quantity = quantity(*slot), ?figures, "figures");
+                tracing::info!(aggregate = aggregate(*slot), ?figures, "figures");
             }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
             Event::NeedsConnection(peer) => tracing::debug!(peer = name(peer), "dials at once"),

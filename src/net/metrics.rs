@@ -43,7 +43,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// All at zero, with a line for every peer and quantity of the session.
+    /// All at zero, with a line for every peer and aggregate of the session.
     #[must_use]
     pub(crate) fn new(ctx: &Context) -> Self {
         let metrics = Self {
@@ -69,11 +69,11 @@ impl Metrics {
         registry.register("bytes", "Bytes of messages by peer, direction and stage", metrics.bytes.clone());
         registry.register(
             "sum_bytes",
-            "How far the sum of a quantity is, up the tree and down, in bytes",
+            "How far the sum of an aggregate is, up the tree and down, in bytes",
             metrics.sum.clone(),
         );
         let sizes = Family::<Labels, Gauge>::default();
-        registry.register("quantity_bytes", "Size of a quantity in bytes", sizes.clone());
+        registry.register("aggregate_bytes", "Size of an aggregate in bytes", sizes.clone());
         registry.register("views", "Views begun", metrics.views.clone());
         registry.register(
             "views_failed",
@@ -92,9 +92,9 @@ impl Metrics {
             metrics.connected.get_or_create(&labels).set(0);
             drop(metrics.faults.get_or_create(&labels));
         }
-        for quantity in &ctx.plan {
-            let size = i64::try_from(quantity.len()).unwrap_or(i64::MAX);
-            sizes.get_or_create(&vec![("quantity", quantity.name.clone())]).set(size);
+        for aggregate in &ctx.plan {
+            let size = i64::try_from(aggregate.len()).unwrap_or(i64::MAX);
+            sizes.get_or_create(&vec![("aggregate", aggregate.name.clone())]).set(size);
         }
         metrics.enter(("none".into(), "connect".into()));
         *metrics.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
@@ -118,8 +118,8 @@ impl Metrics {
                     self.views_failed.get_or_create(&labels).inc();
                 }
                 Event::Stage(slot, stage) => {
-                    if let Some(quantity) = ctx.plan.get(*slot as usize) {
-                        self.enter((quantity.name.clone(), stage_name(*stage).to_owned()));
+                    if let Some(aggregate) = ctx.plan.get(*slot as usize) {
+                        self.enter((aggregate.name.clone(), stage_name(*stage).to_owned()));
                     }
                 }
                 Event::Finished(..) => {
@@ -132,18 +132,18 @@ impl Metrics {
         }
     }
 
-    fn enter(&self, (quantity, stage): (String, String)) {
+    fn enter(&self, (aggregate, stage): (String, String)) {
         self.stage.clear();
-        self.stage.get_or_create(&vec![("quantity", quantity.clone()), ("stage", stage.clone())]).set(1);
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (quantity, stage);
+        self.stage.get_or_create(&vec![("aggregate", aggregate.clone()), ("stage", stage.clone())]).set(1);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (aggregate, stage);
     }
 
     fn moved(&self, ctx: &Context, peer: Peer, direction: &str, message: &Message, bytes: u64) {
-        let (quantity, stage) = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (aggregate, stage) = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let labels = vec![
             ("direction", direction.to_owned()),
             ("peer", ctx.session.name(peer).to_owned()),
-            ("quantity", quantity),
+            ("aggregate", aggregate),
             ("stage", stage),
         ];
         self.bytes.get_or_create(&labels).inc_by(bytes);
@@ -153,14 +153,15 @@ impl Metrics {
             index,
             data,
         })) = message
-            && let Some(quantity) = ctx.plan.get(sum.slot as usize)
+            && let Some(aggregate) = ctx.plan.get(sum.slot as usize)
         {
             let way = match direction {
                 Direction::Up => "up",
                 Direction::Down => "down",
             };
-            let labels = vec![("quantity", quantity.name.clone()), ("way", way.to_owned())];
-            let done = (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(quantity.len());
+            let labels = vec![("aggregate", aggregate.name.clone()), ("way", way.to_owned())];
+            let done =
+                (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(aggregate.len());
             // With several children the one that is furthest counts; a sum that begins anew begins at its
             // first chunk.
             let gauge = self.sum.get_or_create(&labels);

@@ -121,7 +121,7 @@ pub enum Event {
     },
     /// A stage of a slot began.
     Stage {
-        /// The quantity that is summed in the slot.
+        /// The aggregate that is summed in the slot.
         slot: String,
         /// The slot's number, from 0.
         number: u32,
@@ -136,19 +136,19 @@ pub enum Event {
         #[serde(flatten)]
         roles: BTreeMap<String, Vec<String>>,
     },
-    /// A quantity was opened.
+    /// An aggregate was opened.
     Opened {
-        /// The quantity.
-        quantity: String,
+        /// The aggregate.
+        aggregate: String,
         /// The slot's number, from 0.
         number: u32,
         /// The peers whose vectors it sums.
         members: Vec<String>,
     },
-    /// What the task says of its progress when a quantity was opened, such as the loss of a round.
+    /// What the task says of its progress when an aggregate was opened, such as the loss of a round.
     Figures {
-        /// The quantity.
-        quantity: String,
+        /// The aggregate.
+        aggregate: String,
         /// The slot's number, from 0.
         number: u32,
         /// Numbers by name.
@@ -189,7 +189,7 @@ pub enum Event {
     },
     /// The node stands at a stage until it is killed. For tests.
     Held {
-        /// The quantity.
+        /// The aggregate.
         slot: String,
         /// The stage.
         stage: Stage,
@@ -210,7 +210,7 @@ impl Event {
     /// What a report says to a user; `None` for what is of no interest to one.
     pub(crate) fn of(ctx: &Context, report: &Report<'_>) -> Option<Self> {
         let name = |peer: &session::Peer| ctx.session.name(*peer).to_owned();
-        let quantity = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
+        let aggregate = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
         Some(match *report {
             Report::Started(_) => Self::Waiting {
                 peer: name(&ctx.me),
@@ -231,7 +231,7 @@ impl Event {
             }
             Report::Blamed(peer, ref fault) => Self::Blamed { peer: name(&peer), fault: fault.clone() },
             Report::Deviated(peer) => Self::Deviated { peer: name(&peer) },
-            Report::Held(slot, stage) => Self::Held { slot: quantity(slot), stage },
+            Report::Held(slot, stage) => Self::Held { slot: aggregate(slot), stage },
             Report::Node(event) => return Self::of_node(ctx, event),
             Report::Sent(..) | Report::Received(..) | Report::Now(_) => return None,
         })
@@ -240,7 +240,7 @@ impl Event {
     fn of_node(ctx: &Context, event: &node::Event) -> Option<Self> {
         let name = |peer: &session::Peer| ctx.session.name(*peer).to_owned();
         let names = |peers: &[session::Peer]| peers.iter().map(name).collect::<Vec<_>>();
-        let quantity = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
+        let aggregate = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
         Some(match event {
             node::Event::Joined(peer) => Self::Joined { peer: name(peer) },
             node::Event::Refused(peer, fields) => Self::Refused { peer: name(peer), fields: fields.clone() },
@@ -254,18 +254,18 @@ impl Event {
                 suspect: suspect.as_ref().map(name),
             },
             node::Event::Stage(slot, stage) => Self::Stage {
-                slot: quantity(*slot),
+                slot: aggregate(*slot),
                 number: *slot,
                 slots: ctx.plan.len() as u32,
                 stage: *stage,
             },
             node::Event::Opened(value) => Self::Opened {
-                quantity: quantity(value.sum.slot),
+                aggregate: aggregate(value.sum.slot),
                 number: value.sum.slot,
                 members: names(&value.members),
             },
             node::Event::Figures(slot, figures) => {
-                Self::Figures { quantity: quantity(*slot), number: *slot, figures: figures.clone() }
+                Self::Figures { aggregate: aggregate(*slot), number: *slot, figures: figures.clone() }
             }
             node::Event::Exchange(roles) => Self::Roles {
                 roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
@@ -320,12 +320,12 @@ impl fmt::Display for Event {
                 let roles = roles.iter().map(|(role, peers)| format!("{role}: {}", peers.join(", ")));
                 write!(f, "{}", roles.collect::<Vec<_>>().join("; "))
             }
-            Self::Opened { quantity, members, .. } => {
-                write!(f, "{quantity}: opened over {}", members.join(", "))
+            Self::Opened { aggregate, members, .. } => {
+                write!(f, "{aggregate}: opened over {}", members.join(", "))
             }
-            Self::Figures { quantity, figures, .. } => {
+            Self::Figures { aggregate, figures, .. } => {
                 let each = figures.iter().map(|(name, value)| format!("{name} {value}"));
-                write!(f, "{quantity}: {}", each.collect::<Vec<_>>().join(", "))
+                write!(f, "{aggregate}: {}", each.collect::<Vec<_>>().join(", "))
             }
             Self::OddColumns { message } => write!(f, "warning: {message}"),
             Self::NotCounted { reason } => write!(f, "this peer was NOT COUNTED: {reason}"),

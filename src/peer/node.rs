@@ -274,8 +274,8 @@ impl Node {
         let names =
             |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
         let counted = self.uncounted(outcome, history).is_none();
-        let quantities = self.ctx.plan.iter().zip(history.values()).map(|(quantity, value)| Opened {
-            name: quantity.name.clone(),
+        let aggregates = self.ctx.plan.iter().zip(history.values()).map(|(aggregate, value)| Opened {
+            name: aggregate.name.clone(),
             view: value.sum.ballot.to_string(),
             members: names(&value.members),
             sealed_total: hex::encode(value.total),
@@ -298,7 +298,7 @@ impl Node {
             peer: session.name(self.ctx.me).to_owned(),
             peer_id: self.ctx.identity.public().to_string(),
             counted,
-            quantities: quantities.collect(),
+            aggregates: aggregates.collect(),
             opened_unix: history
                 .values()
                 .iter()

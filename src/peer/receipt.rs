@@ -31,7 +31,7 @@ pub struct Receipt {
     /// Whether this peer's rows are in the result.
     pub counted: bool,
     /// What was summed and opened, in order.
-    pub quantities: Vec<Opened>,
+    pub aggregates: Vec<Opened>,
     /// When this peer had each of them, in seconds since 1970; `None` where that was before it was started
     /// again.
     pub opened_unix: Vec<Option<f64>>,
@@ -78,7 +78,7 @@ pub struct Council {
     pub faults: String,
     /// How many members voted.
     pub members: usize,
-    /// How many of them may break the rules without opening a quantity twice.
+    /// How many of them may break the rules without opening an aggregate twice.
     pub may_deviate: usize,
     /// What is not prevented.
     pub not_prevented: &'static str,
@@ -88,16 +88,16 @@ impl Council {
     pub(super) fn of(session: &Session) -> Self {
         let (faults, members) = (session.voting.faults, session.council().len());
         let not_prevented = match faults {
-            Faults::Crash => "a member that breaks the rules and leads may open a quantity twice",
+            Faults::Crash => "a member that breaks the rules and leads may open an aggregate twice",
             Faults::Byzantine => {
-                "more members than may_deviate that break the rules may open a quantity twice"
+                "more members than may_deviate that break the rules may open an aggregate twice"
             }
         };
         Self { faults: faults.to_string(), members, may_deviate: faults.deviating(members), not_prevented }
     }
 }
 
-/// A quantity that was opened.
+/// An aggregate that was opened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Opened {
     /// Its name.
@@ -128,7 +128,7 @@ pub struct DataDigest {
 /// What a stage took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spent {
-    /// The stage: a quantity's name, or "train", "sum", "open" of the last one.
+    /// The stage: an aggregate's name, or "train", "sum", "open" of the last one.
     pub name: String,
     /// Seconds in it.
     pub seconds: f64,
@@ -136,7 +136,7 @@ pub struct Spent {
     pub bytes: u64,
 }
 
-/// Seconds and bytes by stage: each side quantity as one, the last split in train, sum and open.
+/// Seconds and bytes by stage: each side aggregate as one, the last split in train, sum and open.
 pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usage) -> Vec<Spent> {
     let mut out: Vec<Spent> = Vec::new();
     let sketches = task.is::<crate::tasks::SketchSpec>();
@@ -144,7 +144,7 @@ pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usa
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
-            // Of a sketch the last quantity is no more than the others.
+            // Of a sketch the last aggregate is no more than the others.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
                 Stage::Keys | Stage::Compute if task.is::<crate::tasks::XclpSpec>() => "labels".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),

@@ -60,10 +60,10 @@ pub(crate) enum Link {
     Blamed,
 }
 
-/// How far the sum of a quantity is, in bytes of `size`.
+/// How far the sum of an aggregate is, in bytes of `size`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sum {
-    pub(crate) quantity: String,
+    pub(crate) aggregate: String,
     pub(crate) number: u32,
     pub(crate) up: usize,
     pub(crate) down: usize,
@@ -186,10 +186,10 @@ impl Watched {
             Event::ViewFailed(..) | Event::Finished(_) => self.status.tree.clear(),
             Event::Stage(slot, stage) => {
                 self.stage = stage_name(*stage);
-                let Some(quantity) = ctx.plan.get(*slot as usize) else { return };
+                let Some(aggregate) = ctx.plan.get(*slot as usize) else { return };
                 if self.status.sum.as_ref().is_none_or(|sum| sum.number != *slot) {
-                    let (quantity, size) = (quantity.name.clone(), quantity.len());
-                    self.status.sum = Some(Sum { quantity, number: *slot, up: 0, down: 0, size });
+                    let (aggregate, size) = (aggregate.name.clone(), aggregate.len());
+                    self.status.sum = Some(Sum { aggregate, number: *slot, up: 0, down: 0, size });
                 }
             }
             _ => {}
@@ -226,8 +226,8 @@ impl Watched {
             return;
         };
         let Some(shown) = self.status.sum.as_mut().filter(|shown| shown.number == sum.slot) else { return };
-        let Some(quantity) = ctx.plan.get(sum.slot as usize) else { return };
-        let done = (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(quantity.len());
+        let Some(aggregate) = ctx.plan.get(sum.slot as usize) else { return };
+        let done = (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(aggregate.len());
         let way = match direction {
             Direction::Up => &mut shown.up,
             Direction::Down => &mut shown.down,

@@ -91,7 +91,7 @@ pub(super) fn of_session(receipt: &Value) -> Markup {
         return pooled(&receipt["evaluation"], "How good the model is");
     }
     let drawn =
-        receipt["quantities"].as_array().is_some_and(|all| all.iter().any(|each| each["name"] == "draw"));
+        receipt["aggregates"].as_array().is_some_and(|all| all.iter().any(|each| each["name"] == "draw"));
     let why = match (text(&receipt["task"]), receipt["privacy"]["epsilon"].is_null()) {
         ("flynn", false) => html! {
             "This session says nothing of it: in a private session each figure would be paid for from the budget. \

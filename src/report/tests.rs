@@ -33,7 +33,7 @@ fn receipt() -> Value {
         "counted": true, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
         "privacy": {"epsilon": null, "min_holders": 3},
         "council": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
-        "quantities": [
+        "aggregates": [
             {"name": "counts", "view": EVIL, "members": [EVIL, "bob"], "sealed_total": EVIL},
             {"name": EVIL, "view": "1 of 2", "members": [EVIL, "bob"], "sealed_total": "00"},
         ],
@@ -112,7 +112,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     receipt["council"] = json!({"members": 3, "faults": mark(), "not_prevented": mark()});
     receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_holders": 3});
     receipt["stages"] = json!([{"name": mark(), "seconds": 0.5, "bytes": 1500}]);
-    receipt["quantities"] = json!([
+    receipt["aggregates"] = json!([
         {"name": mark(), "view": mark(), "members": [mark(), mark()], "sealed_total": mark()},
     ]);
     let classes = [mark(), mark()];
@@ -164,7 +164,7 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
     for (task, change, told) in [
         ("flynn", json!({}), "has no <code>[evaluate]</code>"),
         ("flynn", json!({"privacy": {"epsilon": "1"}}), "paid for from the budget"),
-        ("flynn", json!({"quantities": [{"name": "draw"}]}), "with peers that are drawn"),
+        ("flynn", json!({"aggregates": [{"name": "draw"}]}), "with peers that are drawn"),
         ("tune", json!({}), "stands in the file of settings"),
         ("fedavg", json!({"rounds": [{"loss": 1.0, "accuracy": 0.5}]}), "that the network learns from"),
         (
@@ -252,23 +252,23 @@ fn what_was_decided_is_told_with_its_time_and_what_it_is() {
     // Joined at 1.0, opened at 13.5; the other before the process was started again.
     let row = "holders<small>who has rows of which class</small></th>";
     let mut receipt = receipt();
-    receipt["quantities"][0]["name"] = json!("holders");
+    receipt["aggregates"][0]["name"] = json!("holders");
     let told = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
     assert!(told.contains(&format!("{row}<td>12.5 s</td><td>1970-01-01T00:00:13Z</td><td>2</td>")), "{told}");
     assert!(page.contains("<td>before a restart</td><td>unknown</td>"));
     assert!(!page.contains("<summary>2 sums"));
-    receipt["quantities"] = (0..41).map(|_| receipt["quantities"][0].clone()).collect();
+    receipt["aggregates"] = (0..41).map(|_| receipt["aggregates"][0].clone()).collect();
     let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
     assert!(page.contains("<summary>41 sums</summary>"), "many rounds are folded away");
 }
 
-/// The quantities of each task and mode, the lines that must be told, and one that must not.
+/// The aggregates of each task and mode, the lines that must be told, and one that must not.
 #[test]
 fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
     let session = |task: &str, names: &[&str], epsilon: Value, mode: &str| {
-        let quantities: Vec<_> = names.iter().map(|name| json!({"name": name, "members": []})).collect();
+        let aggregates: Vec<_> = names.iter().map(|name| json!({"name": name, "members": []})).collect();
         let receipt = json!({
-            "task": task, "quantities": quantities, "opened_unix": [],
+            "task": task, "aggregates": aggregates, "opened_unix": [],
             "privacy": {"epsilon": epsilon, "mode": mode, "min_holders": 3},
         });
         Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render()

@@ -2,7 +2,7 @@
 //!
 //! | check | held against |
 //! | --- | --- |
-//! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
+//! | one opening | a majority of the council releases the pads of at most one sum of each aggregate, and all peers freeze the same value |
 //! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
 //! | honest | no peer that follows the protocol blames another that does |
 //! | blamed | a peer that is blamed broke the protocol, and the fault named is one of its way of doing so |
@@ -28,7 +28,7 @@ use crate::session::Peer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// A quantity was opened twice.
+    /// An aggregate was opened twice.
     OneOpening,
     /// A result is not the sum.
     Exact,
@@ -168,13 +168,13 @@ impl Checks {
         if let Some(sum) = self.expected.get(&(slot, digest)) {
             return Ok(sum.clone());
         }
-        let quantity = &ctx.plan[slot as usize];
-        let mut sum = vec![0; quantity.len()];
+        let aggregate = &ctx.plan[slot as usize];
+        let mut sum = vec![0; aggregate.len()];
         for &member in &value.members {
             let Some(vector) = self.vectors.get(&(slot, member)) else {
                 return Err(format!("slot {slot} names {member}, which has put nothing in"));
             };
-            mask::add(quantity.word(), &mut sum, vector);
+            mask::add(aggregate.word(), &mut sum, vector);
         }
         let sum = Bytes::from(sum);
         self.expected.insert((slot, digest), sum.clone());

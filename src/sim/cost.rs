@@ -4,7 +4,7 @@ use super::links::micros;
 use super::scenario::{Rates, Scenario};
 use crate::node::Job;
 use crate::protocol::Time;
-use crate::protocol::context::{Context, FULL_MESH, Quantity};
+use crate::protocol::context::{Aggregate, Context, FULL_MESH};
 use crate::protocol::message::Message;
 use crate::protocol::view::{self, Order, Report};
 use crate::protocol::{all_reduce, pairwise};
@@ -18,7 +18,7 @@ pub struct Costs {
     speed: Vec<f64>,
     /// The time until which each peer's worker is busy.
     busy: Vec<Time>,
-    plan: Vec<Quantity>,
+    plan: Vec<Aggregate>,
     /// The longest job so far, microseconds.
     pub longest_us: u64,
 }
@@ -50,7 +50,7 @@ impl Costs {
     fn job_s(&self, job: &Job) -> f64 {
         match job {
             Job::Contribution { slot, task, history, .. } => {
-                let length = self.plan.get(*slot as usize).map_or(0, Quantity::len);
+                let length = self.plan.get(*slot as usize).map_or(0, Aggregate::len);
                 length as f64 / self.rates.add + self.work_s(task.work(*slot, history))
             }
             Job::Mask(job) => {

@@ -84,15 +84,15 @@ fn in_one_place(
     let tasks: Vec<Fedavg> = peers.map(task).collect::<Result<_, _>>()?;
     let plan = tasks.first().ok_or("there are no peers")?.plan();
     let mut history = History::default();
-    for ((slot, quantity), value) in (0u32..).zip(&plan).zip(values) {
+    for ((slot, aggregate), value) in (0u32..).zip(&plan).zip(values) {
         // The coin has no vector; what it opened is the seed.
         let (members, mut total) = match slot {
             0 => (&[][..], seed.to_vec()),
-            _ => (&value.members[..], vec![0; quantity.len()]),
+            _ => (&value.members[..], vec![0; aggregate.len()]),
         };
         for peer in members {
             let vector = tasks[peer.index()].contribution(slot, &history)?;
-            mask::add(quantity.word(), &mut total, &vector);
+            mask::add(aggregate.word(), &mut total, &vector);
         }
         history.push(value.clone(), Some(Bytes::from(total)));
     }

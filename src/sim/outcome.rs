@@ -56,7 +56,7 @@ pub struct RunReport {
     pub unfinished: Vec<(u16, String)>,
     /// The views, in their order.
     pub views: Vec<View>,
-    /// The quantities of the plan.
+    /// The aggregates of the plan.
     pub slots: Vec<Slot>,
     /// The digest of the result; see [`digest`].
     #[serde(default)]
@@ -118,7 +118,7 @@ pub struct View {
     pub failed: Option<String>,
 }
 
-/// One quantity of the plan.
+/// One aggregate of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
     /// Name.
@@ -177,7 +177,7 @@ pub struct Training {
 }
 
 impl RunReport {
-    /// Mean time of a peer in these stages, over all quantities, milliseconds.
+    /// Mean time of a peer in these stages, over all aggregates, milliseconds.
     #[must_use]
     pub fn spent_ms(&self, stages: &[Stage]) -> f64 {
         let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
@@ -250,10 +250,10 @@ pub struct PurposeRow {
     pub most: Count,
 }
 
-/// One stage of one quantity.
+/// One stage of one aggregate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageRow {
-    /// The quantity; `None` outside views.
+    /// The aggregate; `None` outside views.
     pub slot: Option<String>,
     /// The stage; `None` outside views.
     pub stage: Option<Stage>,

@@ -9,7 +9,7 @@ use super::scenario::{Scenario, ScenarioError, TaskKind};
 use super::task::{self, Given};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
-use crate::protocol::context::{Context, Quantity};
+use crate::protocol::context::{Aggregate, Context};
 use crate::session::{
     CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec, Timing,
 };
@@ -66,14 +66,14 @@ impl Participants {
         Ok(Self { session, identities, tasks, rows: None })
     }
 
-    /// Refuses a scenario that other peers or quantities than these belong to.
+    /// Refuses a scenario that other peers or aggregates than these belong to.
     pub(super) fn check(&self, scenario: &Scenario) -> Result<(), ScenarioError> {
         if usize::from(scenario.peers) != self.tasks.len() {
             let text = format!("peers is {}, the session has {}", scenario.peers, self.tasks.len());
             return Err(ScenarioError(text));
         }
         let plan = self.plan();
-        let slots: Vec<&str> = plan.iter().map(|quantity| &*quantity.name).collect();
+        let slots: Vec<&str> = plan.iter().map(|aggregate| &*aggregate.name).collect();
         for (number, fault) in (1..).zip(&scenario.fault) {
             if let Some(moment) = fault.at.as_ref().filter(|moment| !slots.contains(&&*moment.slot)) {
                 let slots = slots.join(", ");
@@ -84,9 +84,9 @@ impl Participants {
         Ok(())
     }
 
-    /// The quantities of the session, in order; every peer's task has the same.
+    /// The aggregates of the session, in order; every peer's task has the same.
     #[must_use]
-    pub fn plan(&self) -> Vec<Quantity> {
+    pub fn plan(&self) -> Vec<Aggregate> {
         self.tasks.first().map_or(Vec::new(), |task| task.plan())
     }
 

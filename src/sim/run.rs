@@ -215,9 +215,9 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
         }
     });
     let values = world.checks.values();
-    let slots = (0u32..).zip(&world.ctx.plan).map(|(slot, quantity)| Slot {
-        name: quantity.name.clone(),
-        bytes: quantity.len() as u64,
+    let slots = (0u32..).zip(&world.ctx.plan).map(|(slot, aggregate)| Slot {
+        name: aggregate.name.clone(),
+        bytes: aggregate.len() as u64,
         members: values.get(&slot).map(|value| value.members.len()),
     });
     let unfinished = engine.peers().filter(|peer| !world.finished.contains_key(peer)).map(|peer| {

@@ -34,7 +34,7 @@ pub(super) fn ranking(
 fn compared(plan: &Plan, swarm: &Swarm, finished: &Finished, rows: &Dealt) -> Result<Ranking, TaskError> {
     let outcome = plan.outcome(finished.opened())?;
     let members = |name: &str| {
-        let slot = swarm.ctx.plan.iter().position(|quantity| quantity.name == name);
+        let slot = swarm.ctx.plan.iter().position(|aggregate| aggregate.name == name);
         slot.and_then(|slot| finished.values().get(slot)).map_or(&[][..], |value| &value.members)
     };
     let counted = members("sketch");

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::scenario::Scenario;
 use crate::crypto::stream::Stream;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::session::{DataSpec, Peer};
 use crate::tasks::CustomSpec;
 use crate::tasks::{History, Outcome, Task, Work};
@@ -27,24 +27,24 @@ pub(super) fn no_rows() -> DataSpec {
 #[derive(Debug)]
 pub(super) struct Numbers {
     me: Peer,
-    quantity: Quantity,
+    aggregate: Aggregate,
     seed: u64,
 }
 
 impl Numbers {
     pub(super) fn new(scenario: &Scenario, me: Peer) -> Self {
-        let quantity = Quantity::exact("sum", 4, scenario.task.words);
-        Self { me, quantity, seed: scenario.seed }
+        let aggregate = Aggregate::exact("sum", 4, scenario.task.words);
+        Self { me, aggregate, seed: scenario.seed }
     }
 }
 
 impl Task for Numbers {
-    fn plan(&self) -> Vec<Quantity> {
-        vec![Quantity::coin(), self.quantity.clone()]
+    fn plan(&self) -> Vec<Aggregate> {
+        vec![Aggregate::coin(), self.aggregate.clone()]
     }
 
     fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {
-        let mut out = vec![0; self.quantity.len()];
+        let mut out = vec![0; self.aggregate.len()];
         Stream::new(&self.seed.to_le_bytes(), "simulation/numbers", &self.me.0.to_le_bytes()).fill(&mut out);
         let (words, _) = out.as_chunks_mut::<4>();
         words.iter_mut().for_each(|word| *word = (u32::from_le_bytes(*word) >> 12).to_le_bytes());

@@ -10,7 +10,7 @@ use super::swarm::Swarm;
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::{self, Word};
 use crate::protocol::all_reduce;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::protocol::deal::Release;
 use crate::protocol::message::Message;
 use crate::protocol::signed::Signed;
@@ -102,7 +102,7 @@ fn releases_mut(message: &mut Message) -> Option<&mut Vec<Signed<Release>>> {
 pub(super) struct Poisoned(pub(super) Arc<dyn Task>);
 
 impl Task for Poisoned {
-    fn plan(&self) -> Vec<Quantity> {
+    fn plan(&self) -> Vec<Aggregate> {
         self.0.plan()
     }
 
@@ -110,24 +110,24 @@ impl Task for Poisoned {
         self.0.exchange(slot, history, seat)
     }
 
-    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        self.0.exchanged(slot, result)
+    fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        self.0.contribution_from_exchange(slot, result)
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        self.0.retains(slot, frozen)
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
+        self.0.needed_by_plan(slot, frozen)
     }
 
-    fn keeps(&self, slot: u32, history: &History) -> bool {
-        self.0.keeps(slot, history)
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
+        self.0.still_needed(slot, history)
     }
 
     fn ends(&self, history: &History) -> bool {
         self.0.ends(history)
     }
 
-    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
-        self.0.figures(slot, history)
+    fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
+        self.0.metrics(slot, history)
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
@@ -141,25 +141,25 @@ impl Task for Poisoned {
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         let vector = self.0.contribution(slot, history)?;
         let plan = self.plan();
-        let Some(quantity) = plan.get(slot as usize).filter(|_| slot as usize + 1 == plan.len()) else {
+        let Some(aggregate) = plan.get(slot as usize).filter(|_| slot as usize + 1 == plan.len()) else {
             return Ok(vector);
         };
         let mut out = vector.to_vec();
-        let more = match quantity.word() {
+        let more = match aggregate.word() {
             Word::W32 => 1000u32.to_le_bytes().to_vec(),
             Word::W64 => 1000u64.to_le_bytes().to_vec(),
         };
         let more = more.repeat(out.len() / more.len());
-        mask::add(quantity.word(), &mut out, &more);
+        mask::add(aggregate.word(), &mut out, &more);
         Ok(out.into())
     }
 
-    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
-        self.0.noised(slot, history, rng)
+    fn noisy_contribution(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+        self.0.noisy_contribution(slot, history, rng)
     }
 
-    fn take_noised(&self, slot: u32, vector: &Bytes) {
-        self.0.take_noised(slot, vector);
+    fn restore_noisy(&self, slot: u32, vector: &Bytes) {
+        self.0.restore_noisy(slot, vector);
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {

@@ -110,8 +110,8 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     assert!(value("flyswarm_views_total") >= 1, "{after}");
     let session = &swarm.session;
     let size = 4 * session.task.model().expect("a model").counts(session.data.classes.len()) as u64;
-    assert_eq!(value("flyswarm_quantity_bytes{quantity=\"counts\"}"), size);
-    assert!(value("flyswarm_sum_bytes{quantity=\"counts\",way=\"down\"}") >= size);
+    assert_eq!(value("flyswarm_aggregate_bytes{aggregate=\"counts\"}"), size);
+    assert!(value("flyswarm_sum_bytes{aggregate=\"counts\",way=\"down\"}") >= size);
     let sent = |line: &&&str| {
         line.starts_with("flyswarm_bytes_total{direction=\"sent\"") && line.contains("peer=\"bob\"")
     };

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::swarm::{NAMES, Swarm};
 
-/// Names of the members of a quantity in a receipt.
-pub fn members(receipt: &Value, quantity: &str) -> Vec<String> {
-    let quantities = receipt["quantities"].as_array().expect("quantities");
-    let found = quantities.iter().find(|each| each["name"] == quantity).expect("the quantity");
+/// Names of the members of an aggregate in a receipt.
+pub fn members(receipt: &Value, aggregate: &str) -> Vec<String> {
+    let aggregates = receipt["aggregates"].as_array().expect("aggregates");
+    let found = aggregates.iter().find(|each| each["name"] == aggregate).expect("the aggregate");
     found["members"]
         .as_array()
         .expect("members")
@@ -27,7 +27,7 @@ pub fn members(receipt: &Value, quantity: &str) -> Vec<String> {
 /// some were drawn.
 fn learnt(receipt: &Value) -> Vec<String> {
     let mut counted = members(receipt, "counts");
-    if receipt["quantities"].as_array().expect("quantities").iter().any(|each| each["name"] == "draw") {
+    if receipt["aggregates"].as_array().expect("aggregates").iter().any(|each| each["name"] == "draw") {
         let chosen = receipt["selection"]["chosen"].as_array().expect("who was drawn");
         counted.retain(|name| chosen.iter().any(|drawn| drawn == name));
     }
@@ -42,7 +42,7 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
     rows
 }
 
-/// The model that the receipt's members must arrive at, computed in one place. Quantities may have different
+/// The model that the receipt's members must arrive at, computed in one place. Aggregates may have different
 /// members: what was opened before a peer was lost stays.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     let Some(spec) = swarm.session.task.get::<flyswarm::tasks::FlynnSpec>().copied() else {
@@ -71,7 +71,7 @@ pub fn same_and_exact(swarm: &Swarm, peers: &[usize]) -> Vec<String> {
     let first = receipts.first().expect("somebody");
     for (receipt, &i) in receipts.iter().zip(peers) {
         assert_eq!(
-            receipt["quantities"], first["quantities"],
+            receipt["aggregates"], first["aggregates"],
             "receipts of {} and {}",
             NAMES[i], NAMES[peers[0]]
         );

@@ -21,7 +21,7 @@ use super::xclp::{OWNERS, PEERS, known, spec, start, swarm};
 /// Where a peer is killed.
 struct Point {
     name: &'static str,
-    /// What its process has just said: event, quantity, and stage of it where it has one.
+    /// What its process has just said: event, aggregate, and stage of it where it has one.
     said: (&'static str, &'static str, &'static str),
     /// How long before, milliseconds.
     later: u64,
@@ -51,9 +51,9 @@ static POINTS: [Point; 10] = [
     point("labels open", ("stage", "labelled", "open"), true),
 ];
 
-fn says(value: &Value, (event, quantity, stage): (&str, &str, &str)) -> bool {
+fn says(value: &Value, (event, aggregate, stage): (&str, &str, &str)) -> bool {
     let is = |key: &str, expected: &str| expected.is_empty() || value[key] == expected;
-    value["event"] == event && (is("slot", quantity) || is("quantity", quantity)) && is("stage", stage)
+    value["event"] == event && (is("slot", aggregate) || is("aggregate", aggregate)) && is("stage", stage)
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -82,7 +82,7 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
 /// The labels that the members of a receipt must have, by owner: those of the pooled rows of all over whose
 /// rows was computed.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
-    let of = |quantity: &str| members(receipt, quantity).into_iter().collect::<BTreeSet<_>>();
+    let of = |aggregate: &str| members(receipt, aggregate).into_iter().collect::<BTreeSet<_>>();
     let (counted, computed) = (of("rows"), of("computed"));
     let data = digits();
     let owners = (0..OWNERS).filter(|&i| counted.contains(NAMES[i]) && computed.contains(NAMES[i]));
@@ -117,7 +117,7 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
 fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> (Vec<usize>, [u8; 32]) {
     let receipt = swarm.receipt(finished[0]);
     for &i in finished {
-        assert_eq!(swarm.receipt(i)["quantities"], receipt["quantities"], "receipts of {}", NAMES[i]);
+        assert_eq!(swarm.receipt(i)["aggregates"], receipt["aggregates"], "receipts of {}", NAMES[i]);
     }
     let planes: BTreeSet<String> = finished
         .iter()

@@ -18,7 +18,7 @@ pub(crate) const BYTES_PERCENT: f64 = 1.0;
 /// The actions of one peer's processes, all its lives together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Played {
-    /// The stages in the order in which they were entered: quantity, stage.
+    /// The stages in the order in which they were entered: aggregate, stage.
     pub(crate) stages: Vec<(String, Stage)>,
     /// The views that it entered, by ballot.
     pub(crate) views: Vec<String>,
@@ -117,7 +117,7 @@ fn views(outcome: &RunReport, played: &[Played]) -> Line {
 
 /// Each peer goes through the same stages in the same order.
 fn stages(outcome: &RunReport, played: &[Played]) -> Line {
-    let name = |(quantity, stage): &(String, Stage)| format!("{quantity}.{stage:?}").to_lowercase();
+    let name = |(aggregate, stage): &(String, Stage)| format!("{aggregate}.{stage:?}").to_lowercase();
     let mut counts = (0, 0);
     let mut differs = None;
     for (host, played) in outcome.hosts.iter().zip(played) {

@@ -20,7 +20,7 @@ use crate::play;
 
 /// Run `flyswarm join` with switches that are for tests only
 ///
-/// Takes the arguments of `flyswarm join` and, in any place: --hold-at QUANTITY.STAGE stops the node there
+/// Takes the arguments of `flyswarm join` and, in any place: --hold-at AGGREGATE.STAGE stops the node there
 /// until it is killed; --deviate WAY PEER makes it deviate in a way of
 /// `check` towards a peer; --randomness FILE makes it draw what `play --prepare` has written. Never use it
 /// with real data.
@@ -85,9 +85,9 @@ fn place(ctx: &Context, text: &str) -> Result<(u32, Stage), Error> {
         ("release", Stage::Release),
         ("open", Stage::Open),
     ];
-    let wrong = || Error::Input(format!("--hold-at {text}: expected QUANTITY.STAGE"));
-    let (quantity, stage) = text.split_once('.').ok_or_else(wrong)?;
-    let slot = ctx.plan.iter().position(|known| known.name == quantity).ok_or_else(wrong)?;
+    let wrong = || Error::Input(format!("--hold-at {text}: expected AGGREGATE.STAGE"));
+    let (aggregate, stage) = text.split_once('.').ok_or_else(wrong)?;
+    let slot = ctx.plan.iter().position(|known| known.name == aggregate).ok_or_else(wrong)?;
     let (_, stage) = STAGES.into_iter().find(|(name, _)| *name == stage).ok_or_else(wrong)?;
     Ok((u32::try_from(slot).map_err(|_| wrong())?, stage))
 }

@@ -48,8 +48,8 @@ pub(crate) struct SimulatedPeer {
     /// The folder of promises and results
     #[arg(long)]
     state: PathBuf,
-    /// Where the scenario lets the peer crash: it stops at QUANTITY.STAGE, and is killed
-    #[arg(long, value_name = "QUANTITY.STAGE")]
+    /// Where the scenario lets the peer crash: it stops at AGGREGATE.STAGE, and is killed
+    #[arg(long, value_name = "AGGREGATE.STAGE")]
     hold_at: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl SimulatedPeer {
             interpose: Some(Box::new(switches.node(&ctx)?)),
             stop: Arc::new(AtomicBool::new(false)),
         };
-        let slot = |slot: u32| ctx.plan.get(slot as usize).map(|quantity| &*quantity.name);
+        let slot = |slot: u32| ctx.plan.get(slot as usize).map(|aggregate| &*aggregate.name);
         let mut counts = vec![Count::default(); PURPOSES.len()];
         let result = driver::run(plan, &mut |report| {
             // The count comes before "held", because the peer is killed then.

@@ -1,4 +1,4 @@
-//! One participant: connections, elections, views, decisions and transfers, until every quantity of the plan
+//! One participant: connections, elections, views, decisions and transfers, until every aggregate of the plan
 //! is frozen.
 //!
 //! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event
@@ -179,7 +179,7 @@ impl Node {
         stored: Vec<Record>,
     ) -> Result<Self, RestoreError> {
         let archive::Restored { votes, archive, exchanged, mut noised } = archive::restore(&ctx, stored)?;
-        noised.iter().for_each(|(&slot, vector)| task.take_noised(slot, vector));
+        noised.iter().for_each(|(&slot, vector)| task.restore_noisy(slot, vector));
         noised.retain(|&slot, _| slot >= archive.frozen());
         Ok(Self {
             rng: Rng::from_seed(seed),

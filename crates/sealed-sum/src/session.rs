@@ -72,7 +72,7 @@ impl fmt::Display for Faults {
 }
 
 impl Faults {
-    /// How many of `n` members may deviate without opening a quantity twice.
+    /// How many of `n` members may deviate without opening an aggregate twice.
     #[must_use]
     pub fn deviating(self, n: usize) -> usize {
         match self {

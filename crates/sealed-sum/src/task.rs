@@ -12,33 +12,33 @@ use serde_json::{Map, Value};
 pub use history::History;
 pub use outcome::Outcome;
 
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::Peer;
 use exchange::{Seat, Source};
 
-/// A task: quantities that are summed and opened one after another, each of which may depend on those before
+/// A task: aggregates that are summed and opened one after another, each of which may depend on those before
 /// it.
 ///
-/// The text of an error of [`Task::contribution`], [`Task::noised`], [`Task::exchange`] and
-/// [`Task::exchanged`] ends the session for this peer. [`Task::allows`] and [`Task::check`] must come to the
-/// same verdict at every peer: they may look at what all peers hold, and at nothing else.
+/// The text of an error of [`Task::contribution`], [`Task::noisy_contribution`], [`Task::exchange`] and
+/// [`Task::contribution_from_exchange`] ends the session for this peer. [`Task::allows`] and [`Task::check`]
+/// must come to the same verdict at every peer: they may look at what all peers hold, and at nothing else.
 pub trait Task: Debug + Send + Sync {
-    /// The quantities in order; the first is [`Quantity::coin`].
-    fn plan(&self) -> Vec<Quantity>;
+    /// The aggregates in order; the first is [`Aggregate::coin`].
+    fn plan(&self) -> Vec<Aggregate>;
 
     /// Makes this peer's vector for `slot`, of the plan's length. Called on a worker thread.
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String>;
 
-    /// Makes this peer's vector for a slot with noise ([`Quantity::is_noised`]). Called on a worker thread,
+    /// Makes this peer's vector for a slot with noise ([`Aggregate::is_noised`]). Called on a worker thread,
     /// once in a session, also where that is interrupted.
-    fn noised(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
         Err("this task has no noise".into())
     }
 
-    /// Takes back the vector that [`Task::noised`] made, now or before an interruption: before the vector of
-    /// any later slot is asked for.
-    fn take_noised(&self, _slot: u32, _vector: &Bytes) {}
+    /// Takes back the vector that [`Task::noisy_contribution`] made, now or before an interruption: before
+    /// the vector of any later slot is asked for.
+    fn restore_noisy(&self, _slot: u32, _vector: &Bytes) {}
 
     /// Says how this peer gets its vector for `slot`.
     fn exchange(&self, _slot: u32, _history: &History, _seat: Seat) -> Result<Source, String> {
@@ -47,7 +47,7 @@ pub trait Task: Debug + Send + Sync {
 
     /// Makes this peer's vector for a slot with an exchange, from the exchange's result, which is empty for a
     /// bystander.
-    fn exchanged(&self, _slot: u32, _result: &Bytes) -> Result<Bytes, String> {
+    fn contribution_from_exchange(&self, _slot: u32, _result: &Bytes) -> Result<Bytes, String> {
         Err("this task has no exchange".into())
     }
 
@@ -65,26 +65,26 @@ pub trait Task: Debug + Send + Sync {
 
     /// Whether the opened vector of `slot` is still needed when `frozen` slots are frozen. Once it is not, it
     /// never is again. The answer follows from the session alone; peers that come later are not given it.
-    fn retains(&self, _slot: u32, _frozen: u32) -> bool {
+    fn needed_by_plan(&self, _slot: u32, _frozen: u32) -> bool {
         true
     }
 
-    /// As [`Task::retains`], where the opened vectors themselves say more: whether that of `slot` is needed
-    /// after those that are frozen. While they do not tell yet, as with a vector that is to be fetched again,
-    /// it is needed.
-    fn keeps(&self, slot: u32, history: &History) -> bool {
-        self.retains(slot, history.frozen())
+    /// As [`Task::needed_by_plan`], if the opened vectors themselves say more: whether that of `slot` is
+    /// needed after those that are frozen. While they do not tell yet, as with a vector that is to be fetched
+    /// again, it is needed.
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
+        self.needed_by_plan(slot, history.frozen())
     }
 
     /// Whether nothing is summed after the slots that are frozen, although the plan goes on. All peers that
-    /// hold the vectors which [`Task::keeps`] says come to the same verdict.
+    /// hold the vectors which [`Task::still_needed`] says come to the same verdict.
     fn ends(&self, _history: &History) -> bool {
         false
     }
 
     /// What the slot that was opened last says of the task's progress, for people and programs, such as the
     /// loss of a round; may be empty.
-    fn figures(&self, _slot: u32, _history: &History) -> Map<String, Value> {
+    fn metrics(&self, _slot: u32, _history: &History) -> Map<String, Value> {
         Map::new()
     }
 

@@ -112,7 +112,7 @@ function happened(told) {
         if (typeof value !== 'number' || name === 'round') continue;
         if (!node.curves.has(name)) node.curves.set(name, []);
         const curve = node.curves.get(name);
-        const x = Number((/\d+$/.exec(event.quantity) || [event.number])[0]);
+        const x = Number((/\d+$/.exec(event.aggregate) || [event.number])[0]);
         if (curve.length < POINTS && !(curve.length && curve[curve.length - 1][0] >= x)) curve.push([x, value]);
       }
       break;
@@ -243,8 +243,8 @@ function drawNow(node) {
   const sum = node.status && node.status.sum;
   if (sum && sum.size > 0 && !node.done) {
     const way = (name, done, kind) => [
-      el('h3', null, `${sum.quantity} ${name} the tree: ${bytes(done)} of ${bytes(sum.size)}`),
-      bar(done / sum.size, `${sum.quantity} ${name} the tree`, kind)];
+      el('h3', null, `${sum.aggregate} ${name} the tree: ${bytes(done)} of ${bytes(sum.size)}`),
+      bar(done / sum.size, `${sum.aggregate} ${name} the tree`, kind)];
     parts.push(...way('up', sum.up, ''), ...way('down', sum.down, 'two'));
   }
   $('sum').replaceChildren(...parts);
@@ -329,10 +329,10 @@ function drawRounds(node) {
 function drawSums(node) {
   const opened = [...node.opened.values()];
   if (!opened.length) return $('sums').replaceChildren(empty(node.slots ? `None of ${node.slots} is opened yet.` : 'None yet.'));
-  const rows = opened.slice(-12).reverse().map((event) => el('tr', null, el('th', { scope: 'row' }, event.quantity),
+  const rows = opened.slice(-12).reverse().map((event) => el('tr', null, el('th', { scope: 'row' }, event.aggregate),
     el('td', null, clock(event.time)), el('td', { class: 'text' }, list(event.members, 6))));
   const title = `${opened.length} of ${node.slots ?? '?'} are opened${opened.length > 12 ? '; the last twelve' : ''}.`;
-  $('sums').replaceChildren(empty(title), table('Sums that were opened', ['Quantity', 'Opened', 'Members'], rows));
+  $('sums').replaceChildren(empty(title), table('Sums that were opened', ['Aggregate', 'Opened', 'Members'], rows));
 }
 
 function drawStages(node) {

@@ -29,7 +29,7 @@ fn state_bytes(session: &Session) -> u64 {
 pub(super) fn vector_bytes(session: &Session) -> u64 {
     // Of a task that is not built in only its own program knows the plan.
     let plan = tasks::built_in(session).map_or(Vec::new(), |task| task.plan);
-    plan.iter().map(|quantity| quantity.len() as u64).max().unwrap_or(0)
+    plan.iter().map(|aggregate| aggregate.len() as u64).max().unwrap_or(0)
 }
 
 pub(super) fn megabytes(bytes: u64) -> String {

@@ -66,12 +66,12 @@ fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
         Ok::<(), Failure>(())
     };
     put(&receipt["session"], "session is no text")?;
-    for quantity in receipt["quantities"].as_array().ok_or_else(|| wrong("quantities is no list"))? {
-        put(&quantity["name"], "the name of a quantity is no text")?;
-        let members = quantity["members"].as_array().ok_or_else(|| wrong("members is no list"))?;
+    for aggregate in receipt["aggregates"].as_array().ok_or_else(|| wrong("aggregates is no list"))? {
+        put(&aggregate["name"], "the name of an aggregate is no text")?;
+        let members = aggregate["members"].as_array().ok_or_else(|| wrong("members is no list"))?;
         put(&Value::String(members.len().to_string()), "")?;
         members.iter().try_for_each(|member| put(member, "a member is no text"))?;
-        put(&quantity["sealed_total"], "a sealed_total is no text")?;
+        put(&aggregate["sealed_total"], "a sealed_total is no text")?;
     }
     Ok(hash.finalize().into())
 }

@@ -20,7 +20,7 @@ fn of(folder: &Path, name: &str, bytes: &[u8]) -> String {
     told(folder, &[name]).unwrap().split("  ").next().unwrap().to_owned()
 }
 
-const RECEIPT: &str = r#"{"session": "ab", "peer_id": "north", "seconds": 1.5, "quantities":
+const RECEIPT: &str = r#"{"session": "ab", "peer_id": "north", "seconds": 1.5, "aggregates":
  [{"name": "coin", "view": "1.0", "members": ["a", "b"], "sealed_total": "00"}]}"#;
 
 #[test]

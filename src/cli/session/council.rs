@@ -10,7 +10,7 @@ pub(super) struct CouncilArguments {
     /// The peers that vote, by name; from 16 peers on it matters who they are [default: 15 by hash, or all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     council: Vec<String>,
-    /// What a minority of the council may do without opening a quantity twice: crash, or byzantine, where it
+    /// What a minority of the council may do without opening an aggregate twice: crash, or byzantine, if it
     /// may do whatever it likes; then at least four vote, and fewer may be away
     #[arg(long, value_name = "KIND", default_value = "crash", value_parser = ["crash", "byzantine"])]
     faults: String,

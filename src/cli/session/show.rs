@@ -236,7 +236,7 @@ impl fmt::Display for Shown {
         )?;
         let bears = match self.faults {
             Faults::Crash => format!(
-                "crash: {} of them may be away; one that deviates may open a quantity twice",
+                "crash: {} of them may be away; one that deviates may open an aggregate twice",
                 self.may_be_away
             ),
             Faults::Byzantine => format!(

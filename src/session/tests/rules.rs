@@ -1,7 +1,7 @@
 //! What is refused, and in which words.
 
 use super::*;
-use crate::protocol::context::{Context, Quantity};
+use crate::protocol::context::{Aggregate, Context};
 
 #[test]
 fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
@@ -212,7 +212,7 @@ fn rosters_of_three_to_1024_are_taken() {
 fn a_plan_of_more_slots_than_a_session_may_have_is_a_bug_of_its_task() {
     let context = |slots| {
         let identity = Identity::from_seed([0; 32]);
-        Context::new(session(3).settings(), Peer(0), identity, vec![Quantity::coin(); slots])
+        Context::new(session(3).settings(), Peer(0), identity, vec![Aggregate::coin(); slots])
     };
     let most = MOST_SLOTS as usize;
     assert_eq!(context(most).plan.len(), most);

@@ -35,7 +35,7 @@ pub(super) fn accuracy(runs: &[RunReport]) -> Markup {
 }
 
 pub(super) fn stages(run: &RunReport) -> Markup {
-    // Bytes of each peer in each stage, over all quantities; last, outside views.
+    // Bytes of each peer in each stage, over all aggregates; last, outside views.
     let of = |host: &Host, stage: Option<Stage>| -> u64 {
         host.stages.iter().filter(|(_, each, _)| *each == stage).map(|(.., count)| count.bytes).sum()
     };

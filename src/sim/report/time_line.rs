@@ -75,7 +75,7 @@ fn stages(run: &RunReport, host: &Host, axis: &Axis, y: f64, row: f64) -> Markup
     }
 }
 
-/// The names of the quantities, where the first peer that goes through them begins each.
+/// The names of the aggregates, where the first peer that goes through them begins each.
 fn slots(run: &RunReport, axis: &Axis) -> Markup {
     let whole = |host: &&Host| host.spans.iter().any(|span| span.slot as usize + 1 == run.slots.len());
     let mut free = 0.0;

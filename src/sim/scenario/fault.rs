@@ -39,7 +39,7 @@ pub struct Fault {
 pub struct Moment {
     /// The peer; left out: the first of the peers that the fault concerns.
     pub peer: Option<u16>,
-    /// The quantity of the task's plan, such as `coin`, `holders`, `moments`, `counts`, `sum`.
+    /// The aggregate of the task's plan, such as `coin`, `holders`, `moments`, `counts`, `sum`.
     pub slot: String,
     /// The stage.
     pub stage: Stage,

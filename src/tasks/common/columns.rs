@@ -15,7 +15,7 @@
 //! alone: **codes**, a repeated smallest or largest value such as -999 or 9999, far from all others.
 
 use crate::data::Dataset;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use flyswarm_data::scaling::Moments;
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
@@ -183,8 +183,8 @@ impl std::fmt::Display for Odd {
 }
 
 /// The sums from which means, and with squares spreads, of all columns follow.
-pub(crate) fn quantity(features: u32, squares: bool) -> Quantity {
-    Quantity::exact("moments", 8, Moments::words(features as usize, squares) as u64)
+pub(crate) fn aggregate(features: u32, squares: bool) -> Aggregate {
+    Aggregate::exact("moments", 8, Moments::words(features as usize, squares) as u64)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use flyswarm_data::prepare::{Fill, Kind};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
@@ -37,11 +37,11 @@ pub(crate) fn slots(session: &Session) -> u32 {
 }
 
 /// The plan of the whole session, for the plan of its task.
-pub(crate) fn plan(session: &Session, mut plan: Vec<Quantity>) -> Vec<Quantity> {
+pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate> {
     if let Some(preparation) = waiting(session) {
         let columns = preparation.pooled().count() as u64;
-        let values = Quantity::exact("values", 4, columns);
-        let fills = Quantity::exact("fills", 8, preparation.pooled_words() as u64);
+        let values = Aggregate::exact("values", 4, columns);
+        let fills = Aggregate::exact("fills", 8, preparation.pooled_words() as u64);
         let at = plan.len().min(VALUES as usize);
         plan.splice(at..at, [values, fills]);
     }
@@ -138,7 +138,7 @@ impl Filled {
 
 #[deny(clippy::missing_trait_methods)]
 impl Task for Filled {
-    fn plan(&self) -> Vec<Quantity> {
+    fn plan(&self) -> Vec<Aggregate> {
         plan(&self.session, self.unfilled.plan())
     }
 
@@ -158,11 +158,11 @@ impl Task for Filled {
         }
     }
 
-    fn noised(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
         Err("exact sums fill missing values, and a private session has none".into())
     }
 
-    fn take_noised(&self, _slot: u32, _vector: &Bytes) {}
+    fn restore_noisy(&self, _slot: u32, _vector: &Bytes) {}
 
     fn exchange(&self, slot: u32, history: &History, seat: Seat) -> Result<Source, String> {
         if slot <= FILLS {
@@ -171,9 +171,12 @@ impl Task for Filled {
         self.at(history).and_then(|(task, seen)| task.exchange(slot - SLOTS, &seen, seat))
     }
 
-    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+    fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
         // What an exchange gave has nothing of the rows in it that is not in its result.
-        self.task.get().unwrap_or(&self.unfilled).exchanged(slot.saturating_sub(SLOTS), result)
+        self.task
+            .get()
+            .unwrap_or(&self.unfilled)
+            .contribution_from_exchange(slot.saturating_sub(SLOTS), result)
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
@@ -196,18 +199,18 @@ impl Task for Filled {
         }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         match slot {
-            0 => self.unfilled.retains(slot, frozen.saturating_sub(SLOTS)),
+            0 => self.unfilled.needed_by_plan(slot, frozen.saturating_sub(SLOTS)),
             VALUES | FILLS => true,
-            _ => self.unfilled.retains(slot - SLOTS, frozen.saturating_sub(SLOTS)),
+            _ => self.unfilled.needed_by_plan(slot - SLOTS, frozen.saturating_sub(SLOTS)),
         }
     }
 
-    fn keeps(&self, slot: u32, history: &History) -> bool {
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
         match slot {
             VALUES | FILLS => true,
-            _ => self.unfilled.keeps(slot.saturating_sub(SLOTS), &history.without(VALUES, SLOTS)),
+            _ => self.unfilled.still_needed(slot.saturating_sub(SLOTS), &history.without(VALUES, SLOTS)),
         }
     }
 
@@ -215,11 +218,11 @@ impl Task for Filled {
         self.unfilled.ends(&history.without(VALUES, SLOTS))
     }
 
-    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+    fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
         if slot > FILLS {
             return self
                 .at(history)
-                .map(|(task, seen)| task.figures(slot - SLOTS, &seen))
+                .map(|(task, seen)| task.metrics(slot - SLOTS, &seen))
                 .unwrap_or_default();
         }
         let Some((before, after)) = self

@@ -1,11 +1,11 @@
 //! Which peers have rows of which class: counted in a sealed sum before anything is learnt, so that nobody is
-//! the only one whose rows a sum shows (spec, section "Task flynn", quantity `holders`).
+//! the only one whose rows a sum shows (spec, section "Task flynn", aggregate `holders`).
 
 use bytes::Bytes;
 
 use crate::crypto::mask::{self, Word};
 use crate::data::Dataset;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 
@@ -13,10 +13,10 @@ use crate::tasks::History;
 /// rows of class l.
 pub(crate) const HOLDERS: u32 = 1;
 
-/// The quantity; of no classes where the task looks at none.
+/// The aggregate; of no classes where the task looks at none.
 #[must_use]
-pub(crate) fn quantity(classes: usize) -> Quantity {
-    Quantity::exact("holders", 4, 1 + classes as u64)
+pub(crate) fn aggregate(classes: usize) -> Aggregate {
+    Aggregate::exact("holders", 4, 1 + classes as u64)
 }
 
 /// A peer's part.

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::columns::{compare, lines};
 use super::{filled, holders};
 use crate::crypto::mask;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
@@ -121,7 +121,7 @@ pub struct OwnSlots {
 
 impl OwnSlots {
     /// Of a plan whose slot of contributors, if it has one, is called so; that of the moments is "moments".
-    pub(crate) fn of(plan: &[Quantity], contributors: &str) -> Self {
+    pub(crate) fn of(plan: &[Aggregate], contributors: &str) -> Self {
         let slot = |name: &str| (0u32..).zip(plan).find(|(_, each)| each.name == name).map(|(slot, _)| slot);
         Self { contributors: slot(contributors), moments: slot("moments") }
     }
@@ -190,13 +190,13 @@ fn classes(session: &Session, labels: Labels) -> usize {
 pub(crate) fn plan(
     session: &Session,
     (protections, own, labels): (Protections, OwnSlots, Labels),
-    mut plan: Vec<Quantity>,
-) -> Vec<Quantity> {
+    mut plan: Vec<Aggregate>,
+) -> Vec<Aggregate> {
     let layout = Layout::new(session, protections, own);
     let (counts, compares) = layout.adds;
     let at = plan.len().min(layout.first as usize);
-    let contributors = counts.then(|| holders::quantity(classes(session, labels)));
-    let moments = compares.then(|| super::columns::quantity(session.data.features, true));
+    let contributors = counts.then(|| holders::aggregate(classes(session, labels)));
+    let moments = compares.then(|| super::columns::aggregate(session.data.features, true));
     plan.splice(at..at, contributors.into_iter().chain(moments));
     plan
 }
@@ -354,7 +354,7 @@ fn fits(session: &Session, rows: &Rows, labels: Labels) -> Result<(), String> {
 // Whoever adds a method to `Task` has to say here what becomes of it.
 #[deny(clippy::missing_trait_methods)]
 impl Task for Protected {
-    fn plan(&self) -> Vec<Quantity> {
+    fn plan(&self) -> Vec<Aggregate> {
         plan(&self.session, (self.protections, self.own, self.labels), self.task.plan())
     }
 
@@ -373,14 +373,14 @@ impl Task for Protected {
         Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
-    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         let inner = self.layout.inner(slot).ok_or("a protection has no noise")?;
-        self.task.noised(inner, &self.layout.seen(history), rng)
+        self.task.noisy_contribution(inner, &self.layout.seen(history), rng)
     }
 
-    fn take_noised(&self, slot: u32, vector: &Bytes) {
+    fn restore_noisy(&self, slot: u32, vector: &Bytes) {
         if let Some(inner) = self.layout.inner(slot) {
-            self.task.take_noised(inner, vector);
+            self.task.restore_noisy(inner, vector);
         }
     }
 
@@ -393,9 +393,9 @@ impl Task for Protected {
         }
     }
 
-    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+    fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
         let inner = self.layout.inner(slot).ok_or("a protection has no exchange")?;
-        self.task.exchanged(inner, result)
+        self.task.contribution_from_exchange(inner, result)
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
@@ -419,23 +419,23 @@ impl Task for Protected {
         }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         let behind = frozen.saturating_sub(self.layout.first).min(self.layout.added);
-        self.layout.inner(slot).is_none_or(|inner| self.task.retains(inner, frozen - behind))
+        self.layout.inner(slot).is_none_or(|inner| self.task.needed_by_plan(inner, frozen - behind))
     }
 
-    fn keeps(&self, slot: u32, history: &History) -> bool {
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
         let seen = self.layout.seen(history);
-        self.layout.inner(slot).is_none_or(|inner| self.task.keeps(inner, &seen))
+        self.layout.inner(slot).is_none_or(|inner| self.task.still_needed(inner, &seen))
     }
 
     fn ends(&self, history: &History) -> bool {
         self.task.ends(&self.layout.seen(history))
     }
 
-    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+    fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
         let seen = self.layout.seen(history);
-        self.layout.inner(slot).map(|inner| self.task.figures(inner, &seen)).unwrap_or_default()
+        self.layout.inner(slot).map(|inner| self.task.metrics(inner, &seen)).unwrap_or_default()
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {

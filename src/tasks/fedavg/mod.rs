@@ -33,7 +33,7 @@ use super::{Build, BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, Task
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::tasks::FedavgSpec;
@@ -142,7 +142,7 @@ impl TaskKind for Kind {
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
     // A session that was checked has a network; an empty plan is refused by the engine.
-    let plan = Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.quantities());
+    let plan = Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.aggregates());
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
         plan,
@@ -439,15 +439,15 @@ fn figures_of(seen: Batch, held: Batch) -> Figures {
 }
 
 impl Task for Fedavg {
-    fn plan(&self) -> Vec<Quantity> {
-        self.plan.quantities()
+    fn plan(&self) -> Vec<Aggregate> {
+        self.plan.aggregates()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         self.vector(slot, history, None).map_err(|error| error.to_string())
     }
 
-    fn noised(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         self.noisy(slot, history, rng).map_err(|error| error.to_string())
     }
 
@@ -479,20 +479,20 @@ impl Task for Fedavg {
     }
 
     /// The last round, until the next is frozen; the last of all to the end.
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         self.plan.round(slot).is_none_or(|_| slot + 1 >= frozen.min(self.plan.last()))
     }
 
     /// With a `patience` also the round whose weights are the best so far.
-    fn keeps(&self, slot: u32, history: &History) -> bool {
-        self.retains(slot, history.frozen()) || self.plan.may_be_result(slot, history)
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
+        self.needed_by_plan(slot, history.frozen()) || self.plan.may_be_result(slot, history)
     }
 
     fn ends(&self, history: &History) -> bool {
         self.plan.ends(history)
     }
 
-    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+    fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
         let Some(opened) = history.vector(slot).filter(|_| self.plan.round(slot).is_some()) else {
             return Map::new();
         };

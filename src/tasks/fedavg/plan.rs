@@ -14,7 +14,7 @@ use super::{FedavgError, RESERVE, ROWS, initial};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
-use crate::protocol::context::{Kind, Quantity, SMALLEST_SUM};
+use crate::protocol::context::{Aggregate, Kind, SMALLEST_SUM};
 use crate::session::{Peer, Session};
 use crate::tasks::{FedavgSpec, RoundNoise, Weighting};
 use flyswarm_data::scaling::{Moments, Scaler, Scaling};
@@ -78,26 +78,26 @@ impl Plan {
         slot.checked_sub(self.first()).filter(|&round| round < self.spec.rounds)
     }
 
-    /// The quantities of the session.
+    /// The aggregates of the session.
     #[must_use]
-    pub(crate) fn quantities(&self) -> Vec<Quantity> {
+    pub(crate) fn aggregates(&self) -> Vec<Aggregate> {
         let data = &self.session.data;
-        let mut plan = vec![Quantity::coin()];
+        let mut plan = vec![Aggregate::coin()];
         if self.noise.is_none() {
-            plan.push(holders::quantity(data.classes.len()));
+            plan.push(holders::aggregate(data.classes.len()));
         }
-        plan.push(Quantity::exact("rows", 4, 1));
+        plan.push(Aggregate::exact("rows", 4, 1));
         if let Some(squares) = self.opens_moments() {
             let words = Moments::words(data.features as usize, squares) as u64;
-            plan.push(Quantity::exact("moments", 8, words));
+            plan.push(Aggregate::exact("moments", 8, words));
         }
         let words = self.layout().words() as u64;
         let kind = if self.noise.is_some() { Kind::Noised } else { Kind::Exact };
         let round =
-            |round| Quantity { kind: kind.clone(), ..Quantity::exact(&format!("round-{round}"), 4, words) };
+            |round| Aggregate { kind: kind.clone(), ..Aggregate::exact(&format!("round-{round}"), 4, words) };
         plan.extend((1..=self.spec.rounds).map(round));
         if self.noise.is_none() {
-            plan.push(Quantity::exact("scores", 4, words::FIGURES as u64 + 1));
+            plan.push(Aggregate::exact("scores", 4, words::FIGURES as u64 + 1));
         }
         plan
     }

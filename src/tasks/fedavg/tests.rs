@@ -84,21 +84,21 @@ fn frozen(slot: u32, members: &[Peer]) -> Frozen {
 fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
     let everybody: Vec<_> = (0u16..).map(Peer).take(tasks.len()).collect();
     let mut slots = vec![(frozen(0, &everybody), Bytes::copy_from_slice(&COIN))];
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let history = History::of(slots.clone());
         let members = members(slot);
         tasks[0].allows(slot, &history, &members)?;
-        let mut total = vec![0; quantity.len()];
+        let mut total = vec![0; aggregate.len()];
         for peer in &members {
             let vector = tasks[peer.index()].contribution(slot, &history)?;
-            assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
-            crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+            assert_eq!(vector.len(), aggregate.len(), "{}", aggregate.name);
+            crate::crypto::mask::add(aggregate.word(), &mut total, &vector);
         }
         slots.push((frozen(slot, &members), total.into()));
         let history = History::of(slots.clone());
         tasks.iter().try_for_each(|task| task.check(slot, &history))?;
         for (before, (_, vector)) in (0u32..).zip(&mut slots) {
-            if !tasks[0].keeps(before, &history) {
+            if !tasks[0].still_needed(before, &history) {
                 *vector = Bytes::new();
             }
         }

@@ -27,7 +27,7 @@ use super::xclp::{self, Xclp};
 use super::{BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, TaskKind, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
@@ -80,11 +80,11 @@ impl Plan {
         self.session.data.classes.len()
     }
 
-    /// The quantities of the session.
-    fn quantities(&self) -> Vec<Quantity> {
-        let (trained, classes) = (self.fedavg.quantities(), self.classes() as u64);
-        let propagated = self.xclp.quantities();
-        let quantity = |slot: u32| match self.layout.place(slot) {
+    /// The aggregates of the session.
+    fn aggregates(&self) -> Vec<Aggregate> {
+        let (trained, classes) = (self.fedavg.aggregates(), self.classes() as u64);
+        let propagated = self.xclp.aggregates();
+        let aggregate = |slot: u32| match self.layout.place(slot) {
             Place::Training(slot) => trained[slot as usize].clone(),
             Place::Propagation(number, part) => {
                 let name = ["points", "computed", "labelled", "counts"][part as usize];
@@ -94,10 +94,10 @@ impl Plan {
                     COUNTS => classes,
                     part => propagated[1 + part as usize].words,
                 };
-                Quantity::exact(&format!("{name}-{}", number + 1), 4, words)
+                Aggregate::exact(&format!("{name}-{}", number + 1), 4, words)
             }
         };
-        (0..self.layout.slots()).map(quantity).collect()
+        (0..self.layout.slots()).map(aggregate).collect()
     }
 
     /// The history as the training sees it.
@@ -160,7 +160,7 @@ impl TaskKind for Kind {
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgXclpSpec) -> BuiltIn {
     // A session that was checked has a network; an empty plan is refused by the engine.
-    let plan = Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.quantities());
+    let plan = Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.aggregates());
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
         plan,
@@ -260,8 +260,8 @@ fn words(counts: impl IntoIterator<Item = u64>) -> Bytes {
 }
 
 impl Task for FedavgXclp {
-    fn plan(&self) -> Vec<Quantity> {
-        self.plan.quantities()
+    fn plan(&self) -> Vec<Aggregate> {
+        self.plan.aggregates()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
@@ -288,9 +288,11 @@ impl Task for FedavgXclp {
         }
     }
 
-    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+    fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
         match self.plan.layout.place(slot) {
-            Place::Propagation(_, part) => self.plan.xclp.exchanged(self.me, part + 1, result),
+            Place::Propagation(_, part) => {
+                self.plan.xclp.contribution_from_exchange(self.me, part + 1, result)
+            }
             Place::Training(_) => Err("training has no exchange".into()),
         }
     }
@@ -319,10 +321,10 @@ impl Task for FedavgXclp {
         }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         let layout = self.plan.layout;
         match layout.place(slot) {
-            Place::Training(slot) => self.fedavg.retains(slot, layout.trained(frozen)),
+            Place::Training(slot) => self.fedavg.needed_by_plan(slot, layout.trained(frozen)),
             // Shares of the output are kept until every owner has its own.
             Place::Propagation(_, COMPUTED) => frozen <= slot + 1,
             // The labels are those of all rounds until they are found anew.
@@ -331,8 +333,8 @@ impl Task for FedavgXclp {
     }
 
     /// With a `patience` also the round whose weights are the best so far; after an early end no labels.
-    fn keeps(&self, slot: u32, history: &History) -> bool {
-        let retained = self.retains(slot, history.frozen());
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
+        let retained = self.needed_by_plan(slot, history.frozen());
         if !self.patient {
             return retained;
         }
@@ -347,9 +349,9 @@ impl Task for FedavgXclp {
         self.patient && self.plan.fedavg.ends(&self.plan.trained(history))
     }
 
-    fn figures(&self, slot: u32, history: &History) -> Map<String, Value> {
+    fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
         match self.plan.layout.place(slot) {
-            Place::Training(slot) => self.fedavg.figures(slot, &self.plan.trained(history)),
+            Place::Training(slot) => self.fedavg.metrics(slot, &self.plan.trained(history)),
             Place::Propagation(number, COUNTS) => {
                 let sum = |counts: Option<Vec<u64>>| counts.map_or(0, |counts| counts.iter().sum::<u64>());
                 let given = sum(self.plan.given(number, history));

@@ -67,7 +67,7 @@ fn history(slots: usize, members: &[Peer], last: &[u32]) -> History {
 }
 
 fn slot(task: &dyn Task, name: &str) -> u32 {
-    task.plan().iter().position(|quantity| quantity.name == name).unwrap() as u32
+    task.plan().iter().position(|aggregate| aggregate.name == name).unwrap() as u32
 }
 
 fn everybody() -> Vec<Peer> {
@@ -142,7 +142,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
 fn shares_are_forgotten_at_once_and_labels_when_the_next_ones_are_counted() {
     let task = task(HEAD, &[None; 5]).unwrap();
     let place = |name: &str| slot(&*task, name);
-    let retained = |name: &str, frozen: u32| task.retains(place(name), frozen);
+    let retained = |name: &str, frozen: u32| task.needed_by_plan(place(name), frozen);
     let next = place("counts-2");
     assert!(retained("computed-1", place("labelled-1")) && !retained("computed-1", place("labelled-1") + 1));
     for name in ["points-1", "labelled-1", "counts-1"] {
@@ -170,6 +170,6 @@ fn everybody_is_told_how_many_labels_were_given_and_found() {
         };
         opened.push(value, Some(words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect()));
     }
-    let figures = task.figures(counts, &opened);
+    let figures = task.metrics(counts, &opened);
     assert_eq!((&figures["labels_given"], &figures["labels_found"]), (&json!(3), &json!(13)));
 }

@@ -27,9 +27,9 @@ use crate::tasks::common::evaluation::Evaluation;
 use crate::tasks::{History, Outcome, Work, common::holders};
 use flyswarm_data::scaling::Scaler;
 
-/// The quantity: counts of the rows that are not held out.
+/// The aggregate: counts of the rows that are not held out.
 pub(super) const LEARNT: &str = "learnt";
-/// The quantity: how the held-out rows were predicted.
+/// The aggregate: how the held-out rows were predicted.
 pub(super) const SCORES: &str = "scores";
 /// Neighbours that vote.
 pub(crate) const NEIGHBOURS: usize = 5;
@@ -66,7 +66,8 @@ impl Plan {
     /// Whether `scores` may be summed over `members`: of the rows of each class that are scored enough peers
     /// are left.
     pub(super) fn allows_scores(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        let at_scores = self.quantities().get(slot as usize).is_some_and(|quantity| quantity.name == SCORES);
+        let at_scores =
+            self.aggregates().get(slot as usize).is_some_and(|aggregate| aggregate.name == SCORES);
         if !at_scores {
             return Ok(());
         }

@@ -36,7 +36,7 @@ use crate::model::origin::Origin;
 use crate::model::readout::Readout;
 use crate::model::selection::Draw;
 use crate::model::{Model, ModelError};
-use crate::protocol::context::{Kind as Summed, Quantity, SMALLEST_SUM};
+use crate::protocol::context::{Aggregate, Kind as Summed, SMALLEST_SUM};
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, NoiseMode, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::flyhash::FlyHash;
@@ -80,7 +80,7 @@ impl TaskKind for Kind {
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
-    let plan = Plan::new(session.clone(), spec).quantities();
+    let plan = Plan::new(session.clone(), spec).aggregates();
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
         plan,
@@ -170,7 +170,7 @@ impl Plan {
 
     /// Slot of `holders`.
     fn holders(&self) -> u32 {
-        let before = self.selection.as_ref().map(|selection| selection.quantities().len());
+        let before = self.selection.as_ref().map(|selection| selection.aggregates().len());
         before.and_then(|slots| u32::try_from(slots).ok()).unwrap_or(HOLDERS)
     }
 
@@ -185,40 +185,40 @@ impl Plan {
         self.model.readout()
     }
 
-    /// The quantities of the session.
+    /// The aggregates of the session.
     #[must_use]
-    pub fn quantities(&self) -> Vec<Quantity> {
+    pub fn aggregates(&self) -> Vec<Aggregate> {
         let data = &self.session.data;
         let classes = data.classes.len();
         let features = data.features as usize;
-        let counts = Quantity::exact("counts", 4, self.model.counts(classes) as u64);
+        let counts = Aggregate::exact("counts", 4, self.model.counts(classes) as u64);
         if let Some(noise) = self.session.privacy.noise {
             // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
             let kind = if noise.mode == NoiseMode::Central { Summed::Noised } else { Summed::Released };
-            return vec![Quantity::coin(), Quantity { kind, ..counts }];
+            return vec![Aggregate::coin(), Aggregate { kind, ..counts }];
         }
-        let holders = holders::quantity(classes);
+        let holders = holders::aggregate(classes);
         if let Some(selection) = &self.selection {
-            return [selection.quantities(), vec![holders, counts]].concat();
+            return [selection.aggregates(), vec![holders, counts]].concat();
         }
-        let mut plan = vec![Quantity::coin(), holders];
+        let mut plan = vec![Aggregate::coin(), holders];
         if self.evaluate.is_some() {
             plan[1].words += classes as u64;
         }
         if let Some(squares) = self.opens_moments() {
-            plan.push(Quantity::exact("moments", 8, Moments::words(features, squares) as u64));
+            plan.push(Aggregate::exact("moments", 8, Moments::words(features, squares) as u64));
         }
         if self.evaluate.is_some() {
-            plan.push(Quantity { name: evaluate::LEARNT.into(), ..counts.clone() });
-            plan.push(Quantity::exact(evaluate::SCORES, 8, Evaluation::length(classes) as u64));
+            plan.push(Aggregate { name: evaluate::LEARNT.into(), ..counts.clone() });
+            plan.push(Aggregate::exact(evaluate::SCORES, 8, Evaluation::length(classes) as u64));
         }
         plan.push(counts);
         plan
     }
 
-    /// What was opened of the quantity of this name.
+    /// What was opened of the aggregate of this name.
     fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Option<&'a Bytes> {
-        let slot = self.quantities().iter().position(|quantity| quantity.name == name)?;
+        let slot = self.aggregates().iter().position(|aggregate| aggregate.name == name)?;
         opened.get(slot)
     }
 
@@ -249,7 +249,7 @@ impl Plan {
 
     /// The model that the opened vectors of the whole plan make.
     pub fn model(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
-        let slots = self.quantities().len();
+        let slots = self.aggregates().len();
         let (Some(seed), Some(counts)) = (opened.first().and_then(seed), opened.get(slots - 1)) else {
             return Err(FlynnError::Incomplete(opened.len(), slots));
         };
@@ -401,8 +401,8 @@ impl Flynn {
 }
 
 impl Task for Flynn {
-    fn plan(&self) -> Vec<Quantity> {
-        self.plan.quantities()
+    fn plan(&self) -> Vec<Aggregate> {
+        self.plan.aggregates()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
@@ -410,15 +410,15 @@ impl Task for Flynn {
             return selection.contribution(slot, history);
         }
         let plan = self.plan();
-        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
+        let aggregate = plan.get(slot as usize).ok_or("no such slot")?;
         let vector = self.takes_part(history.vectors()).and_then(|takes_part| match takes_part {
-            true => self.vector(&quantity.name, history.vectors()),
-            false => Ok(vec![0; quantity.len()].into()),
+            true => self.vector(&aggregate.name, history.vectors()),
+            false => Ok(vec![0; aggregate.len()].into()),
         });
         vector.map_err(|error| error.to_string())
     }
 
-    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         let session = &self.plan.session;
         let noise = session.privacy.noise.ok_or("the session has no noise")?;
         let counts = self.counts(history.vectors()).map_err(|error| error.to_string())?;
@@ -448,7 +448,7 @@ impl Task for Flynn {
         }
         let (rows, d) = (self.data.rows() as f64, self.plan.session.data.dimension());
         let plan = self.plan();
-        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+        match plan.get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
             Some(evaluate::LEARNT | evaluate::SCORES) => self.work_of_evaluation(rows),
             Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {

@@ -46,11 +46,11 @@ pub(super) fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
 /// ends it.
 pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
-        let mut total = vec![0; quantity.len()];
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).skip(1) {
+        let mut total = vec![0; aggregate.len()];
         for task in tasks {
             crate::crypto::mask::add(
-                quantity.word(),
+                aggregate.word(),
                 &mut total,
                 &task.contribution(slot, &History::of_vectors(&opened))?,
             );
@@ -121,8 +121,8 @@ proptest! {
 fn holders_are_counted_among_the_drawn_after_the_draw() {
     let names = |scaling: &str| {
         let session = session(4, 1, scaling, "chosen = 3");
-        let plan = Plan::new(session.clone(), *spec(&session)).quantities();
-        plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
+        let plan = Plan::new(session.clone(), *spec(&session)).aggregates();
+        plan.into_iter().map(|aggregate| aggregate.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "present", "sketch", "scores", "draw", "holders", "counts"]);
     let all = ["coin", "present", "moments", "sketch", "scores", "draw", "holders", "counts"];

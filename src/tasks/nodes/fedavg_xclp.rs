@@ -123,9 +123,9 @@ impl Lab {
         self.net.events.iter().filter_map(finished).collect()
     }
 
-    /// The slot of a quantity, in the whole session.
+    /// The slot of an aggregate, in the whole session.
     fn slot(&self, name: &str) -> u32 {
-        let place = self.tasks[0].plan().iter().position(|quantity| quantity.name == name);
+        let place = self.tasks[0].plan().iter().position(|aggregate| aggregate.name == name);
         u32::try_from(place.unwrap_or_else(|| panic!("no {name}"))).unwrap()
     }
 

@@ -37,7 +37,7 @@ impl TaskKind for Kind {
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
-    let plan = Plan::new(session.clone(), spec).quantities();
+    let plan = Plan::new(session.clone(), spec).aggregates();
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
         plan,

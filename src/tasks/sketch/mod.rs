@@ -38,7 +38,7 @@ use crate::data::Dataset;
 use crate::data::prepare::Preparation;
 use crate::model::selection::{self, Draw};
 use crate::privacy::Ratio;
-use crate::protocol::context::{Kind as Summed, Quantity};
+use crate::protocol::context::{Aggregate, Kind as Summed};
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
@@ -125,7 +125,7 @@ pub enum TaskError {
     /// The opened moments are no moments.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// A quantity that this depends on is not open.
+    /// An aggregate that this depends on is not open.
     #[error("{0} is not open")]
     Closed(&'static str),
     /// A peer has published what can be no distance or sketch.
@@ -141,36 +141,36 @@ impl Plan {
         Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
     }
 
-    /// The quantities of the session, with a `select` those up to the draw.
+    /// The aggregates of the session, with a `select` those up to the draw.
     #[must_use]
-    pub fn quantities(&self) -> Vec<Quantity> {
+    pub fn aggregates(&self) -> Vec<Aggregate> {
         let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
-        let quantity = Quantity::exact;
-        let mut plan = vec![Quantity::coin()];
+        let aggregate = Aggregate::exact;
+        let mut plan = vec![Aggregate::coin()];
         // Counters and records; a release says too that it is one.
         let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
         if self.epsilon.is_none() {
             // With a `select` the task counts the holders among the drawn peers for itself, and under that
             // name.
             let name = if self.session.selects() { "present" } else { "holders" };
-            plan.push(Quantity { name: name.into(), ..holders::quantity(0) });
+            plan.push(Aggregate { name: name.into(), ..holders::aggregate(0) });
         }
         if let Some(squares) = self.opens_moments() {
             let words = Moments::words(self.session.data.features as usize, squares) as u64;
-            plan.push(quantity("moments", 8, words));
+            plan.push(aggregate("moments", 8, words));
         }
         let kind = if self.epsilon.is_some() { Summed::Noised } else { Summed::Exact };
-        plan.push(Quantity { kind, ..quantity("sketch", 4, words) });
+        plan.push(Aggregate { kind, ..aggregate("sketch", 4, words) });
         if publish {
-            plan.push(quantity("scores", 4, peers));
+            plan.push(aggregate("scores", 4, peers));
         }
         if pairwise {
             let words = if self.epsilon.is_some() { words } else { counters };
-            plan.push(quantity("pairwise", 4, peers * words));
+            plan.push(aggregate("pairwise", 4, peers * words));
         }
         if self.spec.selection().is_some() {
-            plan.push(quantity("draw", 4, 8));
+            plan.push(aggregate("draw", 4, 8));
         }
         plan
     }
@@ -182,7 +182,7 @@ impl Plan {
 
     /// What was opened under this name.
     fn opened<'a>(&self, name: &'static str, opened: &'a [Bytes]) -> Result<&'a Bytes, TaskError> {
-        let slot = self.quantities().iter().position(|quantity| quantity.name == name);
+        let slot = self.aggregates().iter().position(|aggregate| aggregate.name == name);
         slot.and_then(|slot| opened.get(slot)).ok_or(TaskError::Closed(name))
     }
 
@@ -462,7 +462,7 @@ impl SketchTask {
     }
 
     fn look(&self, slot: u32, opened: &[Bytes]) -> Result<(), TaskError> {
-        match self.plan().get(slot as usize).map(|quantity| &*quantity.name) {
+        match self.plan().get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("sketch") => self.plan.global(opened).map(drop),
             Some("scores") => self.plan.scores(opened).map(drop),
             Some("pairwise") => self.plan.sketches(opened).map(drop),
@@ -472,23 +472,23 @@ impl SketchTask {
 }
 
 impl Task for SketchTask {
-    fn plan(&self) -> Vec<Quantity> {
-        self.plan.quantities()
+    fn plan(&self) -> Vec<Aggregate> {
+        self.plan.aggregates()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         let plan = self.plan();
-        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
-        self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
+        let aggregate = plan.get(slot as usize).ok_or("no such slot")?;
+        self.vector(&aggregate.name, history.vectors()).map_err(|error| error.to_string())
     }
 
-    fn noised(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, _slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
         let epsilon = self.plan.epsilon.ok_or("the session has no noise")?;
         let release = self.own(history.vectors()).and_then(|own| Ok(own.release(epsilon, rng)?));
         Ok(bytes(release.map_err(|error| error.to_string())?.to_words()))
     }
 
-    fn take_noised(&self, _slot: u32, vector: &Bytes) {
+    fn restore_noisy(&self, _slot: u32, vector: &Bytes) {
         let SketchSpec { rows, range, .. } = self.plan.spec;
         // Its length was checked against the plan.
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
@@ -515,7 +515,7 @@ impl Task for SketchTask {
         let (rows, d) = (self.data.rows() as f64, f64::from(self.plan.session.data.dimension()));
         let SketchSpec { rows: counters, range, .. } = self.plan.spec;
         let plan = self.plan();
-        let lift = match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+        let lift = match plan.get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("moments") => rows * d,
             Some("sketch") => rows * f64::from(counters) * f64::from(range).log2() * d,
             _ => 0.0,

@@ -43,12 +43,12 @@ fn tasks(session: &Session, parts: &[Dataset]) -> Vec<SketchTask> {
 fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     let plan = tasks[0].plan();
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-    for (slot, quantity) in plan.iter().enumerate().skip(1) {
-        let mut total = vec![0; quantity.len()];
+    for (slot, aggregate) in plan.iter().enumerate().skip(1) {
+        let mut total = vec![0; aggregate.len()];
         for task in tasks {
             let vector = task.contribution(slot as u32, &History::of_vectors(&opened)).unwrap();
-            assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
-            crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+            assert_eq!(vector.len(), aggregate.len(), "{}", aggregate.name);
+            crate::crypto::mask::add(aggregate.word(), &mut total, &vector);
         }
         opened.push(total.into());
         tasks[0].check(slot as u32, &History::of_vectors(&opened)).unwrap();
@@ -115,8 +115,8 @@ proptest! {
 #[test]
 fn the_plan_has_only_what_the_session_asks_for() {
     let names = |fields: &str| {
-        let plan = plan(session(3, fields)).quantities();
-        plan.into_iter().map(|quantity| quantity.name).collect::<Vec<_>>()
+        let plan = plan(session(3, fields)).aggregates();
+        plan.into_iter().map(|aggregate| aggregate.name).collect::<Vec<_>>()
     };
     assert_eq!(names(""), ["coin", "holders", "sketch"]);
     assert_eq!(names("scaling = \"center\""), ["coin", "holders", "moments", "sketch"]);
@@ -161,7 +161,7 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
     let parts = parts(&[30, 20, 25]);
     let tasks = tasks(&session, &parts);
     let opened = federated(&tasks);
-    let slot = |name: &str| tasks[0].plan().iter().position(|quantity| quantity.name == name).unwrap();
+    let slot = |name: &str| tasks[0].plan().iter().position(|aggregate| aggregate.name == name).unwrap();
     let with = |name: &str, word: usize, value: u32| {
         let mut opened = opened.clone();
         let mut bytes = opened[slot(name)].to_vec();
@@ -198,27 +198,31 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
             ),
         )
     };
-    let names: Vec<_> = plan(of("1")).quantities().into_iter().map(|quantity| quantity.name).collect();
+    let names: Vec<_> = plan(of("1")).aggregates().into_iter().map(|aggregate| aggregate.name).collect();
     assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
     let parts = parts(&[200, 300, 0, 250]);
     // What all peers open, each with a release drawn from this seed.
     let opened_of = |tasks: &[SketchTask], seed: u8| {
         let plan = tasks[0].plan();
         let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-        for (slot, quantity) in (0u32..).zip(&plan).skip(1) {
-            let mut total = vec![0; quantity.len()];
+        for (slot, aggregate) in (0u32..).zip(&plan).skip(1) {
+            let mut total = vec![0; aggregate.len()];
             for (task, peer) in tasks.iter().zip(0u8..) {
-                let vector = if quantity.is_noised() {
+                let vector = if aggregate.is_noised() {
                     let vector = task
-                        .noised(slot, &History::of_vectors(&opened), &mut Rng::from_seed([seed ^ peer; 32]))
+                        .noisy_contribution(
+                            slot,
+                            &History::of_vectors(&opened),
+                            &mut Rng::from_seed([seed ^ peer; 32]),
+                        )
                         .unwrap();
-                    task.take_noised(slot, &vector);
+                    task.restore_noisy(slot, &vector);
                     vector
                 } else {
                     task.contribution(slot, &History::of_vectors(&opened)).unwrap()
                 };
-                assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
-                crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+                assert_eq!(vector.len(), aggregate.len(), "{}", aggregate.name);
+                crate::crypto::mask::add(aggregate.word(), &mut total, &vector);
             }
             opened.push(total.into());
             assert_eq!(tasks[0].check(slot, &History::of_vectors(&opened)), Ok(()));

@@ -28,7 +28,7 @@ use crate::data::split::{Split, folds};
 use crate::model::ModelError;
 use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
@@ -93,7 +93,7 @@ impl TaskKind for Kind {
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
-    let plan = Plan::new(session.clone(), &spec).quantities();
+    let plan = Plan::new(session.clone(), &spec).aggregates();
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
         plan,
@@ -126,7 +126,7 @@ pub enum TuneError {
     /// The opened moments are no moments.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// A quantity that this depends on is not open.
+    /// An aggregate that this depends on is not open.
     #[error("{0} opened vectors, too few for this")]
     Incomplete(usize),
     /// More rows were right than there are.
@@ -171,24 +171,24 @@ impl Plan {
         self.session.data.classes.len()
     }
 
-    /// The quantities of the session.
+    /// The aggregates of the session.
     #[must_use]
-    pub fn quantities(&self) -> Vec<Quantity> {
-        let quantity = |name: &str, word_bytes, words| Quantity::exact(name, word_bytes, words as u64);
-        let mut plan = vec![Quantity::coin(), holders::quantity(self.classes())];
+    pub fn aggregates(&self) -> Vec<Aggregate> {
+        let aggregate = |name: &str, word_bytes, words| Aggregate::exact(name, word_bytes, words as u64);
+        let mut plan = vec![Aggregate::coin(), holders::aggregate(self.classes())];
         if let Some(squares) = self.opens_moments() {
-            plan.push(quantity("moments", 8, Moments::words(self.session.data.features as usize, squares)));
+            plan.push(aggregate("moments", 8, Moments::words(self.session.data.features as usize, squares)));
         }
         let counts: usize =
             self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
-        plan.push(quantity("counts", 4, counts));
-        plan.push(quantity("scores", 4, self.classes() * (1 + self.candidates.len() * self.readouts.len())));
+        plan.push(aggregate("counts", 4, counts));
+        plan.push(aggregate("scores", 4, self.classes() * (1 + self.candidates.len() * self.readouts.len())));
         plan
     }
 
     /// What was opened under this name.
     fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Result<&'a Bytes, TuneError> {
-        let slot = self.quantities().iter().position(|quantity| quantity.name == name);
+        let slot = self.aggregates().iter().position(|aggregate| aggregate.name == name);
         slot.and_then(|slot| opened.get(slot)).ok_or(TuneError::Incomplete(opened.len()))
     }
 
@@ -316,14 +316,14 @@ impl Tune {
 }
 
 impl Task for Tune {
-    fn plan(&self) -> Vec<Quantity> {
-        self.plan.quantities()
+    fn plan(&self) -> Vec<Aggregate> {
+        self.plan.aggregates()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         let plan = self.plan();
-        let quantity = plan.get(slot as usize).ok_or("no such slot")?;
-        self.vector(&quantity.name, history.vectors()).map_err(|error| error.to_string())
+        let aggregate = plan.get(slot as usize).ok_or("no such slot")?;
+        self.vector(&aggregate.name, history.vectors()).map_err(|error| error.to_string())
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
@@ -339,7 +339,7 @@ impl Task for Tune {
         let rows = self.data.rows() as f64;
         let plan = self.plan();
         let mut work = Work::default();
-        match plan.get(slot as usize).map(|quantity| &*quantity.name) {
+        match plan.get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("moments") => work.lift = rows * self.data.features() as f64,
             // Each fold has a matrix of its own; each row is learnt from in all folds but one.
             Some("counts") => {

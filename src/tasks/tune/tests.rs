@@ -45,12 +45,12 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
         .collect();
     let plan = peers[0].plan();
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-    for (slot, quantity) in plan.iter().enumerate().skip(1) {
-        let mut total = vec![0; quantity.len()];
+    for (slot, aggregate) in plan.iter().enumerate().skip(1) {
+        let mut total = vec![0; aggregate.len()];
         for peer in &peers {
             let vector = peer.contribution(slot as u32, &History::of_vectors(&opened)).unwrap();
-            assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
-            crate::crypto::mask::add(quantity.word(), &mut total, &vector);
+            assert_eq!(vector.len(), aggregate.len(), "{}", aggregate.name);
+            crate::crypto::mask::add(aggregate.word(), &mut total, &vector);
         }
         opened.push(total.into());
         peers[0].check(slot as u32, &History::of_vectors(&opened)).unwrap();

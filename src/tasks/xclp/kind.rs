@@ -36,7 +36,7 @@ impl TaskKind for Kind {
 /// The task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
-    let plan = Plan::new(session.clone(), spec.clone()).quantities();
+    let plan = Plan::new(session.clone(), spec.clone()).aggregates();
     BuiltIn {
         own: OwnSlots::of(&plan, ""),
         plan,

@@ -49,7 +49,7 @@ use super::exchange::{Seat, Source};
 use super::{History, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::sketch::lsh::Codes;
@@ -134,17 +134,17 @@ impl Plan {
         Self { scaling: Scaling::None, features, session, spec }
     }
 
-    /// The quantities of the session.
+    /// The aggregates of the session.
     #[must_use]
-    pub fn quantities(&self) -> Vec<Quantity> {
-        let quantity = Quantity::exact;
+    pub fn aggregates(&self) -> Vec<Aggregate> {
+        let aggregate = Aggregate::exact;
         let peers = self.session.roster.len() as u64;
-        let mut plan = vec![Quantity::coin(), quantity("rows", 4, peers)];
+        let mut plan = vec![Aggregate::coin(), aggregate("rows", 4, peers)];
         if let Some(squares) = self.scaling.needs_moments() {
-            plan.push(quantity("moments", 8, Moments::words(self.features, squares) as u64));
+            plan.push(aggregate("moments", 8, Moments::words(self.features, squares) as u64));
         }
-        plan.push(quantity("computed", 4, peers * WORDS as u64));
-        plan.push(quantity("labelled", 4, 1));
+        plan.push(aggregate("computed", 4, peers * WORDS as u64));
+        plan.push(aggregate("labelled", 4, 1));
         plan
     }
 
@@ -239,7 +239,12 @@ impl Plan {
     }
 
     /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
-    pub(super) fn exchanged(&self, me: Peer, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+    pub(super) fn contribution_from_exchange(
+        &self,
+        me: Peer,
+        slot: u32,
+        result: &Bytes,
+    ) -> Result<Bytes, String> {
         if slot > self.computed() {
             let rows = result.len() / (self.classes() + 2);
             return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
@@ -519,8 +524,8 @@ fn has_directions(scaled: &Dataset) -> Result<(), String> {
 }
 
 impl Task for Xclp {
-    fn plan(&self) -> Vec<Quantity> {
-        self.plan.quantities()
+    fn plan(&self) -> Vec<Aggregate> {
+        self.plan.aggregates()
     }
 
     fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
@@ -555,7 +560,7 @@ impl Task for Xclp {
 
     fn work(&self, slot: u32, _: &History) -> Work {
         let rows = self.data.rows() as f64 * self.data.features() as f64;
-        let moments = self.plan().get(slot as usize).is_some_and(|quantity| quantity.name == "moments");
+        let moments = self.plan().get(slot as usize).is_some_and(|aggregate| aggregate.name == "moments");
         Work { lift: if moments { rows } else { 0.0 }, ..Work::default() }
     }
 
@@ -567,8 +572,8 @@ impl Task for Xclp {
         }
     }
 
-    fn exchanged(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        self.plan.exchanged(self.me, slot, result)
+    fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
+        self.plan.contribution_from_exchange(self.me, slot, result)
     }
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
@@ -580,7 +585,7 @@ impl Task for Xclp {
     }
 
     /// Shares of the output are kept until every owner has its own.
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         slot != self.plan.computed() || frozen <= slot + 1
     }
 }

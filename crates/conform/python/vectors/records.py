@@ -1,4 +1,4 @@
-"""The vectors `items`: what is signed, records, frozen quantities, deals and releases."""
+"""The vectors `items`: what is signed, records, frozen aggregates, deals and releases."""
 
 from primitives import Refused
 from primitives.crypto import Identity, exchange_public, le, make_deal, open_share, rebuild_pad, scalar, share_matches
@@ -16,7 +16,7 @@ from primitives.encoding import Ballot, SumId, canonical, decode, shown
 from vectors.common import check, check_refused, session_of, vectors
 from vectors.wire import KINDS
 
-# Why the records and frozen quantities of items.json must be refused.
+# Why the records and frozen aggregates of items.json must be refused.
 RECORDS = {
     "deals do not match their digest": "the deals do not match their digest",
     "no such slot": "no such slot",

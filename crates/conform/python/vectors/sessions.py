@@ -118,7 +118,7 @@ def check_sessions():
         sizes = [session.m, session.s, session.rho] if trains else None
         check("dimension", session.dimension == case["dimension"] and sizes == case["sizes"])
         # The plan of a custom task is another program's.
-        plan = None if session.task == "custom" else [list(quantity) for quantity in session.plan]
+        plan = None if session.task == "custom" else [list(aggregate) for aggregate in session.plan]
         check("plan", plan == case["plan"])
     for case in file["bad"]:
         check_refused(case["what"], case["class"], parse_session, case["toml"].encode())
@@ -132,7 +132,7 @@ def check_sessions():
     check("rows of a table", [row_of(session.table, row) for row in cells] == case["rows"])
     fills = file["fills"]
     sharing = Session(fills["toml"])
-    check("plan with fills", [list(quantity) for quantity in sharing.plan] == fills["plan"])
+    check("plan with fills", [list(aggregate) for aggregate in sharing.plan] == fills["plan"])
     total, rows = [0] * sharing.plan[2][2], []
     for peer in fills["peers"]:
         header, *lines = csv.reader(io.StringIO(peer["csv"]), delimiter=";")

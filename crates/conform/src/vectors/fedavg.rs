@@ -150,7 +150,7 @@ pub(crate) fn fedavg() -> Value {
         .collect();
     let (mut values, mut opened) = (Vec::new(), Vec::new());
     let (mut all_members, mut vectors) = (Vec::new(), Vec::new());
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()) {
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()) {
         let members: Vec<_> = (0..PEERS).map(Peer).filter(|&peer| peer != LATE.0 || slot >= LATE.1).collect();
         let history = History::over(&values, &opened);
         let made: Vec<Bytes> = match slot {
@@ -161,7 +161,7 @@ pub(crate) fn fedavg() -> Value {
             let words = vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word));
             sum.into_iter().zip(words).map(|(a, b)| a.wrapping_add(b)).collect()
         };
-        let total = made.iter().fold(vec![0; quantity.words as usize], sum);
+        let total = made.iter().fold(vec![0; aggregate.words as usize], sum);
         let total = total.into_iter().flat_map(u32::to_le_bytes).collect();
         opened.push(if slot == 0 { Bytes::copy_from_slice(&seed) } else { total });
         values.push(record::Value {

@@ -75,12 +75,12 @@ pub(crate) fn fedavg_xclp() -> Value {
     let members: Vec<Peer> = (0..PEERS).map(Peer).collect();
     let mut histories = vec![History::default(); tasks.len()];
     let (mut points, mut counts) = (Vec::new(), Vec::new());
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()) {
-        let name = quantity.name.as_str();
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()) {
+        let name = aggregate.name.as_str();
         // What two exchanges give is not made here: what the owners get is that of the integer reference.
         let made: Vec<Bytes> = match name {
             "coin" => vec![Bytes::copy_from_slice(&seed)],
-            "computed-1" | "labelled-1" => vec![vec![0; quantity.len()].into()],
+            "computed-1" | "labelled-1" => vec![vec![0; aggregate.len()].into()],
             _ => tasks
                 .iter()
                 .zip(&histories)
@@ -98,7 +98,7 @@ pub(crate) fn fedavg_xclp() -> Value {
         let mut total = made[0].to_vec();
         made[1..]
             .iter()
-            .for_each(|vector| flyswarm_sealed_sum::crypto::mask::add(quantity.word(), &mut total, vector));
+            .for_each(|vector| flyswarm_sealed_sum::crypto::mask::add(aggregate.word(), &mut total, vector));
         let value = record::Value {
             sum: SumId { ballot: Ballot::default(), slot },
             members: members.clone(),
@@ -130,7 +130,7 @@ pub(crate) fn fedavg_xclp() -> Value {
     }
     json!({
         "toml": text, "seed": hex(seed),
-        "slots": tasks[0].plan().iter().map(|quantity| quantity.name.clone()).collect::<Vec<_>>(),
+        "slots": tasks[0].plan().iter().map(|aggregate| aggregate.name.clone()).collect::<Vec<_>>(),
         "rows": (0..PEERS).map(rows).collect::<Vec<_>>(),
         "labels": (0..PEERS).map(labels).collect::<Vec<_>>(),
         "points": points, "counts": counts,

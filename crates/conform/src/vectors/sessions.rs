@@ -8,7 +8,7 @@ use flyswarm::tasks::built_in;
 use flyswarm::tasks::flynn::Plan;
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
-use flyswarm_sealed_sum::protocol::context::{Context, Quantity};
+use flyswarm_sealed_sum::protocol::context::{Context, Aggregate};
 use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
 use flyswarm_sealed_sum::protocol::signed::Signed;
 use flyswarm_sealed_sum::protocol::{pairwise, tree};
@@ -189,7 +189,7 @@ pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
 
 /// What `peer` knows in this session.
 pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
-    let plan = Plan::new(session.clone(), flynn_spec(session)).quantities();
+    let plan = Plan::new(session.clone(), flynn_spec(session)).aggregates();
     Arc::new(Context::new(session.settings(), peer, identity(number_of(session, peer)), plan))
 }
 
@@ -199,8 +199,8 @@ fn shown(text: &str) -> Value {
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
     // The plan of a custom task is the other program's.
     let plan = built_in(&session).map(|task| task.plan);
-    let quantity = |quantity: Quantity| json!([quantity.name, quantity.word_bytes, quantity.words]);
-    let plan = plan.map(|plan| plan.into_iter().map(quantity).collect::<Vec<_>>());
+    let aggregate = |aggregate: Aggregate| json!([aggregate.name, aggregate.word_bytes, aggregate.words]);
+    let plan = plan.map(|plan| plan.into_iter().map(aggregate).collect::<Vec<_>>());
     json!({
         "toml": text,
         "id": session.id().to_string(),

@@ -114,14 +114,14 @@ fn select() -> Value {
     let tasks = [0, 1, 2, 3, 4].map(task);
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let (mut slots, mut vectors) = (Vec::new(), Vec::new());
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let all: Vec<_> = tasks
             .iter()
             .map(|task| task.contribution(slot, &History::of_vectors(&opened)).unwrap())
             .collect();
         opened.push(summed(&all));
         tasks[0].check(slot, &History::of_vectors(&opened)).unwrap();
-        slots.push(quantity.name);
+        slots.push(aggregate.name);
         vectors.push(all.iter().map(hex).collect::<Vec<_>>());
     }
     let draw = flyswarm::tasks::flynn::Plan::new(session.clone(), flynn_spec(&session))
@@ -222,12 +222,12 @@ pub(crate) fn sketch() -> Value {
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     let mut own = Vec::new();
     let mut slots = Vec::new();
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let vectors: Vec<_> = tasks
             .iter()
             .map(|task| task.contribution(slot, &History::of_vectors(&opened)).unwrap())
             .collect();
-        slots.push(quantity.name);
+        slots.push(aggregate.name);
         own.push(hex(&vectors[1]));
         opened.push(summed(&vectors));
     }

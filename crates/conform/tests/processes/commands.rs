@@ -248,8 +248,8 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
 #[test]
 fn a_switch_that_fits_nothing_is_refused_before_anything_runs() {
     for (switch, why) in [
-        (&["--hold-at", "nothing.sum"][..], "--hold-at nothing.sum: expected QUANTITY.STAGE"),
-        (&["--hold-at", "counts.nothing"], "--hold-at counts.nothing: expected QUANTITY.STAGE"),
+        (&["--hold-at", "nothing.sum"][..], "--hold-at nothing.sum: expected AGGREGATE.STAGE"),
+        (&["--hold-at", "counts.nothing"], "--hold-at counts.nothing: expected AGGREGATE.STAGE"),
         (&["--deviate", "nothing", "bob"], "--deviate nothing: is unknown"),
         (&["--deviate", "begin-twice", "nobody"], "--deviate: nobody is not in the roster"),
     ] {

@@ -35,10 +35,10 @@ fn found(swarm: &Swarm, i: usize) -> (Value, Value) {
 
 #[test]
 fn killed_before_its_distance_is_summed_a_peer_comes_back_to_the_same_sketch_and_draw() {
-    for quantity in ["sketch", "scores", "draw"] {
+    for aggregate in ["sketch", "scores", "draw"] {
         let mut swarm = swarm();
         let victim = 1;
-        swarm.start(victim, &[&LABELLED[..], &["--hold-at", &format!("{quantity}.compute")]].concat());
+        swarm.start(victim, &[&LABELLED[..], &["--hold-at", &format!("{aggregate}.compute")]].concat());
         (0..PEERS).filter(|&i| i != victim).for_each(|i| swarm.start(i, &LABELLED));
         swarm.wait_event(victim, "held");
         swarm.signal(victim, "KILL");
@@ -46,19 +46,19 @@ fn killed_before_its_distance_is_summed_a_peer_comes_back_to_the_same_sketch_and
         swarm.start(victim, &LABELLED);
         for (i, name) in NAMES.iter().enumerate().take(PEERS) {
             let ended = swarm.wait_end(i);
-            assert_eq!(ended.code, Some(0), "{quantity}: {name} {ended:?}");
+            assert_eq!(ended.code, Some(0), "{aggregate}: {name} {ended:?}");
         }
         let (first, _) = found(&swarm, 0);
         assert_eq!(first["selection"]["chosen"].as_array().unwrap().len(), 2);
         for (i, name) in NAMES.iter().enumerate().take(PEERS) {
             let (shared, own) = found(&swarm, i);
-            assert_eq!(shared, first, "{quantity}: {name}");
+            assert_eq!(shared, first, "{aggregate}: {name}");
             // Whoever was in the sum of distances has published its own.
             let published = shared["published"][name].as_f64();
             let close = |published: f64| (published - own["row_mean"].as_f64().unwrap()).abs() < 1e-9;
             assert!(
                 published.is_none_or(close) && (published.is_some() || i == victim),
-                "{quantity}: {name}"
+                "{aggregate}: {name}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The kill table: kill -9 of leader, inner node and leaf at every stage of every quantity.
+//! The kill table: kill -9 of leader, inner node and leaf at every stage of every aggregate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::check::same_and_exact;
 use super::swarm::{NAMES, Swarm};
 
-const QUANTITIES: [&str; 4] = ["coin", "holders", "moments", "counts"];
+const AGGREGATES: [&str; 4] = ["coin", "holders", "moments", "counts"];
 const STAGES: [&str; 6] = ["keys", "compute", "sum", "accept", "release", "open"];
 const ROLES: [&str; 3] = ["leader", "inner node", "leaf"];
 /// Sessions at a time: they wait more than they compute.
@@ -70,7 +70,7 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     let members = same_and_exact(&swarm, &others);
     let was_member = members.iter().any(|name| name == NAMES[victim]);
     assert_eq!(members.len(), if was_member { 5 } else { 4 }, "{members:?}");
-    // Before anything of the last quantity is acknowledged, the dead cannot be in it.
+    // Before anything of the last aggregate is acknowledged, the dead cannot be in it.
     let early = !stage.starts_with("counts") || matches!(stage, "counts.compute" | "counts.sum");
     assert!(!(early && was_member), "{} was killed at {stage} and counted", NAMES[victim]);
     let views = others.iter().map(|&i| swarm.receipt(i)["views"].as_u64().expect("views")).max().unwrap_or(0);
@@ -79,11 +79,11 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
 
 #[test]
 fn killed_at_any_stage_in_any_role_the_others_end_with_one_exact_result() {
-    let stages = QUANTITIES.iter().flat_map(|quantity| {
+    let stages = AGGREGATES.iter().flat_map(|aggregate| {
         STAGES
             .iter()
-            .filter(move |stage| **stage != "keys" || *quantity == "coin")
-            .map(move |s| format!("{quantity}.{s}"))
+            .filter(move |stage| **stage != "keys" || *aggregate == "coin")
+            .map(move |s| format!("{aggregate}.{s}"))
     });
     let cases: Vec<_> = stages.flat_map(|stage| [0, 1, 3].map(|place| (stage.clone(), place))).collect();
     let (next, cells) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

@@ -446,7 +446,7 @@ impl Network {
         let wrong: Vec<_> = self.blames.iter().filter(|(by, who, _)| honest(by) && honest(who)).collect();
         assert!(wrong.is_empty(), "an honest peer was blamed: {wrong:?}");
         let openable = self.openable();
-        assert!(openable.values().all(|sums| sums.len() == 1), "two openings of one quantity: {openable:?}");
+        assert!(openable.values().all(|sums| sums.len() == 1), "two openings of one aggregate: {openable:?}");
         let mut values: BTreeMap<u32, Value> = BTreeMap::new();
         for (_, peer, event) in &self.events {
             if let Event::Opened(value) = event {

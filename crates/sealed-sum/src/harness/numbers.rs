@@ -6,7 +6,7 @@ use sha2::Digest;
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
-use crate::protocol::context::Quantity;
+use crate::protocol::context::Aggregate;
 use crate::session::{Faults, Member, Peer, SessionId, Settings, Timing, council};
 use crate::task::{History, Outcome, Task, Work};
 
@@ -28,9 +28,9 @@ impl Numbers {
 }
 
 impl Task for Numbers {
-    fn plan(&self) -> Vec<Quantity> {
-        let sums = self.words.iter().map(|&words| Quantity::exact("numbers", 4, words));
-        std::iter::once(Quantity::coin()).chain(sums).collect()
+    fn plan(&self) -> Vec<Aggregate> {
+        let sums = self.words.iter().map(|&words| Aggregate::exact("numbers", 4, words));
+        std::iter::once(Aggregate::coin()).chain(sums).collect()
     }
     fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
         let words = self.words[slot as usize - 1];

@@ -1,4 +1,4 @@
-//! The state of a node: promises, the acknowledged value and frozen quantities; and the records of it that
+//! The state of a node: promises, the acknowledged value and frozen aggregates; and the records of it that
 //! must survive a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use super::job;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::context::{Context, Quantity};
+use crate::protocol::context::{Context, Aggregate};
 use crate::protocol::council::Accepted;
 use crate::protocol::message::Trace;
 use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
@@ -113,7 +113,7 @@ impl Record {
 /// Stored records that do not fit the session or each other.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A frozen quantity is missing below another.
+    /// A frozen aggregate is missing below another.
     #[error("stored slot {0} has no slot before it")]
     Gap(u32),
     /// A record does not verify.
@@ -156,7 +156,7 @@ impl Archive {
     /// The slot of a vector that this peer lacks and the next slot needs.
     pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
         // The last first: it may tell which of those before it are needed.
-        self.missing.iter().rev().copied().find(|&slot| task.keeps(slot, &self.history))
+        self.missing.iter().rev().copied().find(|&slot| task.still_needed(slot, &self.history))
     }
 
     /// Puts back a vector that was lacking.
@@ -169,8 +169,9 @@ impl Archive {
     /// Drops the vectors that no later slot needs; returns the decisions on them.
     pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Frozen> {
         let history = &self.history;
-        let over: Vec<u32> = history.held().filter(|&slot| slot > 0 && !task.keeps(slot, history)).collect();
-        self.missing.retain(|&slot| task.keeps(slot, history));
+        let over: Vec<u32> =
+            history.held().filter(|&slot| slot > 0 && !task.still_needed(slot, history)).collect();
+        self.missing.retain(|&slot| task.still_needed(slot, history));
         over.iter().for_each(|&slot| Arc::make_mut(&mut self.history).forget(slot));
         over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
     }
@@ -291,7 +292,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             Record::Exchanged(sum, _, bytes) => drop(out.exchanged.insert(sum, bytes)),
             Record::Noised(slot, digest, bytes) => {
                 let length =
-                    ctx.plan.get(slot as usize).filter(|quantity| quantity.is_noised()).map(Quantity::len);
+                    ctx.plan.get(slot as usize).filter(|aggregate| aggregate.is_noised()).map(Aggregate::len);
                 if length != Some(bytes.len()) || Sha256::digest(&bytes)[..] != digest {
                     return Err(RestoreError::Broken(
                         slot,
@@ -343,7 +344,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
 
 fn check_total(ctx: &Context, record: &SumRecord, total: &[u8]) -> Result<(), String> {
     let sum = record.value.sum;
-    let length = ctx.plan.get(sum.slot as usize).map(Quantity::len);
+    let length = ctx.plan.get(sum.slot as usize).map(Aggregate::len);
     if length != Some(total.len()) || all_reduce::total_digest(&ctx.id.0, sum, total) != record.value.total {
         return Err("the total does not match its digest".into());
     }

@@ -1,4 +1,4 @@
-//! The exchange of a view: where a quantity's vector is not a peer's own work, but comes from messages
+//! The exchange of a view: where an aggregate's vector is not a peer's own work, but comes from messages
 //! between the members. The task supplies the machine ([`crate::task::exchange`]); the node carries its
 //! messages unread.
 //!

@@ -107,11 +107,11 @@ impl Job {
         match self {
             Self::Contribution { slot, task, history, noise } => {
                 let expected =
-                    task.plan().get(slot as usize).map_or(0, crate::protocol::context::Quantity::len);
+                    task.plan().get(slot as usize).map_or(0, crate::protocol::context::Aggregate::len);
                 let result = match noise {
                     _ if slot == 0 => Ok(Bytes::new()),
                     None => task.contribution(slot, &history),
-                    Some(noise) => task.noised(slot, &history, &mut noise.generator()),
+                    Some(noise) => task.noisy_contribution(slot, &history, &mut noise.generator()),
                 };
                 let result = result.and_then(|vector| {
                     if vector.len() == expected {

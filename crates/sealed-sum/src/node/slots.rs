@@ -10,7 +10,7 @@ use super::archive::{Archive, Sealed};
 use super::job::Noise;
 use super::waits::{Awaited, Waits};
 use super::{Ending, Event, Job, Out, Record};
-use crate::protocol::context::{Context, Quantity, SMALLEST_SUM};
+use crate::protocol::context::{Context, Aggregate, SMALLEST_SUM};
 use crate::protocol::record::{Frozen, Record as SumRecord};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
@@ -148,7 +148,7 @@ impl Slots {
     }
 
     fn is_noised(&self, slot: u32) -> bool {
-        self.ctx.plan.get(slot as usize).is_some_and(Quantity::is_noised)
+        self.ctx.plan.get(slot as usize).is_some_and(Aggregate::is_noised)
     }
 
     /// Takes the vector that was made.
@@ -168,7 +168,7 @@ impl Slots {
             // for.
             let digest = Sha256::digest(&vector).into();
             step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
-            self.task.take_noised(slot, &vector);
+            self.task.restore_noisy(slot, &vector);
         }
         self.inputs.insert(slot, vector);
         Ok(())
@@ -198,7 +198,7 @@ impl Slots {
     pub(super) fn exchanged(&mut self, sum: SumId, result: Bytes, step: &mut Out) -> Result<(), Ending> {
         let digest = Sha256::digest(&result).into();
         step.0.push(Action::Persist(Record::Exchanged(sum, digest, result.clone())));
-        let vector = self.task.exchanged(sum.slot, &result);
+        let vector = self.task.contribution_from_exchange(sum.slot, &result);
         self.exchanged.insert(sum, result);
         self.inputs.insert(sum.slot, vector.map_err(Ending::Own)?);
         Ok(())
@@ -281,7 +281,7 @@ impl Slots {
         if !bare {
             self.task.check(slot, self.history()).map_err(Ending::Refused)?;
         }
-        let figures = self.task.figures(slot, self.history());
+        let figures = self.task.metrics(slot, self.history());
         if !figures.is_empty() {
             step.output(Event::Figures(slot, figures));
         }
@@ -316,7 +316,7 @@ impl Slots {
     ) -> Result<Fetched, Ending> {
         match held {
             Held::Frozen(frozen) => self.open(frozen, total, step).map(|()| Fetched::Nothing),
-            Held::Bare(_) if self.task.retains(slot, self.ctx.plan.len() as u32) => {
+            Held::Bare(_) if self.task.needed_by_plan(slot, self.ctx.plan.len() as u32) => {
                 // Nobody honest drops what is needed to the end.
                 step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
                 Ok(Fetched::Failed)

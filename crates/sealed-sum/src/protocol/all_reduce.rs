@@ -17,7 +17,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-use super::context::Quantity;
+use super::context::Aggregate;
 use super::pairwise::Masks;
 use super::sparse;
 use super::sum_id::SumId;
@@ -243,10 +243,10 @@ impl Machine for AllReduce {
 }
 
 impl AllReduce {
-    /// A sum of vectors of this quantity; nothing is sent before [`AllReduce::contribute`].
+    /// A sum of vectors of this aggregate; nothing is sent before [`AllReduce::contribute`].
     #[must_use]
-    pub fn new(session: &[u8; 32], sum: SumId, quantity: &Quantity, place: Place) -> Self {
-        let (word, len, plain) = (quantity.word(), quantity.len(), quantity.plain());
+    pub fn new(session: &[u8; 32], sum: SumId, aggregate: &Aggregate, place: Place) -> Self {
+        let (word, len, plain) = (aggregate.word(), aggregate.len(), aggregate.plain());
         let parts =
             1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
         Self {

@@ -16,7 +16,7 @@ pub const SMALLEST_SUM: usize = 3;
 
 /// One vector that the session sums and opens. Slot 0 of every plan is the coin, whose vector is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quantity {
+pub struct Aggregate {
     /// For people and receipts, such as "coin", "holders", "moments", "counts".
     pub name: String,
     /// Bytes per word of the vector: 4 or 8.
@@ -27,7 +27,7 @@ pub struct Quantity {
     pub kind: Kind,
 }
 
-/// How the vectors of a quantity are made and added.
+/// How the vectors of an aggregate are made and added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Of the rows alone; masked, opened by pads.
@@ -41,7 +41,7 @@ pub enum Kind {
     Released,
 }
 
-impl Quantity {
+impl Aggregate {
     /// The coin: no words, a pad of every council member in the view.
     #[must_use]
     pub fn coin() -> Self {
@@ -133,7 +133,7 @@ pub struct Context {
     /// Its identity.
     pub identity: Identity,
     /// What is summed and opened, in order.
-    pub plan: Vec<Quantity>,
+    pub plan: Vec<Aggregate>,
     /// Test only: the rule by which an opening is begun.
     #[cfg(any(test, feature = "harness"))]
     pub rule: OpeningRule,
@@ -148,7 +148,12 @@ impl Context {
     /// # Panics
     /// If the plan has more than [`MOST_SLOTS`] slots: the task made it wrongly.
     #[must_use]
-    pub fn new(session: impl Into<Arc<Settings>>, me: Peer, identity: Identity, plan: Vec<Quantity>) -> Self {
+    pub fn new(
+        session: impl Into<Arc<Settings>>,
+        me: Peer,
+        identity: Identity,
+        plan: Vec<Aggregate>,
+    ) -> Self {
         let session = session.into();
         assert!(plan.len() <= MOST_SLOTS as usize, "BUG: a plan of {} slots", plan.len());
         Self {
@@ -221,7 +226,7 @@ impl Context {
     #[must_use]
     pub fn dealers(&self, slot: u32, members: &[Peer]) -> Vec<Peer> {
         let most = match self.plan.get(slot as usize) {
-            Some(quantity) if quantity.plain() => 0,
+            Some(aggregate) if aggregate.plain() => 0,
             _ if slot == 0 => usize::MAX,
             _ => 3,
         };

@@ -1,4 +1,4 @@
-//! The council's decision which sealed sum of a quantity is opened: single-decree Paxos for each slot, one
+//! The council's decision which sealed sum of an aggregate is opened: single-decree Paxos for each slot, one
 //! ballot for all (Lamport, "Paxos Made Simple", sections 2.2 and 3).
 //!
 //! A view's proposer collects promises from a majority before it starts anything. A promise says how many
@@ -22,7 +22,7 @@ use super::ballot::Ballot;
 pub struct Accepted<V> {
     /// The ballot in which it was acknowledged last.
     pub ballot: Ballot,
-    /// The quantity.
+    /// The aggregate.
     pub slot: u32,
     /// The value.
     pub value: V,

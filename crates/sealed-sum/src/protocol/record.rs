@@ -15,7 +15,7 @@ use crate::session::Peer;
 /// One sealed sum that may be opened: the value of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// The view in which it was summed, and the quantity.
+    /// The view in which it was summed, and the aggregate.
     pub sum: SumId,
     /// Whose vectors it holds, ascending.
     pub members: Vec<Peer>,
@@ -39,7 +39,7 @@ pub struct Record {
 pub struct Acknowledgement {
     /// The ballot in which it is acknowledged (not always the one in which it was summed).
     pub ballot: Ballot,
-    /// The quantity.
+    /// The aggregate.
     pub slot: u32,
     /// [`Record::digest`].
     pub value: [u8; 32],
@@ -49,7 +49,7 @@ impl Item for Acknowledgement {
     const TAG: &'static str = "acknowledgement";
 }
 
-/// A decided and opened quantity, with the proof of both.
+/// A decided and opened aggregate, with the proof of both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frozen {
     /// The record that was decided.

@@ -9,7 +9,7 @@ use super::ballot::Ballot;
 pub struct SumId {
     /// The view.
     pub ballot: Ballot,
-    /// The quantity's place in the plan.
+    /// The aggregate's place in the plan.
     pub slot: u32,
 }
 

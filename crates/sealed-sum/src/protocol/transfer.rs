@@ -24,7 +24,7 @@ use crate::session::Peer;
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
-    /// A decided and opened quantity.
+    /// A decided and opened aggregate.
     Frozen,
     /// The acknowledged value of this digest.
     Accepted([u8; 32]),
@@ -53,7 +53,7 @@ pub enum Message {
     /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing
     /// hides its pairs ([`sparse`]). Bulk channel.
     Piece {
-        /// The quantity.
+        /// The aggregate.
         slot: u32,
         /// The number of the piece, from 0, in order.
         index: u32,
@@ -267,7 +267,8 @@ impl Transfer {
         // The first piece alone, then more and more: whoever takes none costs no more than one.
         let window = WINDOW.min(1 + serving.acknowledged as usize);
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < window {
-            let plain = self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Quantity::plain);
+            let plain =
+                self.ctx.plan.get(serving.slot as usize).is_some_and(super::context::Aggregate::plain);
             let words = serving.total.piece(serving.next);
             let data = if plain { sparse::encode(&words) } else { words };
             step.send(to, Message::Piece { slot: serving.slot, index: serving.next, data });
@@ -330,9 +331,9 @@ impl Transfer {
                 self.finish(slot, step)?;
             }
             Message::Piece { slot, index, data } => {
-                let quantity = self.ctx.plan.get(slot as usize);
-                let len = quantity.map_or(0, super::context::Quantity::len);
-                let plain = quantity.is_some_and(super::context::Quantity::plain);
+                let aggregate = self.ctx.plan.get(slot as usize);
+                let len = aggregate.map_or(0, super::context::Aggregate::len);
+                let plain = aggregate.is_some_and(super::context::Aggregate::plain);
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
                 let start = index as usize * CHUNK;
                 let expected = (start + CHUNK).min(len).saturating_sub(start);
@@ -395,7 +396,7 @@ impl Transfer {
     }
 
     fn finish(&mut self, slot: u32, step: &mut Step<Self>) -> Result<(), Fault> {
-        let len = self.ctx.plan.get(slot as usize).map_or(0, super::context::Quantity::len);
+        let len = self.ctx.plan.get(slot as usize).map_or(0, super::context::Aggregate::len);
         let whole = |fetching: &mut Fetching| match fetching.held.as_deref() {
             Some(Held::Bare(_)) => true,
             _ => fetching.next >= pieces(len),

@@ -1,4 +1,4 @@
-//! One view: a fixed set of members goes through the plan's quantities in rounds on the tree (spec, section
+//! One view: a fixed set of members goes through the plan's aggregates in rounds on the tree (spec, section
 //! "Views").
 //!
 //! The leader sends an order down, every member acts on it and reports up, and a report is complete when the
@@ -286,9 +286,9 @@ impl View {
         }
         let Some(reduce) = &mut round.reduce else { return step };
         step.output(Output::Stage(slot, Stage::Sum));
-        let quantity = &self.ctx.plan[slot as usize];
+        let aggregate = &self.ctx.plan[slot as usize];
         let mut masks =
-            if quantity.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
+            if aggregate.plain() { Vec::new() } else { pairwise::pair_masks(self.ctx.me, keys, sum) };
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.bug == Some(super::context::Bug::ForgottenMask) {
             masks.pop();
@@ -296,7 +296,7 @@ impl View {
         if let Some(pad) = &round.pad {
             masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
         }
-        let child = reduce.contribute(vector, Arc::new(Masks { word: quantity.word(), masks }));
+        let child = reduce.contribute(vector, Arc::new(Masks { word: aggregate.word(), masks }));
         self.reduced(child, &mut step);
         step
     }
@@ -473,7 +473,7 @@ impl View {
             Order::Keys(items) => self.fix(items, step)?,
             Order::Reveal(items) => self.drawn(&items, step)?,
             Order::Sum(slot) => {
-                let quantity = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
+                let aggregate = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
                 if self.keys.is_none() || self.slot().is_some_and(|before| before >= slot) {
                     return Err(DISAGREEMENT);
                 }
@@ -484,7 +484,7 @@ impl View {
                     (round.pad, round.own_deals) = (Some(pad), vec![deal]);
                 }
                 let place = self.place.clone();
-                round.reduce = Some(AllReduce::new(&self.ctx.id.0, sum, &quantity, place));
+                round.reduce = Some(AllReduce::new(&self.ctx.id.0, sum, &aggregate, place));
                 self.round = Some(round);
                 step.output(Output::Stage(slot, Stage::Compute));
                 step.output(Output::Sum(slot));

@@ -36,7 +36,7 @@ pub type Roles = Vec<(&'static str, Vec<Peer>)>;
 pub enum Source {
     /// It makes the vector alone ([`super::Task::contribution`]).
     Own,
-    /// The vector follows from this exchange ([`super::Task::exchanged`]).
+    /// The vector follows from this exchange ([`super::Task::contribution_from_exchange`]).
     Exchange(Box<dyn Exchange>),
     /// Others exchange; this peer has no part in it, and its result is empty.
     Bystander,

@@ -11,9 +11,9 @@ use crate::session::Peer;
 
 /// The frozen slots of a session, in order from slot 0 (the coin).
 ///
-/// All peers hold the same values and vectors. A vector that no later slot needs ([`super::Task::retains`])
-/// is forgotten; its value, which says over whom it was summed, stays. Results of exchanges are this
-/// peer's own.
+/// All peers hold the same values and vectors. A vector that no later slot needs
+/// ([`super::Task::needed_by_plan`]) is forgotten; its value, which says over whom it was summed, stays.
+/// Results of exchanges are this peer's own.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     values: Vec<Value>,

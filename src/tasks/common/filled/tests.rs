@@ -88,11 +88,11 @@ fn tasks(session: &Session, parts: &[Vec<Row>]) -> Vec<Arc<dyn Task>> {
 /// What is opened when all peers contribute to each of the first slots.
 fn federated(tasks: &[Arc<dyn Task>], slots: usize) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
-    for (slot, quantity) in (0u32..).zip(tasks[0].plan()).take(slots).skip(1) {
-        let mut total = vec![0; quantity.len()];
+    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).take(slots).skip(1) {
+        let mut total = vec![0; aggregate.len()];
         for task in tasks {
             task.allows(slot, &History::of_vectors(&opened), &[Peer(0), Peer(1), Peer(2)])?;
-            mask::add(quantity.word(), &mut total, &task.contribution(slot, &History::of_vectors(&opened))?);
+            mask::add(aggregate.word(), &mut total, &task.contribution(slot, &History::of_vectors(&opened))?);
         }
         opened.push(total.into());
         tasks.iter().try_for_each(|task| task.check(slot, &History::of_vectors(&opened)))?;
@@ -149,7 +149,7 @@ proptest! {
         let model = Model::decode(&outcome.file).unwrap();
         prop_assert_eq!(model.preparation(), plain.data.preparation.as_deref());
 
-        let figures = tasks[1].figures(2, &History::of_vectors(&opened));
+        let figures = tasks[1].metrics(2, &History::of_vectors(&opened));
         prop_assert_eq!(&figures["fills"]["colour"], colour);
         prop_assert_eq!(&figures["fills"]["day"], &*day);
     }
@@ -246,11 +246,11 @@ fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
         let all = short.len() as u32;
         for (slot, frozen) in (1..all).flat_map(|slot| (slot + 1..=all).map(move |frozen| (slot, frozen))) {
             assert_eq!(
-                filled.retains(slot + 2, frozen + 2),
-                plain.retains(slot, frozen),
+                filled.needed_by_plan(slot + 2, frozen + 2),
+                plain.needed_by_plan(slot, frozen),
                 "{task} {slot} {frozen}"
             );
-            assert!(filled.retains(2, frozen + 2));
+            assert!(filled.needed_by_plan(2, frozen + 2));
         }
     }
 }

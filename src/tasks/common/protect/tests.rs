@@ -23,9 +23,9 @@ impl Probe {
 
 #[deny(clippy::missing_trait_methods)]
 impl Task for Probe {
-    fn plan(&self) -> Vec<Quantity> {
+    fn plan(&self) -> Vec<Aggregate> {
         self.hear("plan");
-        vec![Quantity::coin(), Quantity::exact("bins", 4, 2)]
+        vec![Aggregate::coin(), Aggregate::exact("bins", 4, 2)]
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
@@ -34,13 +34,13 @@ impl Task for Probe {
         Ok(vec![7; 8].into())
     }
 
-    fn noised(&self, _: u32, _: &History, _: &mut Rng) -> Result<Bytes, String> {
+    fn noisy_contribution(&self, _: u32, _: &History, _: &mut Rng) -> Result<Bytes, String> {
         self.hear("noised");
         Ok(Bytes::new())
     }
 
-    fn take_noised(&self, _: u32, _: &Bytes) {
-        self.hear("take_noised");
+    fn restore_noisy(&self, _: u32, _: &Bytes) {
+        self.hear("restore_noisy");
     }
 
     fn exchange(&self, _: u32, _: &History, _: Seat) -> Result<Source, String> {
@@ -48,7 +48,7 @@ impl Task for Probe {
         Ok(Source::Bystander)
     }
 
-    fn exchanged(&self, _: u32, _: &Bytes) -> Result<Bytes, String> {
+    fn contribution_from_exchange(&self, _: u32, _: &Bytes) -> Result<Bytes, String> {
         self.hear("exchanged");
         Ok(Bytes::new())
     }
@@ -63,12 +63,12 @@ impl Task for Probe {
         Ok(())
     }
 
-    fn retains(&self, _: u32, _: u32) -> bool {
+    fn needed_by_plan(&self, _: u32, _: u32) -> bool {
         self.hear("retains");
         false
     }
 
-    fn keeps(&self, _: u32, _: &History) -> bool {
+    fn still_needed(&self, _: u32, _: &History) -> bool {
         self.hear("keeps");
         false
     }
@@ -78,7 +78,7 @@ impl Task for Probe {
         true
     }
 
-    fn figures(&self, _: u32, _: &History) -> Map<String, Value> {
+    fn metrics(&self, _: u32, _: &History) -> Map<String, Value> {
         self.hear("figures");
         Map::from_iter([("bins".to_owned(), json!(2))])
     }
@@ -135,7 +135,7 @@ fn moments_of(values: &[f32]) -> Vec<u64> {
 #[test]
 fn a_task_that_says_nothing_counts_contributors_and_compares_columns() {
     let task = protected(Probe::default(), rows(&[1.0, 2.0])).unwrap();
-    let names: Vec<String> = task.plan().into_iter().map(|quantity| quantity.name).collect();
+    let names: Vec<String> = task.plan().into_iter().map(|aggregate| aggregate.name).collect();
     assert_eq!(names, ["coin", "holders", "moments", "bins"]);
     let empty = History::default();
     assert_eq!(&task.contribution(1, &empty).unwrap()[..], 1u32.to_le_bytes());
@@ -203,14 +203,19 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
     };
     task.plan();
     task.contribution(3, &history).unwrap();
-    task.noised(3, &history, &mut rand::SeedableRng::from_seed([1; 32])).unwrap();
-    task.take_noised(3, &Bytes::new());
+    task.noisy_contribution(3, &history, &mut rand::SeedableRng::from_seed([1; 32])).unwrap();
+    task.restore_noisy(3, &Bytes::new());
     assert!(matches!(task.exchange(3, &history, seat).unwrap(), Source::Bystander));
-    task.exchanged(3, &Bytes::new()).unwrap();
+    task.contribution_from_exchange(3, &Bytes::new()).unwrap();
     task.allows(3, &history, &[Peer(0), Peer(1), Peer(2)]).unwrap();
     task.check(3, &history).unwrap();
-    assert!(!task.retains(3, 4) && task.retains(1, 4) && !task.keeps(3, &history) && task.ends(&history));
-    assert_eq!(task.figures(3, &history)["bins"], 2);
+    assert!(
+        !task.needed_by_plan(3, 4)
+            && task.needed_by_plan(1, 4)
+            && !task.still_needed(3, &history)
+            && task.ends(&history)
+    );
+    assert_eq!(task.metrics(3, &history)["bins"], 2);
     assert!((task.work(3, &history).select - 5.0).abs() < f64::EPSILON);
     task.outcome(&history, 0).unwrap();
     let heard = heard.lock().unwrap();

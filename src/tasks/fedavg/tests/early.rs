@@ -31,7 +31,7 @@ fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best
         let vectors = (0..=slot).map(|slot| history.vector(slot).cloned().unwrap_or_default());
         let values = (0..=slot).map(|slot| history.value(slot).unwrap().clone());
         let task = Fedavg::new(session.clone(), spec(&session).clone(), Peer(1), parts[1].clone()).unwrap();
-        task.figures(slot, &History::of(values.zip(vectors)))
+        task.metrics(slot, &History::of(values.zip(vectors)))
     };
     assert_eq!(figures(2 + rounds)["best_round"], json!(best), "the event of the last round names it");
 }

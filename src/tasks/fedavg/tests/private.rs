@@ -30,16 +30,16 @@ fn signed(bytes: &[u8]) -> Vec<i64> {
 fn summed(tasks: &[Fedavg], slots: u32, members: impl Fn(u32) -> Vec<Peer>) -> (History, Vec<Bytes>) {
     let mut opened = vec![(frozen(0, &members(0)), Bytes::copy_from_slice(&COIN))];
     let mut vectors = Vec::new();
-    for (slot, quantity) in (0u32..slots).zip(tasks[0].plan()).skip(1) {
+    for (slot, aggregate) in (0u32..slots).zip(tasks[0].plan()).skip(1) {
         let history = History::of(opened.clone());
-        let vector = |peer: &Peer| match quantity.kind {
-            Kind::Noised => tasks[peer.index()].noised(slot, &history, &mut rng(*peer, slot)),
+        let vector = |peer: &Peer| match aggregate.kind {
+            Kind::Noised => tasks[peer.index()].noisy_contribution(slot, &history, &mut rng(*peer, slot)),
             _ => tasks[peer.index()].contribution(slot, &history),
         };
         tasks[0].allows(slot, &history, &members(slot)).unwrap();
         vectors = members(slot).iter().map(|peer| vector(peer).unwrap()).collect();
-        let mut total = vec![0; quantity.len()];
-        vectors.iter().for_each(|vector| crate::crypto::mask::add(quantity.word(), &mut total, vector));
+        let mut total = vec![0; aggregate.len()];
+        vectors.iter().for_each(|vector| crate::crypto::mask::add(aggregate.word(), &mut total, vector));
         opened.push((frozen(slot, &members(slot)), total.into()));
         tasks[0].check(slot, &History::of(opened.clone())).unwrap();
     }
@@ -51,7 +51,7 @@ fn a_private_session_opens_noised_rounds_and_how_many_take_part_and_nothing_else
     let session = private_session(5);
     let tasks = tasks(&session, &parts(5));
     let plan = tasks[0].plan();
-    let names: Vec<_> = plan.iter().map(|quantity| (&*quantity.name, quantity.is_noised())).collect();
+    let names: Vec<_> = plan.iter().map(|aggregate| (&*aggregate.name, aggregate.is_noised())).collect();
     assert_eq!(names, [("coin", false), ("rows", false), ("round-1", true), ("round-2", true)]);
     let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
     let (history, vectors) = summed(&tasks, 4, everybody);
@@ -62,7 +62,7 @@ fn a_private_session_opens_noised_rounds_and_how_many_take_part_and_nothing_else
     for vector in vectors {
         assert_eq!(signed(&vector)[weights..], [share, 1, 5, 0]);
     }
-    assert!(tasks[0].figures(2, &history).is_empty());
+    assert!(tasks[0].metrics(2, &history).is_empty());
     let outcome = tasks[1].outcome(&history, 0).unwrap();
     assert_eq!(outcome.summary, "epsilon 100, delta 0.01: no figures are told");
     assert_eq!(outcome.details.keys().collect::<Vec<_>>(), ["privacy"]);
@@ -136,7 +136,7 @@ fn weights_that_leave_no_room_for_the_noise_end_a_private_session_by_name() {
     let mut first = vec![0.0; tasks[0].plan.network.weights()];
     first[7] = 8.5;
     tasks[0].plan.initial = Some(first.into());
-    let error = tasks[0].noised(2, &history, &mut rng(Peer(0), 2)).unwrap_err();
+    let error = tasks[0].noisy_contribution(2, &history, &mut rng(Peer(0), 2)).unwrap_err();
     let expected = "weight 7 at the start of round 1 is 8.5, must be between -8 and 8 in a private session";
     assert_eq!(error, expected);
 }

@@ -173,7 +173,7 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let rows = found.swarm.class_rows();
     assert!(rows[..5].iter().all(|&rows| rows == 0) && rows[5..].iter().all(|&rows| rows > 0), "{rows:?}");
     let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
-    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == SCORES).unwrap() as u32;
     let members = [Peer(0), Peer(1), Peer(2)];
     assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
     // All three hold out rows of classes 5 to 9: none of them can be missing.
@@ -195,7 +195,7 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     let history = History::over(&[value(0, &all), value(1, &all)], &opened);
     let plan = &tasks[0].plan;
     assert_eq!(plan.holding_out(&opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
-    let slot = plan.quantities().iter().position(|quantity| quantity.name == SCORES).unwrap() as u32;
+    let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == SCORES).unwrap() as u32;
     // Without the first, three holders of every class are left: enough for every other sum.
     let members = [Peer(1), Peer(2), Peer(3)];
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
@@ -213,7 +213,7 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
     let session = session(3, 1, "\"none\"", "");
     let tasks = tasks(&session, &parts(&[60, 60, 60]));
     let mut opened = federated(&tasks).unwrap();
-    let slot = tasks[0].plan().iter().position(|quantity| quantity.name == SCORES).unwrap();
+    let slot = tasks[0].plan().iter().position(|aggregate| aggregate.name == SCORES).unwrap();
     let good = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
     assert_eq!(good.details["evaluation"]["contradictory"], false);
     // Whoever adds rows to one table alone is noticed, and so is one who claims more right rows.

@@ -8,7 +8,7 @@ use super::network::{Fault, Network};
 use super::numbers::{Numbers, session, timing};
 use crate::crypto::identity::Identity;
 use crate::node::{Event, Record};
-use crate::protocol::context::{Bug, Quantity};
+use crate::protocol::context::{Aggregate, Bug};
 use crate::session::{Peer, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
@@ -31,9 +31,9 @@ impl Rounds {
 }
 
 impl Task for Rounds {
-    fn plan(&self) -> Vec<Quantity> {
-        let round = |_| Quantity::exact("round", 4, self.words);
-        std::iter::once(Quantity::coin()).chain((0..self.rounds).map(round)).collect()
+    fn plan(&self) -> Vec<Aggregate> {
+        let round = |_| Aggregate::exact("round", 4, self.words);
+        std::iter::once(Aggregate::coin()).chain((0..self.rounds).map(round)).collect()
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
@@ -42,13 +42,13 @@ impl Task for Rounds {
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
         slot + 1 >= frozen
     }
 
-    fn keeps(&self, slot: u32, history: &History) -> bool {
+    fn still_needed(&self, slot: u32, history: &History) -> bool {
         let best = self.early.is_some_and(|(best, _)| slot == best || !Self::tells(history));
-        best || self.retains(slot, history.frozen())
+        best || self.needed_by_plan(slot, history.frozen())
     }
 
     fn ends(&self, history: &History) -> bool {

@@ -12,7 +12,7 @@ use super::super::numbers::{Numbers, session, timing};
 use super::{honest_finish, leader, without};
 use crate::crypto::identity::Identity;
 use crate::harness::numbers::Session;
-use crate::protocol::context::{Bug, Quantity};
+use crate::protocol::context::{Aggregate, Bug};
 use crate::protocol::message::Message;
 use crate::protocol::transfer::{self, Held};
 use crate::protocol::view::{self, Order, Stage};
@@ -218,7 +218,7 @@ fn two_members_do_not_open_a_sum_although_the_leader_would() {
 struct Picky(Numbers);
 
 impl Task for Picky {
-    fn plan(&self) -> Vec<Quantity> {
+    fn plan(&self) -> Vec<Aggregate> {
         self.0.plan()
     }
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {

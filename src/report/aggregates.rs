@@ -16,7 +16,7 @@ const PARTLY: &str = "fedavg-xclp";
 
 /// Who took part, what was decided when, and what that cost.
 pub(super) fn decided(receipt: &Value) -> Markup {
-    let opened = list(&receipt["quantities"]);
+    let opened = list(&receipt["aggregates"]);
     let members = opened.last().map_or(&[][..], |last| list(&last["members"]));
     let names: Vec<_> = members.iter().map(text).collect();
     let sums = sums(receipt, opened);
@@ -83,7 +83,7 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
     let times = list(&receipt["opened_unix"]);
     table(
         "Sums that were decided and opened, in order",
-        &["quantity", "after joining", "at (UTC)", "members", "view", "sealed total"],
+        &["aggregate", "after joining", "at (UTC)", "members", "view", "sealed total"],
         opened.iter().enumerate().map(|(at, each)| {
             let total: String = text(&each["sealed_total"]).chars().take(12).collect();
             let name = text(&each["name"]);
@@ -106,11 +106,11 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
 
 /// The task; of `flynn` whether peers are drawn.
 fn task(receipt: &Value) -> &str {
-    let drawn = list(&receipt["quantities"]).iter().any(|each| text(&each["name"]) == "draw");
+    let drawn = list(&receipt["aggregates"]).iter().any(|each| text(&each["name"]) == "draw");
     if drawn && text(&receipt["task"]) == "flynn" { DRAWN } else { text(&receipt["task"]) }
 }
 
-/// The name of a quantity without the number that it has where there are several of the kind.
+/// The name of an aggregate without the number that it has where there are several of the kind.
 fn kind(name: &str) -> &str {
     match name.rsplit_once('-') {
         Some(("round", _)) => "rounds",
@@ -119,7 +119,7 @@ fn kind(name: &str) -> &str {
     }
 }
 
-/// What a quantity of a task is, and what it tells everybody where no noise is in it.
+/// What an aggregate of a task is, and what it tells everybody where no noise is in it.
 fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
     const ACCURACY: &str =
         "how right and wrong predictions fall; a small number in them tells that somebody has such a row";
@@ -220,7 +220,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
         }
     };
     let mut told: Vec<(&str, String)> = Vec::new();
-    for name in list(&receipt["quantities"]).iter().map(|each| text(&each["name"])) {
+    for name in list(&receipt["aggregates"]).iter().map(|each| text(&each["name"])) {
         let tells = match known(task, name) {
             Some((_, tells)) if private && name != "coin" => format!("{tells}; with noise"),
             Some((_, tells)) => tells.to_owned(),
