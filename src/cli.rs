@@ -294,7 +294,7 @@ mod tests {
                 && !matches!(
                     word.as_str(),
                     "--json"
-                        | "--published"
+                        | "--paper-settings"
                         | "--force"
                         | "--large"
                         | "--local"

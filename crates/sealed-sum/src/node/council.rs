@@ -69,10 +69,10 @@ impl Node {
             Ok(promise) => {
                 step.0.push(Action::Persist(Record::Promised(ballot)));
                 if self.view.is_some() {
-                    self.election.interrupted(now, from, self.ctx.session.timing.propose_ms);
+                    self.election.interrupted(now, from, self.ctx.session.timing.proposal_backoff_ms);
                 }
                 self.fail_view(now, Reason::Superseded, None, None, step);
-                self.election.give_up(now.plus_ms(self.ctx.session.timing.propose_ms));
+                self.election.give_up(now.plus_ms(self.ctx.session.timing.proposal_backoff_ms));
                 step.send(from, Message::Promise(promise));
             }
         }
@@ -117,7 +117,7 @@ impl Node {
 
     /// Notes that a council member does not promise this one's ballot, but has promised `other`.
     pub(super) fn refused(&mut self, now: Time, from: Peer, other: Ballot) {
-        let until = now.plus_ms(self.ctx.session.timing.propose_ms / 2);
+        let until = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms / 2);
         let (greeted, council, quorum) = (&self.greeted, &self.ctx.council, self.ctx.quorum);
         let enough = |refused: &BTreeSet<Peer>| {
             let open = |peer: &&Peer| **peer == self.ctx.me || greeted.contains_key(peer);

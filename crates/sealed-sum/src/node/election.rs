@@ -1,7 +1,7 @@
 //! The election: which peer proposes a view, when, and with which members (spec, section "Elections").
 //!
-//! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
-//! those that are reachable. No peer proposes before the whole roster is there or `gather_ms` have passed. A
+//! Council members propose, the one of rank r after r x `proposal_backoff_ms` without progress, rank counted among
+//! those that are reachable. No peer proposes before the whole roster is there or `start_wait_ms` have passed. A
 //! proposer takes in all peers that it is connected to, except those that it has blamed, that keep getting
 //! lost, or that are the weaker end of an edge reported dead.
 
@@ -51,10 +51,10 @@ impl Node {
     }
 
     /// Leader, between two slots: whether to begin a larger view now. It does so at most once per
-    /// `enlarge_ms`, if a greeted peer that lacks at most the last slot is not in the view.
+    /// `regroup_interval_ms`, if a greeted peer that lacks at most the last slot is not in the view.
     pub(super) fn enlarges(&self, now: Time, members: &[Peer]) -> bool {
         let frozen = self.archive.frozen();
-        let due = now >= self.election.entered_at.plus_ms(self.ctx.session.timing.enlarge_ms);
+        let due = now >= self.election.entered_at.plus_ms(self.ctx.session.timing.regroup_interval_ms);
         let waits = |(peer, &theirs): (&Peer, &u32)| {
             !members.contains(peer) && !self.election.blamed.contains(peer) && theirs + 1 >= frozen
         };
@@ -173,7 +173,7 @@ impl Node {
         let election = &mut self.election;
         if !election.gathered {
             let everybody = self.greeted.len() + 1 >= self.ctx.session.roster.len();
-            let until = election.started.plus_ms(timing.gather_ms);
+            let until = election.started.plus_ms(timing.start_wait_ms);
             if everybody || now >= until || election.seen > 0 {
                 election.gathered = true;
                 election.idle_since = now;
@@ -201,13 +201,13 @@ impl Node {
             // When they are done or give up they say so.
             self.election.without_view = now;
         } else if let Some(Blocked { since, why, .. }) = &self.election.blocked {
-            if now >= since.plus_ms(timing.quorum_ms) {
+            if now >= since.plus_ms(timing.no_quorum_timeout_ms) {
                 let why = why.clone();
                 self.end(Ending::TooFew(why), step);
                 return;
             }
-        } else if now >= self.election.without_view.plus_ms(timing.quorum_ms) {
-            let text = format!("no view began for {} s", timing.quorum_ms / 1000);
+        } else if now >= self.election.without_view.plus_ms(timing.no_quorum_timeout_ms) {
+            let text = format!("no view began for {} s", timing.no_quorum_timeout_ms / 1000);
             self.end(Ending::TooFew(text), step);
             return;
         }
@@ -226,7 +226,7 @@ impl Node {
     }
 
     fn go_on_proposing(&mut self, now: Time, step: &mut Step<Self>) {
-        let propose_ms = self.ctx.session.timing.propose_ms;
+        let proposal_backoff_ms = self.ctx.session.timing.proposal_backoff_ms;
         let asked = self.transfer.asked();
         let fetching = asked.is_some_and(|peer| !self.election.fetch_failures.contains_key(&peer))
             || self.transfer.receiving()
@@ -238,7 +238,7 @@ impl Node {
         if let Some(proposal) = &mut self.election.proposal {
             let (enough, over) = (proposal.promises.len() >= promises, now >= proposal.until);
             if fetching {
-                proposal.until = now.plus_ms(propose_ms);
+                proposal.until = now.plus_ms(proposal_backoff_ms);
             } else if enough && self.begin(now, step) {
                 // Begun, or what that needs is on its way.
             } else if over {
@@ -255,7 +255,7 @@ impl Node {
         let mut present =
             self.ctx.council.iter().filter(|&&peer| peer == self.ctx.me || self.greeted.contains_key(&peer));
         let rank = present.position(|&peer| peer == self.ctx.me).filter(|_| !self.votes.silent)?;
-        Some(self.election.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.propose_ms))
+        Some(self.election.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.proposal_backoff_ms))
     }
 
     fn propose(&mut self, now: Time, step: &mut Step<Self>) {
@@ -269,7 +269,7 @@ impl Node {
             unreachable!("BUG: the ballot is above every promise");
         };
         step.0.push(Action::Persist(Record::Promised(ballot)));
-        let until = now.plus_ms(self.ctx.session.timing.propose_ms);
+        let until = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
         self.election.proposal = Some(Proposal {
             ballot,
             promises: BTreeMap::from([(self.ctx.me, own)]),
@@ -342,7 +342,7 @@ impl Node {
             && let Err(why) = self.may_sum(&members)
         {
             self.election.proposal = None;
-            self.election.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
+            self.election.idle_since = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
             self.election.block(now, why, 0);
             return true;
         }
@@ -402,14 +402,15 @@ impl Node {
             }
             Over::No => {
                 if !self.election.gathered {
-                    deadlines.push(self.election.started.plus_ms(timing.gather_ms));
+                    deadlines.push(self.election.started.plus_ms(timing.start_wait_ms));
                 } else if self.others_go_on(now) {
-                    deadlines
-                        .push(self.election.patience(timing.compute_ms).max(now.plus_ms(timing.stall_ms)));
+                    deadlines.push(
+                        self.election.patience(timing.compute_ms).max(now.plus_ms(timing.view_timeout_ms)),
+                    );
                 } else if let Some(blocked) = &self.election.blocked {
-                    deadlines.push(blocked.since.plus_ms(timing.quorum_ms));
+                    deadlines.push(blocked.since.plus_ms(timing.no_quorum_timeout_ms));
                 } else {
-                    deadlines.push(self.election.without_view.plus_ms(timing.quorum_ms));
+                    deadlines.push(self.election.without_view.plus_ms(timing.no_quorum_timeout_ms));
                 }
                 if self.election.gathered && self.reach().1 {
                     match &self.election.proposal {

@@ -77,7 +77,7 @@ impl Node {
             members: view.members().to_vec(),
             keys: view.keys().cloned().unwrap_or_default(),
             seed,
-            patience_ms: timing.stall_ms,
+            patience_ms: timing.view_timeout_ms,
             longest_ms: timing.compute_ms,
         };
         let source = match self.task.exchange(slot, self.archive.history(), seat) {
@@ -93,7 +93,7 @@ impl Node {
             for peer in exchange.peers().into_iter().filter(|peer| !self.greeted.contains_key(peer)) {
                 step.output(Event::NeedsConnection(peer));
             }
-            self.talk.pending = Some((sum, exchange, now.plus_ms(timing.stall_ms)));
+            self.talk.pending = Some((sum, exchange, now.plus_ms(timing.view_timeout_ms)));
         } else {
             self.exchanged(Bytes::new(), now, step);
         }

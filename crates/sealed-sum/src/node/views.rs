@@ -89,8 +89,9 @@ impl Node {
         }
         if !unreached.is_empty() {
             unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
-            // As long as a silent member is given: a dial after back-off takes longer than `propose_ms`.
-            self.round.unreached = Some((unreached, begin, now.plus_ms(self.ctx.session.timing.stall_ms)));
+            // As long as a silent member is given: a dial after back-off takes longer than `proposal_backoff_ms`.
+            self.round.unreached =
+                Some((unreached, begin, now.plus_ms(self.ctx.session.timing.view_timeout_ms)));
         }
         let outsiders: Vec<_> =
             self.greeted.keys().copied().filter(|peer| !view.members().contains(peer)).collect();
@@ -158,7 +159,7 @@ impl Node {
         self.forget_exchange();
         self.election.failed(now, author, reason, suspect);
         if matches!(reason, Reason::Disagreement | Reason::TooFew) && ballot.proposer != self.ctx.me {
-            self.election.interrupted(now, ballot.proposer, self.ctx.session.timing.propose_ms);
+            self.election.interrupted(now, ballot.proposer, self.ctx.session.timing.proposal_backoff_ms);
         }
         step.output(Event::ViewFailed(ballot, reason, suspect));
         self.tell_all(step);

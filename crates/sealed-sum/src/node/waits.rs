@@ -84,7 +84,7 @@ impl Node {
         let timing = &self.ctx.session.timing;
         let absent = || self.others(|peer| !self.greeted.contains_key(peer));
         if !self.election.has_gathered() {
-            return waits(Awaited::Roster, absent(), self.election.began().plus_ms(timing.gather_ms));
+            return waits(Awaited::Roster, absent(), self.election.began().plus_ms(timing.start_wait_ms));
         }
         if self.others_go_on(now) {
             return Waits {
@@ -94,7 +94,7 @@ impl Node {
             };
         }
         let (blocked, since) = self.election.stands_still_since();
-        let until = since.plus_ms(timing.quorum_ms);
+        let until = since.plus_ms(timing.no_quorum_timeout_ms);
         if blocked {
             waits(Awaited::Enough, absent(), until)
         } else {

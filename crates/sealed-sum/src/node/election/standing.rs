@@ -178,11 +178,11 @@ impl Election {
     }
 
     /// A view ended for a proposal of `peer`, or under its lead.
-    pub(in crate::node) fn interrupted(&mut self, now: Time, peer: Peer, propose_ms: u64) {
+    pub(in crate::node) fn interrupted(&mut self, now: Time, peer: Peer, proposal_backoff_ms: u64) {
         let (times, until) = self.led.entry(peer).or_default();
         *times += 1;
         if *times >= 3 {
-            *until = now.plus_ms(propose_ms << (*times - 2).min(8));
+            *until = now.plus_ms(proposal_backoff_ms << (*times - 2).min(8));
         }
     }
 
