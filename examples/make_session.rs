@@ -23,7 +23,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         .peer_at("south", peer_id(2), ["/dns4/south.example/tcp/4001"])
         // The others find this peer by mDNS.
         .peer("east", peer_id(3))
-        .timing(Timing { gather_ms: 60_000, ..Timing::default() });
+        .timing(Timing { start_wait_ms: 60_000, ..Timing::default() });
     let session = wards.clone().build()?;
     session.save(&file)?;
     println!("wrote {}: session {}", file.display(), session.id());

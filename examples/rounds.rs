@@ -108,8 +108,8 @@ impl Sizes {
     fn session(self) -> Result<Session, SessionError> {
         let (name, rounds) = (format!("rounds-{}", self.number), hex::encode(self.rounds.to_le_bytes()));
         let mut text = format!(
-            "name = \"{name}\"\nnumber = \"{:032x}\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\n[data]\nfeatures = 1\n\
-             [custom]\nname = \"rounds\"\nbytes = \"{rounds}\"\n[timing]\nenlarge_ms = 1000\nlinger_ms = 600000\n",
+            "name = \"{name}\"\nrun_id = \"{:032x}\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\n[data]\nfeatures = 1\n\
+             [custom]\nname = \"rounds\"\nbytes = \"{rounds}\"\n[timing]\nregroup_interval_ms = 1000\nlinger_ms = 600000\n",
             self.number
         );
         for (i, identity) in self.identities().iter().enumerate() {

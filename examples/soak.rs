@@ -89,7 +89,7 @@ fn main() -> Result<(), Failure> {
 /// One session of all nodes.
 fn session(identities: &[Identity], number: u64, words: u64, folder: &Path) -> Result<(), Failure> {
     let mut text = format!(
-        "name = \"soak-{number}\"\nnumber = \"{number:032x}\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\n\
+        "name = \"soak-{number}\"\nrun_id = \"{number:032x}\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\n\
          [data]\nfeatures = 1\n[custom]\nname = \"soak\"\nbytes = \"00\"\n"
     );
     for (i, identity) in identities.iter().enumerate() {

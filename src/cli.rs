@@ -289,7 +289,7 @@ mod tests {
                 && !matches!(
                     word.as_str(),
                     "--json"
-                        | "--published"
+                        | "--paper-settings"
                         | "--force"
                         | "--large"
                         | "--local"

@@ -129,7 +129,7 @@ mod tests {
 
     fn session(privacy: &str) -> Session {
         let mut text = format!(
-            "name = \"p\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+            "name = \"p\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
              task = \"flynn\"\n[data]\nfeatures = 10\nclasses = [\"a\", \"b\"]\nscaling = \"unit-norm\"\n[flynn]\n\
              m = 200\ns = 3\nrho = 10\ngamma = 0.9\n[privacy]\n{privacy}\n"
         );

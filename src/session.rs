@@ -190,17 +190,17 @@ impl fmt::Display for Scaling {
 pub struct Privacy {
     /// The fewest peers that must hold rows of a class, and the fewest members with rows in a sum; fewer end
     /// the session. 1 to the size of the roster. Default 3.
-    pub min_holders: u16,
+    pub min_contributors: u16,
     /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64
     /// peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
-    pub colluding: f64,
+    pub collusion_threshold: f64,
     /// Differential privacy; `None` if the file has no `privacy.epsilon`.
     pub noise: Option<NoiseSpec>,
 }
 
 impl Default for Privacy {
     fn default() -> Self {
-        Self { min_holders: 3, colluding: 1.0 / 3.0, noise: None }
+        Self { min_contributors: 3, collusion_threshold: 1.0 / 3.0, noise: None }
     }
 }
 

@@ -21,7 +21,7 @@ fn swarm() -> (Session, Vec<Identity>, TempDir) {
     let identities: Vec<_> = (0..PEERS).map(|_| Identity::from_seed(random())).collect();
     let mut session = session(&identities);
     // On a busy machine nobody is given up: the tests say that all are counted.
-    (session.timing.stall_ms, session.timing.gather_ms) = (30_000, 60_000);
+    (session.timing.view_timeout_ms, session.timing.start_wait_ms) = (30_000, 60_000);
     let session = session.check().expect("a session");
     (session, identities, tempfile::tempdir().expect("a folder"))
 }

@@ -132,9 +132,9 @@ impl False {
 /// `blamed` line and in a `refused` line.
 fn run(what: &str, script: Script) -> (usize, usize) {
     let mut swarm = Swarm::new(5, |session| {
-        session.timing.gather_ms = 2_000;
+        session.timing.start_wait_ms = 2_000;
         session.timing.linger_ms = 1_000;
-        session.timing.quorum_ms = 30_000;
+        session.timing.no_quorum_timeout_ms = 30_000;
     });
     // Last in the council, so that it is nobody's first proposer.
     let me = swarm.session.council()[4].index();

@@ -147,7 +147,7 @@ fn a_fault_in_every_round_loses_no_round() {
     let faults: String = (1..).zip(faults).map(fault).collect();
     let text = format!(
         "peers = 5\n[task]\nkind = \"fedavg\"\nfedavg = {{ network = \"logistic\", rounds = 3, batch = 16, rate = 0.1 \
-         }}\n[session]\nmin_holders = 2\n[data]\nrows = 200\n[timing]\nlinger_ms = 600_000\n\
+         }}\n[session]\nmin_contributors = 2\n[data]\nrows = 200\n[timing]\nlinger_ms = 600_000\n\
          [expect]\nfinished = 5\npooled = true\n{faults}"
     );
     let run = &run_all(&parse(&text).unwrap(), &mut |_| {}).unwrap().runs[0];
@@ -352,7 +352,7 @@ fn what_is_wrong_with_a_file_is_one_line_that_names_the_field_and_the_limit() {
         ("peer = 5", "unknown field `peer`"),
         ("[data]\nsplits = 1", "unknown field `splits`"),
         ("peers = 2", "peers is 2, must be 3 to 10000"),
-        ("[timing]\nstall_ms = 1", "stall_ms"),
+        ("[timing]\nview_timeout_ms = 1", "view_timeout_ms"),
         ("[network]\nlatency_ms = -1", "network.latency_ms is -1, must be 0 to 60000"),
         ("[[fault]]\nkind = \"crash\"\nat_s = 1", "fault 1: needs peers or a site"),
         ("[[fault]]\nkind = \"crash\"\npeers = 9\nat_s = 1", "fault 1: peers: a peer is 9, must be 0 to 4"),
@@ -415,7 +415,7 @@ fn schedules(task: &str, part: u64) {
     }
 }
 
-const FLYNN: &str = "[data]\nrows = 60\n[session]\nmin_holders = 1\n[task]\nm = 32\nrho = 4\ns = 4\n";
+const FLYNN: &str = "[data]\nrows = 60\n[session]\nmin_contributors = 1\n[task]\nm = 32\nrho = 4\ns = 4\n";
 
 #[test]
 fn random_faults_leave_sums_exact_and_everybody_with_the_result_1() {

@@ -72,7 +72,7 @@ fn identities(peers: u16) -> Vec<Identity> {
 
 fn session(peers: u16) -> Session {
     let mut text = format!(
-        "name = \"toy\"\nnumber = \"00112233445566778899aabbccddeeff\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\nmin_peers = {}\n[data]\nfeatures = 1\n[custom]\nname = \"histogram\"\n",
+        "name = \"toy\"\nrun_id = \"00112233445566778899aabbccddeeff\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\nmin_peers = {}\n[data]\nfeatures = 1\n[custom]\nname = \"histogram\"\n",
         (peers - 1).max(3)
     );
     for (i, identity) in identities(peers).iter().enumerate() {

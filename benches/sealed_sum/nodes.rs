@@ -82,7 +82,7 @@ fn session() -> Session {
         privacy: Privacy::default(),
         voting: CouncilSpec::default(),
         relays: Vec::new(),
-        timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
+        timing: Timing { start_wait_ms: 60_000, view_timeout_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)
             .map(|index| Entry {
                 key: identity(index).public(),

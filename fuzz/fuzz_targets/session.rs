@@ -40,7 +40,7 @@ fn inputs() -> Vec<Vec<u8>> {
                     preparation: table.map(Into::into),
                     checks: ColumnChecks::default(),
                 },
-                privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
+                privacy: Privacy { min_contributors: 3, collusion_threshold: 0.25, noise: None },
                 voting: flyswarm::session::CouncilSpec::default(),
                 timing: Timing::default(),
                 relays: vec![format!("/ip4/127.0.0.1/tcp/4009/p2p/{}", Identity::from_seed([9; 32]).public())],

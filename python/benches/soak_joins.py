@@ -33,7 +33,7 @@ def session(folder, X, y):
     # Nobody stays for others that have their result anyway.
     made = Session.new(
         "soak", keys, features=X.shape[1], classes=["a", "b"], m=512, rho=16, no_evaluate=True,
-        timing={"gather_ms": 60_000, "stall_ms": 30_000},
+        timing={"start_wait_ms": 60_000, "view_timeout_ms": 30_000},
     )  # fmt: skip
     addresses, digests = {}, []
 

@@ -42,7 +42,7 @@ def main():
         session = Session.new(
             "labels", keys, task="xclp", columns=list(rows("north")[0].columns),
             classes=["benign", "malignant"],
-            bits=1024, alpha=0.9, min_holders=1,
+            bits=1024, alpha=0.9, min_contributors=1,
         )  # fmt: skip
         answers = together(peer, keys, session.text)
     for name, (counted, given, unknown, right, alone) in answers.items():

@@ -103,7 +103,7 @@ class Session:
             The peer id of each name, at least three; "ID@MULTIADDR" where an address is known.
         **given
             The options of `flyswarm session new`, with underscores: `features=30`, `classes=[...]`,
-            `task="xclp"`, `epsilon="1"`, `timing={"gather_ms": 5000}`.
+            `task="xclp"`, `epsilon="1"`, `timing={"start_wait_ms": 5000}`.
 
         Returns
         -------

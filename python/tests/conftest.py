@@ -12,7 +12,7 @@ from flyswarm import Identity, Session
 from sklearn.datasets import load_digits
 
 # On a busy machine nobody is given up.
-TIMING = {"gather_ms": 60_000, "stall_ms": 30_000, "linger_ms": 2_000}
+TIMING = {"start_wait_ms": 60_000, "view_timeout_ms": 30_000, "linger_ms": 2_000}
 LOOPBACK = ["/ip4/127.0.0.1/tcp/0"]
 
 

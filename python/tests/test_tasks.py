@@ -21,7 +21,7 @@ def test_xclp_labels_every_row_of_every_peer(swarm, digits):
     known = np.arange(240) % 4 == 0
     given = np.where(known, y, "-1")
     made = swarm(
-        task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8, min_holders=1
+        task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8, min_contributors=1
     )
     rows = parts(made, X, given)
     results = joined(made, rows)
@@ -43,7 +43,7 @@ def test_a_network_that_learns_from_labels_that_are_found_is_the_same_at_every_p
     X, y = digits[0][:240], digits[1][:240]
     made = swarm(
         task="fedavg-xclp", features=64, classes_from_range="0..9", network="logistic", rounds=2, after=1,
-        neighbours=5, bits=256, alpha=0.8, min_holders=1,
+        neighbours=5, bits=256, alpha=0.8, min_contributors=1,
     )  # fmt: skip
     given = [label if i % 4 == 0 else None for i, label in enumerate(y)]
     results = joined(made, {name: (X[i::3], given[i::3]) for i, name in enumerate(made.keys)})
@@ -71,7 +71,7 @@ def test_tune_gives_the_best_setting_as_an_estimator_that_can_be_fitted(swarm, d
 
 def test_sketch_gives_the_common_sketch_and_this_peers_distance(swarm, digits):
     X, _ = digits
-    made = swarm(task="sketch", features=64, rows=50, range=16, publish=True)
+    made = swarm(task="sketch", features=64, rows=50, range=16, open_distances=True)
     rows = {name: (X[i::3], None) for i, name in enumerate(made.keys)}
     results = joined(made, rows)
     for name, result in results.items():
@@ -86,7 +86,7 @@ def test_a_witness_has_a_receipt_and_nothing_else(swarm, digits):
     X, y = digits[0][:240], digits[1][:240]
     made = swarm(
         4, task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8,
-        min_holders=1,
+        min_contributors=1,
     )  # fmt: skip
     rows = dict(parts(made, X, np.where(np.arange(240) % 4 == 0, y, "-1")), peer3=(None, None))
     results = joined(made, rows)

@@ -77,7 +77,7 @@ def circuits(relay):
     return {tuple(sorted((event["from"], event["to"]))) for event in told if event["event"] == "opened"}
 
 
-SLOW = ("gather_ms=20000", "linger_ms=3000", "quorum_ms=60000")
+SLOW = ("start_wait_ms=20000", "linger_ms=3000", "no_quorum_timeout_ms=60000")
 
 
 @scenario(short=True, needs=("nft",))
@@ -147,7 +147,7 @@ def only_443(lab):
     wan = Wan(lab, ["lighthouse"], NAMES[:3], allowed="tcp dport 443 accept")
     hosts = wan.hidden
     lab.deal(hosts)
-    lab.session(hosts, name="alone", timing=("gather_ms=5000", "quorum_ms=2000"))
+    lab.session(hosts, name="alone", timing=("start_wait_ms=5000", "no_quorum_timeout_ms=2000"))
     for node in lab.join(hosts, "--no-mdns", name="alone"):
         node.end(3, 60)
     lab.ok("without a relay the session ends with code 3")

@@ -63,7 +63,7 @@ class Lab:
         return lan, hosts
 
     def session(self, hosts, *more, name="wards", task=("--m", "2048"), addresses=lambda host: "",
-                timing=("gather_ms=8000", "linger_ms=3000")):
+                timing=("start_wait_ms=8000", "linger_ms=3000")):
         """Writes a session file and gives it to every host."""
         words = ["session", "new", "--name", name, "--features", "64", "--classes-from-range", "0..9", *task]
         for host in hosts:

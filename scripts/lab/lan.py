@@ -138,7 +138,8 @@ def cut_off(lab):
     """A host loses its cable in the middle of the sum and gets it back: the others go on, and it is given the result."""
     lan, hosts = lab.hosts(NAMES)
     lab.deal(hosts)
-    lab.session(hosts, timing=("gather_ms=8000", "linger_ms=25000", "stall_ms=3000", "quorum_ms=60000"))
+    lab.session(hosts, timing=("start_wait_ms=8000", "linger_ms=25000",
+                                "view_timeout_ms=3000", "no_quorum_timeout_ms=60000"))
     lost = hosts[4]
     nodes = lab.join(hosts[:4]) + lab.join([lost], "--hold-at", "counts.sum")
     nodes[4].wait_line("held", lambda line: '"held"' in line)

@@ -256,7 +256,7 @@ fn session(scene: &Scene, identities: &[Identity]) -> Result<Session, Failure> {
         privacy: scene.privacy,
         voting: CouncilSpec::default(),
         relays: Vec::new(),
-        timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
+        timing: Timing { start_wait_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster: identities.iter().zip(&NAMES).map(entry).collect(),
     };
     session.check().map_err(|error| Failure::Input(error.to_string()))

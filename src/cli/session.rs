@@ -130,31 +130,31 @@ pub(super) struct NewArguments {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     admit: Vec<collect::Admit>,
-    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; published: 256d; with
+    /// Bits of a hash: a number, or a multiple of the dimension d [default: 16384; paper: 256d; with
     /// --epsilon: 20d]
     #[arg(long)]
     m: Option<Size>,
-    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; published: 0.3d;
+    /// Features (soft bins) that a bit looks at: a number, or a multiple of d [default: 2; paper: 0.3d;
     /// with --epsilon: 0.1d]
     #[arg(long)]
     s: Option<Size>,
-    /// Bits set in a hash: a number, or a multiple of m [default: 256; published: 64; with --epsilon: 0.05m]
+    /// Bits set in a hash: a number, or a multiple of m [default: 256; paper: 64; with --epsilon: 0.05m]
     #[arg(long)]
     rho: Option<Size>,
-    /// Decay of a bit's weight each time it is set, from 0 to below 1 [default: 0.9; published: 0.5]
+    /// Decay of a bit's weight each time it is set, from 0 to below 1 [default: 0.9; paper: 0.5]
     #[arg(long)]
     gamma: Option<f64>,
     /// What counts mean at prediction: decay, balanced-decay, log or balanced-log [default: balanced-log;
-    /// published or with --epsilon: decay]
+    /// paper or with --epsilon: decay]
     #[arg(long)]
     score: Option<Score>,
-    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; published or
+    /// none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS [default: soft-bins:8; paper or
     /// with --epsilon: unit-norm]
     #[arg(long, value_parser = parse_scaling)]
     scaling: Option<Scaling>,
-    /// The method as published where nothing else is said: the paper's score, rows of length 1
+    /// The settings of the paper where no option sets them: the paper's score, rows of length 1
     #[arg(long)]
-    published: bool,
+    paper_settings: bool,
     /// Random signs, padding and a Walsh-Hadamard transform after scaling
     #[arg(long)]
     densify: bool,
@@ -188,15 +188,15 @@ pub(super) struct NewArguments {
     min_peers: Option<u16>,
     /// A class held by fewer peers is refused [default: 3]
     #[arg(long, value_name = "N")]
-    min_holders: Option<u16>,
+    min_contributors: Option<u16>,
     /// Share of the peers that may collude [default: 1/3]
     #[arg(long, value_name = "SHARE")]
-    colluding: Option<f64>,
+    collusion_threshold: Option<f64>,
     #[command(flatten)]
     council: council::CouncilArguments,
     #[command(flatten)]
     noise: NoiseArguments,
-    /// A time by its name in the file, such as gather_ms=5000; repeatable
+    /// A time by its name in the file, such as start_wait_ms=5000; repeatable
     #[arg(long = "timing", value_name = "FIELD=MS", value_parser = parse_timing)]
     timings: Vec<(String, i64)>,
     /// The file to write
@@ -475,7 +475,7 @@ impl NewArguments {
             true => self.noise.of_members()?,
             false => self.noise.spec(if sketch_task { 0 } else { TOP }),
         };
-        let defaults = match (self.published, noise) {
+        let defaults = match (self.paper_settings, noise) {
             (true, _) => &PUBLISHED,
             (false, None) => &DEFAULTS,
             (false, Some(_)) => &PRIVATE,
@@ -522,7 +522,7 @@ impl NewArguments {
                 Some(count) => TaskSpec::from(TuneSpec {
                     model,
                     folds: self.folds.unwrap_or(TuneSpec::FOLDS),
-                    settings: settings::to_compare(&data, model, count.into(), self.published),
+                    settings: settings::to_compare(&data, model, count.into(), self.paper_settings),
                 }),
             }
         };
@@ -530,7 +530,8 @@ impl NewArguments {
         data.checks.compare = usual && !self.no_check_columns;
         let mut timing = Timing::default();
         for (field, value) in self.timings {
-            crate::session::file::set_time(&mut timing, &field, value)?;
+            let section = if field == "max_views" { "limits" } else { "timing" };
+            crate::session::file::set_time(&mut timing, section, &field, value)?;
         }
         let defaults = Privacy::default();
         let session = Session {
@@ -540,8 +541,8 @@ impl NewArguments {
             task,
             data,
             privacy: Privacy {
-                min_holders: self.min_holders.unwrap_or(defaults.min_holders),
-                colluding: self.colluding.unwrap_or(defaults.colluding),
+                min_contributors: self.min_contributors.unwrap_or(defaults.min_contributors),
+                collusion_threshold: self.collusion_threshold.unwrap_or(defaults.collusion_threshold),
                 noise,
             },
             voting: self.council.spec(),

@@ -190,7 +190,7 @@ mod tests {
     use super::super::tests::run_line;
 
     /// Three peers, of whom one leaves before anything is summed: the other two wait, and end.
-    const ALONE: &str = "peers = 3\n[task]\nkind = \"sum\"\nwords = 4\n[timing]\nquorum_ms = 1000\n\
+    const ALONE: &str = "peers = 3\n[task]\nkind = \"sum\"\nwords = 4\n[timing]\nno_quorum_timeout_ms = 1000\n\
                          [[fault]]\nkind = \"crash\"\npeers = 1\nat = { slot = \"coin\", stage = \"keys\" }\n";
 
     #[test]

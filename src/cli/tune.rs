@@ -57,7 +57,7 @@ pub(super) struct Tune {
     metric: Metric,
     /// Only settings of the method as published
     #[arg(long)]
-    published: bool,
+    paper_settings: bool,
     /// Write the best setting here, as the lines of a session file that it changes
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -151,7 +151,7 @@ impl Tune {
         let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.max_m };
         let mut candidates = ranges.draw(self.budget, &self.seed.to_le_bytes());
         let mut readouts = readouts();
-        if self.published {
+        if self.paper_settings {
             candidates.retain(Candidate::is_published);
             readouts.retain(|readout| readout.is_published());
         }
@@ -274,7 +274,7 @@ mod tests {
         assert!(text.ends_with(&lines));
         let (data, flynn) = lines.split_once("\n\n").unwrap();
         let mut file = format!(
-            "name = \"n\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}"
+            "name = \"n\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 64\nclasses = [\"a\", \"b\"]\n{data}\n{flynn}"
         );
         for i in 0..3u8 {
             let key = crate::crypto::identity::Identity::from_seed([i; 32]).public();
@@ -290,8 +290,9 @@ mod tests {
     #[test]
     fn json_has_every_candidate_and_published_leaves_the_extensions_out() {
         let folder = folder(200);
-        let text = run_line(folder.path(), "tune d.csv --budget 9 --folds 2 --max-m 512 --published --json")
-            .unwrap();
+        let text =
+            run_line(folder.path(), "tune d.csv --budget 9 --folds 2 --max-m 512 --paper-settings --json")
+                .unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let candidates = value["candidates"].as_array().unwrap();
         assert!(!candidates.is_empty());

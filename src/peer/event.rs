@@ -216,7 +216,7 @@ impl Event {
                 peer: name(&ctx.me),
                 others: ctx.session.peers().filter(|peer| *peer != ctx.me).map(|peer| name(&peer)).collect(),
                 needed: ctx.session.min_peers,
-                seconds: ctx.session.timing.gather_ms.div_ceil(1000),
+                seconds: ctx.session.timing.start_wait_ms.div_ceil(1000),
             },
             Report::Listening(address) => Self::Listening { address: address.clone() },
             Report::ListenFailed(address, why) => {

@@ -108,7 +108,7 @@ fn privacy(session: &Session) -> Value {
     if !privacy.is_object() {
         privacy = json!({"epsilon": null});
     }
-    privacy["min_holders"] = json!(session.privacy.min_holders);
+    privacy["min_contributors"] = json!(session.privacy.min_contributors);
     privacy
 }
 
@@ -289,7 +289,7 @@ impl Node {
         Ok(Receipt {
             session: self.ctx.id.to_string(),
             name: session.name.clone(),
-            number: hex::encode(session.run.number),
+            run_id: hex::encode(session.run.id),
             created: session.run.created_text(),
             series: session
                 .run

@@ -19,7 +19,7 @@ pub struct Receipt {
     /// The session's name.
     pub name: String,
     /// The session's own random number, in hexadecimal digits.
-    pub number: String,
+    pub run_id: String,
     /// When the session was made, as its file says it.
     pub created: String,
     /// The session's place in a series, and the id of the one before it.

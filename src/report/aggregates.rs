@@ -42,7 +42,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
         ("own rows", number(&receipt["data"]["rows"])),
         (
             "fewest holders",
-            format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_holders"])),
+            format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_contributors"])),
         ),
     ];
     html! {

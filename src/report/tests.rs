@@ -31,7 +31,7 @@ fn receipt() -> Value {
     json!({
         "name": EVIL, "peer": EVIL, "session": EVIL, "created": EVIL, "started_unix": 1.0, "seconds": 61.0,
         "counted": true, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
-        "privacy": {"epsilon": null, "min_holders": 3},
+        "privacy": {"epsilon": null, "min_contributors": 3},
         "council": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "aggregates": [
             {"name": "counts", "view": EVIL, "members": [EVIL, "bob"], "sealed_total": EVIL},
@@ -110,7 +110,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
         receipt[name] = json!(mark());
     }
     receipt["council"] = json!({"members": 3, "faults": mark(), "not_prevented": mark()});
-    receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_holders": 3});
+    receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_contributors": 3});
     receipt["stages"] = json!([{"name": mark(), "seconds": 0.5, "bytes": 1500}]);
     receipt["aggregates"] = json!([
         {"name": mark(), "view": mark(), "members": [mark(), mark()], "sealed_total": mark()},
@@ -269,7 +269,7 @@ fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
         let aggregates: Vec<_> = names.iter().map(|name| json!({"name": name, "members": []})).collect();
         let receipt = json!({
             "task": task, "aggregates": aggregates, "opened_unix": [],
-            "privacy": {"epsilon": epsilon, "mode": mode, "min_holders": 3},
+            "privacy": {"epsilon": epsilon, "mode": mode, "min_contributors": 3},
         });
         Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render()
     };

@@ -123,7 +123,7 @@ impl Session {
             council: self.council(),
             quorum: self.quorum(),
             min_peers: self.min_peers,
-            colluding: self.privacy.colluding,
+            collusion_threshold: self.privacy.collusion_threshold,
             timing: self.timing,
             fields: self.fields(),
         }

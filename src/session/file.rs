@@ -27,7 +27,7 @@ use crate::tasks::Select;
 #[serde(deny_unknown_fields)]
 struct RawSession {
     name: String,
-    number: String,
+    run_id: String,
     created: toml::value::Datetime,
     series: Option<RawSeries>,
     task: Name,
@@ -45,6 +45,8 @@ struct RawSession {
     council: CouncilSpec,
     #[serde(default)]
     timing: BTreeMap<String, i64>,
+    #[serde(default)]
+    limits: BTreeMap<String, i64>,
     roster: Vec<RawEntry>,
 }
 
@@ -66,8 +68,8 @@ struct RawData {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawPrivacy {
-    min_holders: Option<i64>,
-    colluding: Option<f64>,
+    min_contributors: Option<i64>,
+    collusion_threshold: Option<f64>,
     epsilon: Option<f64>,
     delta: Option<f64>,
     top: Option<i64>,
@@ -201,20 +203,24 @@ impl Session {
 
         writeln!(out, "[privacy]")?;
         writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
-        writeln!(out, "min_holders = {}", privacy.min_holders)?;
+        writeln!(out, "min_contributors = {}", privacy.min_contributors)?;
         writeln!(
             out,
             "# Share of the peers that may collude without learning one peer's part: 0.01 to 0.99."
         )?;
-        writeln!(out, "colluding = {:?}", privacy.colluding)?;
+        writeln!(out, "collusion_threshold = {:?}", privacy.collusion_threshold)?;
         if let Some(noise) = &privacy.noise {
             noise.write_toml(out)?;
         }
         writeln!(out)?;
 
         voting.write_toml(out, peers)?;
-        writeln!(out, "[timing]")?;
+        let mut section = "";
         for field in &TIMING {
+            if section != field.section() {
+                section = field.section();
+                writeln!(out, "{}[{section}]", if section == "timing" { "" } else { "\n" })?;
+            }
             writeln!(out, "# {}: {} to {}.", capital(field.about), field.limit.lo, field.limit.hi)?;
             writeln!(out, "{} = {}", field.name(), (field.get)(timing))?;
         }
@@ -262,15 +268,38 @@ impl Scaling {
     }
 }
 
-/// Sets one time by its name in the file; `value` may come from outside.
+/// The times and limits of these fields of `[timing]` and `[limits]`, which may come from outside.
+///
+/// # Errors
+/// As [`set_time`].
+pub(crate) fn timing(
+    timing: &BTreeMap<String, i64>,
+    limits: &BTreeMap<String, i64>,
+) -> Result<Timing, SessionError> {
+    let mut out = Timing::default();
+    for (section, values) in [("timing", timing), ("limits", limits)] {
+        for (name, &value) in values {
+            set_time(&mut out, section, name, value)?;
+        }
+    }
+    Ok(out)
+}
+
+/// Sets one field of `[timing]` or `[limits]` by its name in the file; `value` may come from outside.
 ///
 /// # Errors
 /// [`SessionError::Value`] when there is no such field or the value is out of range.
-pub(crate) fn set_time(timing: &mut Timing, name: &str, value: i64) -> Result<(), SessionError> {
-    let Some(field) = TIMING.iter().find(|field| field.name() == name) else {
-        let names: Vec<&str> = TIMING.iter().map(rules::TimingField::name).collect();
+pub(crate) fn set_time(
+    timing: &mut Timing,
+    section: &str,
+    name: &str,
+    value: i64,
+) -> Result<(), SessionError> {
+    let of_section = || TIMING.iter().filter(|field| field.section() == section);
+    let Some(field) = of_section().find(|field| field.name() == name) else {
+        let names: Vec<&str> = of_section().map(rules::TimingField::name).collect();
         let names = format!("one of {}", names.join(", "));
-        return Err(SessionError::value("a field of timing", format!("{name:?}"), names));
+        return Err(SessionError::value(format!("a field of {section}"), format!("{name:?}"), names));
     };
     (field.set)(timing, field.limit.check(value)?);
     Ok(())
@@ -308,7 +337,7 @@ impl RawSession {
             preparation: preparation.map(Arc::new),
         };
         data.check()?;
-        let run = RawRun { number: self.number, created: self.created, series: self.series }.resolve()?;
+        let run = RawRun { id: self.run_id, created: self.created, series: self.series }.resolve()?;
         sections.select = self.select;
         let task = TaskSpec::read(self.task, sections, &data, roster.len())?;
         task.roster().check::<u16>(roster.len() as i128)?;
@@ -317,21 +346,18 @@ impl RawSession {
             None => Session::default_min_peers(&task, roster.len()),
         };
         let mut privacy = Privacy::default();
-        if let Some(number) = self.privacy.min_holders {
-            privacy.min_holders = rules::min_holders(roster.len()).check(number)?;
+        if let Some(number) = self.privacy.min_contributors {
+            privacy.min_contributors = rules::min_contributors(roster.len()).check(number)?;
         }
-        if let Some(share) = self.privacy.colluding {
-            privacy.colluding = share;
+        if let Some(share) = self.privacy.collusion_threshold {
+            privacy.collusion_threshold = share;
         }
         let RawPrivacy { epsilon, delta, top, mode, colluders, .. } = self.privacy;
         let noise = RawNoise { epsilon, delta, top, mode, colluders };
         privacy.noise = noise.resolve(&task, &data, (min_peers, self.council.quorum(roster.len())))?;
         let usual = ColumnChecks::usual(&task, privacy.noise.is_some());
         data.checks.compare = self.data.check_columns.unwrap_or(usual);
-        let mut timing = Timing::default();
-        for (name, value) in self.timing {
-            set_time(&mut timing, &name, value)?;
-        }
+        let timing = timing(&self.timing, &self.limits)?;
         Ok(Session {
             name: self.name,
             run,

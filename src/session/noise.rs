@@ -360,7 +360,7 @@ mod tests {
     /// A file of five peers, m = 16 and two classes, with these lines in `[privacy]`.
     fn file(privacy: &str) -> String {
         let mut text = format!(
-            "name = \"p\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 4\nclasses = [\"a\", \"b\"]\nscaling = \"unit-norm\"\n\
+            "name = \"p\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 4\nclasses = [\"a\", \"b\"]\nscaling = \"unit-norm\"\n\
              [flynn]\nm = 16\ns = 2\nrho = 3\ngamma = 0.9\n[privacy]\n{privacy}\n"
         );
         for i in 0..5 {

@@ -153,12 +153,14 @@ pub(crate) fn min_peers(task: &TaskSpec, roster: usize) -> Limit {
     Limit::new("min_peers", task.smallest_view(roster) as u64, roster as u64).saying(task.members().1)
 }
 
-pub(crate) fn min_holders(roster: usize) -> Limit {
-    Limit { what: " (the roster)", ..Limit::new("privacy.min_holders", 1, roster as u64) }
+pub(crate) fn min_contributors(roster: usize) -> Limit {
+    Limit { what: " (the roster)", ..Limit::new("privacy.min_contributors", 1, roster as u64) }
 }
 
-/// A time or number of `[timing]`: its limits, its comment in a session file, and access to it.
+/// A field of `[timing]` or `[limits]`: its limits, its comment in a session file, and access to it.
 pub(crate) struct TimingField {
+    /// The dotted name that enters the session's id.
+    pub(crate) canonical: &'static str,
     /// Its range; the name is dotted.
     pub(crate) limit: Limit,
     /// One line for the comment in a session file.
@@ -168,18 +170,24 @@ pub(crate) struct TimingField {
 }
 
 impl TimingField {
-    /// The name inside `[timing]`.
+    /// The name inside its section.
     pub(crate) fn name(&self) -> &'static str {
-        self.limit.field.trim_start_matches("timing.")
+        self.limit.field.split_once('.').map_or("", |(_, name)| name)
+    }
+
+    /// The section that has it.
+    pub(crate) fn section(&self) -> &'static str {
+        self.limit.field.split_once('.').map_or("", |(section, _)| section)
     }
 }
 
 const HOUR_MS: u64 = 3_600_000;
 
 macro_rules! timing {
-    ($($field:ident: $lo:expr, $hi:expr, $about:expr;)*) => {
+    ($($section:literal $field:ident $canonical:literal: $lo:expr, $hi:expr, $about:expr;)*) => {
         [$(TimingField {
-            limit: Limit::new(concat!("timing.", stringify!($field)), $lo, $hi),
+            canonical: concat!("timing.", $canonical),
+            limit: Limit::new(concat!($section, ".", stringify!($field)), $lo, $hi),
             about: $about,
             get: |timing| timing.$field,
             set: |timing, value| timing.$field = value,
@@ -187,16 +195,20 @@ macro_rules! timing {
     };
 }
 
-/// Every field of `[timing]`, in the order of the canonical encoding.
+/// Every field of `[timing]` and `[limits]`, in the order of the canonical encoding, with its name there.
 pub(crate) const TIMING: [TimingField; 8] = timing! {
-    gather_ms: 0, HOUR_MS, "how long to wait for the whole roster before going on with those present";
-    propose_ms: 1, HOUR_MS, "the peer of rank r proposes after r times this without progress";
-    stall_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
-    quorum_ms: 1, 24 * HOUR_MS, "when too few peers are reachable for this long, give up";
-    compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
-    linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
-    enlarge_ms: 0, 24 * HOUR_MS, "waiting peers enlarge a view at most once per this time, when a slot ends";
-    max_views: 1, 1_000, "after so many failed views the session ends with an error (a number, not a time)";
+    "timing" start_wait_ms "start_wait_ms": 0, HOUR_MS,
+        "how long to wait for the whole roster before going on with those present";
+    "timing" proposal_backoff_ms "proposal_backoff_ms": 1, HOUR_MS,
+        "the peer of rank r proposes after r times this without progress";
+    "timing" view_timeout_ms "view_timeout_ms": 3_000, HOUR_MS, "a view without progress for this long has failed";
+    "timing" no_quorum_timeout_ms "no_quorum_timeout_ms": 1, 24 * HOUR_MS,
+        "when too few peers are reachable for this long, give up";
+    "timing" compute_ms "compute_ms": 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
+    "timing" linger_ms "linger_ms": 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
+    "timing" regroup_interval_ms "regroup_interval_ms": 0, 24 * HOUR_MS,
+        "waiting peers enlarge a view at most once per this time, when a slot ends";
+    "limits" max_views "max_views": 1, 1_000, "after so many failed views the session ends with an error";
 };
 
 impl Session {
@@ -224,9 +236,14 @@ impl Session {
             super::table::check_fills(preparation, &self.task, self.privacy.noise.is_some())?;
         }
         self.task.check(&self)?;
-        min_holders(roster).check::<u16>(self.privacy.min_holders)?;
-        let colluding = self.privacy.colluding;
-        check_number("privacy.colluding", colluding, (0.01..=0.99).contains(&colluding), "0.01 to 0.99")?;
+        min_contributors(roster).check::<u16>(self.privacy.min_contributors)?;
+        let collusion_threshold = self.privacy.collusion_threshold;
+        check_number(
+            "privacy.collusion_threshold",
+            collusion_threshold,
+            (0.01..=0.99).contains(&collusion_threshold),
+            "0.01 to 0.99",
+        )?;
         if let Some(noise) = &self.privacy.noise {
             noise.check(&self)?;
         }

@@ -22,7 +22,7 @@ const DAY: i64 = 86_400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Random: no other session has it.
-    pub number: [u8; 16],
+    pub id: [u8; 16],
     /// When the file was made, in seconds since 1970; to the year 9999.
     pub created: u64,
     /// Its place after another session, if it has one.
@@ -39,10 +39,10 @@ pub struct Series {
 }
 
 impl Run {
-    /// A session of no series. `number` must be random wherever state is kept.
+    /// A session of no series. `id` must be random wherever state is kept.
     #[must_use]
-    pub fn new(number: [u8; 16], created: u64) -> Self {
-        Self { number, created, series: None }
+    pub fn new(id: [u8; 16], created: u64) -> Self {
+        Self { id, created, series: None }
     }
 
     /// The place in its series, from 1.
@@ -66,7 +66,7 @@ impl Run {
 
     /// The fields that enter the session's id.
     pub(crate) fn entries(&self) -> Vec<Field> {
-        let mut entries = vec![("number", self.number.to_vec()), ("created", integer(self.created))];
+        let mut entries = vec![("number", self.id.to_vec()), ("created", integer(self.created))];
         if let Some(Series { number, parent }) = self.series {
             entries.push(("series.number", integer(number)));
             entries.push(("series.parent", parent.0.to_vec()));
@@ -80,7 +80,7 @@ impl Run {
             out,
             "# This session's own, random: state and receipts of another session are never taken for it."
         )?;
-        writeln!(out, "number = \"{}\"", hex::encode(self.number))?;
+        writeln!(out, "run_id = \"{}\"", hex::encode(self.id))?;
         writeln!(out, "created = {}", self.created_text())
     }
 
@@ -104,14 +104,14 @@ pub(crate) struct RawSeries {
 
 /// The fields as written.
 pub(crate) struct RawRun {
-    pub(crate) number: String,
+    pub(crate) id: String,
     pub(crate) created: Datetime,
     pub(crate) series: Option<RawSeries>,
 }
 
 impl RawRun {
     pub(crate) fn resolve(self) -> Result<Run, SessionError> {
-        let number = bytes("number", &self.number)?;
+        let id = bytes("run_id", &self.id)?;
         let created = seconds(&self.created).ok_or_else(|| {
             SessionError::value("created", self.created, "a time such as 2026-11-22T16:05:06Z")
         })?;
@@ -122,7 +122,7 @@ impl RawRun {
                 parent: SessionId(bytes("series.parent", &raw.parent)?),
             }),
         };
-        Ok(Run { number, created, series })
+        Ok(Run { id, created, series })
     }
 }
 

@@ -52,7 +52,7 @@ fn model(session: &mut Session) -> &mut ModelSpec {
 
 /// The smallest file: nothing that has a default.
 fn minimal() -> String {
-    let mut text = r#"number = "000102030405060708090a0b0c0d0e0f"
+    let mut text = r#"run_id = "000102030405060708090a0b0c0d0e0f"
 created = 2026-11-22T16:05:06Z
 name = "digits"
 task = "flynn"

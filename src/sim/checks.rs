@@ -213,14 +213,14 @@ impl Checks {
 #[must_use]
 pub(crate) fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
     let timing = &ctx.session.timing;
-    let patience = timing.stall_ms + HEARTBEAT_MS;
+    let patience = timing.view_timeout_ms + HEARTBEAT_MS;
     let chunks = |slot: usize| ctx.plan[slot].len().div_ceil(CHUNK) as u64;
     let slots = 0..ctx.plan.len();
     let view =
         3 * patience + slots.clone().map(|q| longest_ms + (10 + 7 * chunks(q)) * patience).sum::<u64>();
     let fetch = slots.map(|q| (1 + chunks(q)) * patience).sum::<u64>();
-    let next = 100 + timing.propose_ms + fetch;
+    let next = 100 + timing.proposal_backoff_ms + fetch;
     let together = longest_ms + patience + next + view + timing.linger_ms;
-    let alone = view + timing.gather_ms + timing.quorum_ms;
+    let alone = view + timing.start_wait_ms + timing.no_quorum_timeout_ms;
     silence_ms + together.max(alone)
 }

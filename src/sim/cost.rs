@@ -92,8 +92,11 @@ impl Costs {
             view::Message::Down(_, order) => match order {
                 Order::Keys(items) => {
                     let p = items.len();
-                    let partners =
-                        if p <= FULL_MESH { p - 1 } else { pairwise::degree(p, ctx.session.colluding) };
+                    let partners = if p <= FULL_MESH {
+                        p - 1
+                    } else {
+                        pairwise::degree(p, ctx.session.collusion_threshold)
+                    };
                     partners as f64 * (verify + agree)
                 }
                 Order::Sum(_) => 0.0,

@@ -11,7 +11,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Aggregate, Context};
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec, Timing,
+    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec,
 };
 use crate::tasks::Task;
 
@@ -130,11 +130,8 @@ fn session(
         name: format!("peer-{i}"),
         addresses: Vec::new(),
     };
-    let mut timing = Timing::default();
-    for (name, &value) in &scenario.timing {
-        crate::session::file::set_time(&mut timing, name, value)
-            .map_err(|error| ScenarioError(error.to_string()))?;
-    }
+    let timing = crate::session::file::timing(&scenario.timing, &scenario.limits)
+        .map_err(|error| ScenarioError(error.to_string()))?;
     let mut number = [0; 16];
     number.copy_from_slice(&derive(&seed, "simulation/number", &[])[..16]);
     let usual = Privacy::default();
@@ -146,8 +143,8 @@ fn session(
         task,
         data,
         privacy: Privacy {
-            min_holders: scenario.session.min_holders.unwrap_or(usual.min_holders),
-            colluding: scenario.session.colluding.unwrap_or(usual.colluding),
+            min_contributors: scenario.session.min_contributors.unwrap_or(usual.min_contributors),
+            collusion_threshold: scenario.session.collusion_threshold.unwrap_or(usual.collusion_threshold),
             noise: noise(scenario),
         },
         voting: CouncilSpec::default(),

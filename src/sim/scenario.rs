@@ -50,6 +50,8 @@ pub struct Scenario {
     pub session: SessionPart,
     /// The session's time-outs, by their names in a session file.
     pub timing: BTreeMap<String, i64>,
+    /// The session's `[limits]`, likewise.
+    pub limits: BTreeMap<String, i64>,
     /// The path between two peers where no site or link says otherwise.
     pub network: Network,
     /// Groups of peers that are near each other.
@@ -79,6 +81,7 @@ impl Default for Scenario {
             task: Task::default(),
             session: SessionPart::default(),
             timing: BTreeMap::new(),
+            limits: BTreeMap::new(),
             network: Network::default(),
             site: Vec::new(),
             link: Vec::new(),
@@ -251,9 +254,9 @@ pub struct SessionPart {
     /// A view has at least so many members.
     pub min_peers: Option<u16>,
     /// A class held by fewer peers is refused.
-    pub min_holders: Option<u16>,
+    pub min_contributors: Option<u16>,
     /// Share of the peers that may collude.
-    pub colluding: Option<f64>,
+    pub collusion_threshold: Option<f64>,
     /// Differential privacy: the budget.
     pub epsilon: Option<Ratio>,
     /// Counts of a release.

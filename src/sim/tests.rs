@@ -48,7 +48,7 @@ fn found(text: &str, seeds: u64, change: impl Fn(&mut Context) + Copy) -> Check 
 fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes() {
     let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nlabels = 4\nxclp = { bits = 64, k = 3 }\nafter = 1\nrefresh = 2\n\
                 fedavg = { network = \"mlp\", hidden = [6], rounds = 3, batch = 8, rate = 0.1 }\n\
-                [session]\nmin_holders = 1\n[data]\nrows = 80\n[timing]\nlinger_ms = 600_000\n\
+                [session]\nmin_contributors = 1\n[data]\nrows = 80\n[timing]\nlinger_ms = 600_000\n\
                 [expect]\nfinished = 4\npooled = true\n\
                 [[fault]]\nkind = \"crash\"\npeers = 2\nat = { slot = \"counts-1\", stage = \"sum\" }\nfor_s = 20\n";
     let report = run("test", &scenario(text, 3), Path::new(""), &mut |_| {}).unwrap();
@@ -106,7 +106,7 @@ fn labels_by_distances_that_owners_share_in_pairs_are_those_of_the_pooled_rows_w
     for hamming in ["ot", "phe"] {
         let text = format!(
             "peers = 4\n[task]\nkind = \"xclp\"\nlabels = 2\nxclp = {{ bits = 64, k = 3, hamming = \"{hamming}\" }}\n\
-             [session]\nmin_holders = 1\n[data]\nrows = 60\n[timing]\nlinger_ms = 600_000\n\
+             [session]\nmin_contributors = 1\n[data]\nrows = 60\n[timing]\nlinger_ms = 600_000\n\
              [expect]\nfinished = 4\npooled = true\n\
              [[fault]]\nkind = \"crash\"\npeers = 1\nat = {{ slot = \"computed\", stage = \"compute\" }}\n\
              for_s = 20\n"

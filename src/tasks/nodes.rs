@@ -38,7 +38,7 @@ fn session(identities: &[Identity], timing: Timing) -> Session {
             checks: ColumnChecks::default(),
             preparation: None,
         },
-        privacy: Privacy { min_holders: 1, ..Privacy::default() },
+        privacy: Privacy { min_contributors: 1, ..Privacy::default() },
         voting: CouncilSpec::default(),
         relays: Vec::new(),
         timing,

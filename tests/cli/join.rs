@@ -191,8 +191,8 @@ fn a_state_folder_or_address_that_cannot_be_used_is_told_by_name() {
 #[test]
 fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     let mut swarm = Swarm::new(5, |session| {
-        session.timing.gather_ms = 2_000;
-        session.timing.quorum_ms = 4_000;
+        session.timing.start_wait_ms = 2_000;
+        session.timing.no_quorum_timeout_ms = 4_000;
     });
     let other = 2;
     let mut session: Session = swarm.session.clone();

@@ -19,7 +19,7 @@ fn private(sketches: bool) -> impl FnOnce(&mut Session) {
         if sketches {
             session.data.classes.clear();
             let usual = SketchSpec::default();
-            session.task = TaskSpec::from(SketchSpec { rows: 4, range: 8, publish: true, ..usual });
+            session.task = TaskSpec::from(SketchSpec { rows: 4, range: 8, open_distances: true, ..usual });
         }
     }
 }
@@ -114,7 +114,7 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
         refused(&new(task, more), words);
         assert!(!folder.path().join("s.toml").exists(), "{more:?}");
     }
-    let made = new("sketch", &["--epsilon", "2.5", "--mode", "parallel", "--publish"]);
+    let made = new("sketch", &["--epsilon", "2.5", "--mode", "parallel", "--open-distances"]);
     assert!(made.status.success(), "{made:?}");
     let session = Session::load(folder.path().join("s.toml")).expect("a session");
     let noise = session.privacy.noise.expect("it is private");

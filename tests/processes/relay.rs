@@ -120,7 +120,7 @@ fn peers_that_cannot_dial_each_other_meet_through_a_relay_which_serves_no_strang
     // Three that are in no session of the relay's.
     let mut strangers = apart(3, |session| {
         session.relays = vec![place.address()];
-        (session.timing.gather_ms, session.timing.quorum_ms) = (3_000, 1_000);
+        (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (3_000, 1_000);
     });
     strangers.start_all();
     swarm.start_all();
@@ -168,7 +168,7 @@ fn when_a_relay_dies_the_view_fails_and_the_next_relay_is_used() {
     let (first, second) = (Place::new(), Place::new());
     let mut swarm = apart(3, |session| {
         session.relays = vec![first.address(), second.address()];
-        session.timing.quorum_ms = 50_000;
+        session.timing.no_quorum_timeout_ms = 50_000;
     });
     swarm.listen = NO_HOLE.to_owned();
     let mut relay = first.start(&swarm, &[]);
@@ -195,7 +195,7 @@ fn a_relay_that_falls_silent_is_given_up_and_found_again() {
     let place = Place::new();
     let mut swarm = apart(3, |session| {
         session.relays = vec![place.address()];
-        (session.timing.gather_ms, session.timing.quorum_ms) = (40_000, 1_000);
+        (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (40_000, 1_000);
     });
     let mut relay = place.start(&swarm, &[]);
     // Alone: nothing but pings goes through its connection.
@@ -216,7 +216,7 @@ fn no_more_places_and_circuits_are_given_than_the_operator_allows() {
     let place = Place::new();
     let mut swarm = apart(3, |session| {
         session.relays = vec![place.address()];
-        (session.timing.gather_ms, session.timing.quorum_ms) = (5_000, 1_000);
+        (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (5_000, 1_000);
     });
     swarm.listen = NO_HOLE.to_owned();
     let mut relay = place.start(&swarm, &["--reservations", "2", "--circuits", "1"]);

@@ -322,7 +322,7 @@ class Machine:
         self.ended_for[other] += 1
         k = self.ended_for[other]
         if k >= 3:
-            self.hold_off[other] = self.now + 2 ** min(k - 2, 8) * self.seconds("propose_ms")
+            self.hold_off[other] = self.now + 2 ** min(k - 2, 8) * self.seconds("proposal_backoff_ms")
 
     def promise(self, ballot: Ballot) -> Signed[Promised]:
         slot, accepted, decision = len(self.frozen), None, []
@@ -422,7 +422,7 @@ class Machine:
             if child in self.known:
                 self.send(child, begin)
             else:
-                view.waiting_children[child] = self.now + self.seconds("stall_ms")
+                view.waiting_children[child] = self.now + self.seconds("view_timeout_ms")
         missing = self.trusted() - set(begin.members)
         self.tell(missing)
         if not view.leading and missing - self.omitted:
@@ -522,7 +522,7 @@ class Machine:
             if self.view.jobs and self.now - self.view.job_since > compute:
                 self.stop(2, "the own computation took longer than compute_ms")
         else:
-            grace = DEAD_AFTER + self.seconds("gather_ms") + self.seconds("quorum_ms")
+            grace = DEAD_AFTER + self.seconds("start_wait_ms") + self.seconds("no_quorum_timeout_ms")
             said = any(self.said_in_view.values()) and self.now - self.last_alive < 2 * compute
             if not said and self.now - max(self.last_alive, self.heard_of_view) > grace:
-                self.stop(3, f"too few peers for {self.session.timing['quorum_ms']} ms")
+                self.stop(3, f"too few peers for {self.session.timing['no_quorum_timeout_ms']} ms")

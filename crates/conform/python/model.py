@@ -230,7 +230,7 @@ class Task(NamedTuple):
         name = self.session.plan[slot].name
         if name == "holders":
             peers, *of_classes = numpy.frombuffer(opened, "<u4").tolist()
-            least = self.session.min_holders
+            least = self.session.min_contributors
             if peers < least or any(0 < n < least for n in of_classes):
                 raise Refused(f"{peers} peers have rows, of each class {of_classes}; {least} are needed")
         if name == "moments":
@@ -245,7 +245,7 @@ class Task(NamedTuple):
         peers, *of_classes = numpy.frombuffer(opened[1], "<u4").tolist()
         missing = len(set(holders) - members)
         needed = [peers] + [n for n in of_classes if n > 0]
-        return all(max(n - missing, 0) >= self.session.min_holders for n in needed)
+        return all(max(n - missing, 0) >= self.session.min_contributors for n in needed)
 
 
 # --- section 19

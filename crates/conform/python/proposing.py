@@ -35,7 +35,7 @@ class Proposer:
         enough = m.session.enough(m.reachable())
         if self.idle_since is None:
             whole = len(m.known) == len(m.session.roster) - 1
-            if whole or m.now - m.started >= m.seconds("gather_ms") or m.seen > 0:
+            if whole or m.now - m.started >= m.seconds("start_wait_ms") or m.seen > 0:
                 self.idle_since = m.now
         elif enough and not self.was_enough:
             self.idle_since = max(self.idle_since, m.now)
@@ -52,7 +52,7 @@ class Proposer:
         if m.opening or m.transfers.wanting() or len(m.frozen) == len(m.session.plan):
             return False
         present = [p for p in m.session.council if p in m.reachable()]
-        return m.now - self.idle_since >= present.index(m.me) * m.seconds("propose_ms")
+        return m.now - self.idle_since >= present.index(m.me) * m.seconds("proposal_backoff_ms")
 
     def propose(self) -> None:
         m = self.machine
@@ -74,7 +74,7 @@ class Proposer:
         """To another, whose turn it is now."""
         m = self.machine
         self.proposal = None
-        self.idle_since = max(self.idle_since or 0.0, m.now + m.seconds("propose_ms"))
+        self.idle_since = max(self.idle_since or 0.0, m.now + m.seconds("proposal_backoff_ms"))
 
     def on_promise(self, peer: int, signed: Signed[Promised]) -> None:
         m, proposal = self.machine, self.proposal
@@ -96,7 +96,7 @@ class Proposer:
         proposal.refused.add(peer)
         left = set(m.session.council) - proposal.refused
         if self.refusals[peer] <= 2 or len(left) < m.session.quorum:
-            self.wait(m.seconds("propose_ms") / 2)
+            self.wait(m.seconds("proposal_backoff_ms") / 2)
 
     def owed(self) -> tuple[int, Accepted | None, list[int]] | None:
         """What the promises of a quorum oblige to."""
@@ -108,7 +108,7 @@ class Proposer:
         m, proposal, owed = self.machine, self.proposal, self.owed()
         frozen = len(m.frozen)
         if owed is None:
-            if m.now - proposal.since >= m.seconds("propose_ms"):
+            if m.now - proposal.since >= m.seconds("proposal_backoff_ms"):
                 self.wait(0.0)
             return
         slot, accepted, _ = owed
@@ -124,7 +124,7 @@ class Proposer:
         if not finish and not m.may_sum(frozen, members):
             members = m.reachable()
         if not finish and not m.may_sum(frozen, members):
-            self.wait(m.seconds("propose_ms"))
+            self.wait(m.seconds("proposal_backoff_ms"))
         elif not m.session.enough(members):
             self.wait(0.0)
         else:

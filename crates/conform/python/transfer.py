@@ -107,7 +107,7 @@ class Transfers:
         if fetching is not None:
             if target is None or (fetching.slot, fetching.want) != target[:2]:
                 self.fetching = None
-            elif m.now - fetching.progress > m.seconds("stall_ms"):
+            elif m.now - fetching.progress > m.seconds("view_timeout_ms"):
                 self.failed()
         if self.fetching is not None or target is None or m.now < self.pause:
             return
@@ -186,7 +186,7 @@ class Transfers:
         m, slot = self.machine, body.slot
         expect(slot < len(m.session.plan), "inconsistent", "no such slot")
         count, last = self.served.get((peer, slot), (0, 0.0))
-        if count >= 4 and m.now - last < m.seconds("stall_ms") * 2 ** min(count - 4, 8):
+        if count >= 4 and m.now - last < m.seconds("view_timeout_ms") * 2 ** min(count - 4, 8):
             return
         self.serving.pop(peer, None)
         held, total = None, b""

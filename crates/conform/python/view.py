@@ -359,7 +359,7 @@ class View:
         if not self.leading or slot == len(self.session.plan):
             return
         waiting = [p for p in machine.trusted() - set(self.members) if machine.known[p] >= slot - 1]
-        if self.froze_one and waiting and machine.now - self.begun >= machine.seconds("enlarge_ms"):
+        if self.froze_one and waiting and machine.now - self.begun >= machine.seconds("regroup_interval_ms"):
             raise EndView(Reason.Enlarged, None, "peers wait outside")
         if self.owed is not None and slot == self.owed_slot:
             self.order_down(Order.Accept(machine.candidates[self.owed.value][0]))
@@ -544,6 +544,6 @@ class View:
                 self.send(to, ViewMessage.Working(self.ballot))
         missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]
         extra = max(self.height - self.depth - 1, 0) if missing else self.height + self.depth
-        if now - self.heard > machine.seconds("stall_ms") + extra:
+        if now - self.heard > machine.seconds("view_timeout_ms") + extra:
             suspect = missing[0] if missing else self.parent
             raise EndView(Reason.Stalled, suspect, "nothing was heard in this view")

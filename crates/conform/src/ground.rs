@@ -157,7 +157,7 @@ impl Ground {
                 checks: ColumnChecks::default(),
                 preparation: None,
             },
-            privacy: Privacy { min_holders: 1, ..Privacy::default() },
+            privacy: Privacy { min_contributors: 1, ..Privacy::default() },
             voting: CouncilSpec::default(),
             relays: Vec::new(),
             timing,

@@ -103,20 +103,20 @@ impl Faults {
 pub struct Timing {
     /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default
     /// 10,000.
-    pub gather_ms: u64,
+    pub start_wait_ms: u64,
     /// The peer of rank r proposes a view after r times this without progress. 1 to 3,600,000, default 2,000.
-    pub propose_ms: u64,
+    pub proposal_backoff_ms: u64,
     /// A view without progress for this long has failed. 3,000 to 3,600,000, default 10,000.
-    pub stall_ms: u64,
+    pub view_timeout_ms: u64,
     /// A peer gives up when too few peers have been reachable for this long. 1 to 86,400,000, default 60,000.
-    pub quorum_ms: u64,
+    pub no_quorum_timeout_ms: u64,
     /// The longest computation that still counts as progress. 1 to 86,400,000, default 600,000.
     pub compute_ms: u64,
     /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
     pub linger_ms: u64,
     /// A view is enlarged by waiting peers at most once per this time, when a slot ends. 0 to 86,400,000,
     /// default 30,000.
-    pub enlarge_ms: u64,
+    pub regroup_interval_ms: u64,
     /// After so many failed views the session ends with an error (a number, not a time). 1 to 1,000, default
     /// 16.
     pub max_views: u64,
@@ -125,13 +125,13 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            gather_ms: 10_000,
-            propose_ms: 2_000,
-            stall_ms: 10_000,
-            quorum_ms: 60_000,
+            start_wait_ms: 10_000,
+            proposal_backoff_ms: 2_000,
+            view_timeout_ms: 10_000,
+            no_quorum_timeout_ms: 60_000,
             compute_ms: 600_000,
             linger_ms: 30_000,
-            enlarge_ms: 30_000,
+            regroup_interval_ms: 30_000,
             max_views: 16,
         }
     }
@@ -163,7 +163,7 @@ pub struct Settings {
     /// The fewest members of a view.
     pub min_peers: u16,
     /// The share of the roster that may collude without learning a single peer's part.
-    pub colluding: f64,
+    pub collusion_threshold: f64,
     /// Time-outs.
     pub timing: Timing,
     /// Digests of all that the peers must agree on, by which two peers find what differs.

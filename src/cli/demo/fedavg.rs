@@ -41,7 +41,7 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
         },
         scaling: Scaling::Range { lo: 0.0, hi: 16.0 },
         // Of few labels a class may have one holder: then nothing could be learnt of it.
-        privacy: if few { Privacy { min_holders: 1, ..Privacy::default() } } else { Privacy::default() },
+        privacy: if few { Privacy { min_contributors: 1, ..Privacy::default() } } else { Privacy::default() },
         parts: dealt.map_err(line)?.iter().map(|rows| partly(&train, rows, &known)).collect(),
         judge: Box::new(move |session, ended| judge(spec, &pooled, &test, session, ended)),
     })

@@ -32,7 +32,7 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
         true => deal::mixes(labels, classes, wish.peers, ALPHAS, &wish.seed),
     };
     let parts = dealt.map_err(line)?.iter().map(|rows| Part::labelled(train.subset(rows))).collect();
-    let sketch = SketchSpec { publish: true, chosen: CHOSEN, ..SketchSpec::default() };
+    let sketch = SketchSpec { open_distances: true, chosen: CHOSEN, ..SketchSpec::default() };
     let noisy = wish.noise.is_some();
     let spec = FlynnSpec {
         model: if noisy { PRIVATE } else { PLAIN },
@@ -40,11 +40,11 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
         evaluate: (!noisy && !wish.select).then(EvaluateSpec::default),
     };
     // Three peers with class mixes of their own rarely share every class.
-    let min_holders = if wish.select { 1 } else { Privacy::default().min_holders };
+    let min_contributors = if wish.select { 1 } else { Privacy::default().min_contributors };
     Ok(Scene {
         task: TaskSpec::from(spec),
         scaling: if noisy { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
-        privacy: Privacy { noise: wish.noise, min_holders, ..Privacy::default() },
+        privacy: Privacy { noise: wish.noise, min_contributors, ..Privacy::default() },
         parts,
         judge: Box::new(move |session, ended| judge(spec, &train, &test, session, ended)),
     })

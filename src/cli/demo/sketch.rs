@@ -21,7 +21,7 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
     let (rows, range) = if noisy { PRIVATE } else { (usual.rows, usual.range) };
     let part = |rows: &Vec<usize>| Part { rows: data.subset(rows), labels: Vec::new() };
     Ok(Scene {
-        task: TaskSpec::from(SketchSpec { rows, range, publish: true, chosen: CHOSEN, ..usual }),
+        task: TaskSpec::from(SketchSpec { rows, range, open_distances: true, chosen: CHOSEN, ..usual }),
         scaling: if noisy { Scaling::UnitNorm } else { Scaling::Center },
         privacy: Privacy { noise: wish.noise, ..Privacy::default() },
         parts: dealt.map_err(line)?.iter().map(part).collect(),

@@ -10,7 +10,7 @@ fn session(task: &str) -> Session {
     });
     let peers: String = peers.collect();
     let text = format!(
-        "name = \"t\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n{task}\n{peers}"
+        "name = \"t\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n{task}\n{peers}"
     );
     Session::parse(&text).unwrap()
 }

@@ -100,7 +100,7 @@ impl NextArguments {
             usual if usual == Session::default_min_peers(&old.task, before) => smallest,
             asked => asked.clamp(smallest.min(most), most),
         };
-        next.privacy.min_holders = next.privacy.min_holders.min(most);
+        next.privacy.min_contributors = next.privacy.min_contributors.min(most);
         if let Some(spec) = next.task.get_mut::<crate::tasks::FlynnSpec>()
             && let Some(select) = &mut spec.select
         {
@@ -120,7 +120,7 @@ fn name_at(old: &str, place: u32) -> String {
 
 /// What two models of a series tell together.
 fn difference(next: &Session, changed: usize) -> String {
-    let hide = next.privacy.min_holders.max(2);
+    let hide = next.privacy.min_contributors.max(2);
     let names: Vec<_> = next.peers().take(3).map(|peer: Peer| next.name(peer)).collect();
     let noise = if next.privacy.noise.is_some() {
         "; the noise bounds what each tells, and budgets add up"
@@ -139,7 +139,7 @@ fn difference(next: &Session, changed: usize) -> String {
     format!(
         "whoever has the models of two sessions (all peers do: {who} ...) can subtract class sizes and means: \
          if one peer alone comes, goes or changes its rows, the difference is what it brought. \
-         At least {hide} must change at once to hide one (privacy.min_holders); {now}{noise}"
+         At least {hide} must change at once to hide one (privacy.min_contributors); {now}{noise}"
     )
 }
 

@@ -11,7 +11,7 @@ impl NewArguments {
             ("--gamma", self.gamma.is_some()),
             ("--score", self.score.is_some()),
             ("--densify", self.densify),
-            ("--published", self.published),
+            ("--paper-settings", self.paper_settings),
             ("--tune", self.tune.is_some()),
         ];
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()

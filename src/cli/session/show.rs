@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::data::prepare::Preparation;
+use crate::session::rules::TIMING;
 use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing, table};
 
 /// A session as shown to people and, as JSON, to programs.
@@ -14,7 +15,7 @@ use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session,
 pub(super) struct Shown {
     id: String,
     name: String,
-    number: String,
+    run_id: String,
     created: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<ShownSeries>,
@@ -108,7 +109,7 @@ impl Shown {
         Self {
             id: session.id().to_string(),
             name: session.name.clone(),
-            number: hex::encode(session.run.number),
+            run_id: hex::encode(session.run.id),
             created: session.run.created_text(),
             series: session
                 .run
@@ -150,7 +151,7 @@ impl fmt::Display for Shown {
         let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<12} {value}");
         line("session", &self.id)?;
         line("name", &self.name)?;
-        line("number", &format!("{}, made {}", self.number, self.created))?;
+        line("run id", &format!("{}, made {}", self.run_id, self.created))?;
         if let Some(ShownSeries { number, parent }) = &self.series {
             line("series", &format!("the {number}. of its series, after {parent}"))?;
         }
@@ -181,10 +182,10 @@ impl fmt::Display for Shown {
         for (heading, text) in &self.lines {
             line(heading, text)?;
         }
-        let mut about = format!("{:.3} of the peers may collude", privacy.colluding);
+        let mut about = format!("{:.3} of the peers may collude", privacy.collusion_threshold);
         // A private session opens no holders to look at.
         if privacy.noise.is_none() {
-            about = format!("a class needs {} holders, {about}", privacy.min_holders);
+            about = format!("a class needs {} holders, {about}", privacy.min_contributors);
         }
         line("privacy", &about)?;
         let mut headings = std::iter::once("protections").chain(std::iter::repeat(""));
@@ -202,28 +203,14 @@ impl fmt::Display for Shown {
             line("", &format!("epsilon = {epsilon}, delta = {delta:?}, {mode}, every round{colluders}"))?;
             line("", &"all rows of one peer could be others: what is opened hides which, up to that")?;
         }
-        let Timing {
-            gather_ms,
-            propose_ms,
-            stall_ms,
-            quorum_ms,
-            compute_ms,
-            linger_ms,
-            enlarge_ms,
-            max_views,
-        } = timing;
-        line(
-            "timing",
-            &format!(
-                "gather {gather_ms} ms, propose {propose_ms} ms, stall {stall_ms} ms, quorum {quorum_ms} ms"
-            ),
-        )?;
-        line(
-            "",
-            &format!(
-                "compute {compute_ms} ms, linger {linger_ms} ms, enlarge {enlarge_ms} ms, at most {max_views} views"
-            ),
-        )?;
+        for section in ["timing", "limits"] {
+            let fields = TIMING.iter().filter(|field| field.section() == section);
+            let fields: Vec<_> =
+                fields.map(|field| format!("{} {}", field.name(), (field.get)(timing))).collect();
+            for (i, some) in fields.chunks(3).enumerate() {
+                line(if i == 0 { section } else { "" }, &some.join(", "))?;
+            }
+        }
         line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
         line(
             "council",

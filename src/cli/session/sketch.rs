@@ -28,14 +28,14 @@ pub(super) struct SketchArguments {
     range: Option<u32>,
     /// With the task sketch: open every peer's distance to the global sketch
     #[arg(long)]
-    publish: bool,
+    open_distances: bool,
     /// With the task sketch: open every peer's own sketch, and so all distances between peers
     #[arg(long)]
     pairwise: bool,
     /// Of the published peers so many are considered for the draw [default: all]
     #[arg(long, value_name = "L", requires = "choose")]
     active: Option<u16>,
-    /// So many peers are drawn, the nearer the likelier; needs --publish or --select [default: none]
+    /// So many peers are drawn, the nearer the likelier; needs --open-distances or --select [default: none]
     #[arg(long, value_name = "K")]
     choose: Option<u16>,
     /// Temperature of the draw [default: 1]
@@ -54,7 +54,7 @@ impl SketchArguments {
             ("--hash", self.hash.is_some()),
             ("--rows", self.rows.is_some()),
             ("--range", self.range.is_some()),
-            ("--publish", self.publish),
+            ("--open-distances", self.open_distances),
             ("--pairwise", self.pairwise),
             ("--active", self.active.is_some()),
             ("--choose", self.choose.is_some()),
@@ -82,7 +82,7 @@ impl SketchArguments {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.unwrap_or(defaults.rows),
             range: self.range.unwrap_or(defaults.range),
-            publish: self.publish || self.selects(),
+            open_distances: self.open_distances || self.selects(),
             pairwise: self.pairwise,
             active: self.active.unwrap_or(defaults.active),
             chosen: self.choose.unwrap_or(defaults.chosen),

@@ -58,8 +58,8 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(session.roster[third.index()].addresses, ["/ip4/192.0.2.3/tcp/4001"]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 
-    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 3 --min-holders 1 \
-                --colluding 0.5 --timing gather_ms=5 --timing max_views=3 --no-evaluate --force";
+    let more = "--classes a,b --m 2d --s 3 --rho 0.5m --gamma 0 --scaling range:-1:2.5 --densify --min-peers 3 --min-contributors 1 \
+                --collusion-threshold 0.5 --timing start_wait_ms=5 --timing max_views=3 --no-evaluate --force";
     let more: Vec<&str> = more.split_whitespace().collect();
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["a", "b"]);
@@ -68,10 +68,10 @@ fn a_new_file_holds_what_was_asked_for() {
         session.task,
         ModelSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog }.into()
     );
-    assert_eq!(session.privacy, Privacy { min_holders: 1, colluding: 0.5, noise: None });
-    assert_eq!((session.min_peers, session.timing.gather_ms, session.timing.max_views), (3, 5, 3));
+    assert_eq!(session.privacy, Privacy { min_contributors: 1, collusion_threshold: 0.5, noise: None });
+    assert_eq!((session.min_peers, session.timing.start_wait_ms, session.timing.max_views), (3, 5, 3));
 
-    let more = ["--published", "--rho", "32", "--no-evaluate", "--force"];
+    let more = ["--paper-settings", "--rho", "32", "--no-evaluate", "--force"];
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.scaling, Scaling::UnitNorm);
     assert_eq!(session.task, ModelSpec { m: 16_384, s: 19, rho: 32, gamma: 0.5, score: Score::Decay }.into());
@@ -95,7 +95,7 @@ fn wrong_arguments_are_refused_and_nothing_is_written() {
     for (more, expected) in [
         (&["--rho", "16385"][..], "flynn.rho is 16385, must be 1 to 16384 (m)"),
         (&["--m", "huge"], "flynn.m is \"huge\", must be an integer or a multiple such as \"0.5d\""),
-        (&["--timing", "gather=5"], "a field of timing is \"gather\", must be one of gather_ms"),
+        (&["--timing", "gather=5"], "a field of timing is \"gather\", must be one of start_wait_ms"),
         (&["--peer", "peer-3"], "must be NAME=PEERID[@MULTIADDR]"),
         (&["--peer", "x=12D3"], "is not that of an Ed25519 key"),
         (&["--scaling", "log"], "must be none, unit-norm, center, standard, range:LO:HI or soft-bins:BINS"),
@@ -207,7 +207,8 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     let words = "--select sketch --choose 3 --rows 40 --temperature 0.5";
     let path = new(folder.path(), &words.split(' ').collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
-    let spec = SketchSpec { rows: 40, publish: true, chosen: 3, temperature: 0.5, ..SketchSpec::default() };
+    let spec =
+        SketchSpec { rows: 40, open_distances: true, chosen: 3, temperature: 0.5, ..SketchSpec::default() };
     assert_eq!(session.task.get::<FlynnSpec>().unwrap().select, Some(spec));
     let shown = shown(&path, false).unwrap();
     for line in [
@@ -430,11 +431,11 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
     };
     let plain = made(&["--task", "sketch"]).unwrap();
     assert_eq!((&plain.task, plain.data.scaling), (&TaskSpec::from(SketchSpec::default()), Scaling::Center));
-    let every = "--task sketch --hash minhash --rows 50 --range 100 --publish --pairwise --choose 1 --active 2 --temperature 3";
+    let every = "--task sketch --hash minhash --rows 50 --range 100 --open-distances --pairwise --choose 1 --active 2 --temperature 3";
     let session = made(&every.split(' ').collect::<Vec<_>>()).unwrap();
     let spec = session.task.sketch().unwrap();
     assert_eq!(
-        (spec.hash, spec.rows, spec.range, spec.publish, spec.pairwise),
+        (spec.hash, spec.rows, spec.range, spec.open_distances, spec.pairwise),
         (Family::Minhash, 50, 100, true, true)
     );
     assert_eq!((spec.chosen, spec.active, spec.temperature), (1, 2, 3.0));
@@ -453,10 +454,13 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
         (&["--task", "sketch", "--m", "64"], "--m: not with the task sketch"),
         (
             &["--task", "sketch", "--choose", "1"],
-            "sketch.publish is false, must be true where peers are chosen",
+            "sketch.open_distances is false, must be true where peers are chosen",
         ),
         (&["--classes", "a,b", "--rows", "5"], "--rows: not with the task flynn"),
-        (&["--task", "xclp", "--classes", "a,b", "--publish"], "--publish: not with the task xclp"),
+        (
+            &["--task", "xclp", "--classes", "a,b", "--open-distances"],
+            "--open-distances: not with the task xclp",
+        ),
         (&[], "--classes, --classes-from-range: needed with the task flynn"),
     ] {
         let told = made(more).unwrap_err();
@@ -478,26 +482,27 @@ fn the_same_words_make_another_session_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let first = Session::load(new(folder.path(), &[]).unwrap()).unwrap();
     let second = Session::load(new(folder.path(), &["--force"]).unwrap()).unwrap();
-    assert_ne!(first.run.number, second.run.number);
+    assert_ne!(first.run.id, second.run.id);
     assert_ne!(first.id(), second.id());
     assert!(first.data.checks.compare && first.run.created > 1_700_000_000);
     let off = Session::load(new(folder.path(), &["--force", "--no-check-columns"]).unwrap()).unwrap();
     assert!(!off.data.checks.compare);
     let shown = shown(&folder.path().join("session.toml"), false).unwrap();
-    assert!(shown.contains(&format!("number       {}, made ", hex::encode(off.run.number))), "{shown}");
+    assert!(shown.contains(&format!("run id       {}, made ", hex::encode(off.run.id))), "{shown}");
 }
 
 #[test]
 fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent() {
     let folder = tempfile::tempdir().unwrap();
-    let path = new(folder.path(), &["--m", "512", "--min-holders", "2", "--timing", "gather_ms=77"]).unwrap();
+    let path = new(folder.path(), &["--m", "512", "--min-contributors", "2", "--timing", "start_wait_ms=77"])
+        .unwrap();
     let old = Session::load(&path).unwrap();
     let file = path.to_str().unwrap();
     session_command(&["next", file]).unwrap();
     let second = Session::load(folder.path().join("digits-2.toml")).unwrap();
     let series = second.run.series.unwrap();
     assert_eq!((series.number, series.parent, &*second.name), (2, old.id(), "digits-2"));
-    assert_ne!(second.run.number, old.run.number);
+    assert_ne!(second.run.id, old.run.id);
     let again = Session { name: old.name.clone(), run: old.run, ..second.clone() };
     assert_eq!(again, old, "nothing else changes");
     // The third, with one who joins and one who leaves, and other settings.

@@ -5,7 +5,7 @@ use super::*;
 /// A file of the task `custom` with these lines in `[custom]` and these data.
 fn custom(lines: &str, data: &str) -> String {
     let head = format!(
-        "name = \"c\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"custom\"\n[data]\nfeatures = 4\n{data}\n[custom]\n{lines}\n"
+        "name = \"c\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"custom\"\n[data]\nfeatures = 4\n{data}\n[custom]\n{lines}\n"
     );
     let peer = |i| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i));
     head + &(0..3).map(peer).collect::<String>()

@@ -8,7 +8,7 @@ use super::*;
 fn a_minimal_file_gets_the_defaults() {
     let read = Session::parse(&minimal()).unwrap();
     assert_eq!(read.min_peers, 3);
-    assert_eq!(read.privacy, Privacy { min_holders: 3, colluding: 1.0 / 3.0, noise: None });
+    assert_eq!(read.privacy, Privacy { min_contributors: 3, collusion_threshold: 1.0 / 3.0, noise: None });
     assert_eq!(read.timing, Timing::default());
     assert_eq!(read.data.scaling, Scaling::None);
     assert!(!read.data.densify);
@@ -115,7 +115,7 @@ fn sessions() -> impl Strategy<Value = Session> {
         proptest::array::uniform8(1u64..1000),
         proptest::collection::vec(plain, 20),
     );
-    (plain, data, flynn, rest).prop_map(|(name, data, flynn, (peers, colluding, times, names))| {
+    (plain, data, flynn, rest).prop_map(|(name, data, flynn, (peers, collusion_threshold, times, names))| {
         let mut session = session(peers);
         session.name = name;
         let (features, classes, scaling, densify, class) = data;
@@ -123,11 +123,11 @@ fn sessions() -> impl Strategy<Value = Session> {
         session.data = DataSpec { features, classes, scaling, densify, ..DataSpec::default() };
         let (m, s, rho, gamma) = flynn;
         session.task = ModelSpec { m, s, rho, gamma, score: Score::Decay }.into();
-        session.privacy.colluding = colluding;
+        session.privacy.collusion_threshold = collusion_threshold;
         for (field, time) in super::super::rules::TIMING.iter().zip(times) {
             (field.set)(&mut session.timing, time);
         }
-        session.timing.stall_ms += 3_000;
+        session.timing.view_timeout_ms += 3_000;
         for (i, (entry, name)) in session.roster.iter_mut().zip(names).enumerate() {
             entry.name = format!("{i}-{name}");
             entry.addresses = vec![format!("/ip4/192.0.2.{i}/tcp/4001/p2p/{}", entry.key); i % 3];

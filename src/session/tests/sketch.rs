@@ -6,7 +6,7 @@ use crate::sketch::distribution::Family;
 
 #[test]
 fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
-    let head = "name = \"s\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 784\n";
+    let head = "name = \"s\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 784\n";
     let text = |fields: &str| {
         let mut text = format!("{head}{fields}\n");
         (0..5).for_each(|i| text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i)));
@@ -18,7 +18,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     assert!(read.fields().iter().any(|(name, _)| name == "sketch.rows"));
     assert!(!session(5).fields().iter().any(|(name, _)| name.starts_with("sketch.")));
-    let every = "scaling = \"center\"\n[sketch]\nhash = \"srp\"\nrows = 7\nrange = 16\npublish = true\npairwise = true\nactive = 4\nchosen = 3\ntemperature = 0.5";
+    let every = "scaling = \"center\"\n[sketch]\nhash = \"srp\"\nrows = 7\nrange = 16\nopen_distances = true\npairwise = true\nactive = 4\nchosen = 3\ntemperature = 0.5";
     let every = Session::parse(&text(every)).unwrap();
     assert_eq!(Session::parse(&every.to_toml()).unwrap(), every);
     for (fields, expected) in [
@@ -36,12 +36,12 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
             "scaling = \"center\"\n[sketch]\nhash = \"minhash\"",
             "data.scaling is center, must be \"none\" with the hash minhash",
         ),
-        ("[sketch]\nchosen = 2", "sketch.publish is false, must be true where peers are chosen"),
+        ("[sketch]\nchosen = 2", "sketch.open_distances is false, must be true where peers are chosen"),
         (
-            "[sketch]\npublish = true\nchosen = 3\nactive = 2",
+            "[sketch]\nopen_distances = true\nchosen = 3\nactive = 2",
             "sketch.active is 2, must be 0 or at least sketch.chosen, 3",
         ),
-        ("[sketch]\npublish = true\nchosen = 6", "sketch.chosen is 6, must be 0 to 5"),
+        ("[sketch]\nopen_distances = true\nchosen = 6", "sketch.chosen is 6, must be 0 to 5"),
         ("[sketch]\ntemperature = 0", "sketch.temperature is 0, must be 0.001 to 1000"),
         ("[sketch]\ncolour = 1", "unknown field `colour`"),
     ] {
@@ -79,7 +79,7 @@ fn selecting(sketch: &str, privacy: &str) -> String {
 #[test]
 fn a_session_that_draws_its_peers_is_read_with_its_sketch_and_written_again() {
     let read = Session::parse(&selecting("rows = 9\nchosen = 3", "")).unwrap();
-    let spec = SketchSpec { rows: 9, chosen: 3, publish: true, ..SketchSpec::default() };
+    let spec = SketchSpec { rows: 9, chosen: 3, open_distances: true, ..SketchSpec::default() };
     assert_eq!((read.task.sketch(), read.selects(), read.data.classes.len()), (Some(&spec), true, 2));
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names = |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
@@ -102,8 +102,8 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         (selecting("chosen = 2", ""), "sketch.chosen is 2, must be at least 3 with select"),
         (selecting("chosen = 3\npairwise = true", ""), "sketch.pairwise is true, must be false with select"),
         (
-            selecting("chosen = 3\npublish = false", ""),
-            "sketch.publish is false, must be true where peers are chosen",
+            selecting("chosen = 3\nopen_distances = false", ""),
+            "sketch.open_distances is false, must be true where peers are chosen",
         ),
         (selecting("chosen = 4", ""), "sketch.chosen is 4, must be 0 to 3"),
         (
@@ -136,10 +136,10 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");
     }
     let mut session = session(5);
-    let sketch = SketchSpec { publish: true, chosen: 3, ..SketchSpec::default() };
+    let sketch = SketchSpec { open_distances: true, chosen: 3, ..SketchSpec::default() };
     session.task =
         TaskSpec::from(FlynnSpec { model: *model(&mut session), select: Some(sketch), evaluate: None });
-    session.privacy.min_holders = 4;
+    session.privacy.min_contributors = 4;
     let error = session.check().unwrap_err().to_string();
     assert!(error.starts_with("sketch.chosen is 3, must be at least 4 with select"), "{error}");
 }
@@ -147,7 +147,7 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
 #[test]
 fn a_private_sketch_session_has_no_top_and_no_mode_that_needs_a_total_alone() {
     let text = |lines: &str| {
-        let head = "name = \"s\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 8\nscaling = \"unit-norm\"\n";
+        let head = "name = \"s\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 8\nscaling = \"unit-norm\"\n";
         let mut text = format!("{head}[sketch]\nrows = 4\n[privacy]\n{lines}\n");
         (0..5).for_each(|i| text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{}\"\n", key(i)));
         text

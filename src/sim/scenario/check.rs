@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::fault::{Fault, Kind, Peers};
 use super::{End, Scenario, ScenarioError, Task, TaskKind};
-use crate::session::{Peer, Timing};
+use crate::session::Peer;
 
 /// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still
 /// fits a frame.
@@ -56,11 +56,8 @@ impl Scenario {
         if self.task.kind == TaskKind::Sum && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));
         }
-        let mut timing = Timing::default();
-        for (name, &value) in &self.timing {
-            crate::session::file::set_time(&mut timing, name, value)
-                .map_err(|error| ScenarioError(error.to_string()))?;
-        }
+        crate::session::file::timing(&self.timing, &self.limits)
+            .map_err(|error| ScenarioError(error.to_string()))?;
         let network = &self.network;
         path("network.", Some(network.latency_ms), Some(network.jitter_ms), Some(network.bandwidth_mbit))?;
         within("network.silence_ms", network.silence_ms, 1.0, 3.6e6)?;

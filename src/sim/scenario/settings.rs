@@ -1,8 +1,11 @@
 //! A session file in the place of a scenario's own settings: what people are about to run, played first.
 
+use std::collections::BTreeMap;
+
 use toml::{Table, Value};
 
 use super::{Scenario, ScenarioError, TaskKind};
+use crate::session::rules::TIMING;
 use crate::session::{Session, Size, Timing};
 use crate::tasks::{FedavgSpec, FedavgXclpSpec, FlynnSpec, Select, SketchSpec, XclpSpec};
 
@@ -50,31 +53,22 @@ impl Scenario {
             return Err(ScenarioError(text.into()));
         }
         self.session.min_peers = Some(session.min_peers);
-        self.session.min_holders = Some(session.privacy.min_holders);
-        self.session.colluding = Some(session.privacy.colluding);
+        self.session.min_contributors = Some(session.privacy.min_contributors);
+        self.session.collusion_threshold = Some(session.privacy.collusion_threshold);
         self.session.epsilon = session.privacy.noise.map(|noise| noise.epsilon);
         self.session.top = session.privacy.noise.map(|noise| noise.top).filter(|&top| top > 0);
         self.session.mode = session.privacy.noise.map(|noise| noise.mode).unwrap_or_default();
-        self.timing = times(&session.timing).into_iter().map(|(name, ms)| (name.to_owned(), ms)).collect();
+        (self.timing, self.limits) = (times(&session.timing, "timing"), times(&session.timing, "limits"));
         // Peers that the scenario names may be more than the session has.
         self.check()
     }
 }
 
-fn times(timing: &Timing) -> [(&'static str, i64); 8] {
-    let Timing { gather_ms, propose_ms, stall_ms, quorum_ms, compute_ms, linger_ms, enlarge_ms, max_views } =
-        *timing;
-    let all = [
-        ("gather_ms", gather_ms),
-        ("propose_ms", propose_ms),
-        ("stall_ms", stall_ms),
-        ("quorum_ms", quorum_ms),
-        ("compute_ms", compute_ms),
-        ("linger_ms", linger_ms),
-        ("enlarge_ms", enlarge_ms),
-        ("max_views", max_views),
-    ];
-    all.map(|(name, value)| (name, i64::try_from(value).unwrap_or(i64::MAX)))
+/// The fields of this section of a session file.
+fn times(timing: &Timing, section: &str) -> BTreeMap<String, i64> {
+    let fields = TIMING.iter().filter(|field| field.section() == section);
+    let value = |value| i64::try_from(value).unwrap_or(i64::MAX);
+    fields.map(|field| (field.name().to_owned(), value((field.get)(timing)))).collect()
 }
 
 /// The same with parties that are drawn: a scenario's peers have other names.
@@ -84,13 +78,13 @@ fn unnamed(spec: &XclpSpec) -> XclpSpec {
 
 /// `[sketch]` of a session file.
 fn table(spec: &SketchSpec) -> Table {
-    let SketchSpec { hash, rows, range, publish, pairwise, active, chosen, temperature } = *spec;
+    let SketchSpec { hash, rows, range, open_distances, pairwise, active, chosen, temperature } = *spec;
     let number = |number: u32| Value::Integer(number.into());
     [
         ("hash", Value::String(hash.to_string())),
         ("rows", number(rows)),
         ("range", number(range)),
-        ("publish", Value::Boolean(publish)),
+        ("open_distances", Value::Boolean(open_distances)),
         ("pairwise", Value::Boolean(pairwise)),
         ("active", number(active.into())),
         ("chosen", number(chosen.into())),
@@ -109,8 +103,8 @@ mod tests {
 
     fn session(task: &str, rest: &str) -> Session {
         let mut text = format!(
-            "name = \"p\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"{task}\"\n\
-             min_peers = 4\n{rest}\n[privacy]\nmin_holders = 2\n[timing]\nstall_ms = 4321\n"
+            "name = \"p\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"{task}\"\n\
+             min_peers = 4\n{rest}\n[privacy]\nmin_contributors = 2\n[timing]\nview_timeout_ms = 4321\n"
         );
         for i in 0..7 {
             let id = Identity::from_seed([i; 32]).public();

@@ -119,7 +119,7 @@ impl Filled {
     /// Whether each column has as many peers with a value as are asked for, given that `lost` of those
     /// counted may be gone.
     fn enough(&self, history: &History, lost: usize) -> Result<(), String> {
-        let minimum = usize::from(self.session.privacy.min_holders);
+        let minimum = usize::from(self.session.privacy.min_contributors);
         let Some(values) = history.vector(VALUES) else { return Ok(()) };
         for (column, word) in self.preparation()?.pooled().zip(values.as_chunks::<4>().0) {
             let counted = u32::from_le_bytes(*word) as usize;
@@ -127,7 +127,7 @@ impl Filled {
                 let gone =
                     if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
                 return Err(format!(
-                    "only {counted} members have values of column {:?}{gone}; privacy.min_holders is {minimum}",
+                    "only {counted} members have values of column {:?}{gone}; privacy.min_contributors is {minimum}",
                     column.name
                 ));
             }

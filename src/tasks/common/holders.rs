@@ -115,7 +115,7 @@ pub(crate) fn allows(
 /// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of
 /// those counted may be gone.
 pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Result<(), String> {
-    let minimum = usize::from(session.privacy.min_holders);
+    let minimum = usize::from(session.privacy.min_contributors);
     let Some(holders) = opened.get(at as usize) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
     let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
@@ -127,7 +127,7 @@ pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) 
             let gone =
                 if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
             return Err(format!(
-                "only {counted} members have {name}{gone}; privacy.min_holders is {minimum}"
+                "only {counted} members have {name}{gone}; privacy.min_contributors is {minimum}"
             ));
         }
     }

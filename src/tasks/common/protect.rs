@@ -1,7 +1,7 @@
 //! The protections of a session, which every task has unless it opts out by name.
 //!
 //! - **contributors**: a slot behind the coin counts the members that have rows, and rows of each class.
-//!   Fewer than `privacy.min_holders` end the session, and a peer that comes later may not bring a class that
+//!   Fewer than `privacy.min_contributors` end the session, and a peer that comes later may not bring a class that
 //!   nobody had.
 //! - **columns**: each peer compares its columns with the means and spreads of all rows, which a slot opens,
 //!   before it gives anything that is made of them.
@@ -77,7 +77,7 @@ impl Protections {
 
     /// What each of them does in a session of this task, for people.
     pub(crate) fn told(self, session: &Session) -> Vec<(&'static str, String)> {
-        let minimum = session.privacy.min_holders;
+        let minimum = session.privacy.min_contributors;
         let private = session.privacy.noise.is_some();
         let exact = |on: String| match private {
             true => "off: privacy.epsilon, which allows no exact sums".to_owned(),

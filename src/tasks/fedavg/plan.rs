@@ -140,7 +140,7 @@ impl Plan {
         if self.noise.is_some() {
             SMALLEST_SUM
         } else {
-            SMALLEST_SUM.max(self.session.privacy.min_holders.into())
+            SMALLEST_SUM.max(self.session.privacy.min_contributors.into())
         }
     }
 

@@ -39,10 +39,10 @@ fn session(peers: u16, lines: &str) -> Session {
 fn text(peers: u16, lines: &str) -> String {
     let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
     let mut text = format!(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"fedavg\"\n[data]\nfeatures = 64\ncheck_columns = false\nclasses = [{}]\n\
          scaling = {{ range = {{ lo = 0.0, hi = 16.0 }} }}\n[fedavg]\n{lines}\n\
-         [privacy]\nmin_holders = 1\n[timing]\nenlarge_ms = 0\n",
+         [privacy]\nmin_contributors = 1\n[timing]\nregroup_interval_ms = 0\n",
         classes.join(", ")
     );
     for (i, identity) in identities(peers).iter().enumerate() {

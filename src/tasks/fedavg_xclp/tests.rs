@@ -128,7 +128,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
     let told = task.allows(points + 1, &opened, &everybody()[..2]).unwrap_err();
     assert!(told.starts_with("10 rows together"), "{told}");
     // Of two members with labels one is gone.
-    let head = HEAD.replace("min_holders = 1", "min_holders = 2");
+    let head = HEAD.replace("min_contributors = 1", "min_contributors = 2");
     let task = self::task(&head, &[Some(1), None, None, None, None]).unwrap();
     for part in [POINTS, COUNTS] {
         let opened = history((points + part) as usize, &everybody(), &[2, 2, 0, 0]);

@@ -38,7 +38,7 @@ impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
     fn scored(&self, opened: &[Bytes]) -> Vec<bool> {
         // At least 1.
-        let minimum = u32::from(self.session.privacy.min_holders);
+        let minimum = u32::from(self.session.privacy.min_contributors);
         self.holding_out(opened).iter().map(|&peers| peers >= minimum).collect()
     }
 
@@ -73,13 +73,13 @@ impl Plan {
         }
         let counted = history.members(self.holders());
         let lost = counted.iter().filter(|peer| !members.contains(peer)).count();
-        let (opened, minimum) = (history.vectors(), usize::from(self.session.privacy.min_holders));
+        let (opened, minimum) = (history.vectors(), usize::from(self.session.privacy.min_contributors));
         let classes = self.session.data.classes.iter().zip(self.scored(opened));
         for ((class, scored), peers) in classes.zip(self.holding_out(opened)) {
             if scored && (peers as usize).saturating_sub(lost) < minimum {
                 return Err(format!(
                     "only {peers} members hold rows of class {class} out, and {lost} of those counted are gone; \
-                     privacy.min_holders is {minimum}"
+                     privacy.min_contributors is {minimum}"
                 ));
             }
         }

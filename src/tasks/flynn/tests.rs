@@ -13,12 +13,12 @@ use crate::session::TaskSpec;
 const COIN: [u8; 32] = [9; 32];
 
 /// Of so many peers, with these lines for `[data]` and `[sketch]`.
-fn session(peers: usize, min_holders: u16, scaling: &str, sketch: &str) -> Session {
+fn session(peers: usize, min_contributors: u16, scaling: &str, sketch: &str) -> Session {
     let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
     let mut text = format!(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\nselect = \"sketch\"\n[data]\nfeatures = 64\ncheck_columns = false\nclasses = [{}]\n{scaling}\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\nselect = \"sketch\"\n[data]\nfeatures = 64\ncheck_columns = false\nclasses = [{}]\n{scaling}\n\
          [flynn]\nm = 24\ns = 4\nrho = 3\ngamma = 0.5\n[sketch]\nrows = 6\nrange = 8\n{sketch}\n\
-         [privacy]\nmin_holders = {min_holders}\n",
+         [privacy]\nmin_contributors = {min_contributors}\n",
         classes.join(", ")
     );
     for i in 0..peers {
@@ -136,8 +136,8 @@ fn holders_are_counted_among_the_drawn_after_the_draw() {
 
 #[test]
 fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
-    let with = |min_holders: u16| {
-        let session = session(6, min_holders, "", "chosen = 4");
+    let with = |min_contributors: u16| {
+        let session = session(6, min_contributors, "", "chosen = 4");
         // Rows 0 to 9 are of ten classes, and so are the next ten.
         let rows = Arc::new(digits().subset(&(0..60).collect::<Vec<_>>()));
         tasks(&session, &vec![rows; 6])
@@ -168,7 +168,7 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     assert!(error.starts_with("only 3 members have rows, and 1 of those counted are gone"), "{error}");
     assert_eq!(
         allows(&values[..4], 4, &[0, 1]).unwrap_err(),
-        "only 6 members have rows, and 4 of those counted are gone; privacy.min_holders is 3"
+        "only 6 members have rows, and 4 of those counted are gone; privacy.min_contributors is 3"
     );
 }
 

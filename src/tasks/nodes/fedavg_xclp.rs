@@ -69,7 +69,7 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab 
             checks: ColumnChecks::default(),
             preparation: preparation.map(Arc::new),
         },
-        ..session(&identities, Timing { enlarge_ms: 0, ..timing() })
+        ..session(&identities, Timing { regroup_interval_ms: 0, ..timing() })
     }
     .check()
     .unwrap();

@@ -144,7 +144,7 @@ impl Plan {
     /// The aggregates of the session, with a `select` those up to the draw.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
-        let SketchSpec { rows, range, publish, pairwise, .. } = self.spec;
+        let SketchSpec { rows, range, open_distances, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
         let aggregate = Aggregate::exact;
         let mut plan = vec![Aggregate::coin()];
@@ -162,7 +162,7 @@ impl Plan {
         }
         let kind = if self.epsilon.is_some() { Summed::Noised } else { Summed::Exact };
         plan.push(Aggregate { kind, ..aggregate("sketch", 4, words) });
-        if publish {
+        if open_distances {
             plan.push(aggregate("scores", 4, peers));
         }
         if pairwise {
@@ -303,7 +303,7 @@ impl Plan {
 
     /// What the opened vectors of the whole plan say.
     pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TaskError> {
-        let published = if self.spec.publish { self.scores(opened)? } else { Vec::new() };
+        let published = if self.spec.open_distances { self.scores(opened)? } else { Vec::new() };
         let draw = self.draw(opened)?;
         let coin = draw.as_ref().map(|_| self.opened("draw", opened)).transpose()?;
         let sealed = self.opened("sketch", opened)?;

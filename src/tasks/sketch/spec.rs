@@ -41,13 +41,13 @@ pub struct SketchSpec {
     /// Default 64, as in the authors' code.
     pub range: u32,
     /// Whether every peer's distance to the global sketch is opened. Default false, with `select` true.
-    pub publish: bool,
+    pub open_distances: bool,
     /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default
     /// false.
     pub pairwise: bool,
     /// Number of peers with a published distance that are considered, the paper's L; 0: all. Default 0.
     pub active: u16,
-    /// Number of these that are drawn, the paper's K; 0: no draw. Needs `publish`. Default 0.
+    /// Number of these that are drawn, the paper's K; 0: no draw. Needs `open_distances`. Default 0.
     pub chosen: u16,
     /// Temperature of the softmax of inverse distances: 0.001 to 1,000. Default 1, as in the authors' code.
     pub temperature: f64,
@@ -55,12 +55,12 @@ pub struct SketchSpec {
 
 impl Default for SketchSpec {
     fn default() -> Self {
-        let (publish, pairwise) = (false, false);
+        let (open_distances, pairwise) = (false, false);
         Self {
             hash: Family::Srp,
             rows: 1000,
             range: 64,
-            publish,
+            open_distances,
             pairwise,
             active: 0,
             chosen: 0,
@@ -76,7 +76,7 @@ struct Raw {
     hash: Option<Family>,
     rows: Option<i64>,
     range: Option<i64>,
-    publish: Option<bool>,
+    open_distances: Option<bool>,
     pairwise: Option<bool>,
     active: Option<i64>,
     chosen: Option<i64>,
@@ -152,8 +152,8 @@ impl SketchSpec {
         }
         places("sketch.active", peers).check::<u16>(self.active)?;
         places("sketch.chosen", peers).check::<u16>(self.chosen)?;
-        if self.chosen > 0 && !self.publish {
-            return refuse("sketch.publish", &false, "true where peers are chosen".into());
+        if self.chosen > 0 && !self.open_distances {
+            return refuse("sketch.open_distances", &false, "true where peers are chosen".into());
         }
         Ok(())
     }
@@ -174,10 +174,10 @@ impl SketchSpec {
         if self.pairwise {
             return refuse("sketch.pairwise", &true, "false with select, which needs distances alone".into());
         }
-        let fewest = session.privacy.min_holders.max(FEWEST);
+        let fewest = session.privacy.min_contributors.max(FEWEST);
         if self.chosen < fewest {
             let limit =
-                format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_holders)");
+                format!("at least {fewest} with select ({FEWEST} for a sum, and privacy.min_contributors)");
             return refuse("sketch.chosen", &self.chosen, limit);
         }
         if session.privacy.noise.is_some() {
@@ -239,7 +239,7 @@ impl Spec for SketchSpec {
             ("sketch.hash", text(self.hash.name())),
             ("sketch.rows", integer(self.rows)),
             ("sketch.range", integer(self.range)),
-            ("sketch.publish", flag(self.publish)),
+            ("sketch.publish", flag(self.open_distances)),
             ("sketch.pairwise", flag(self.pairwise)),
             ("sketch.active", integer(self.active)),
             ("sketch.chosen", integer(self.chosen)),
@@ -248,7 +248,7 @@ impl Spec for SketchSpec {
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
+        let Self { hash, rows, range, open_distances, pairwise, active, chosen, temperature } = self;
         writeln!(out, "[sketch]")?;
         writeln!(
             out,
@@ -262,7 +262,7 @@ impl Spec for SketchSpec {
         writeln!(out, "# counters in all.")?;
         writeln!(out, "rows = {rows}\nrange = {range}")?;
         writeln!(out, "# Whether every peer's distance to the global sketch is opened.")?;
-        writeln!(out, "publish = {publish}")?;
+        writeln!(out, "open_distances = {open_distances}")?;
         writeln!(
             out,
             "# Whether every peer's own sketch is opened, and so all distances between peers: this shows"
@@ -286,9 +286,9 @@ impl Spec for SketchSpec {
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
-        let Self { hash, rows, range, publish, pairwise, active, chosen, temperature } = self;
+        let Self { hash, rows, range, open_distances, pairwise, active, chosen, temperature } = self;
         let bytes = (rows * range + 1) * 4;
-        let opened = match (publish, pairwise) {
+        let opened = match (open_distances, pairwise) {
             (false, false) => "the global sketch alone",
             (true, false) => "also every peer's distance",
             (false, true) => "also every peer's sketch",
@@ -319,7 +319,7 @@ impl Raw {
             hash: self.hash.unwrap_or(defaults.hash),
             rows: self.rows.map_or(Ok(defaults.rows), |rows| ROWS.check(rows))?,
             range: self.range.map_or(Ok(defaults.range), |range| WIDTH.check(range))?,
-            publish: self.publish.unwrap_or(select.is_some()),
+            open_distances: self.open_distances.unwrap_or(select.is_some()),
             pairwise: self.pairwise.unwrap_or(defaults.pairwise),
             active: place("sketch.active", self.active)?,
             chosen: place("sketch.chosen", self.chosen)?,

@@ -11,7 +11,7 @@ const COIN: [u8; 32] = [7; 32];
 
 fn session(peers: usize, fields: &str) -> Session {
     let mut text = format!(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 64\ncheck_columns = false\n{fields}\n"
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"sketch\"\n[data]\nfeatures = 64\ncheck_columns = false\n{fields}\n"
     );
     for i in 0..peers {
         let key = crate::crypto::identity::Identity::from_seed([i as u8; 32]).public();
@@ -67,8 +67,7 @@ fn parts(cuts: &[usize]) -> Vec<Dataset> {
     cuts.iter().map(part).collect()
 }
 
-const ALL: &str =
-    "scaling = \"standard\"\n[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
+const ALL: &str = "scaling = \"standard\"\n[sketch]\nrows = 12\nrange = 8\nopen_distances = true\npairwise = true\nchosen = 2";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
@@ -79,8 +78,8 @@ proptest! {
         prop_assume!(cuts.iter().filter(|&&n| n > 0).count() >= 3);
         let fields = [
             ALL,
-            "scaling = \"center\"\n[sketch]\nrows = 9\nrange = 32\npublish = true",
-            "[sketch]\nhash = \"minhash\"\nrows = 10\nrange = 11\npublish = true\npairwise = true",
+            "scaling = \"center\"\n[sketch]\nrows = 9\nrange = 32\nopen_distances = true",
+            "[sketch]\nhash = \"minhash\"\nrows = 10\nrange = 11\nopen_distances = true\npairwise = true",
         ][family];
         let session = session(cuts.len(), fields);
         let parts = parts(&cuts);
@@ -120,7 +119,7 @@ fn the_plan_has_only_what_the_session_asks_for() {
     };
     assert_eq!(names(""), ["coin", "holders", "sketch"]);
     assert_eq!(names("scaling = \"center\""), ["coin", "holders", "moments", "sketch"]);
-    assert_eq!(names("[sketch]\npublish = true"), ["coin", "holders", "sketch", "scores"]);
+    assert_eq!(names("[sketch]\nopen_distances = true"), ["coin", "holders", "sketch", "scores"]);
     assert_eq!(names("[sketch]\npairwise = true"), ["coin", "holders", "sketch", "pairwise"]);
     assert_eq!(names(ALL), ["coin", "holders", "moments", "sketch", "scores", "pairwise", "draw"]);
 }
@@ -181,7 +180,7 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
         with("sketch", 9, 1_000_000),
         Err("the sketch: row 1 of the sketch does not count every record once".into())
     );
-    assert_eq!(with("holders", 0, 2), Err("only 2 members have rows; privacy.min_holders is 3".into()));
+    assert_eq!(with("holders", 0, 2), Err("only 2 members have rows; privacy.min_contributors is 3".into()));
     assert!(slot("draw") == 6 && with("draw", 0, 77) == Ok(()));
 }
 
@@ -189,7 +188,7 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
 #[test]
 fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there_are() {
     use chacha20::rand_core::SeedableRng;
-    let sketch = "[sketch]\nrows = 12\nrange = 8\npublish = true\npairwise = true\nchosen = 2";
+    let sketch = "[sketch]\nrows = 12\nrange = 8\nopen_distances = true\npairwise = true\nchosen = 2";
     let of = |epsilon: &str| {
         session(
             4,

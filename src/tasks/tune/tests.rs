@@ -13,7 +13,7 @@ const COIN: [u8; 32] = [7; 32];
 fn session(peers: usize, folds: u16) -> Session {
     let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
     let mut text = format!(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"tune\"\n[data]\nfeatures = 64\nclasses = [{}]\n[flynn]\nm = 200\ns = 6\nrho = 8\ngamma = 0.5\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"tune\"\n[data]\nfeatures = 64\nclasses = [{}]\n[flynn]\nm = 200\ns = 6\nrho = 8\ngamma = 0.5\n\
          [tune]\nfolds = {folds}\n",
         classes.join(", ")
     );

@@ -17,7 +17,7 @@ from .table import SessionError, Table, need, plain_name, printable
 ADDRESS = "/[!-~]{0,255}"
 BOOLEAN = {
     "balance", "check_columns", "decimal_comma", "densify", "few_rows", "flip", "indicator", "large_owner", "learn_all",
-    "pairwise", "publish",
+    "pairwise", "open_distances",
 }
 
 
@@ -98,15 +98,16 @@ class Slot(NamedTuple):
 
 
 class Session:
+    # Names in the file; the name in the id, least, most and default.
     TIMING = {
-        "gather_ms": (0, 3_600_000, 10_000),
-        "propose_ms": (1, 3_600_000, 2_000),
-        "stall_ms": (3_000, 3_600_000, 10_000),
-        "quorum_ms": (1, 86_400_000, 60_000),
-        "compute_ms": (1, 86_400_000, 600_000),
-        "linger_ms": (0, 86_400_000, 30_000),
-        "enlarge_ms": (0, 86_400_000, 30_000),
-        "max_views": (1, 1_000, 16),
+        "start_wait_ms": ("gather_ms", 0, 3_600_000, 10_000),
+        "proposal_backoff_ms": ("propose_ms", 1, 3_600_000, 2_000),
+        "view_timeout_ms": ("stall_ms", 3_000, 3_600_000, 10_000),
+        "no_quorum_timeout_ms": ("quorum_ms", 1, 86_400_000, 60_000),
+        "compute_ms": ("compute_ms", 1, 86_400_000, 600_000),
+        "linger_ms": ("linger_ms", 0, 86_400_000, 30_000),
+        "regroup_interval_ms": ("enlarge_ms", 0, 86_400_000, 30_000),
+        "max_views": ("max_views", 1, 1_000, 16),
     }
 
     def __init__(self, text):
@@ -116,8 +117,8 @@ class Session:
         except tomllib.TOMLDecodeError as error:
             raise SessionError(str(error)) from error
         fields = {
-            "": "name number created series columns table relays task select min_peers data flynn evaluate tune xclp sketch fedavg "
-            "pseudo_labels custom privacy council timing roster",
+            "": "name run_id created series columns table relays task select min_peers data flynn evaluate tune xclp sketch fedavg "
+            "pseudo_labels custom privacy council timing limits roster",
             "council": "faults members",
             "series": "number parent",
             "table": "delimiter decimal_comma missing label column",
@@ -126,18 +127,19 @@ class Session:
             "evaluate": "held_out most learn_all",
             "tune": "folds setting",
             "xclp": "bits k alpha steps power balance hamming compute few_rows large_owner most_rows most_sessions memory_mb",
-            "sketch": "hash rows range publish pairwise active chosen temperature",
+            "sketch": "hash rows range open_distances pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members "
             "weighting held_out patience flip shift initial",
             "custom": "name bytes",
-            "privacy": "min_holders colluding epsilon delta top mode colluders",
-            "timing": " ".join(self.TIMING),
+            "privacy": "min_contributors collusion_threshold epsilon delta top mode colluders",
+            "timing": " ".join(name for name in self.TIMING if name != "max_views"),
+            "limits": "max_views",
         }
-        optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing"))
+        optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing", "limits"))
         optional += " table relays delimiter decimal_comma missing label features series columns check_columns council faults members select"
         optional += " flynn evaluate held_out most learn_all xclp sketch fedavg pseudo_labels after refresh custom bytes classes min_peers"
-        optional += " tune privacy timing scaling densify score folds"
+        optional += " tune privacy timing limits scaling densify score folds"
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
             need(set(found) <= set(names.split()), "unknown field")
@@ -159,7 +161,7 @@ class Session:
         self.sketches = self.task == "sketch" or self.selects
         need(self.sketches or "sketch" not in file, "sketch")
         need(plain_name(file["name"]), "name")
-        need(re.fullmatch("[0-9a-f]{32}", file["number"], re.ASCII), "number")
+        need(re.fullmatch("[0-9a-f]{32}", file["run_id"], re.ASCII), "run_id")
         created = file["created"]
         utc = isinstance(created, datetime.datetime) and created.tzinfo == datetime.timezone.utc
         need(utc and created.microsecond == 0 and created.timestamp() >= 0, "created")
@@ -219,12 +221,12 @@ class Session:
             need(self.fedavg["members"] == 1, "fedavg.members")
         sketch = file.get("sketch", {})
         self.hash, self.rows, self.span = sketch.get("hash", "srp"), sketch.get("rows", 1000), sketch.get("range", 64)
-        self.publish, self.pairwise = sketch.get("publish", self.selects), sketch.get("pairwise", False)
+        self.open_distances, self.pairwise = sketch.get("open_distances", self.selects), sketch.get("pairwise", False)
         self.active, self.chosen = sketch.get("active", 0), sketch.get("chosen", 0)
         self.temperature = float(sketch.get("temperature", 1))
         need(2 <= self.span <= 65_536 and 1 <= self.rows <= 2**24 // self.span, "sketch")
         need(0 <= self.active <= p and 0 <= self.chosen <= p and 0.001 <= self.temperature <= 1000, "sketch")
-        need(self.chosen == 0 or self.publish and self.active in (0, *range(self.chosen, p + 1)), "sketch")
+        need(self.chosen == 0 or self.open_distances and self.active in (0, *range(self.chosen, p + 1)), "sketch")
         tables = [(data, "scaling"), (data, "densify"), (flynn, "m"), (flynn, "s"), (flynn, "rho")]
         own = Setting({key: table[key] for table, key in tables if key in table}, self.features, max(len(self.classes), 1))
         self.__dict__.update(own.__dict__)
@@ -261,11 +263,11 @@ class Session:
         self.score = flynn.get("score", "decay")
         need(self.score in ("decay", "balanced-decay", "log", "balanced-log"), "score")
         privacy = file.get("privacy", {})
-        self.min_holders = privacy.get("min_holders", 3)
-        need(1 <= self.min_holders <= p, "min_holders")
-        need(not self.selects or self.chosen >= max(3, self.min_holders) and not self.pairwise, "select")
-        self.colluding = float(privacy.get("colluding", 1 / 3))
-        need(0.01 <= self.colluding <= 0.99, "colluding")
+        self.min_contributors = privacy.get("min_contributors", 3)
+        need(1 <= self.min_contributors <= p, "min_contributors")
+        need(not self.selects or self.chosen >= max(3, self.min_contributors) and not self.pairwise, "select")
+        self.collusion_threshold = float(privacy.get("collusion_threshold", 1 / 3))
+        need(0.01 <= self.collusion_threshold <= 0.99, "collusion_threshold")
         epsilon = privacy.get("epsilon")
         need(epsilon is not None or not {"delta", "top", "mode", "colluders"} & set(privacy), "privacy")
         self.mode = None
@@ -308,14 +310,15 @@ class Session:
         need(set(named) <= set(names) and len(set(named)) == len(named), "council")
         need(not named or 3 <= len(named) <= 15, "council")
         need(self.faults == "crash" or (len(named) or min(p, 15)) >= 4, "faults")
-        timing = self.timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}
-        for name, (low, high, _) in self.TIMING.items():
+        given = file.get("timing", {}) | file.get("limits", {})
+        timing = self.timing = {name: given.get(name, default) for name, (*_, default) in self.TIMING.items()}
+        for name, (_, low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
 
         number = lambda x: struct.pack("<d", x + 0.0)
         values = [
             ("name", file["name"].encode()),
-            ("number", bytes.fromhex(file["number"])),
+            ("number", bytes.fromhex(file["run_id"])),
             ("created", le(int(created.timestamp()), 8)),
             *self.only("series" in file, ("series.number", le(series["number"], 8))),
             *self.only("series" in file, ("series.parent", bytes.fromhex(series["parent"]))),
@@ -365,7 +368,7 @@ class Session:
                 ("sketch.hash", self.hash.encode()),
                 ("sketch.rows", le(self.rows, 8)),
                 ("sketch.range", le(self.span, 8)),
-                ("sketch.publish", bytes([self.publish])),
+                ("sketch.publish", bytes([self.open_distances])),
                 ("sketch.pairwise", bytes([self.pairwise])),
                 ("sketch.active", le(self.active, 8)),
                 ("sketch.chosen", le(self.chosen, 8)),
@@ -388,12 +391,12 @@ class Session:
                 ("custom.name", self.custom["name"].encode()),
                 ("custom.bytes", bytes.fromhex(self.custom.get("bytes", ""))),
             ),
-            ("privacy.min_holders", le(self.min_holders, 8)),
-            ("privacy.colluding", number(self.colluding)),
+            ("privacy.min_holders", le(self.min_contributors, 8)),
+            ("privacy.colluding", number(self.collusion_threshold)),
             *noise,
             *self.only(self.faults != "crash", ("council.faults", self.faults.encode())),
             *self.only(named, ("council.members", self.list(name.encode() for name in sorted(named, key=str.encode)))),
-            *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
+            *((f"timing.{self.TIMING[name][0]}", le(value, 8)) for name, value in timing.items()),
             ("roster.peer_id", self.list(self.roster)),
             ("roster.name", self.list(name.encode() for name in names)),
         ]
@@ -486,7 +489,7 @@ class Session:
         words = self.rows * self.span
         if self.mode is not None and self.task == "sketch":
             plan = [("coin", 4, 0), ("sketch", 4, words + 2)]
-            plan += self.only(self.publish, ("scores", 4, len(self.roster)))
+            plan += self.only(self.open_distances, ("scores", 4, len(self.roster)))
             plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * (words + 2)))
             return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.mode is not None:
@@ -498,7 +501,7 @@ class Session:
             plan.append(("moments", 8, 1 + self.features * (9 if squares else 3)))
         if self.sketches:
             plan.append(("sketch", 4, words + 1))
-            plan += self.only(self.publish, ("scores", 4, len(self.roster)))
+            plan += self.only(self.open_distances, ("scores", 4, len(self.roster)))
             plan += self.only(self.pairwise, ("pairwise", 4, len(self.roster) * words))
             plan += self.only(self.chosen > 0, ("draw", 4, 8))
             return plan + ([("holders", 4, 1 + classes), ("counts", 4, classes * self.m)] if self.selects else [])

@@ -52,7 +52,7 @@ def check_fedavg():
                 j = draw.below(i + 1)
                 trains[i], trains[j] = trains[j], trains[i]
             drawn = math.ceil(session.fedavg["members"] * len(trains))
-            trains = trains[: max(drawn, max(3, session.min_holders) + 1)]
+            trains = trains[: max(drawn, max(3, session.min_contributors) + 1)]
         for peer, vector in zip(members[slot], found):
             check(f"length of {name}", len(vector) == count)
             share = size[peer] * one // all_rows if peer in trains else 0

@@ -120,7 +120,7 @@ def check_evaluation(file):
     tables, bins, margins = [[0] * classes**2 for _ in range(3)], [0] * 30, [0] * 128
     apart = [0] * 4
     for row in held:
-        if not own(held)[labels[row]] >= session.min_holders:
+        if not own(held)[labels[row]] >= session.min_contributors:
             continue
         score, other = scores(won, learnt, row), scores(alone_won, alone, row)
         distance = lambda near: (sum((a - b) ** 2 for a, b in zip(scaled[near], scaled[row])), near)

@@ -106,16 +106,16 @@ fn fewest(case: &Case) -> u16 {
 }
 
 fn timing(case: &Case) -> Timing {
-    let timing = Timing { gather_ms: 20_000, linger_ms: 8_000, ..Timing::default() };
+    let timing = Timing { start_wait_ms: 20_000, linger_ms: 8_000, ..Timing::default() };
     match case.drama {
-        Drama::Late => Timing { gather_ms: 1_500, ..timing },
+        Drama::Late => Timing { start_wait_ms: 1_500, ..timing },
         // Who is blamed never says that it has everything, and who lost a message waits for it.
         Drama::Deviates(kind) => {
             // A program that is interpreted takes seconds to begin.
-            let gather_ms = if kind.ungreeted { 8_000 } else { timing.gather_ms };
+            let start_wait_ms = if kind.ungreeted { 8_000 } else { timing.start_wait_ms };
             // What is judged is how bytes are read, not how fast.
-            let stall_ms = if kind.is_slow() { 30_000 } else { 3_000 };
-            Timing { gather_ms, linger_ms: 3_000, stall_ms, ..timing }
+            let view_timeout_ms = if kind.is_slow() { 30_000 } else { 3_000 };
+            Timing { start_wait_ms, linger_ms: 3_000, view_timeout_ms, ..timing }
         }
         _ => timing,
     }

@@ -28,7 +28,7 @@ rounds = 2
 rate = 1e-300
 members = 0.5
 [privacy]
-min_holders = 1
+min_contributors = 1
 "#;
 
 /// A session with every field.

@@ -38,7 +38,7 @@ few_rows = true
 after = 1
 refresh = 2
 [privacy]
-min_holders = 1
+min_contributors = 1
 "#;
 
 const PEERS: u16 = 4;

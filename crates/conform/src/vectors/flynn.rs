@@ -155,7 +155,7 @@ pub(crate) fn flynn() -> Value {
 /// One peer's vectors of every slot with rows held out, as if the sums were its own alone, and which rows
 /// these are.
 pub(crate) fn evaluate() -> Value {
-    let two = format!("{SMALL}[evaluate]\n[privacy]\nmin_holders = 1\n");
+    let two = format!("{SMALL}[evaluate]\n[privacy]\nmin_contributors = 1\n");
     // Of the last of three classes there is one row.
     let cases = [(EVALUATE, 3), (&two, 2)].map(|(head, classes)| {
         let label = |i: u16| if i == 29 { classes - 1 } else { i % 2 };

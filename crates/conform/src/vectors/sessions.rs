@@ -18,7 +18,7 @@ use super::tables::{self, MOST_FREQUENT, TABLE};
 use super::{bytes, hex, identity};
 
 /// What makes every session here one of its own.
-const RUN: &str = "number = \"f0e1d2c3b4a5968778695a4b3c2d1e0f\"\ncreated = 2026-11-22T16:05:06Z\n";
+const RUN: &str = "run_id = \"f0e1d2c3b4a5968778695a4b3c2d1e0f\"\ncreated = 2026-11-22T16:05:06Z\n";
 
 /// A session file of that many peers: the head, then the roster.
 pub(crate) fn toml(head: &str, peers: usize) -> String {
@@ -58,16 +58,17 @@ rho = "0.001m"
 gamma = -0.0
 score = "balanced-log"
 [privacy]
-min_holders = 4
-colluding = 0.25
+min_contributors = 4
+collusion_threshold = 0.25
 [timing]
-gather_ms = 1
-propose_ms = 2
-stall_ms = 3000
-quorum_ms = 4
+start_wait_ms = 1
+proposal_backoff_ms = 2
+view_timeout_ms = 3000
+no_quorum_timeout_ms = 4
 compute_ms = 5
 linger_ms = 6
-enlarge_ms = 7
+regroup_interval_ms = 7
+[limits]
 max_views = 8
 "#;
 
@@ -155,7 +156,7 @@ held_out = 25
 most = 6
 learn_all = false
 [privacy]
-min_holders = 1
+min_contributors = 1
 "#;
 
 /// A task that is not this crate's.
@@ -366,7 +367,7 @@ pub(crate) fn session() -> Value {
         ),
         (
             "a draw without published scores",
-            toml(&super::sketch::HEAD.replacen("publish = true", "publish = false", 1), 3),
+            toml(&super::sketch::HEAD.replacen("open_distances = true", "open_distances = false", 1), 3),
         ),
         ("more chosen than active", toml(&super::sketch::HEAD.replacen("active = 3", "active = 1", 1), 3)),
         (
@@ -397,8 +398,8 @@ pub(crate) fn session() -> Value {
         ),
         ("a draw of two", toml(&super::sketch::SELECT.replacen("chosen = 3", "chosen = 2", 1), 5)),
         (
-            "a draw of fewer than min_holders",
-            toml(&super::sketch::SELECT.replacen("min_holders = 1", "min_holders = 4", 1), 5),
+            "a draw of fewer than min_contributors",
+            toml(&super::sketch::SELECT.replacen("min_contributors = 1", "min_contributors = 4", 1), 5),
         ),
         (
             "an unknown way to draw",
@@ -414,7 +415,7 @@ pub(crate) fn session() -> Value {
         ),
         (
             "an epsilon where peers are drawn",
-            toml(&super::sketch::SELECT.replacen("min_holders = 1", "epsilon = 1\ntop = 1", 1), 5),
+            toml(&super::sketch::SELECT.replacen("min_contributors = 1", "epsilon = 1\ntop = 1", 1), 5),
         ),
         ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
         ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
@@ -463,9 +464,9 @@ pub(crate) fn session() -> Value {
         ("an epsilon with a custom task", custom("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]")),
         (
             "views enlarged at most every 25 hours",
-            change("[flynn]", "[timing]\nenlarge_ms = 90000000\n[flynn]"),
+            change("[flynn]", "[timing]\nregroup_interval_ms = 90000000\n[flynn]"),
         ),
-        ("a session without a number", toml(SMALL, 3).replacen("number", "# number", 1)),
+        ("a session without a run_id", toml(SMALL, 3).replacen("run_id", "# run_id", 1)),
         ("a number in capitals", toml(SMALL, 3).replacen("f0e1", "F0E1", 1)),
         ("a number of 15 bytes", toml(SMALL, 3).replacen("f0e1", "f0", 1)),
         ("a session without a time", toml(SMALL, 3).replacen("created", "# created", 1)),
@@ -489,7 +490,7 @@ pub(crate) fn session() -> Value {
             "rows held out where peers are drawn",
             toml(&super::sketch::SELECT.replacen("[flynn]", "[evaluate]\n[flynn]", 1), 5),
         ),
-        ("time-out of 0", change("[flynn]", "[timing]\nstall_ms = 0\n[flynn]")),
+        ("time-out of 0", change("[flynn]", "[timing]\nview_timeout_ms = 0\n[flynn]")),
     ]
     .into_iter()
     .map(|(what, text)| {
@@ -564,10 +565,12 @@ pub(crate) fn tree() -> Value {
     }
     let degrees: Vec<_> =
         [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
-            .map(|(p, colluding)| json!([p, colluding, pairwise::degree(p, colluding)]))
+            .map(|(p, collusion_threshold)| {
+                json!([p, collusion_threshold, pairwise::degree(p, collusion_threshold)])
+            })
             .to_vec();
     json!({
-        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, colluding, degree",
+        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, collusion_threshold, degree",
         "trees": trees,
         "graphs": graphs,
         "degrees": degrees,

@@ -27,7 +27,7 @@ scaling = "unit-norm"
 [sketch]
 rows = 5
 range = 4
-publish = true
+open_distances = true
 pairwise = true
 active = 3
 chosen = 2
@@ -55,7 +55,7 @@ active = 4
 chosen = 3
 temperature = 2.5
 [privacy]
-min_holders = 1
+min_contributors = 1
 "#;
 
 /// Sketches with noise.
@@ -67,7 +67,7 @@ scaling = "unit-norm"
 [sketch]
 rows = 5
 range = 4
-publish = true
+open_distances = true
 pairwise = true
 chosen = 2
 [privacy]

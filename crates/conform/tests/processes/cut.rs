@@ -80,7 +80,7 @@ fn of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot() {
         crate::skipped(test, "no right to make network namespaces");
         return;
     };
-    let mut swarm = Swarm::new(5, |session| session.timing.stall_ms = 30_000);
+    let mut swarm = Swarm::new(5, |session| session.timing.view_timeout_ms = 30_000);
     let tree = swarm.first_tree();
     let (held, free) = (tree[3], tree[4]);
     for i in 0..5 {
@@ -124,7 +124,7 @@ fn peers_find_each_other_by_mdns() {
         crate::skipped("peers_find_each_other_by_mdns", "no right to make network namespaces");
         return;
     };
-    let mut swarm = Swarm::new(3, |session| session.timing.gather_ms = 50_000);
+    let mut swarm = Swarm::new(3, |session| session.timing.start_wait_ms = 50_000);
     swarm.listen = "/ip4/0.0.0.0/tcp/0".into();
     swarm.apart = (0..3).flat_map(|i| (0..3).map(move |j| (i, j))).collect();
     swarm.mdns = true;

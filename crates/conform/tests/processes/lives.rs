@@ -65,7 +65,7 @@ fn a_peer_that_comes_back_in_time_is_counted() {
     // Three are left, and the session wants four: they wait for one that comes back.
     let mut swarm = Swarm::new(5, |session| {
         session.min_peers = 4;
-        session.timing.quorum_ms = 40_000;
+        session.timing.no_quorum_timeout_ms = 40_000;
     });
     let tree = swarm.first_tree();
     let victims = [tree[1], tree[4]];
@@ -118,7 +118,7 @@ fn below_min_peers_the_rest_end_with_one_line_that_names_the_missing() {
 
 #[test]
 fn a_short_pause_does_not_hurt() {
-    let mut swarm = Swarm::new(5, |session| session.timing.stall_ms = 20_000);
+    let mut swarm = Swarm::new(5, |session| session.timing.view_timeout_ms = 20_000);
     let paused = swarm.first_tree()[1];
     swarm.start_all();
     // From the first sum on everybody is in the view; a peer that it has not reached yet would propose
@@ -184,7 +184,7 @@ fn a_peer_that_is_told_to_leave_says_so_and_the_rest_end() {
 #[test]
 fn ctrl_c_while_waiting_for_peers_ends_at_once_and_while_lingering_ends_well() {
     let mut swarm = Swarm::new(3, |session| {
-        session.timing.gather_ms = 60_000;
+        session.timing.start_wait_ms = 60_000;
         session.timing.linger_ms = 60_000;
     });
     swarm.start(0, &[]);

@@ -14,7 +14,7 @@ use super::swarm::{NAMES, PROGRAM, Swarm, csv};
 fn a_restart_with_other_rows_is_refused_and_one_with_the_same_goes_on() {
     let mut swarm = Swarm::new(5, |session| {
         session.min_peers = 5;
-        session.timing.quorum_ms = 60_000;
+        session.timing.no_quorum_timeout_ms = 60_000;
     });
     let victim = swarm.first_tree()[4];
     for i in 0..5 {
@@ -54,7 +54,7 @@ fn a_restart_with_other_rows_is_refused_and_one_with_the_same_goes_on() {
         (&receipt["data"]["summed"], receipt["data"]["rows"].as_u64()),
         (&true.into(), Some(swarm.parts[victim].len() as u64))
     );
-    assert_eq!(receipt["number"], hex::encode(swarm.session.run.number));
+    assert_eq!(receipt["run_id"], hex::encode(swarm.session.run.id));
     // Now the session is over, and `doctor` says so.
     let mut doctor = std::process::Command::new(PROGRAM);
     doctor.arg("doctor").arg(swarm.folder.path().join("session.toml")).args(["--wait", "1", "--no-mdns"]);

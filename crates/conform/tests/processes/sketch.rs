@@ -19,8 +19,13 @@ fn swarm() -> Swarm {
         session.data.classes.clear();
         session.data.scaling = Scaling::Center;
         let usual = SketchSpec::default();
-        session.task =
-            TaskSpec::from(SketchSpec { rows: 100, publish: true, pairwise: true, chosen: 2, ..usual });
+        session.task = TaskSpec::from(SketchSpec {
+            rows: 100,
+            open_distances: true,
+            pairwise: true,
+            chosen: 2,
+            ..usual
+        });
     })
 }
 
@@ -85,7 +90,8 @@ fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
         session.data.scaling = Scaling::UnitNorm;
         session.privacy.noise = Some(NoiseSpec::new("50".parse().expect("a number"), 0, NoiseMode::Parallel));
         let usual = SketchSpec::default();
-        let spec = SketchSpec { rows: 10, range: 16, publish: true, pairwise: true, chosen: 2, ..usual };
+        let spec =
+            SketchSpec { rows: 10, range: 16, open_distances: true, pairwise: true, chosen: 2, ..usual };
         session.task = TaskSpec::from(spec);
     });
     let paid = [&LABELLED[..], &["--dataset", "ward", "--budget", "50"]].concat();
@@ -122,12 +128,12 @@ fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
 fn processes_that_draw_three_of_five_learn_from_these_alone() {
     for hold in [None, Some("holders.compute"), Some("counts.sum")] {
         let mut swarm = Swarm::new(PEERS, |session| {
-            session.privacy.min_holders = 1;
+            session.privacy.min_contributors = 1;
             let usual = SketchSpec::default();
             let Some(flynn) = session.task.get_mut::<flyswarm::tasks::FlynnSpec>() else {
                 panic!("{:?}", session.task)
             };
-            flynn.select = Some(SketchSpec { rows: 50, publish: true, chosen: 3, ..usual });
+            flynn.select = Some(SketchSpec { rows: 50, open_distances: true, chosen: 3, ..usual });
         });
         let victim = 2;
         match hold {

@@ -65,7 +65,9 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     // A closed connection is noticed at once; D, T_s and E of the specification's section 17 are what it may
     // take.
     let timing = swarm.session.timing;
-    let bound = Duration::from_millis(7_250 + 2 * (timing.stall_ms + 1_000) + 100 + 2 * timing.propose_ms);
+    let bound = Duration::from_millis(
+        7_250 + 2 * (timing.view_timeout_ms + 1_000) + 100 + 2 * timing.proposal_backoff_ms,
+    );
     assert!(seconds < bound.as_secs_f64(), "{seconds} s after the kill, the bound is {bound:?}");
     let members = same_and_exact(&swarm, &others);
     let was_member = members.iter().any(|name| name == NAMES[victim]);

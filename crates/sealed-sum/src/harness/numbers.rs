@@ -87,7 +87,7 @@ impl Session {
             quorum: self.voting.faults.quorum(council.len()),
             council,
             min_peers: self.min_peers,
-            colluding: 1.0 / 3.0,
+            collusion_threshold: 1.0 / 3.0,
             timing: self.timing,
             fields: vec![("name".into(), [7; 8])],
         }
@@ -107,13 +107,13 @@ pub fn session(identities: &[Identity], timing: Timing) -> Session {
 /// Short time-outs: virtual time is free, but fewer events make shorter runs.
 pub fn timing() -> Timing {
     Timing {
-        gather_ms: 2_000,
-        propose_ms: 500,
-        stall_ms: 3_000,
-        quorum_ms: 20_000,
+        start_wait_ms: 2_000,
+        proposal_backoff_ms: 500,
+        view_timeout_ms: 3_000,
+        no_quorum_timeout_ms: 20_000,
         compute_ms: 60_000,
         linger_ms: 30_000,
-        enlarge_ms: 30_000,
+        regroup_interval_ms: 30_000,
         max_views: 16,
     }
 }

@@ -1,7 +1,7 @@
 //! The election: which peer proposes a view, when, and with which members (spec, section "Elections").
 //!
-//! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
-//! those that are reachable. No peer proposes before the whole roster is there or `gather_ms` have passed. A
+//! Council members propose, the one of rank r after r x `proposal_backoff_ms` without progress, rank counted among
+//! those that are reachable. No peer proposes before the whole roster is there or `start_wait_ms` have passed. A
 //! proposer takes in all peers that it is connected to, except those that it has blamed, that keep getting
 //! lost, or that are the weaker end of an edge reported dead.
 
@@ -186,7 +186,7 @@ impl Elections {
         self.went_on = now;
         self.standing.failed(self.seen, author, reason, suspect);
         if matches!(reason, Reason::Disagreement | Reason::TooFew) && ballot.proposer != self.ctx.me {
-            self.standing.interrupted(now, ballot.proposer, self.ctx.session.timing.propose_ms);
+            self.standing.interrupted(now, ballot.proposer, self.ctx.session.timing.proposal_backoff_ms);
         }
         self.views
     }
@@ -222,10 +222,10 @@ impl Elections {
             .min_by_key(|peer| (self.standing.failures(*peer), *peer))
     }
 
-    /// Leader, between two slots: whether a larger view may begin now, at most once per `enlarge_ms`.
+    /// Leader, between two slots: whether a larger view may begin now, at most once per `regroup_interval_ms`.
     pub(super) fn may_enlarge(&self, now: Time) -> bool {
         let (entered, froze) = self.entered;
-        froze && now >= entered.plus_ms(self.ctx.session.timing.enlarge_ms)
+        froze && now >= entered.plus_ms(self.ctx.session.timing.regroup_interval_ms)
     }
 
     /// The value, by its digest, that the promises of this view oblige its leader to finish in `slot`.
@@ -269,14 +269,14 @@ impl Elections {
     fn turn(&self, presence: &Presence) -> Option<Time> {
         let rank = presence.council().position(|peer| peer == self.ctx.me);
         let rank = rank.filter(|_| !self.votes.silent)?;
-        Some(self.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.propose_ms))
+        Some(self.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.proposal_backoff_ms))
     }
 
     /// Looks what to do next, while this peer is in no view.
     pub(super) fn elect(&mut self, at: Around<'_>) -> Move {
         let Around { now, presence, .. } = at;
         let timing = self.ctx.session.timing;
-        let gathered = presence.is_full() || now >= self.started.plus_ms(timing.gather_ms) || self.seen > 0;
+        let gathered = presence.is_full() || now >= self.started.plus_ms(timing.start_wait_ms) || self.seen > 0;
         if !self.gathered && gathered {
             self.gathered = true;
             self.idle_since = now;
@@ -302,11 +302,11 @@ impl Elections {
             // When they are done or give up they say so.
             self.without_view = now;
         } else if let Some(Blocked { since, why, .. }) = &self.blocked {
-            if now >= since.plus_ms(timing.quorum_ms) {
+            if now >= since.plus_ms(timing.no_quorum_timeout_ms) {
                 return Move::GiveUp(Ending::TooFew(why.clone()));
             }
-        } else if now >= self.without_view.plus_ms(timing.quorum_ms) {
-            let text = format!("no view began for {} s", timing.quorum_ms / 1000);
+        } else if now >= self.without_view.plus_ms(timing.no_quorum_timeout_ms) {
+            let text = format!("no view began for {} s", timing.no_quorum_timeout_ms / 1000);
             return Move::GiveUp(Ending::TooFew(text));
         }
         if enough { self.go_on_proposing(at) } else { Move::Wait }
@@ -321,7 +321,7 @@ impl Elections {
         if let Some(proposal) = &mut self.proposal {
             let (enough, over) = (proposal.promises.len() >= promises, now >= proposal.until);
             if fetching {
-                proposal.until = now.plus_ms(self.ctx.session.timing.propose_ms);
+                proposal.until = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
             } else if enough && let Some(next) = self.begin(at) {
                 return next;
             } else if over {
@@ -353,7 +353,7 @@ impl Elections {
             unreachable!("BUG: the ballot is above every promise");
         };
         step.0.push(Action::Persist(Record::Promised(ballot)));
-        let until = now.plus_ms(self.ctx.session.timing.propose_ms);
+        let until = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
         let promises = BTreeMap::from([(self.ctx.me, own)]);
         self.proposal = Some(Proposal { ballot, promises, refused: BTreeSet::new(), until });
         for peer in presence.council().filter(|&peer| peer != self.ctx.me) {
@@ -401,7 +401,7 @@ impl Elections {
             members = presence.reachable();
             if slots.may_sum(&members).is_err() {
                 self.proposal = None;
-                self.idle_since = now.plus_ms(self.ctx.session.timing.propose_ms);
+                self.idle_since = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
                 self.block(now, why, 0);
                 return Some(Move::Wait);
             }
@@ -429,11 +429,11 @@ impl Elections {
         let Around { now, presence, .. } = at;
         let timing = &self.ctx.session.timing;
         let end = if !self.gathered {
-            self.started.plus_ms(timing.gather_ms)
+            self.started.plus_ms(timing.start_wait_ms)
         } else if self.others_go_on(at) {
-            self.patience().max(now.plus_ms(timing.stall_ms))
+            self.patience().max(now.plus_ms(timing.view_timeout_ms))
         } else {
-            self.stands_still_since().plus_ms(timing.quorum_ms)
+            self.stands_still_since().plus_ms(timing.no_quorum_timeout_ms)
         };
         let turn = match &self.proposal {
             _ if !self.gathered || !presence.reach().1 => None,
@@ -458,13 +458,13 @@ impl Elections {
         let presence = at.presence;
         let timing = &self.ctx.session.timing;
         if !self.gathered {
-            return Waits::new(Awaited::Roster, presence.absent(), self.started.plus_ms(timing.gather_ms));
+            return Waits::new(Awaited::Roster, presence.absent(), self.started.plus_ms(timing.start_wait_ms));
         }
         if self.others_go_on(at) {
             let peers = presence.in_view().iter().copied().collect();
             return Waits { what: Awaited::Others, peers, until: None };
         }
-        let until = self.stands_still_since().plus_ms(timing.quorum_ms);
+        let until = self.stands_still_since().plus_ms(timing.no_quorum_timeout_ms);
         if self.blocked.is_some() {
             Waits::new(Awaited::Enough, presence.absent(), until)
         } else {

@@ -112,8 +112,8 @@ impl Membership {
             }
         }
         unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
-        // As long as a silent member is given: a dial after back-off takes longer than `propose_ms`.
-        let until = now.plus_ms(self.ctx.session.timing.stall_ms);
+        // As long as a silent member is given: a dial after back-off takes longer than `proposal_backoff_ms`.
+        let until = now.plus_ms(self.ctx.session.timing.view_timeout_ms);
         let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
         self.part = Part { frozen, duty, unreached, ..Part::default() };
         self.view = Some(view);
@@ -169,7 +169,7 @@ impl Membership {
             members: view.members().to_vec(),
             keys: view.keys().cloned().unwrap_or_default(),
             seed,
-            patience_ms: timing.stall_ms,
+            patience_ms: timing.view_timeout_ms,
             longest_ms: timing.compute_ms,
         })
     }

@@ -45,7 +45,7 @@ impl Node {
                     self.elections.prepare(self.now, from, ballot, self.membership.view(), &mut self.out)?;
                 if let Some(promise) = promise {
                     self.fail_view(Reason::Superseded, None, None);
-                    self.elections.give_up(self.now.plus_ms(self.ctx.session.timing.propose_ms));
+                    self.elections.give_up(self.now.plus_ms(self.ctx.session.timing.proposal_backoff_ms));
                     self.out.send(from, Message::Promise(promise));
                 }
             }
@@ -464,7 +464,7 @@ impl Node {
         match self.slots.source(slot, seat) {
             Ok(Source::Own) => return false,
             Ok(Source::Exchange(exchange)) => {
-                let until = self.now.plus_ms(self.ctx.session.timing.stall_ms);
+                let until = self.now.plus_ms(self.ctx.session.timing.view_timeout_ms);
                 self.exchange.prepare(sum, exchange, until, &self.presence, &mut self.out);
             }
             Ok(Source::Bystander) => {

@@ -141,7 +141,7 @@ pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> V
         ring.into_iter().map(|(_, peer)| peer).collect()
     });
     let Some(place) = ring.iter().position(|&peer| peer == me) else { return Vec::new() };
-    let half = degree(p, ctx.session.colluding).div_ceil(2).min((p - 1) / 2);
+    let half = degree(p, ctx.session.collusion_threshold).div_ceil(2).min((p - 1) / 2);
     let mut out: Vec<_> =
         (1..=half).flat_map(|step| [ring[(place + step) % p], ring[(place + p - step) % p]]).collect();
     out.sort_unstable();
@@ -151,8 +151,8 @@ pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> V
 
 /// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40.
 #[must_use]
-pub fn degree(p: usize, colluding: f64) -> usize {
-    let exact = (40.0 + (p as f64).log2()) / (1.0 / colluding).log2();
+pub fn degree(p: usize, collusion_threshold: f64) -> usize {
+    let exact = (40.0 + (p as f64).log2()) / (1.0 / collusion_threshold).log2();
     exact.ceil() as usize
 }
 

@@ -170,7 +170,7 @@ impl Machine for Transfer {
             }
             Input::Timer(Timer(number)) => {
                 if let Some(fetching) = self.fetching.as_ref().filter(|fetching| fetching.number == number) {
-                    let limit = self.ctx.session.timing.stall_ms;
+                    let limit = self.ctx.session.timing.view_timeout_ms;
                     if now.ms_since(fetching.progress) >= limit {
                         self.give_up(fetching.from, &mut step);
                     } else {
@@ -227,7 +227,7 @@ impl Transfer {
         });
         let mut step = Step::none();
         step.send(from, Message::Fetch(slot, want));
-        let at = now.plus_ms(self.ctx.session.timing.stall_ms);
+        let at = now.plus_ms(self.ctx.session.timing.view_timeout_ms);
         step.0.push(Action::SetTimer { at, timer: Timer(self.number) });
         step
     }
@@ -252,7 +252,7 @@ impl Transfer {
     fn grants(&self, now: Time, peer: Peer, slot: u32) -> bool {
         let Some(&(times, last)) = self.served.get(&(peer, slot)) else { return true };
         let Some(over) = times.checked_sub(AT_ONCE) else { return true };
-        now >= last.plus_ms(self.ctx.session.timing.stall_ms << over.min(8))
+        now >= last.plus_ms(self.ctx.session.timing.view_timeout_ms << over.min(8))
     }
 
     fn give_up(&mut self, peer: Peer, step: &mut Step<Self>) {

@@ -370,7 +370,7 @@ impl View {
             Some(_) => height.saturating_sub(depth + 1),
             None => height + depth,
         };
-        self.ctx.session.timing.stall_ms + u64::from(turns) * HEARTBEAT_MS
+        self.ctx.session.timing.view_timeout_ms + u64::from(turns) * HEARTBEAT_MS
     }
 
     /// The neighbour whose word comes next, if it is one, and when the view fails without a word from any.

@@ -5,7 +5,7 @@ use crate::crypto::identity::Identity;
 
 fn session() -> Session {
     let mut text = String::from(
-        "name = \"wards\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 4\nclasses = [\"a\", \"b\"]\n[flynn]\nm = 64\ns = 2\nrho = 8\n\
+        "name = \"wards\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 4\nclasses = [\"a\", \"b\"]\n[flynn]\nm = 64\ns = 2\nrho = 8\n\
          gamma = 0.5\n",
     );
     for (seed, name) in [(1, "north"), (2, "south"), (3, "harbour")] {

@@ -17,13 +17,13 @@ const POOLED: [&str; 4] = ["fill_with = \"mean\"", "fill_with = \"mean\"", MOST,
 const MOST: &str = "fill_with = \"most-frequent\"";
 
 /// Four columns of each kind with these fills.
-fn session(task: &str, fills: [&str; 4], min_holders: u16) -> Session {
+fn session(task: &str, fills: [&str; 4], min_contributors: u16) -> Session {
     // Rows of the task sketch have no classes.
     let classes = if task == "sketch" { "" } else { "classes = [\"a\", \"b\"]\n" };
     let mut text = format!(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"{task}\"\n[data]\n{classes}scaling = \"center\"\n[privacy]\n\
-         min_holders = {min_holders}\n[table]\nlabel = \"class\"\n"
+         min_contributors = {min_contributors}\n[table]\nlabel = \"class\"\n"
     );
     let kinds = [
         "number\"\nindicator = true",
@@ -172,7 +172,8 @@ fn a_column_with_values_at_too_few_peers_ends_the_session_before_anything_of_it_
             // The coin, values, fills, holders, moments, counts.
             assert_eq!(opened.unwrap().len(), opens);
         } else {
-            let text = format!("only {peers} members have values of column \"x\"; privacy.min_holders is 3");
+            let text =
+                format!("only {peers} members have values of column \"x\"; privacy.min_contributors is 3");
             assert_eq!(opened.unwrap_err(), text);
         }
     }

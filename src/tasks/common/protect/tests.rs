@@ -96,7 +96,7 @@ impl Task for Probe {
 
 fn session() -> Session {
     let mut text = String::from(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"sketch\"\n[data]\nfeatures = 1\nscaling = \"none\"\n",
     );
     for seed in 0..3u8 {

@@ -11,7 +11,7 @@ const LINES: &str = "rounds = 2\nweighting = \"equal\"\nclip = 1.0";
 const BUDGET: &str = "epsilon = 100.0\ndelta = 0.01\n";
 
 fn private_text(peers: u16) -> String {
-    text(peers, LINES).replacen("min_holders = 1\n", BUDGET, 1)
+    text(peers, LINES).replacen("min_contributors = 1\n", BUDGET, 1)
 }
 
 fn private_session(peers: u16) -> Session {

@@ -18,13 +18,13 @@ fn protected(task: Arc<dyn Task>, session: &Session, me: Peer, rows: &Arc<Datase
     Protected::new(task, session, (me, Rows::new(rows.clone())), guards).unwrap()
 }
 
-fn session(peers: usize, min_holders: u16, scaling: &str, evaluate: &str) -> Session {
+fn session(peers: usize, min_contributors: u16, scaling: &str, evaluate: &str) -> Session {
     let classes: Vec<String> = (0..10).map(|class| format!("\"{class}\"")).collect();
     let mut text = format!(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"flynn\"\n[data]\nfeatures = 64\nclasses = [{}]\nscaling = {scaling}\n[flynn]\nm = 64\ns = 6\n\
-         rho = 5\ngamma = 0.9\nscore = \"balanced-log\"\n[evaluate]\n{evaluate}\n[privacy]\nmin_holders = \
-         {min_holders}\n",
+         rho = 5\ngamma = 0.9\nscore = \"balanced-log\"\n[evaluate]\n{evaluate}\n[privacy]\nmin_contributors = \
+         {min_contributors}\n",
         classes.join(", ")
     );
     for i in 0..peers {
@@ -199,8 +199,7 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     // Without the first, three holders of every class are left: enough for every other sum.
     let members = [Peer(1), Peer(2), Peer(3)];
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
-    let told =
-        "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_holders is 3";
+    let told = "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_contributors is 3";
     assert_eq!(refused, told);
     for other in [slot - 1, slot + 1] {
         assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
@@ -241,7 +240,7 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
 fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let session = session(3, 1, "\"none\"", "");
     let Some(spec) = session.task.get::<FlynnSpec>().copied() else { panic!("{:?}", session.task) };
-    let sketch = crate::tasks::SketchSpec { publish: true, chosen: 3, ..Default::default() };
+    let sketch = crate::tasks::SketchSpec { open_distances: true, chosen: 3, ..Default::default() };
     let drawn =
         Session { task: TaskSpec::from(FlynnSpec { select: Some(sketch), ..spec }), ..session.clone() };
     assert!(drawn.check().unwrap_err().to_string().contains("[evaluate]"));

@@ -27,7 +27,7 @@ fn session() -> Session {
         .collect();
     let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
     let text = format!(
-        "name = \"t\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \
+        "name = \"t\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \
          \"xclp\"\n[data]\nfeatures = 64\nclasses = [{}]\nscaling = \"center\"\n[xclp]\nbits = 128\nk = 4\nalpha = \
          0.8\n{peers}",
         classes.join(", ")

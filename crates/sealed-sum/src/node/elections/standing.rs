@@ -94,11 +94,11 @@ impl Standing {
     }
 
     /// A view ended for a proposal of `peer`, or under its lead.
-    pub(super) fn interrupted(&mut self, now: Time, peer: Peer, propose_ms: u64) {
+    pub(super) fn interrupted(&mut self, now: Time, peer: Peer, proposal_backoff_ms: u64) {
         let (times, until) = self.led.entry(peer).or_default();
         *times += 1;
         if *times >= 3 {
-            *until = now.plus_ms(propose_ms << (*times - 2).min(8));
+            *until = now.plus_ms(proposal_backoff_ms << (*times - 2).min(8));
         }
     }
 

@@ -100,7 +100,7 @@ impl Elections {
             Ok(promise) => {
                 step.0.push(Action::Persist(Record::Promised(ballot)));
                 if view.is_some() {
-                    self.standing.interrupted(now, from, self.ctx.session.timing.propose_ms);
+                    self.standing.interrupted(now, from, self.ctx.session.timing.proposal_backoff_ms);
                 }
                 Ok(Some(promise))
             }
@@ -162,7 +162,7 @@ impl Elections {
         }
         self.near(other)?;
         self.saw(other);
-        let until = now.plus_ms(self.ctx.session.timing.propose_ms / 2);
+        let until = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms / 2);
         let Some(proposal) = &mut self.proposal else { return Ok(()) };
         if !proposal.refused.insert(from) {
             return Ok(());

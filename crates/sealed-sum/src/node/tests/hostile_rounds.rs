@@ -12,13 +12,13 @@ use crate::session::Timing;
 /// What sessions have unless told otherwise.
 fn usual() -> Timing {
     Timing {
-        gather_ms: 10_000,
-        propose_ms: 2_000,
-        stall_ms: 10_000,
-        quorum_ms: 60_000,
+        start_wait_ms: 10_000,
+        proposal_backoff_ms: 2_000,
+        view_timeout_ms: 10_000,
+        no_quorum_timeout_ms: 60_000,
         compute_ms: 600_000,
         linger_ms: 600_000,
-        enlarge_ms: 30_000,
+        regroup_interval_ms: 30_000,
         max_views: 16,
     }
 }
@@ -85,7 +85,7 @@ fn a_member_that_enlarges_each_view_costs_few_slots() {
 #[test]
 #[ignore = "issue 35: one member keeps an honest one out of 2,000 rounds by saying again and again that it is lost"]
 fn one_accuser_keeps_nobody_out_of_many_rounds() {
-    let mut net = network(5, 2_000, Timing { enlarge_ms: 1_000, ..usual() }, 2);
+    let mut net = network(5, 2_000, Timing { regroup_interval_ms: 1_000, ..usual() }, 2);
     net.delay_us = (100, 5_000);
     let council = net.council();
     let (liar, victim) = (council[2], council[4]);

@@ -80,7 +80,7 @@ fn ending(peers: u8, rounds: u32, timing: Timing, seed: u64, early: Option<(u32,
 
 /// Nobody waits long, and nobody leaves before the others have everything.
 fn quick() -> Timing {
-    Timing { enlarge_ms: 0, linger_ms: 600_000, quorum_ms: 120_000, ..timing() }
+    Timing { regroup_interval_ms: 0, linger_ms: 600_000, no_quorum_timeout_ms: 120_000, ..timing() }
 }
 
 fn histories(net: &Network) -> Vec<(Peer, Arc<History>)> {
@@ -148,7 +148,7 @@ fn a_peer_that_was_lost_is_a_member_again_at_the_end_of_a_slot() {
 #[test]
 fn a_view_is_enlarged_no_earlier_than_the_session_says() {
     let rounds = 40;
-    let patient = Timing { enlarge_ms: 3_600_000, ..quick() };
+    let patient = Timing { regroup_interval_ms: 3_600_000, ..quick() };
     let mut net = network(5, rounds, patient, 3);
     net.run_unchecked(600_000, |net| opened(net, 8));
     let lost = Peer(2);

@@ -20,16 +20,16 @@ const PARTS: u64 = 4;
 
 /// Nobody leaves before the end, finished or not: what happens to those who come too late is another test.
 fn patient() -> Timing {
-    Timing { linger_ms: 600_000, quorum_ms: 120_000, ..timing() }
+    Timing { linger_ms: 600_000, no_quorum_timeout_ms: 120_000, ..timing() }
 }
 
 /// From the healing on: a view of before may stand still until it is given up; then everybody's turn may
 /// come, and the view may meet a fetch or a member that has to be given up in turn, once for each of the
 /// peers that can be in the way.
 fn bound_ms(peers: u8, timing: &Timing) -> u64 {
-    let turns = u64::from(peers) * timing.propose_ms;
-    let one_try = timing.stall_ms + 2 * HEARTBEAT_MS + turns;
-    timing.gather_ms + 4 * one_try
+    let turns = u64::from(peers) * timing.proposal_backoff_ms;
+    let one_try = timing.view_timeout_ms + 2 * HEARTBEAT_MS + turns;
+    timing.start_wait_ms + 4 * one_try
 }
 
 /// Builds the schedule of `seed`, runs it and gives the time from healing to the last finish.

@@ -22,7 +22,7 @@ fn before_the_first_view_it_names_who_is_not_there_until_it_begins_without_them(
     let mut net = Network::new(5, &[3], timing(), 3);
     away(&mut net, &[Peer(3), Peer(4)]);
     net.run_unchecked(1_000, |_| false);
-    let until = Time(timing().gather_ms * 1000);
+    let until = Time(timing().start_wait_ms * 1000);
     assert_eq!(net.waits(ME), Some((Awaited::Roster, vec![Peer(3), Peer(4)], Some(until))));
     net.run_unchecked(60_000, |net| {
         net.events.iter().any(|(_, _, event)| matches!(event, Event::ViewBegan(..)))
@@ -63,7 +63,7 @@ fn in_a_view_the_silent_neighbour_is_named_until_the_view_fails() {
             })
         };
         // Half a second before the patience of the nearest is over nothing comes any more.
-        net.run_unchecked(net.now_ms() + timing().stall_ms - 500, |_| false);
+        net.run_unchecked(net.now_ms() + timing().view_timeout_ms - 500, |_| false);
         let said: Vec<_> = net.peers().map(|peer| (peer, net.waits(peer))).collect();
         net.run_unchecked(net.now_ms() + 20_000, |net| failed(net).is_some());
         let (at, by, suspect) = failed(&net).expect("the view fails");

@@ -96,7 +96,7 @@ pub enum Stage {
 pub enum Reason {
     /// A connection that the view needs is gone.
     Lost,
-    /// No progress for `stall_ms`.
+    /// No progress for `view_timeout_ms`.
     Stalled,
     /// A peer broke a rule.
     Fault,

@@ -22,7 +22,7 @@ use crate::task::{History, Outcome, Task, Work};
 /// The first leader has everybody's shares of `slot` and withholds them. It drops its state, cuts off one
 /// peer, and sums again without it: the difference would be that peer's vector, or another coin.
 fn summed_again(slot: u32, seed: u64) -> Network {
-    let timing = Timing { gather_ms: 0, ..timing() };
+    let timing = Timing { start_wait_ms: 0, ..timing() };
     let mut net = Network::new(5, &[3], timing, seed);
     net.delay_us = (100, 2_000);
     net.run_unchecked(10_000, |net| net.current().is_some());

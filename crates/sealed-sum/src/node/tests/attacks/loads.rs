@@ -19,7 +19,7 @@ use crate::session::{Peer, Timing};
 fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_ever() {
     // It is in a view without them, or has a slot that it never gives.
     for (frozen, in_view) in [(0, true), (1, false)] {
-        let timing = Timing { compute_ms: 10_000, quorum_ms: 40_000, ..timing() };
+        let timing = Timing { compute_ms: 10_000, no_quorum_timeout_ms: 40_000, ..timing() };
         let mut net = Network::new(3, &[3], timing, 9);
         let liar = net.council()[0];
         net.liars.insert(liar);
@@ -34,7 +34,7 @@ fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_eve
                 }
             }
             if second == 55 {
-                assert!(net.endings().is_empty(), "longer than quorum_ms: others may compute");
+                assert!(net.endings().is_empty(), "longer than no_quorum_timeout_ms: others may compute");
             }
         }
         let endings = net.endings();
@@ -76,7 +76,7 @@ fn a_request_costs_its_server_one_piece_and_asked_again_and_again_a_few() {
     // It was 100 times 8 pieces.
     assert_eq!(many, 4 * CHUNK);
     assert_eq!(ask(&mut server, Time(200), honest), CHUNK, "another peer is served");
-    let stall = ctx.session.timing.stall_ms;
+    let stall = ctx.session.timing.view_timeout_ms;
     let later = Time(1_000).plus_ms(stall);
     assert_eq!((ask(&mut server, later, greedy), ask(&mut server, later, greedy)), (CHUNK, 0));
     assert_eq!(ask(&mut server, later.plus_ms(stall), greedy), 0, "twice as long");
