@@ -27,8 +27,8 @@ pub struct NoiseSpec {
     /// What the budget pays for.
     pub mode: NoiseMode,
     /// With the modes `central` and `member`, the number of peers that may pool their knowledge without
-    /// learning more: 1 to `min_peers` - 1, and fewer than the 3 dealers of a sum and than a majority of the
-    /// council. Default 1; 0 with another mode, which needs no such bound.
+    /// learning more: 1 to `min_peers` - 1, and fewer than a majority of the council. Default 1; 0 with
+    /// another mode, which needs no such bound.
     pub colluders: u16,
 }
 
@@ -69,8 +69,6 @@ pub(super) struct RawNoise {
     pub(super) colluders: Option<i64>,
 }
 
-/// The number of peers whose pads hide a sum ([`crate::protocol::context::Context::dealers`]).
-const DEALERS: usize = 3;
 /// The range of epsilon, in millionths.
 const EPSILON: (u64, u64) = (1_000, 100_000_000);
 const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
@@ -344,11 +342,10 @@ fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-/// All dealers of a sum together, or a majority of the council, could take the pads off a failed view. They
-/// would see two totals with one noise.
+/// A majority of the council could take the pads off a failed view. It would see two totals with one noise.
 fn colluders(min_peers: u16, majority: usize) -> Limit {
-    let most = (u64::from(min_peers) - 1).min(DEALERS as u64 - 1).min(majority as u64 - 1);
-    let what = " (fewer than min_peers, than the 3 dealers of a sum and than a majority of the council)";
+    let most = (u64::from(min_peers) - 1).min(majority as u64 - 1);
+    let what = " (fewer than min_peers and than a majority of the council)";
     Limit::new("privacy.colluders", 1, most).saying(what)
 }
 

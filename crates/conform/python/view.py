@@ -19,6 +19,7 @@ from primitives.decision import (
     deals_digest,
     decides,
     expect,
+    has_lengths,
     obligation,
     pads_of,
     release_fits,
@@ -293,7 +294,7 @@ class View:
         authors: set[int] = set()
         for item in items:
             good = (item.author in self.below[sender] and item.author not in authors
-                    and self.item_fits(kind, slot, item))
+                    and has_lengths(self.session, item.item) and self.item_fits(kind, slot, item))
             expect(good, "inconsistent", f"an item of the report {kind} does not fit")
             expect(verifies(self.session, item), "bad-signature", f"an item of the report {kind}")
             authors.add(item.author)
@@ -310,9 +311,8 @@ class View:
         if kind == "Keys":
             return item.ballot == self.ballot and item.commitment is None
         if kind == "Hold":
-            good = (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
+            return (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
                     and signed.author in session.dealers(slot, self.members))
-            return good and len(item.share_hashes) == len(item.sealed.boxes) == len(session.council)
         if self.record is None:
             return False
         if kind == "Acknowledge":
@@ -325,6 +325,17 @@ class View:
         disagree(mine is None or all(t == mine for t in self.child_totals.values()), "totals differ")
 
     # --- orders
+
+    def order_too_long(self, order: Any) -> bool:
+        """Section 9: checked before the order is passed on."""
+        session, kind = self.session, type(order).__name__
+        peers, c = len(session.roster), len(session.council)
+        if kind == "Sum":
+            return False
+        items = order.record.deals if kind == "Accept" else order[-1]
+        return (len(items) > (peers if kind == "Keys" else c)
+                or kind == "Accept" and len(order.record.value.members) > peers
+                or not all(has_lengths(session, signed.item) for signed in items))
 
     def order_down(self, order: Any) -> None:
         """Passes an order on and acts on it: each kind has its method."""
@@ -514,6 +525,7 @@ class View:
         if kind == "Up":
             self.on_report(sender, body.report)
         elif kind == "Down":
+            expect(not self.order_too_long(body.order), "inconsistent", "an order with a list that is too long")
             self.order_down(body.order)
         elif kind == "Working":
             self.on_working(sender)

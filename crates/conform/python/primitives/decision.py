@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy
 
 from . import Refused
@@ -33,9 +35,19 @@ def ascend(members: list[int], limit: int) -> bool:
     return members != [] and members == sorted(set(members)) and members[-1] < limit
 
 
+def has_lengths(session: Session, item: Any) -> bool:
+    """Section 3.1: lists in items have lengths."""
+    c = len(session.council)
+    if isinstance(item, Deal):
+        return len(item.share_hashes) == len(item.sealed.boxes) == c
+    if isinstance(item, Release):
+        return len(item.shares) <= c
+    return not isinstance(item, Promised) or len(item.decision) <= c
+
+
 def verifies(session: Session, signed: Signed) -> bool:
     author, item, signature = signed
-    return author < len(session.roster) and verify(
+    return author < len(session.roster) and has_lengths(session, item) and verify(
         session.roster[author], CONTEXTS[type(item)], item_message(session.id, author, item), signature)
 
 

@@ -580,8 +580,7 @@ class Session:
             yield entry("initial", bytes.fromhex(own["initial"]))
 
     def dealers(self, slot, members):
-        present = [peer for peer in self.council if peer in members]
-        return present if slot == 0 else present[:3]
+        return [peer for peer in self.council if peer in members]
 
     def council_keys(self):
         return [self.roster[peer] for peer in self.council]

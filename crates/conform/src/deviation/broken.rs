@@ -6,6 +6,7 @@ use bytes::Bytes;
 use super::{Case, Expected, From, Kind, When};
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
+use flyswarm::protocol::deal::Deal;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message};
 use flyswarm::protocol::pairwise::ViewKey;
@@ -32,7 +33,7 @@ const fn by_child(name: &'static str, about: &'static str, sections: &'static st
 }
 
 /// Sent by a leader to its child.
-pub(super) const BY_LEADER: [Kind; 23] = [
+pub(super) const BY_LEADER: [Kind; 24] = [
     by_leader("prepare-for-another", "a prepare for another proposer", "section 8", |case| {
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { proposer: case.to, ..*ballot }))])
@@ -115,6 +116,15 @@ pub(super) const BY_LEADER: [Kind; 23] = [
         let (ballot, _) = order_to_sum(case)?;
         after(case, &Message::View(view::Message::Up(ballot, Report::Keys(Vec::new()))))
     }),
+    by_leader("accept-too-long", "a record whose deal has a hash too many", "section 9, M9.2", |case| {
+        let Message::View(view::Message::Down(ballot, Order::Accept(record))) = case.message else {
+            return None;
+        };
+        let mut record = record.clone();
+        record.deals.iter_mut().for_each(|deal| lengthen(case, deal));
+        let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
+        Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
+    }),
     by_leader("credit-for-nothing", "credit for what was not sent", "section 13", |case| {
         let (ballot, slot) = order_to_sum(case)?;
         let sum = SumId { ballot, slot };
@@ -143,7 +153,7 @@ pub(super) const BY_LEADER: [Kind; 23] = [
 ];
 
 /// Sent by a child to its leader.
-pub(super) const BY_CHILD: [Kind; 30] = [
+pub(super) const BY_CHILD: [Kind; 31] = [
     Kind {
         ungreeted: true,
         ..by_child("before-hello", "a message before hello", "section 7", |case| {
@@ -239,6 +249,16 @@ pub(super) const BY_CHILD: [Kind; 30] = [
     by_child("released-too-early", "a release before the decision", "section 9, M9.2", |case| {
         let (ballot, slot) = hold(case)?;
         after(case, &Message::View(view::Message::Up(ballot, Report::Release(slot, Vec::new()))))
+    }),
+    by_child("deal-too-long", "a deal with a hash too many", "section 9, M9.2", |case| {
+        let Message::View(view::Message::Up(ballot, Report::Hold { slot, total, deals })) = case.message
+        else {
+            return None;
+        };
+        let mut deals = deals.clone();
+        lengthen(case, deals.iter_mut().find(|deal| deal.author == case.ctx.me)?);
+        let hold = Report::Hold { slot: *slot, total: *total, deals };
+        Some(vec![wire::encode(&Message::View(view::Message::Up(*ballot, hold)))])
     }),
     by_child("hold-of-later-slot", "a report of a later slot", "section 9, M9.2", |case| {
         let (ballot, slot) = hold(case)?;
@@ -429,4 +449,12 @@ fn chunk(
     change(&mut direction, &mut index, &mut data);
     let chunk = all_reduce::Message::Chunk { sum, direction, index, data: data.into() };
     Some(vec![wire::encode(&Message::View(view::Message::Reduce(chunk)))])
+}
+
+/// Adds a hash to a deal; its own deals are signed anew.
+fn lengthen(case: &Case<'_>, deal: &mut Signed<Deal>) {
+    deal.item.share_hashes.push([0; 32]);
+    if deal.author == case.ctx.me {
+        *deal = Signed::new(case.ctx, deal.item.clone());
+    }
 }

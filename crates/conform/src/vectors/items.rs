@@ -213,6 +213,10 @@ struct AsKey {
 
 impl Item for AsKey {
     const TAG: &'static str = ViewKey::TAG;
+
+    fn has_lengths(&self, _: &Context) -> bool {
+        true
+    }
 }
 
 fn bad_records(made: &Made) -> Vec<Value> {

@@ -221,15 +221,13 @@ impl Context {
             .unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
     }
 
-    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the
-    /// first three; nobody's where nothing is hidden.
+    /// The peers whose pads hide `slot` in a view of `members`: every council member there, so that fewer
+    /// than a quorum of the council never take all pads off a total; nobody if nothing is hidden.
     #[must_use]
     pub fn dealers(&self, slot: u32, members: &[Peer]) -> Vec<Peer> {
-        let most = match self.plan.get(slot as usize) {
-            Some(aggregate) if aggregate.plain() => 0,
-            _ if slot == 0 => usize::MAX,
-            _ => 3,
-        };
-        self.council.iter().copied().filter(|peer| members.contains(peer)).take(most).collect()
+        if self.plan.get(slot as usize).is_some_and(Aggregate::plain) {
+            return Vec::new();
+        }
+        self.council.iter().copied().filter(|peer| members.contains(peer)).collect()
     }
 }

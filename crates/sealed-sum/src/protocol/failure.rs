@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
+use super::context::Context;
 use super::signed::Item;
 use super::view::Reason;
 use crate::session::Peer;
@@ -21,4 +22,8 @@ pub struct Failure {
 
 impl Item for Failure {
     const TAG: &'static str = "failure";
+
+    fn has_lengths(&self, _: &Context) -> bool {
+        true
+    }
 }

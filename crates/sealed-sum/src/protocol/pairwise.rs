@@ -38,6 +38,10 @@ pub struct ViewKey {
 
 impl Item for ViewKey {
     const TAG: &'static str = "view key";
+
+    fn has_lengths(&self, _: &Context) -> bool {
+        true
+    }
 }
 
 /// A council member's part of the draw of the mask graph.
@@ -53,6 +57,10 @@ pub struct Reveal {
 
 impl Item for Reveal {
     const TAG: &'static str = "reveal";
+
+    fn has_lengths(&self, _: &Context) -> bool {
+        true
+    }
 }
 
 /// SHA-256(tag "commitment" || session id || ballot || LE16(peer) || secret).

@@ -25,6 +25,10 @@ pub struct Promised {
 
 impl Item for Promised {
     const TAG: &'static str = "promise";
+
+    fn has_lengths(&self, ctx: &Context) -> bool {
+        self.decision.len() <= ctx.council.len()
+    }
 }
 
 /// The obligation that follows from a view's promises: the value to be finished in slot `frozen`, if any, and

@@ -47,6 +47,10 @@ pub struct Acknowledgement {
 
 impl Item for Acknowledgement {
     const TAG: &'static str = "acknowledgement";
+
+    fn has_lengths(&self, _: &Context) -> bool {
+        true
+    }
 }
 
 /// A decided and opened aggregate, with the proof of both.

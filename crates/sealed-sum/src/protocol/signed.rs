@@ -14,6 +14,10 @@ use crate::session::Peer;
 pub trait Item: Serialize {
     /// Domain tag, unique among items.
     const TAG: &'static str;
+
+    /// Whether each field of variable length has the length that the session asks for. A peer checks this
+    /// before it passes an item on: a frame of honest peers never grows beyond the limit because of a liar.
+    fn has_lengths(&self, ctx: &Context) -> bool;
 }
 
 /// An item, its author and the author's signature.
@@ -34,10 +38,10 @@ impl<T: Item> Signed<T> {
         Self { author: ctx.me, signature: ctx.identity.sign(T::TAG.as_bytes(), &message), item }
     }
 
-    /// Whether the author is in the roster and the signature is its own.
+    /// Whether the author is in the roster, the fields have their lengths and the signature is the author's.
     #[must_use]
     pub fn verify(&self, ctx: &Context) -> bool {
-        self.author.0 < ctx.peers() && {
+        self.author.0 < ctx.peers() && self.item.has_lengths(ctx) && {
             let key = ctx.session.key(self.author);
             let message = message(ctx, self.author, &self.item);
             memo::verify(T::TAG, key, &message, &self.signature)

@@ -412,6 +412,10 @@ impl View {
                 if !downward {
                     return Err(Fault::OutOfOrder("order"));
                 }
+                // No honest parent has passed this on.
+                if !order.has_lengths(&self.ctx) {
+                    return Err(Fault::Inconsistent("an order has a wrong length".into()));
+                }
                 self.order(order, step);
                 Ok(())
             }

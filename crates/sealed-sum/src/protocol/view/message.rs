@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
 use crate::protocol::deal::{Deal, Release};
 use crate::protocol::pairwise::{Reveal, ViewKey};
 use crate::protocol::record::{Acknowledgement, Record};
-use crate::protocol::signed::Signed;
+use crate::protocol::signed::{Item, Signed};
 
 /// A message on an edge of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +72,24 @@ pub enum Order {
     Open(u32, Vec<Signed<Release>>),
     /// Large views: what the mask graph is drawn from.
     Reveal(Vec<Signed<Reveal>>),
+}
+
+impl Order {
+    /// Whether each list has at most the length that the session allows ([`Item::has_lengths`]).
+    pub(super) fn has_lengths(&self, ctx: &Context) -> bool {
+        fn all<T: Item>(ctx: &Context, items: &[Signed<T>], most: usize) -> bool {
+            items.len() <= most && items.iter().all(|each| each.item.has_lengths(ctx))
+        }
+        let (peers, council) = (ctx.peers().into(), ctx.council.len());
+        match self {
+            Self::Sum(_) => true,
+            Self::Keys(items) => all(ctx, items, peers),
+            Self::Reveal(items) => all(ctx, items, council),
+            Self::Accept(record) => record.value.members.len() <= peers && all(ctx, &record.deals, council),
+            Self::Decide(_, items) => all(ctx, items, council),
+            Self::Open(_, items) => all(ctx, items, council),
+        }
+    }
 }
 
 /// The stages of a slot, for people and for tests that stop a node there.

@@ -101,6 +101,9 @@ impl View {
             if self.below.get(&item.author) != Some(&from) || twice || !fits(item) {
                 return Err(Fault::Inconsistent(format!("{what} of {} does not belong here", item.author)));
             }
+            if !item.item.has_lengths(&self.ctx) {
+                return Err(Fault::Inconsistent(format!("{what} of {} has a wrong length", item.author)));
+            }
             if !item.verify(&self.ctx) {
                 return Err(Fault::BadSignature(what));
             }

@@ -18,9 +18,12 @@ use crate::protocol::transfer;
 use crate::protocol::view::{self, Order, Reason, Report, Stage};
 use crate::session::Peer;
 
-/// The first leader's orders are changed in its first view; stops when another view begins.
+/// The first leader's orders are changed in its first view; stops when another view begins. The fifth peer
+/// has no vote and deals no pad.
 fn ordered(seed: u64, change: impl Fn(&Order) -> Option<Order> + 'static) -> (Network, Vec<Peer>) {
-    let mut net = Network::new(5, &[3], timing(), seed);
+    let mut net = Network::altered(5, &[3], timing(), seed, |session| {
+        session.voting.members = session.roster[..4].iter().map(|entry| entry.name.clone()).collect();
+    });
     let leader = leader(&net);
     net.liars.insert(leader);
     net.rewrite = Some(Box::new(move |from, _, message| {
