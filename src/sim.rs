@@ -8,23 +8,18 @@
 
 pub(crate) mod checks;
 pub(crate) mod cost;
-mod fedavg;
-mod fedavg_xclp;
-mod flynn;
 pub(crate) mod links;
 pub mod outcome;
 pub mod participants;
 pub mod report;
-pub(crate) mod rows;
+pub mod rows;
 pub mod run;
 pub mod scenario;
-mod sketch;
 mod sum;
 pub(crate) mod swarm;
 pub mod tally;
 mod tamper;
-mod task;
+pub mod task;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
-mod xclp;

@@ -38,8 +38,7 @@ pub(super) struct Simulate {
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
     force: bool,
-    /// Take peers, task, limits and times from a session file instead; rows, network and faults stay those of
-    /// the scenario
+    /// Play this session file, whatever its task; keys, rows, network and faults stay those of the scenario
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     /// The small form of the scenario, as the tests run it

@@ -256,6 +256,8 @@ pub struct Sections<'a> {
     text: &'a str,
     /// The top-level field `select`.
     pub(crate) select: Option<Select>,
+    /// Sections with defaults, which a task may leave unread.
+    usual: Vec<String>,
     left: Vec<(&'static str, Spanned<DeValue<'a>>)>,
 }
 
@@ -266,7 +268,7 @@ impl<'a> Sections<'a> {
             let key = Spanned::new(0..0, Cow::Borrowed(section.name));
             file.remove(&key).map(|value| (section.name, value))
         };
-        Self { text, select: None, left: sections().filter_map(take).collect() }
+        Self { text, select: None, usual: Vec::new(), left: sections().filter_map(take).collect() }
     }
 
     /// Adds the sections to an error that lists the fields of a file, after `data`.
@@ -295,16 +297,6 @@ pub(crate) fn fields<T: DeserializeOwned>(table: toml::Table) -> Result<T, Sessi
     })
 }
 
-/// The fields of a section, as [`Spec::write_toml`] writes them.
-pub(crate) fn section(spec: &impl Spec, name: &str, data: &DataSpec) -> toml::Table {
-    let mut text = String::new();
-    let written = spec.write_toml(data, &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
-    match written.and_then(|mut file| file.remove(name)) {
-        Some(toml::Value::Table(table)) => table,
-        _ => unreachable!("BUG: a [{name}] that no session file could have"),
-    }
-}
-
 impl TaskSpec {
     /// Reads the task of this name from its sections, for rows as in `data` and so many peers. A section of
     /// another task is refused. The rest of the rules is left to [`Session::check`].
@@ -315,6 +307,7 @@ impl TaskSpec {
         peers: usize,
     ) -> Result<Self, SessionError> {
         let task = kind.read(&mut sections, data, peers)?;
+        sections.left.retain(|(name, _)| !sections.usual.iter().any(|usual| usual == name));
         let left = |section: &&Section| sections.left.iter().any(|(name, _)| *name == section.name);
         if let Some(section) = self::sections().find(left) {
             return Err(SessionError::value("task", task.name(), section.tasks));
@@ -323,6 +316,35 @@ impl TaskSpec {
             return Err(SessionError::value("task", task.name(), "flynn where there is a select"));
         }
         Ok(task)
+    }
+
+    /// Reads the task of this name from `given` sections, as they stand in a session file, and defaults for
+    /// them.
+    pub(crate) fn from_sections(
+        kind: &'static dyn TaskKind,
+        select: Option<Select>,
+        given: &toml::Table,
+        usual: toml::Table,
+        data: &DataSpec,
+        peers: usize,
+    ) -> Result<Self, SessionError> {
+        let mut all = usual;
+        let only_usual = all.keys().filter(|name| !given.contains_key(*name)).cloned().collect();
+        for (name, section) in given {
+            match (all.get_mut(name), section) {
+                (Some(toml::Value::Table(below)), toml::Value::Table(above)) => below.extend(above.clone()),
+                _ => drop(all.insert(name.clone(), section.clone())),
+            }
+        }
+        let text = all.to_string();
+        let mut file = DeTable::parse(&text).map_err(|error| syntax(&text, &error))?;
+        let sections = Sections { select, usual: only_usual, ..Sections::split(&text, file.get_mut()) };
+        if let Some((name, _)) = file.get_ref().iter().next() {
+            let names: Vec<_> = self::sections().map(|section| section.name).collect();
+            let limit = format!("one of {}", names.join(", "));
+            return Err(SessionError::value("a section", name.get_ref().to_string(), limit));
+        }
+        Self::read(Name(kind), sections, data, peers)
     }
 
     /// The members of the smallest view of so many peers that can finish: a majority, and at least the 3

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::rows::Dealt;
-use super::scenario::{Scenario, ScenarioError, TaskKind};
-use super::task::{self, Given};
+use super::scenario::{Scenario, ScenarioError};
+use super::{sum, task};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Aggregate, Context};
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec,
+    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Release, Run, Session, TaskSpec,
 };
-use crate::tasks::Task;
+use crate::tasks::{Labels, Task, built_in};
 
 /// Larger rosters than a session file may have are simulated without its rules.
 const ROSTER: u16 = 1024;
@@ -37,9 +37,10 @@ impl Participants {
     /// # Errors
     /// [`ScenarioError`].
     pub fn new(scenario: &Scenario, folder: &Path) -> Result<Self, ScenarioError> {
-        let Given { data, task, rows } = Given::new(scenario, folder)?;
-        let (session, identities) = session(scenario, data, task)?;
-        let tasks = task::tasks(scenario, &session, rows.as_ref())?;
+        let is_sum = scenario.played.is_none() && scenario.task.is_sum();
+        let mut rows = (!is_sum).then(|| Dealt::new(scenario, folder)).transpose()?;
+        let (session, identities) = session(scenario, rows.as_ref())?;
+        let tasks = task::tasks(scenario, &session, rows.as_mut())?;
         let participants = Self { session, identities, tasks, rows };
         participants.check(scenario)?;
         Ok(participants)
@@ -106,25 +107,57 @@ pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     *derive(&seed.to_le_bytes(), "simulation/randomness", &place)
 }
 
-/// Differential privacy, where the scenario has a budget.
-fn noise(scenario: &Scenario) -> Option<NoiseSpec> {
-    let part = &scenario.session;
-    // A sketch is released whole.
-    let top = if scenario.task.kind == TaskKind::Sketch { 0 } else { 1 };
-    part.epsilon.map(|epsilon| NoiseSpec::new(epsilon, part.top.unwrap_or(top), part.mode))
-}
-
-/// A session of the scenario, and the identities of its peers in their order.
-fn session(
-    scenario: &Scenario,
-    data: DataSpec,
-    task: TaskSpec,
-) -> Result<(Session, Vec<Identity>), ScenarioError> {
+/// The session of a scenario, and the identities of its peers in their order.
+fn session(scenario: &Scenario, rows: Option<&Dealt>) -> Result<(Session, Vec<Identity>), ScenarioError> {
     let seed = scenario.seed.to_le_bytes();
     let mut identities: Vec<_> = (0..scenario.peers)
         .map(|i| Identity::from_seed(*derive(&seed, "simulation/identity", &i.to_le_bytes())))
         .collect();
     identities.sort_by_key(Identity::public);
+    let mut number = [0; 16];
+    number.copy_from_slice(&derive(&seed, "simulation/number", &[])[..16]);
+    let run = Run::new(number, 0);
+    let mut session = match (&scenario.played, rows) {
+        (Some(played), Some(rows)) => of_file(played, rows, run, &identities),
+        _ => of_scenario(scenario, rows, run, &identities)?,
+    };
+    if built_in(&session).is_some_and(|task| task.labels == Labels::None) {
+        session.data.classes.clear();
+    }
+    if scenario.peers <= ROSTER {
+        session = session.check().map_err(|error| ScenarioError(error.to_string()))?;
+    }
+    Ok((session, identities))
+}
+
+/// A session file's, with other keys, and with the features and classes of these rows.
+fn of_file(played: &Session, rows: &Dealt, run: Run, identities: &[Identity]) -> Session {
+    let mut session = Session { run, relays: Vec::new(), ..played.clone() };
+    for (entry, identity) in session.roster.iter_mut().zip(identities) {
+        (entry.key, entry.addresses) = (identity.public(), Vec::new());
+    }
+    let mut data = rows.spec(played.data.scaling, played.data.densify);
+    data.checks.compare = played.data.checks.compare;
+    session.data = data;
+    session
+}
+
+fn of_scenario(
+    scenario: &Scenario,
+    rows: Option<&Dealt>,
+    run: Run,
+    identities: &[Identity],
+) -> Result<Session, ScenarioError> {
+    let part = &scenario.task;
+    let (data, task) = match rows {
+        Some(rows) => {
+            let data = rows.spec(part.scaling, part.densify);
+            let task = part.spec(&data, scenario.peers)?;
+            (data, task)
+        }
+        // There are no rows, and one feature is the fewest that a session may have.
+        None => (DataSpec { features: 1, ..DataSpec::default() }, TaskSpec::from(sum::spec(scenario))),
+    };
     let entry = |(i, identity): (usize, &Identity)| Entry {
         key: identity.public(),
         name: format!("peer-{i}"),
@@ -132,30 +165,24 @@ fn session(
     };
     let timing = crate::session::file::timing(&scenario.timing, &scenario.limits)
         .map_err(|error| ScenarioError(error.to_string()))?;
-    let mut number = [0; 16];
-    number.copy_from_slice(&derive(&seed, "simulation/number", &[])[..16]);
     let usual = Privacy::default();
-    let peers = usize::from(scenario.peers);
-    let session = Session {
+    let part = &scenario.session;
+    let top = u32::from(matches!(task.release(&data), Release::Top(_)));
+    let noise = part.epsilon.map(|epsilon| NoiseSpec::new(epsilon, part.top.unwrap_or(top), part.mode));
+    Ok(Session {
         name: "simulation".into(),
-        run: Run::new(number, 0),
-        min_peers: scenario.session.min_peers.unwrap_or(Session::default_min_peers(&task, peers)),
+        run,
+        min_peers: part.min_peers.unwrap_or(Session::default_min_peers(&task, identities.len())),
         task,
         data,
         privacy: Privacy {
-            min_contributors: scenario.session.min_contributors.unwrap_or(usual.min_contributors),
-            collusion_threshold: scenario.session.collusion_threshold.unwrap_or(usual.collusion_threshold),
-            noise: noise(scenario),
+            min_contributors: part.min_contributors.unwrap_or(usual.min_contributors),
+            collusion_threshold: part.collusion_threshold.unwrap_or(usual.collusion_threshold),
+            noise,
         },
         voting: CouncilSpec::default(),
         relays: Vec::new(),
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),
-    };
-    let session = if scenario.peers <= ROSTER {
-        session.check().map_err(|error| ScenarioError(error.to_string()))?
-    } else {
-        session
-    };
-    Ok((session, identities))
+    })
 }

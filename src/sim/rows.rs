@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::scenario::{Data, ScenarioError, Split};
+use super::scenario::{Data, Scenario, ScenarioError, Split};
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
 use crate::data::prepare::whole::{load_drafted, load_whole};
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal};
-use crate::session::{DataSpec, Description, Scaling};
+use crate::session::{DataSpec, Description, Peer, Scaling};
 use crate::tasks::Rows;
 
 /// The rows of a run.
@@ -32,11 +32,14 @@ impl Dealt {
         (data.optional && data.set != "digits" && !folder.join(&data.set).exists()).then_some(&data.set)
     }
 
-    /// Reads the set, keeps the test rows back and deals the others; `folder` is where the scenario stands.
+    /// Reads the set, keeps the test rows back and deals the others to all peers but the witnesses; `folder` is
+    /// where the scenario stands.
     ///
     /// # Errors
     /// [`ScenarioError`].
-    pub fn new(data: &Data, peers: u16, seed: u64, folder: &Path) -> Result<Self, ScenarioError> {
+    pub fn new(scenario: &Scenario, folder: &Path) -> Result<Self, ScenarioError> {
+        let (data, witnesses, seed) = (&scenario.data, scenario.task.witnesses, scenario.seed);
+        let peers = scenario.peers - witnesses;
         let (all, guessed) = if data.set == "digits" { (digits(), None) } else { Self::read(data, folder)? };
         let seed = seed.to_le_bytes();
         let mut split = train_test(all.labels(), data.test_percent, &seed);
@@ -54,8 +57,46 @@ impl Dealt {
             Split::Mixes => deal::mixes(labels, classes, peers, (data.alpha, data.alpha_to), &seed),
         };
         let dealt = dealt.map_err(|error| ScenarioError(format!("data: {error}")))?;
-        let parts = dealt.iter().map(|rows| Rows::new(Arc::new(train.subset(rows)))).collect();
+        let none = (0..witnesses).map(|_| &[][..]);
+        let parts = dealt.iter().map(Vec::as_slice).chain(none);
+        let parts = parts.map(|rows| Rows::new(Arc::new(train.subset(rows)))).collect();
         Ok(Self { train, test, parts, guessed })
+    }
+
+    /// Leaves the labels that the scenario says; the other rows have none.
+    pub(super) fn hide_labels(&mut self, scenario: &Scenario) {
+        self.parts.iter_mut().for_each(|part| part.labels = vec![None; part.data.rows()]);
+        for (peer, row) in self.labelled(scenario) {
+            let part = &mut self.parts[peer];
+            part.labels[row] = Some(part.data.labels()[row]);
+        }
+    }
+
+    /// The rows that have a label, by peer and place: drawn from those of all peers that have labels, so many
+    /// of each class or so many in a hundred.
+    fn labelled(&self, scenario: &Scenario) -> Vec<(usize, usize)> {
+        let task = &scenario.task;
+        let without = task.without_labels.as_ref().map_or(Vec::new(), |peers| peers.of(&[], scenario.peers));
+        let mut places: Vec<(usize, usize)> = (0u16..)
+            .map(Peer)
+            .zip(&self.parts)
+            .filter(|(peer, _)| !without.contains(peer))
+            .flat_map(|(peer, part)| (0..part.data.rows()).map(move |row| (peer.index(), row)))
+            .collect();
+        let seed = scenario.seed.to_le_bytes();
+        deal::shuffle(&mut places, &mut Stream::new(&seed, "simulation/labels", &[]));
+        if let Some(percent) = task.labelled_percent {
+            places.truncate((places.len() * percent as usize + 50) / 100);
+            return places;
+        }
+        let mut left = vec![task.labels; self.train.classes().len()];
+        places.retain(|&(peer, row)| {
+            let left = &mut left[usize::from(self.parts[peer].data.labels()[row])];
+            let taken = *left > 0;
+            *left -= usize::from(taken);
+            taken
+        });
+        places
     }
 
     /// Reads the set as its columns are described, else as numbers or as guessed; then with a line on that.

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::privacy::Ratio;
-use crate::session::{NoiseMode, Scaling, Score, Size, words};
-use crate::tasks::Select;
+use crate::session::{DataSpec, NoiseMode, Scaling, Session, TaskSpec, words};
+use crate::tasks::{Select, TaskKind, kinds};
 
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};
@@ -68,6 +68,9 @@ pub struct Scenario {
     pub random: Random,
     /// The expected result.
     pub expect: Expect,
+    /// A session that is played in place of `task`, `session` and `timing`.
+    #[serde(skip)]
+    pub played: Option<Box<Session>>,
 }
 
 impl Default for Scenario {
@@ -90,6 +93,7 @@ impl Default for Scenario {
             fault: Vec::new(),
             random: Random::default(),
             expect: Expect::default(),
+            played: None,
         }
     }
 }
@@ -156,95 +160,87 @@ pub enum Split {
 
 /// A scenario's task.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct Task {
-    /// The kind of task.
-    pub kind: TaskKind,
+    /// `sum`, or the `task` of a session file.
+    pub kind: String,
     /// `sum`: words of 4 bytes.
     pub words: u64,
-    /// `flynn`: bits of a hash, or a multiple of d.
-    pub m: Size,
-    /// `flynn`: features that a bit looks at.
-    pub s: Size,
-    /// `flynn`: bits set in a hash.
-    pub rho: Size,
-    /// `flynn`: decay of a bit's weight.
-    pub gamma: f64,
-    /// `flynn`: what counts mean at prediction.
-    pub score: Score,
-    /// `flynn`: how features are brought to one scale.
+    /// How features are brought to one scale.
     pub scaling: Scaling,
-    /// `flynn`: Walsh-Hadamard transform first.
+    /// Walsh-Hadamard transform first.
     pub densify: bool,
-    /// `xclp`: peers without rows, the last ones.
+    /// Peers without rows, the last ones.
     pub witnesses: u16,
-    /// `xclp`: labels of each class that are known, over all peers.
+    /// If some rows have labels: labels of each class that are known, over all peers.
     pub labels: usize,
-    /// `xclp`: so many percent of the rows of peers that may have labels have one, whatever their class; left
-    /// out: `labels`.
+    /// If some rows have labels: so many percent of the rows of peers that may have labels have one, whatever
+    /// their class; left out: `labels`.
     pub labelled_percent: Option<u32>,
-    /// `xclp`: peers of whose rows none has a label.
+    /// If some rows have labels: peers of whose rows none has a label.
     pub without_labels: Option<Peers>,
-    /// `xclp`: as in a session file, but that `bits` is 1024 where it is left out.
-    pub xclp: Table,
-    /// `flynn`: how the peers are drawn whose rows are learnt from, as in a session file; left out:
-    /// everybody.
+    /// How the peers are drawn whose rows are learnt from, as in a session file; left out: everybody.
     pub select: Option<Select>,
-    /// `sketch`, and with `select`: as in a session file.
-    pub sketch: Table,
-    /// `flynn`: hold rows out as `[evaluate]` of a session file says; left out: none.
-    pub evaluate: Option<Table>,
-    /// `fedavg`: as in a session file.
-    pub fedavg: Table,
-    /// `fedavg-xclp`: rounds on given labels alone; left out: half of all.
-    pub after: Option<u32>,
-    /// `fedavg-xclp`: rounds from one propagation to the next; left out: as in a session file.
-    pub refresh: Option<u32>,
+    /// Everything else: the sections of a session file, and fields of the task's first section.
+    #[serde(flatten)]
+    pub rest: Table,
 }
 
 impl Default for Task {
     fn default() -> Self {
         Self {
-            kind: TaskKind::Flynn,
+            kind: "flynn".into(),
             words: 10_000,
-            m: Size::Absolute(2048),
-            s: Size::Multiple("0.3d".into()),
-            rho: Size::Absolute(32),
-            gamma: 0.5,
-            score: Score::Decay,
             scaling: Scaling::Center,
             densify: false,
             witnesses: 0,
             labels: 5,
             labelled_percent: None,
             without_labels: None,
-            xclp: Table::new(),
             select: None,
-            sketch: Table::new(),
-            evaluate: None,
-            fedavg: Table::new(),
-            after: None,
-            refresh: None,
+            rest: Table::new(),
         }
     }
 }
 
-/// Which task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TaskKind {
-    /// FlyNNFL on the data set.
-    Flynn,
-    /// One vector of random words from every peer; no data.
-    Sum,
-    /// Labels for every peer's own rows of the data set (XCLP).
-    Xclp,
-    /// How far each peer's rows lie from those of all.
-    Sketch,
-    /// A network, trained in rounds on the rows of all peers.
-    Fedavg,
-    /// The same where few rows have labels, and others are found on the way.
-    FedavgXclp,
+/// Defaults of a scenario, in place of those of a session file.
+const USUAL: &str = r#"
+[flynn]
+m = 2048
+s = "0.3d"
+rho = 32
+gamma = 0.5
+[xclp]
+bits = 1024
+"#;
+
+impl Task {
+    /// Whether it is a bare sum of random words.
+    pub(crate) fn is_sum(&self) -> bool {
+        self.kind == "sum"
+    }
+
+    /// The session's task, for rows as in `data`.
+    pub(crate) fn spec(&self, data: &DataSpec, peers: u16) -> Result<TaskSpec, ScenarioError> {
+        let Some(kind) = kinds().find(|kind| kind.name() == self.kind) else {
+            let names: Vec<_> = kinds().map(TaskKind::name).collect();
+            let text = format!("task.kind is {:?}, must be one of sum, {}", self.kind, names.join(", "));
+            return Err(ScenarioError(text));
+        };
+        let mut given = Table::new();
+        let mut own = Table::new();
+        for (name, value) in self.rest.clone() {
+            let to = if value.is_table() { &mut given } else { &mut own };
+            to.insert(name, value);
+        }
+        if let Some(first) = kind.sections().first().filter(|_| !own.is_empty()) {
+            let section = given.entry(first.name).or_insert_with(|| Value::Table(Table::new()));
+            section.as_table_mut().into_iter().for_each(|section| section.extend(own.clone()));
+        }
+        let usual = USUAL.parse().map_err(|error| syntax(USUAL, &error))?;
+        TaskSpec::from_sections(kind, self.select, &given, usual, data, peers.into())
+            .map_err(|error| ScenarioError(format!("task: {error}")))
+    }
 }
 
 /// Fields of the session file.

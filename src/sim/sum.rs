@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::scenario::Scenario;
 use crate::crypto::stream::Stream;
 use crate::protocol::context::Aggregate;
-use crate::session::{DataSpec, Peer};
+use crate::session::Peer;
 use crate::tasks::CustomSpec;
 use crate::tasks::{History, Outcome, Task, Work};
 
@@ -16,11 +16,6 @@ const SUM: u32 = 1;
 /// The session's task: the number of words as LE u64.
 pub(super) fn spec(scenario: &Scenario) -> CustomSpec {
     CustomSpec { name: "sum".into(), bytes: scenario.task.words.to_le_bytes().to_vec() }
-}
-
-/// The session's description of rows: there are none, and one feature is the fewest that a session may have.
-pub(super) fn no_rows() -> DataSpec {
-    DataSpec { features: 1, ..DataSpec::default() }
 }
 
 /// Sums one vector of words below 2^20, which a peer draws from the seed and its number.

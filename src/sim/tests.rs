@@ -10,7 +10,6 @@ use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
 use crate::protocol::context::{Bug, Context, OpeningRule};
 use crate::session::Peer;
-use crate::tasks::XclpSpec;
 use flyswarm_sealed_sum::engine::Engine;
 
 fn scenario(text: &str, seed: u64) -> Scenario {
@@ -62,7 +61,8 @@ fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes()
 fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
     let text = |task: &str| format!("peers = 4\n[task]\nkind = \"xclp\"\n{task}\n[data]\nrows = 100\n");
     let labels = |task: &str| -> Vec<usize> {
-        let dealt = super::xclp::deal(&scenario(&text(task), 5), Path::new("")).unwrap();
+        let cast = Participants::new(&scenario(&text(task), 5), Path::new("")).unwrap();
+        let dealt = cast.rows.unwrap();
         let known = |part: &crate::tasks::Rows| part.labels.iter().flatten().count();
         assert!(dealt.parts.iter().all(|part| part.labels.len() == 25));
         dealt.parts.iter().map(known).collect()
@@ -86,19 +86,29 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
         ("witnesses = 1\nwithout_labels = \"0..2\"", "every peer with rows"),
         ("without_labels = \"all\"", "task.without_labels is \"all\", must be numbers of peers"),
         ("without_labels = \"council 0\"", "task.without_labels is \"council 0\", must be numbers of peers"),
-        (
-            "kind = \"flynn\"\nlabelled_percent = 5",
-            "task.labelled_percent is given, must be left out: only in the tasks xclp and fedavg-xclp do rows \
-             lack labels",
-        ),
     ] {
         let text = text(task).replace("kind = \"xclp\"\nkind", "kind");
         let error = File::parse(&text, "test".into(), PathBuf::new(), false).err().unwrap().to_string();
         assert!(error.contains(told), "{error}");
     }
-    let wrong = scenario(&text("xclp = { kk = 3 }"), 1);
-    let told = super::xclp::spec(&wrong, XclpSpec::default()).unwrap_err().to_string();
-    assert!(told.starts_with("task.xclp: line 1: unknown field `kk`"), "{told}");
+    for (task, told) in [
+        ("xclp = { kk = 3 }", "task: line "),
+        ("xclp = { kk = 3 }", "unknown field `kk`"),
+        ("kk = 3", "unknown field `kk`"),
+        ("xlcp = { k = 3 }", "task: a section is xlcp, must be one of flynn, "),
+        ("evaluate = {}", "task is xclp, must be flynn where there is an [evaluate]"),
+        ("select = \"sketch\"", "task is xclp, must be flynn where there is a select"),
+        (
+            "kind = \"flynn\"\nlabelled_percent = 5",
+            "task.labelled_percent is given, must be left out: no row of the task flynn lacks its label",
+        ),
+        ("kind = \"custom\"\ncustom = { name = \"x\" }", "the task custom belongs to another program"),
+        ("kind = \"nothing\"", "task.kind is \"nothing\", must be one of sum, flynn, "),
+    ] {
+        let text = text(task).replace("kind = \"xclp\"\nkind", "kind");
+        let error = run("test", &scenario(&text, 1), Path::new(""), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
 }
 
 #[test]
@@ -112,7 +122,8 @@ fn labels_by_distances_that_owners_share_in_pairs_are_those_of_the_pooled_rows_w
              for_s = 20\n"
         );
         let scenario = scenario(&text, 1);
-        assert_eq!(super::xclp::spec(&scenario, XclpSpec::default()).unwrap().hamming.name(), hamming);
+        let session = Participants::new(&scenario, Path::new("")).unwrap().session;
+        assert_eq!(session.task.propagation().unwrap().hamming.name(), hamming);
         let report = run("test", &scenario, Path::new(""), &mut |_| {}).unwrap();
         assert!(report.violations.is_empty(), "{hamming}: {:?}", report.violations);
         let accuracy = report.accuracy.unwrap();

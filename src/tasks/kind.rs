@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::REGISTRY;
 use crate::session::{DataSpec, Section, Sections, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 
 /// A task: all that is known of it without a session. The registry has one of each.
 pub trait TaskKind: Debug + Sync {
@@ -32,6 +33,12 @@ pub trait TaskKind: Debug + Sync {
     /// Which rows a digest of a peer's rows covers, for its receipt.
     fn digest_covers(&self) -> &'static str {
         "every row that was given to the session"
+    }
+
+    /// What the results of a simulated run are worth, on rows that no peer has, and what is wrong with them.
+    #[doc(hidden)]
+    fn simulated(&self, _run: &Ended<'_>, _failures: &mut Vec<String>) -> Worth {
+        Worth::default()
     }
 }
 

@@ -18,8 +18,8 @@ use crate::protocol::view::Stage;
 use crate::session::{Peer, Session};
 use crate::tasks;
 
-/// Longer than any time-out of the demo's session.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// Longer than any time-out of the demo's session: no peer tells anything for this time.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A peer that has ended well.
 pub(super) struct Ended {
@@ -174,10 +174,9 @@ impl Nodes {
     /// Shows how far each is, and waits for all to end well; with the seconds that it took.
     pub(super) fn wait(&mut self, quiet: bool) -> Result<(Vec<Ended>, f64), Failure> {
         let view = View::new(quiet, &self.peers);
-        let until = self.started + PATIENCE;
         let mut running = self.peers.len();
         while running > 0 {
-            match self.told.recv_timeout(until.saturating_duration_since(now())) {
+            match self.told.recv_timeout(PATIENCE) {
                 Ok((i, Told::Event(timed))) => self.event(i, *timed, &view),
                 Ok((i, Told::Coin(seed))) => self.peers[i].coin = Some(seed),
                 Ok((i, Told::End(result))) => {
@@ -187,7 +186,7 @@ impl Nodes {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let left = self.peers.iter().filter(|peer| peer.receipt.is_null());
                     let names: Vec<_> = left.map(|peer| &*peer.name).collect();
-                    let text = format!("{} did not end within {} s", names.join(", "), PATIENCE.as_secs());
+                    let text = format!("{}: no progress for {} s", names.join(", "), PATIENCE.as_secs());
                     return Err(Failure::Session(text));
                 }
             }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::fault::{Fault, Kind, Peers};
-use super::{End, Scenario, ScenarioError, Task, TaskKind};
+use super::{End, Scenario, ScenarioError, Task};
 use crate::session::Peer;
 
 /// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still
@@ -39,7 +39,7 @@ impl Scenario {
         within("data.test_percent", self.data.test_percent.into(), 1.0, 90.0)?;
         within("data.alpha", self.data.alpha, 0.01, 1e6)?;
         within("data.alpha_to", self.data.alpha_to, 0.01, 1e6)?;
-        if self.task.kind == TaskKind::Xclp && self.task.witnesses >= self.peers {
+        if self.task.witnesses >= self.peers {
             return Err(wrong(
                 "task.witnesses",
                 self.task.witnesses,
@@ -47,13 +47,7 @@ impl Scenario {
             ));
         }
         self.labels()?;
-        if self.task.kind != TaskKind::Flynn && self.task.select.is_some() {
-            return Err(wrong("task.select", "given", "left out: only the task flynn draws peers"));
-        }
-        if self.task.kind != TaskKind::Flynn && self.task.evaluate.is_some() {
-            return Err(wrong("task.evaluate", "given", "left out: only the task flynn holds rows out"));
-        }
-        if self.task.kind == TaskKind::Sum && !(1..=1 << 26).contains(&self.task.words) {
+        if self.task.is_sum() && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));
         }
         crate::session::file::timing(&self.timing, &self.limits)
@@ -117,16 +111,7 @@ impl Scenario {
 
     /// Which rows have labels.
     fn labels(&self) -> Result<(), ScenarioError> {
-        let Task { kind, labelled_percent, without_labels, .. } = &self.task;
-        let partly = [TaskKind::Xclp, TaskKind::FedavgXclp].contains(kind);
-        for (name, given) in
-            [("labelled_percent", labelled_percent.is_some()), ("without_labels", without_labels.is_some())]
-        {
-            if given && !partly {
-                let limit = "left out: only in the tasks xclp and fedavg-xclp do rows lack labels";
-                return Err(wrong(format!("task.{name}"), "given", limit));
-            }
-        }
+        let Task { labelled_percent, without_labels, .. } = &self.task;
         if let Some(percent) = *labelled_percent {
             within("task.labelled_percent", percent.into(), 1.0, 100.0)?;
         }

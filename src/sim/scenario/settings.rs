@@ -1,102 +1,28 @@
 //! A session file in the place of a scenario's own settings: what people are about to run, played first.
 
-use std::collections::BTreeMap;
-
-use toml::{Table, Value};
-
-use super::{Scenario, ScenarioError, TaskKind};
-use crate::session::rules::TIMING;
-use crate::session::{Session, Size, Timing};
-use crate::tasks::{FedavgSpec, FedavgXclpSpec, FlynnSpec, Select, SketchSpec, XclpSpec};
+use super::{Scenario, ScenarioError};
+use crate::session::Session;
 
 impl Scenario {
-    /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults
-    /// stay the scenario's. Names and keys are not taken, nor who is named for the council or to compute.
+    /// Plays this session: number of peers, names, task, limits and times are those of its file, keys, rows,
+    /// network, rates and faults those of the scenario.
     ///
     /// # Errors
-    /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has, and where the rest of the
-    /// scenario does not fit the session.
+    /// [`ScenarioError`] if the rest of the scenario does not fit the session.
     pub fn take_settings(&mut self, session: &Session) -> Result<(), ScenarioError> {
-        let size = |number: u32| Size::Absolute(number.into());
         self.peers = u16::try_from(session.roster.len()).unwrap_or(u16::MAX);
-        let task = &mut self.task;
-        (task.scaling, task.densify, task.select) = (session.data.scaling, session.data.densify, None);
-        task.evaluate = None;
-        let taken = &session.task;
-        if let Some(spec) = taken.get::<FlynnSpec>() {
-            let model = spec.model;
-            task.kind = TaskKind::Flynn;
-            (task.m, task.s, task.rho) = (size(model.m), size(model.s), size(model.rho));
-            (task.gamma, task.score) = (model.gamma, model.score);
-            task.evaluate = spec.evaluate.map(|evaluate| evaluate.table());
-            if let Some(select) = &spec.select {
-                (task.select, task.sketch) = (Some(Select::Sketch), table(select));
-            }
-        } else if let Some(spec) = taken.get::<SketchSpec>() {
-            (task.kind, task.sketch) = (TaskKind::Sketch, table(spec));
-        } else if let Some(spec) = taken.get::<XclpSpec>() {
-            task.kind = TaskKind::Xclp;
-            task.xclp = unnamed(spec).table(&session.data);
-        } else if let Some(spec) = taken.get::<FedavgSpec>() {
-            (task.kind, task.fedavg) = (TaskKind::Fedavg, spec.table(&session.data));
-        } else if let Some(spec) = taken.get::<FedavgXclpSpec>() {
-            (task.kind, task.fedavg) = (TaskKind::FedavgXclp, spec.fedavg.table(&session.data));
-            task.xclp = unnamed(&spec.xclp).table(&session.data);
-            (task.after, task.refresh) = (Some(spec.after), Some(spec.refresh));
-        } else {
-            let can = "flynn, fedavg, fedavg-xclp, xclp and sketch can";
-            let text = format!("the task {} cannot be simulated: {can}", session.task);
-            return Err(ScenarioError(text));
-        }
-        if session.privacy.noise.is_some_and(|noise| noise.delta.is_some()) {
-            let text = "a private session of the task fedavg cannot be simulated: try `session forecast`";
-            return Err(ScenarioError(text.into()));
-        }
-        self.session.min_peers = Some(session.min_peers);
-        self.session.min_contributors = Some(session.privacy.min_contributors);
-        self.session.collusion_threshold = Some(session.privacy.collusion_threshold);
-        self.session.epsilon = session.privacy.noise.map(|noise| noise.epsilon);
-        self.session.top = session.privacy.noise.map(|noise| noise.top).filter(|&top| top > 0);
-        self.session.mode = session.privacy.noise.map(|noise| noise.mode).unwrap_or_default();
-        (self.timing, self.limits) = (times(&session.timing, "timing"), times(&session.timing, "limits"));
+        self.timing.clear();
+        self.limits.clear();
+        self.played = Some(Box::new(session.clone()));
         // Peers that the scenario names may be more than the session has.
         self.check()
     }
 }
 
-/// The fields of this section of a session file.
-fn times(timing: &Timing, section: &str) -> BTreeMap<String, i64> {
-    let fields = TIMING.iter().filter(|field| field.section() == section);
-    let value = |value| i64::try_from(value).unwrap_or(i64::MAX);
-    fields.map(|field| (field.name().to_owned(), value((field.get)(timing)))).collect()
-}
-
-/// The same with parties that are drawn: a scenario's peers have other names.
-fn unnamed(spec: &XclpSpec) -> XclpSpec {
-    XclpSpec { compute: Vec::new(), ..spec.clone() }
-}
-
-/// `[sketch]` of a session file.
-fn table(spec: &SketchSpec) -> Table {
-    let SketchSpec { hash, rows, range, open_distances, pairwise, active, chosen, temperature } = *spec;
-    let number = |number: u32| Value::Integer(number.into());
-    [
-        ("hash", Value::String(hash.to_string())),
-        ("rows", number(rows)),
-        ("range", number(range)),
-        ("open_distances", Value::Boolean(open_distances)),
-        ("pairwise", Value::Boolean(pairwise)),
-        ("active", number(active.into())),
-        ("chosen", number(chosen.into())),
-        ("temperature", Value::Float(temperature)),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use toml::Value;
+
     use super::*;
     use crate::crypto::identity::Identity;
     use crate::sim::participants::Participants;
@@ -125,6 +51,12 @@ mod tests {
              proximal = 2.0\nclip = 3.0\nmembers = 0.75\nweighting = \"equal\"\nheld_out = 11\nflip = true\nshift = 1";
         for (task, rest) in [
             ("flynn", format!("[data]\n{data}\n{flynn}")),
+            (
+                "tune",
+                format!(
+                    "[data]\n{data}\n{flynn}\n[tune]\nfolds = 2\n[[tune.setting]]\nm = 64\ns = 4\nrho = 4"
+                ),
+            ),
             ("flynn", format!("[data]\n{data}\n{flynn}\n[evaluate]\nheld_out = 30\nlearn_all = false")),
             ("fedavg", format!("[data]\n{data}\n{fedavg}")),
             ("fedavg", format!("[data]\n{data}")),
@@ -158,6 +90,28 @@ mod tests {
         }
     }
 
+    /// Also tasks that have no accuracy here, and a private session of rounds.
+    #[test]
+    fn sessions_of_other_tasks_run_to_their_end() {
+        let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
+        let data = format!("[data]\nfeatures = 64\nclasses = [{}]", classes.join(", "));
+        let tune = "[flynn]\nm = 64\ns = 8\nrho = 4\ngamma = 0.5\n[tune]\nfolds = 2\n\
+                    [[tune.setting]]\nm = 128\ns = 8\nrho = 4";
+        let rounds = "[fedavg]\nnetwork = \"logistic\"\nrounds = 2\nweighting = \"equal\"\nclip = 1.0";
+        for (task, rest, privacy) in [("tune", tune, ""), ("fedavg", rounds, "epsilon = 8\ndelta = 1e-5\n")] {
+            let text = session(task, &format!("{data}\n{rest}")).to_toml();
+            let text = text.replacen("[privacy]\n", &format!("[privacy]\n{privacy}"), 1);
+            let text = text.replace("check_columns = true", "check_columns = false");
+            let mut scenario = Scenario::default();
+            scenario.data.rows = 400;
+            scenario.take_settings(&Session::parse(&text).unwrap()).unwrap();
+            let report =
+                crate::sim::run::run("test", &scenario, std::path::Path::new(""), &mut |_| {}).unwrap();
+            assert!(report.violations.is_empty(), "{task}: {:?}", report.violations);
+            assert_eq!(report.finished, 7, "{task}: {:?}", report.unfinished);
+        }
+    }
+
     #[test]
     fn a_scenario_that_does_not_fit_the_session_is_refused() {
         let data = "features = 64\nclasses = [\"0\", \"1\"]";
@@ -166,7 +120,9 @@ mod tests {
         scenario.task.without_labels = Some(Value::Integer(8).try_into().unwrap());
         let error = scenario.take_settings(&asked).unwrap_err().to_string();
         assert!(error.starts_with("task.without_labels: a peer is 8, must be 0 to 6"), "{error}");
-        let error = scenario.take_settings(&session("fedavg", &format!("[data]\n{data}"))).unwrap_err();
+        scenario.task.without_labels = Some(Value::Integer(3).try_into().unwrap());
+        scenario.take_settings(&session("fedavg", &format!("[data]\n{data}"))).unwrap();
+        let error = Participants::new(&scenario, std::path::Path::new("")).err().unwrap();
         assert!(error.to_string().starts_with("task.without_labels is given, must be left out"), "{error}");
     }
 
@@ -178,12 +134,9 @@ mod tests {
         let mut scenario = Scenario::default();
         scenario.take_settings(&asked).unwrap();
         let error = Participants::new(&scenario, std::path::Path::new("")).err().unwrap();
-        assert_eq!(error.to_string(), "task.fedavg.initial: no peer of a scenario has a network file");
-        let mut asked = session("fedavg", &format!("[data]\n{data}"));
-        let (epsilon, delta) = ("1".parse().unwrap(), crate::session::NoiseSpec::exact_delta(1e-5));
-        let noise = crate::session::NoiseSpec::new(epsilon, 0, crate::session::NoiseMode::Member);
-        asked.privacy.noise = Some(crate::session::NoiseSpec { delta, ..noise });
-        let error = scenario.take_settings(&asked).unwrap_err().to_string();
-        assert!(error.starts_with("a private session of the task fedavg cannot be simulated"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "fedavg.initial: the session starts from a network file, and none was given"
+        );
     }
 }

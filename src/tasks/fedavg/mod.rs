@@ -18,6 +18,7 @@ mod best;
 pub(crate) mod initial;
 mod plan;
 mod private;
+pub(crate) mod simulated;
 pub(crate) mod spec;
 pub(crate) mod trainer;
 mod words;
@@ -36,6 +37,7 @@ use crate::data::split::train_test;
 use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgSpec;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -135,6 +137,10 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         FedavgSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+        simulated::worth(run, failures)
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE};
 use crate::session::encoding::{Field, flag, integer, list, number, text};
 use crate::session::rules::{self, Limit, check_number};
 use crate::session::run::bytes;
-use crate::session::task::{fields, section};
+use crate::session::task::fields;
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
 use crate::tasks::{BuiltIn, TaskKind};
@@ -180,11 +180,6 @@ impl FedavgSpec {
     /// Reads a table with the fields of `[fedavg]`.
     pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
         fields::<Raw>(table)?.resolve()
-    }
-
-    /// The fields of `[fedavg]`, as [`FedavgSpec::from_table`] takes them.
-    pub(crate) fn table(&self, data: &DataSpec) -> toml::Table {
-        section(self, "fedavg", data)
     }
 
     /// The network for rows as in `data`.

@@ -11,6 +11,7 @@
 //! A member that was not there when labels were propagated trains on the labels that it was given.
 
 mod layout;
+mod simulated;
 pub(crate) mod spec;
 
 use std::sync::{Arc, OnceLock};
@@ -29,6 +30,7 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
@@ -153,6 +155,10 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         FedavgXclpSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+        simulated::worth(run, failures)
     }
 }
 

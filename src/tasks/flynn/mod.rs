@@ -16,6 +16,7 @@
 //! docs/privacy.md).
 
 pub(crate) mod evaluate;
+mod simulated;
 pub(crate) mod spec;
 
 use std::sync::{Arc, OnceLock};
@@ -39,6 +40,7 @@ use crate::model::{Model, ModelError};
 use crate::protocol::context::{Aggregate, Kind as Summed, SMALLEST_SUM};
 use crate::protocol::view::Rng;
 use crate::session::{DataSpec, NoiseMode, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::{Parameters, Sketch};
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
@@ -74,6 +76,10 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         FlynnSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+        simulated::worth(run, failures)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Plan, SketchTask};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::{BuiltIn, Labels, OwnSlots, SketchSpec, TaskKind};
 
 /// The task's line of the registry.
@@ -31,6 +32,10 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         SketchSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+        super::simulated::worth(run, failures)
     }
 }
 

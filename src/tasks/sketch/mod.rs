@@ -17,6 +17,7 @@
 
 mod kind;
 mod report;
+pub(crate) mod simulated;
 pub(crate) mod spec;
 
 pub use kind::Kind;

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use crate::model::selection::Selection;
 use crate::session::encoding::{Field, flag, integer, number, text};
 use crate::session::rules::{Limit, check_number};
-use crate::session::task::fields;
 use crate::session::{DataSpec, Scaling, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
 use crate::sketch::distribution::srp::MAX_ENTRIES;
@@ -97,18 +96,6 @@ impl SketchSpec {
     pub fn selection(&self) -> Option<Selection> {
         let Self { active, chosen, temperature, .. } = *self;
         (chosen > 0).then_some(Selection { active, chosen, temperature })
-    }
-
-    /// Reads a table with the fields of `[sketch]`, for so many peers; the defaults depend on `select`.
-    ///
-    /// # Errors
-    /// [`SessionError`].
-    pub fn from_table(
-        table: toml::Table,
-        peers: usize,
-        select: Option<Select>,
-    ) -> Result<Self, SessionError> {
-        fields::<Raw>(table)?.resolve(peers, select)
     }
 
     /// Reads the section, for so many peers.

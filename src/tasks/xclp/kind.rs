@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Plan, Xclp};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, TaskKind, XclpSpec};
 
 /// The task's line of the registry.
@@ -30,6 +31,10 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         XclpSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+        super::simulated::worth(run, failures)
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod pairs;
 pub(crate) mod parties;
 mod setup;
 pub(crate) mod shares;
+pub(crate) mod simulated;
 pub(crate) mod spec;
 pub(crate) mod talk;
 #[cfg(test)]

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::session::encoding::{Field, flag, integer, number, text};
 use crate::session::rules::{self, Limit, check_number};
-use crate::session::task::{fields, section};
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Sections, Spec};
 use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
@@ -185,16 +184,6 @@ impl XclpSpec {
     /// Reads the section `[xclp]`; `usual` has what it leaves out.
     pub(crate) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
         sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(usual)
-    }
-
-    /// Reads a table with the fields of `[xclp]`; `usual` has what it leaves out.
-    pub(crate) fn from_table(table: toml::Table, usual: Self) -> Result<Self, SessionError> {
-        fields::<Raw>(table)?.resolve(usual)
-    }
-
-    /// The fields of `[xclp]`, as [`XclpSpec::from_table`] takes them.
-    pub(crate) fn table(&self, data: &DataSpec) -> toml::Table {
-        section(self, "xclp", data)
     }
 
     /// The numbers of the computation.

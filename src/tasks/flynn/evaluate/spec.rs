@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::encoding::{Field, flag, integer};
 use crate::session::rules::Limit;
-use crate::session::task::{Sections, fields};
+use crate::session::task::{Sections};
 use crate::session::{Session, SessionError};
 
 /// How rows are held out (spec, section 15.4).
@@ -52,22 +52,6 @@ impl Default for EvaluateSpec {
 impl EvaluateSpec {
     pub(crate) fn read(sections: &mut Sections<'_>) -> Result<Option<Self>, SessionError> {
         sections.take::<Raw>("evaluate")?.map(Raw::resolve).transpose()
-    }
-
-    /// Reads a table with the fields of the section.
-    pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
-        fields::<Raw>(table)?.resolve()
-    }
-
-    /// The inverse of [`EvaluateSpec::from_table`].
-    pub(crate) fn table(self) -> toml::Table {
-        let Self { held_out, most, learn_all } = self;
-        let fields: [(&str, toml::Value); 3] = [
-            ("held_out", i64::from(held_out).into()),
-            ("most", i64::from(most).into()),
-            ("learn_all", learn_all.into()),
-        ];
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// `selects`: whether peers are drawn.

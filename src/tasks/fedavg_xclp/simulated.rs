@@ -1,29 +1,13 @@
-//! The task `fedavg-xclp` in a scenario: its parameters, and how good the network is beside those that learn
-//! from the given labels alone.
+//! The network of a simulated run, compared with networks that learn from the given labels alone.
 
-use super::outcome::Accuracy;
-use super::rows::Dealt;
-use super::scenario::{Scenario, ScenarioError};
-use super::swarm::Swarm;
-use super::{fedavg, xclp};
 use crate::data::Dataset;
 use crate::model::score::Confusion;
+use crate::sim::outcome::Accuracy;
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgXclpSpec;
 use crate::tasks::Rows;
 use crate::tasks::fedavg::Plan;
 use flyswarm_learn::learner::Classifier;
-
-/// The parameters of the session's task.
-pub(super) fn spec(scenario: &Scenario) -> Result<FedavgXclpSpec, ScenarioError> {
-    let task = &scenario.task;
-    let usual = FedavgXclpSpec::new(fedavg::spec(scenario)?);
-    Ok(FedavgXclpSpec {
-        xclp: xclp::spec(scenario, usual.xclp)?,
-        after: task.after.unwrap_or(usual.after),
-        refresh: task.refresh.unwrap_or(usual.refresh),
-        ..usual
-    })
-}
 
 /// The rows of a peer whose label was given.
 fn labelled(part: &Rows) -> Dataset {
@@ -31,14 +15,16 @@ fn labelled(part: &Rows) -> Dataset {
     part.data.subset(&known)
 }
 
+/// The accuracy of the run's result.
+pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+    let spec = run.swarm.session.task.get::<FedavgXclpSpec>();
+    Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
+}
+
 /// The accuracy of the network that every finished peer has, of one that is trained on all given labels in
 /// one place, and of one that is trained on those of the peer with the most.
-pub(super) fn accuracy(
-    swarm: &Swarm,
-    spec: &FedavgXclpSpec,
-    rows: &Dealt,
-    failures: &mut Vec<String>,
-) -> Option<Accuracy> {
+fn accuracy(run: &Ended<'_>, spec: &FedavgXclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
+    let Ended { swarm, rows, .. } = *run;
     let mut networks = Vec::new();
     for &peer in swarm.finished.keys() {
         let decoded = swarm

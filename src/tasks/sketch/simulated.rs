@@ -1,31 +1,26 @@
-//! The task `sketch` and drawn peers in a scenario: whether distances are those of the rows in one place, and
+//! The sketches of a simulated run: whether distances are those of the rows in one place, and
 //! whether they say how unlike the peers' classes are.
 
-use super::outcome::Ranking;
-use super::rows::Dealt;
-use super::scenario::{Scenario, ScenarioError};
-use super::swarm::{Finished, Swarm};
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
 use crate::session::Peer;
+use crate::sim::outcome::Ranking;
+use crate::sim::rows::Dealt;
+use crate::sim::swarm::{Finished, Swarm};
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::SketchSpec;
 use crate::tasks::sketch::{Global, Plan, TaskError};
 
-/// The sketches of the session, with this task and where peers are drawn.
-pub(super) fn spec(scenario: &Scenario) -> Result<SketchSpec, ScenarioError> {
-    let task = &scenario.task;
-    let spec = SketchSpec::from_table(task.sketch.clone(), scenario.peers.into(), task.select);
-    spec.map_err(|error| ScenarioError(format!("task.sketch: {error}")))
+/// How unlike the peers' rows are.
+pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+    let spec = run.swarm.session.task.get::<SketchSpec>();
+    Worth { ranking: spec.and_then(|spec| ranking(run, *spec, failures)), ..Worth::default() }
 }
 
 /// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
-pub(super) fn ranking(
-    swarm: &Swarm,
-    spec: SketchSpec,
-    rows: &Dealt,
-    failures: &mut Vec<String>,
-) -> Option<Ranking> {
+pub(crate) fn ranking(run: &Ended<'_>, spec: SketchSpec, failures: &mut Vec<String>) -> Option<Ranking> {
+    let Ended { swarm, rows, .. } = *run;
     let finished = swarm.finished.values().next()?;
     let plan = Plan::new((*swarm.session).clone(), spec);
     compared(&plan, swarm, finished, rows).map_err(|error| failures.push(error.to_string())).ok()

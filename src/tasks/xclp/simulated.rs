@@ -1,81 +1,27 @@
-//! The task `xclp` in a scenario: who has rows and labels, and how many labels are right.
+//! How many labels of a simulated run are right.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::outcome::Accuracy;
-use super::rows::Dealt;
-use super::scenario::{Scenario, ScenarioError};
-use super::swarm::Swarm;
-use super::task::secret;
-use crate::crypto::stream::Stream;
-use crate::data::deal::shuffle;
+use super::{Said, Xclp, planes};
 use crate::session::Peer;
+use crate::sim::outcome::Accuracy;
+use crate::sim::rows::Dealt;
+use crate::sim::task::{Ended, Worth, secret};
 use crate::tasks::Rows;
 use crate::tasks::XclpSpec;
-use crate::tasks::xclp::{self, Said, Xclp};
 
-/// Bits of a code where the scenario does not say.
-const BITS: u32 = 1024;
-
-/// The parameters of the session's task; `usual` has what the scenario leaves out.
-pub(super) fn spec(scenario: &Scenario, usual: XclpSpec) -> Result<XclpSpec, ScenarioError> {
-    let spec = XclpSpec::from_table(scenario.task.xclp.clone(), XclpSpec { bits: BITS, ..usual });
-    spec.map_err(|error| ScenarioError(format!("task.xclp: {error}")))
-}
-
-/// Rows for all peers but those without, which come last, and which of them have a label.
-pub(super) fn deal(scenario: &Scenario, folder: &Path) -> Result<Dealt, ScenarioError> {
-    let owners = scenario.peers - scenario.task.witnesses;
-    let mut rows = Dealt::new(&scenario.data, owners, scenario.seed, folder)?;
-    let none = Rows::new(Arc::new(rows.train.subset(&[])));
-    rows.parts.extend((0..scenario.task.witnesses).map(|_| none.clone()));
-    rows.parts.iter_mut().for_each(|part| part.labels = vec![None; part.data.rows()]);
-    for (peer, row) in labelled(scenario, &rows) {
-        let part = &mut rows.parts[peer];
-        part.labels[row] = Some(part.data.labels()[row]);
-    }
-    Ok(rows)
-}
-
-/// The rows that have a label, by peer and place: drawn from those of all peers that have labels, so many of
-/// each class or so many in a hundred.
-fn labelled(scenario: &Scenario, rows: &Dealt) -> Vec<(usize, usize)> {
-    let task = &scenario.task;
-    let without = task.without_labels.as_ref().map_or(Vec::new(), |peers| peers.of(&[], scenario.peers));
-    let mut places: Vec<(usize, usize)> = (0u16..)
-        .map(Peer)
-        .zip(&rows.parts)
-        .filter(|(peer, _)| !without.contains(peer))
-        .flat_map(|(peer, part)| (0..part.data.rows()).map(move |row| (peer.index(), row)))
-        .collect();
-    shuffle(&mut places, &mut Stream::new(&scenario.seed.to_le_bytes(), "simulation/labels", &[]));
-    if let Some(percent) = task.labelled_percent {
-        places.truncate((places.len() * percent as usize + 50) / 100);
-        return places;
-    }
-    let mut left = vec![task.labels; rows.train.classes().len()];
-    places.retain(|&(peer, row)| {
-        let left = &mut left[usize::from(rows.parts[peer].data.labels()[row])];
-        let taken = *left > 0;
-        *left -= usize::from(taken);
-        taken
-    });
-    places
+/// The accuracy of the run's result.
+pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+    let spec = run.swarm.session.task.get::<XclpSpec>();
+    Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
 }
 
 /// The share of right labels among the rows without one, at the members of the last sum. Also holds all that
 /// is said of them against what the rows that were computed on say in one place, bit for bit.
-pub(super) fn accuracy(
-    scenario: &Scenario,
-    swarm: &Swarm,
-    spec: &XclpSpec,
-    rows: &Dealt,
-    failures: &mut Vec<String>,
-) -> Option<Accuracy> {
+fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
+    let Ended { scenario, swarm, rows } = *run;
     let session = &swarm.session;
     let task = |(peer, part): (Peer, &Rows)| {
         let (data, labels) = (part.data.clone(), part.labels.clone());
@@ -96,7 +42,7 @@ pub(super) fn accuracy(
         .iter()
         .filter_map(|(&peer, finished)| Some((peer, of(&peer).said(&of(&peer).output(&finished.history)?))))
         .collect();
-    let planes = swarm.finished.values().find_map(|finished| xclp::planes(session, &finished.history))?;
+    let planes = swarm.finished.values().find_map(|finished| self::planes(session, &finished.history))?;
     let all: Vec<&Xclp> = owners.iter().map(of).collect();
     let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
     let asks = |peer: &&Peer| rows.parts[peer.index()].labels.contains(&None);

@@ -1,40 +1,32 @@
-//! The task `flynn` in a scenario: its parameters, and whether the model is that of the rows in one place.
+//! The model of a simulated run: its accuracy, and whether it is that of the rows in one place.
 
 use serde_json::Value;
 
-use super::outcome::Accuracy;
-use super::rows::Dealt;
-use super::scenario::{Scenario, ScenarioError};
-use super::swarm::Swarm;
 use crate::data::Dataset;
 use crate::model::Model;
-use crate::model::readout::Readout;
 use crate::model::score::Confusion;
-use crate::session::{DataSpec, Sizes};
+use crate::sim::outcome::Accuracy;
+use crate::sim::task::{Ended, Worth};
+use crate::tasks::FlynnSpec;
 use crate::tasks::flynn::Plan;
-use crate::tasks::{EvaluateSpec, FlynnSpec};
+use crate::tasks::sketch::simulated::ranking;
 
-/// The parameters of the session's task, for rows as in `data`.
-pub(super) fn spec(scenario: &Scenario, data: &DataSpec) -> Result<FlynnSpec, ScenarioError> {
-    let task = &scenario.task;
-    let sizes = Sizes { m: task.m.clone(), s: task.s.clone(), rho: task.rho.clone() };
-    let model = sizes
-        .resolve(data, Readout { score: task.score, gamma: task.gamma })
-        .map_err(|error| ScenarioError(format!("task: {error}")))?;
-    let select = task.select.map(|_| super::sketch::spec(scenario)).transpose()?;
-    let evaluate = task.evaluate.clone().map(EvaluateSpec::from_table).transpose();
-    let evaluate = evaluate.map_err(|error| ScenarioError(format!("task.evaluate: {error}")))?;
-    Ok(FlynnSpec { model, select, evaluate })
+/// The accuracy of the run's model, and how unlike the peers' rows are if their sketches were compared.
+pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+    let spec = run.swarm.session.task.get::<FlynnSpec>();
+    let (accuracy, evaluation) = spec.and_then(|spec| accuracy(run, *spec, failures)).unzip();
+    let ranking = spec.and_then(|spec| ranking(run, spec.select?, failures));
+    Worth { accuracy, ranking, evaluation: evaluation.flatten() }
 }
 
 /// The accuracy of the model that the first finished peer has, of that of all rows in one place, and of that
 /// of the peer with the most rows; and what that peer's receipt says of held-out rows.
-pub(super) fn worth(
-    swarm: &Swarm,
+fn accuracy(
+    run: &Ended<'_>,
     spec: FlynnSpec,
-    rows: &Dealt,
     failures: &mut Vec<String>,
 ) -> Option<(Accuracy, Option<Value>)> {
+    let Ended { swarm, rows, .. } = *run;
     let (&peer, finished) = swarm.finished.first_key_value()?;
     let plan = Plan::new((*swarm.session).clone(), spec);
     let decoded = swarm.outcome(peer)?.and_then(|mut outcome| {

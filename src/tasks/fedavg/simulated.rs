@@ -1,40 +1,31 @@
-//! The task `fedavg` in a scenario: its parameters, and whether the weights are those that the rows of each
+//! The result of a simulated run: its accuracy, and whether the weights are those that the rows of each
 //! round's members give in one place.
 
 use bytes::Bytes;
 
-use super::outcome::Accuracy;
-use super::rows::Dealt;
-use super::scenario::{Scenario, ScenarioError};
-use super::swarm::Swarm;
 use crate::crypto::mask;
 use crate::data::Dataset;
 use crate::model::score::Confusion;
 use crate::protocol::record::Value;
 use crate::session::{Peer, Session};
+use crate::sim::outcome::Accuracy;
+use crate::sim::rows::Dealt;
+use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgSpec;
 use crate::tasks::fedavg::{Fedavg, Plan};
 use crate::tasks::{History, Task};
 use flyswarm_learn::learner::Classifier;
 
-/// The parameters of the session's task.
-pub(super) fn spec(scenario: &Scenario) -> Result<FedavgSpec, ScenarioError> {
-    let spec = FedavgSpec::from_table(scenario.task.fedavg.clone());
-    let spec = spec.map_err(|error| ScenarioError(format!("task.fedavg: {error}")))?;
-    match spec.initial {
-        Some(_) => Err(ScenarioError("task.fedavg.initial: no peer of a scenario has a network file".into())),
-        None => Ok(spec),
-    }
+/// The accuracy of the run's result.
+pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
+    let spec = run.swarm.session.task.get::<FedavgSpec>();
+    Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
 }
 
 /// The accuracy of the network that the first finished peer has, of one that is trained on all rows in one
 /// place, and of one that is trained on those of the peer with the most.
-pub(super) fn accuracy(
-    swarm: &Swarm,
-    spec: &FedavgSpec,
-    rows: &Dealt,
-    failures: &mut Vec<String>,
-) -> Option<Accuracy> {
+fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
+    let Ended { swarm, rows, .. } = *run;
     let (&peer, finished) = swarm.finished.first_key_value()?;
     let outcome = swarm.outcome(peer)?;
     let decoded =
