@@ -20,7 +20,7 @@ mod report;
 pub(crate) mod spec;
 
 pub use kind::Kind;
-pub(crate) use kind::built_in;
+pub(crate) use kind::{PRIVATE, built_in};
 pub(crate) use report::{names, selection};
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
