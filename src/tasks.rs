@@ -4,6 +4,7 @@
 
 pub(crate) mod common;
 mod kind;
+pub(crate) mod new;
 #[cfg(test)]
 mod nodes;
 
@@ -21,6 +22,7 @@ pub use flynn::evaluate::spec::EvaluateSpec;
 pub use flynn::spec::{FlynnSpec, ModelSpec};
 pub use flyswarm_sealed_sum::task::{History, Outcome, Task, Work, exchange};
 pub use kind::{TaskKind, kinds, register};
+pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};
 pub use tune::spec::{Setting, TuneSpec};
 pub use xclp::spec::{Hamming, XclpSpec};

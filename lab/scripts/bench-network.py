@@ -50,10 +50,10 @@ with tempfile.TemporaryDirectory() as folder:
         peers += ["--peer", f"{name}={identity}@{listen[place]}"]
         (folder / f"{name}.csv").write_text("".join(rows[place :: given.peers]))
     session = folder / "session.toml"
-    run("session", "new", "--task", "fedavg", "--name", "bench", "--features", "64",
-        "--classes-from-range", "0..9", "--network", "mlp", "--hidden", given.hidden,
+    run("session", "new", "fedavg", "--name", "bench", "--features", "64",
+        "--classes", "0..9", "--network", "mlp", "--hidden", given.hidden,
         "--rounds", str(given.rounds),
-        "--fedavg", f"steps={given.steps}", *peers, "--timing", "linger_ms=20000", "--out", session)
+        "--set", f"fedavg.steps={given.steps}", *peers, "--set", "timing.linger_ms=20000", "--out", session)
     start = time.perf_counter()
     processes = [
         subprocess.Popen(

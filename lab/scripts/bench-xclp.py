@@ -49,8 +49,8 @@ with tempfile.TemporaryDirectory() as folder:
         listen.append(f"/ip4/127.0.0.1/tcp/{given.port + place}")
         peers += ["--peer", f"{name}={identity}@{listen[-1]}"]
     session = folder / "session.toml"
-    run("session", "new", "--task", "xclp", "--name", "bench", "--features", str(given.features), "--bits", str(given.bits), "--classes-from-range",
-        f"0..{given.classes - 1}", *peers, "--timing", "linger_ms=20000", "--memory-mb", str(given.memory_mb), "--out", str(session))
+    run("session", "new", "xclp", "--name", "bench", "--features", str(given.features), "--set", f"xclp.bits={given.bits}", "--classes",
+        f"0..{given.classes - 1}", *peers, "--set", "timing.linger_ms=20000", "--set", f"xclp.memory_mb={given.memory_mb}", "--out", str(session))
     for place, name in enumerate(names[: given.peers]):
         own = range(place * given.points, (place + 1) * given.points)
         lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]

@@ -32,7 +32,7 @@ def session(folder, X, y):
     keys = {name: Identity.new(folder / name / "key") for name in ("north", "south", "east")}
     # Nobody stays for others that have their result anyway.
     made = Session.new(
-        "soak", keys, features=X.shape[1], classes=["a", "b"], m=512, rho=16, no_evaluate=True,
+        "soak", keys, features=X.shape[1], classes=["a", "b"], flynn={"m": 512, "rho": 16}, no_evaluate=True,
         timing={"start_wait_ms": 60_000, "view_timeout_ms": 30_000},
     )  # fmt: skip
     addresses, digests = {}, []

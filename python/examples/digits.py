@@ -36,7 +36,7 @@ def peer(name, key, meeting, session):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
-        session = Session.new("digits", keys, features=64, classes_from_range="0..9", no_evaluate=True)
+        session = Session.new("digits", keys, features=64, classes="0..9", no_evaluate=True)
         answers = together(peer, keys, session.text)
     X, y, _, _ = digits()
     models = {name: Model.decode(model) for name, (_, model, _, _) in answers.items()}

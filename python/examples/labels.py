@@ -40,9 +40,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
         session = Session.new(
-            "labels", keys, task="xclp", columns=list(rows("north")[0].columns),
+            "labels", keys, task="xclp", features=list(rows("north")[0].columns),
             classes=["benign", "malignant"],
-            bits=1024, alpha=0.9, min_contributors=1,
+            xclp={"bits": 1024, "alpha": 0.9}, privacy={"min_contributors": 1},
         )  # fmt: skip
         answers = together(peer, keys, session.text)
     for name, (counted, given, unknown, right, alone) in answers.items():

@@ -37,7 +37,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: Identity.new(Path(folder) / name / "key") for name in ("north", "south", "east")}
         north = TABLES / "north.csv"
-        session = Session.new("wards", keys, columns_from=north, label="diagnosis", no_evaluate=True)
+        session = Session.new("wards", keys, from_=north, label="diagnosis", no_evaluate=True)
         features, columns = session.show()["data"]["columns"], table("north").columns
         print(f"{len(features)} features of {len(columns) - 1} columns")
         answers = together(peer, keys, session.text)

@@ -30,9 +30,9 @@ def called(*arguments):
 
 
 def options(given):
-    """Keyword arguments as options of the program: `min_peers=3` is `--min-peers=3`."""
+    """Keyword arguments as options of the program: `seed=3` is `--seed=3`, `from_=x` is `--from=x`."""
     for name, value in given.items():
-        option = "--" + name.replace("_", "-")
+        option = "--" + name.rstrip("_").replace("_", "-")
         if value is True:
             yield option
         elif isinstance(value, Mapping):

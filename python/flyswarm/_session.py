@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ class Session:
             self._shown = json.loads(call("session", "show", "--json", path))
 
     @classmethod
-    def new(cls, name, peers, **given):
+    def new(cls, name, peers, task="flynn", **given):
         """Makes a session.
 
         Parameters
@@ -101,9 +102,12 @@ class Session:
             What people call it.
         peers : mapping of str to str or Identity
             The peer id of each name, at least three; "ID@MULTIADDR" where an address is known.
+        task : str
+            What is computed, as `flyswarm session new --help` lists it.
         **given
-            The options of `flyswarm session new`, with underscores: `features=30`, `classes=[...]`,
-            `task="xclp"`, `epsilon="1"`, `timing={"start_wait_ms": 5000}`.
+            The options of `flyswarm session new TASK`, with underscores: `features=30`, `classes=[...]`,
+            `epsilon=1`. A mapping sets fields of the section of its name, such as
+            `timing={"start_wait_ms": 5000}`; `set={"min_peers": 3}` sets fields before the first section.
 
         Returns
         -------
@@ -120,9 +124,15 @@ class Session:
         Session('wards', task='flynn')
         """
         entries = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
+        sections = {key: given.pop(key) for key in list(given) if isinstance(given[key], Mapping)}
+        entries += [
+            f"--set={'' if section == 'set' else section + '.'}{key}={json.dumps(value)}"
+            for section, fields in sections.items()
+            for key, value in fields.items()
+        ]
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "session.toml"
-            call("session", "new", f"--name={name}", *entries, *options(given), f"--out={out}")
+            call("session", "new", task, f"--name={name}", *entries, *options(given), f"--out={out}")
             return cls(out.read_text("utf-8"))
 
     @classmethod

@@ -31,7 +31,8 @@ def names(tmp_path_factory):
     """What the examples may use: all that is public, a `network`, and a `session` with its `keys`."""
     made = Swarm(
         tmp_path_factory.mktemp("docs"), task="fedavg", network="logistic", features=2,
-        classes=["low", "high"], scaling="none", rounds=5, rate=1.0, fedavg={"schedule": "constant"},
+        classes=["low", "high"], data={"scaling": "none"}, rounds=5,
+        fedavg={"rate": 1.0, "schedule": "constant"},
     )  # fmt: skip
     rows = np.repeat(np.array([[0, 0], [1, 1]], np.float32), 40, axis=0), ["low"] * 40 + ["high"] * 40
     results = made.join(dict.fromkeys(made.keys, rows))

@@ -21,7 +21,7 @@ from flyswarm import Identity, Ledger, Model, Session, _flyswarm, simulate
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-SMALL = {"features": 64, "classes_from_range": "0..9", "m": 512, "rho": 16, "no_evaluate": True}
+SMALL = {"features": 64, "classes": "0..9", "flynn": {"m": 512, "rho": 16}, "no_evaluate": True}
 
 
 def parts(swarm, X, y):
@@ -60,7 +60,7 @@ def test_python_and_the_program_take_part_in_one_session(swarm, digits, tmp_path
 def test_columns_of_a_frame_are_brought_into_the_order_of_the_session(swarm, digits):
     X, y = digits
     names = [f"pixel {i}" for i in range(64)]
-    made = swarm(**{**SMALL, "columns": names, "features": None})
+    made = swarm(**{**SMALL, "features": names})
     frames = {n: (pd.DataFrame(x, columns=names)[names[::-1]], y) for n, (x, y) in parts(made, X, y).items()}
     results = made.join(frames)
     estimator = results["peer0"].estimator
@@ -179,13 +179,13 @@ def test_what_does_not_fit_the_session_is_refused_in_the_words_of_the_program(sw
     with pytest.raises(ValueError, match="--features"):
         Session.new("test", made.keys, classes=["a", "b"])
     with pytest.raises(ValueError, match="min.peers"):
-        Session.new("test", made.keys, min_peers=9, **SMALL)
+        Session.new("test", made.keys, set={"min_peers": 9}, **SMALL)
     with pytest.raises(ValueError, match="a session file is expected"):
         Session.load(made.keys["peer0"].path)
 
 
 def test_a_private_session_of_little_use_is_not_paid_for(tmp_path, digits):
-    made = Swarm(tmp_path, features=64, classes_from_range="0..9", epsilon="0.001")
+    made = Swarm(tmp_path, features=64, classes="0..9", epsilon="0.001")
     X, y = digits
     assert made.session.forecast(len(X))["useful"] is False
     with pytest.raises(ValueError, match="of little use.*nothing was spent"):
@@ -312,7 +312,7 @@ TABLES = pathlib.Path(__file__).parents[2] / "examples" / "patients"
 
 @pytest.mark.parametrize("read", [pd.read_csv, pl.read_csv], ids=["pandas", "polars"])
 def test_tables_with_texts_dates_and_gaps_are_taken_as_the_program_takes_them(tmp_path, read):
-    described = {"columns_from": TABLES / "north.csv", "label": "diagnosis"}
+    described = {"from_": TABLES / "north.csv", "label": "diagnosis"}
     made = Swarm(tmp_path, **described, m=512, rho=16, no_evaluate=True)
     rows = {}
     for peer, name in zip(made.keys, ("north", "south", "east"), strict=True):

@@ -21,7 +21,8 @@ def test_xclp_labels_every_row_of_every_peer(swarm, digits):
     known = np.arange(240) % 4 == 0
     given = np.where(known, y, "-1")
     made = swarm(
-        task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8, min_contributors=1
+        task="xclp", features=64, classes="0..9", xclp={"k": 5, "bits": 256, "alpha": 0.8},
+        privacy={"min_contributors": 1},
     )
     rows = parts(made, X, given)
     results = joined(made, rows)
@@ -42,8 +43,8 @@ def test_xclp_labels_every_row_of_every_peer(swarm, digits):
 def test_a_network_that_learns_from_labels_that_are_found_is_the_same_at_every_peer(swarm, digits):
     X, y = digits[0][:240], digits[1][:240]
     made = swarm(
-        task="fedavg-xclp", features=64, classes_from_range="0..9", network="logistic", rounds=2, after=1,
-        neighbours=5, bits=256, alpha=0.8, min_contributors=1,
+        task="fedavg-xclp", features=64, classes="0..9", network="logistic", rounds=2, after=1,
+        xclp={"k": 5, "bits": 256, "alpha": 0.8}, privacy={"min_contributors": 1},
     )  # fmt: skip
     given = [label if i % 4 == 0 else None for i, label in enumerate(y)]
     results = joined(made, {name: (X[i::3], given[i::3]) for i, name in enumerate(made.keys)})
@@ -55,7 +56,9 @@ def test_a_network_that_learns_from_labels_that_are_found_is_the_same_at_every_p
 
 def test_tune_gives_the_best_setting_as_an_estimator_that_can_be_fitted(swarm, digits):
     X, y = digits
-    made = swarm(features=64, classes_from_range="0..9", m=256, rho=16, tune=2, folds=2)
+    made = swarm(
+        task="tune", features=64, classes="0..9", flynn={"m": 256, "rho": 16}, candidates=2, tune={"folds": 2}
+    )
     assert made.session.task == "tune"
     results = joined(made, parts(made, X, y))
     one = results["peer0"]
@@ -71,7 +74,7 @@ def test_tune_gives_the_best_setting_as_an_estimator_that_can_be_fitted(swarm, d
 
 def test_sketch_gives_the_common_sketch_and_this_peers_distance(swarm, digits):
     X, _ = digits
-    made = swarm(task="sketch", features=64, rows=50, range=16, open_distances=True)
+    made = swarm(task="sketch", features=64, sketch={"rows": 50, "range": 16}, open_distances=True)
     rows = {name: (X[i::3], None) for i, name in enumerate(made.keys)}
     results = joined(made, rows)
     for name, result in results.items():
@@ -85,8 +88,8 @@ def test_sketch_gives_the_common_sketch_and_this_peers_distance(swarm, digits):
 def test_a_witness_has_a_receipt_and_nothing_else(swarm, digits):
     X, y = digits[0][:240], digits[1][:240]
     made = swarm(
-        4, task="xclp", features=64, classes_from_range="0..9", neighbours=5, bits=256, alpha=0.8,
-        min_contributors=1,
+        4, task="xclp", features=64, classes="0..9", xclp={"k": 5, "bits": 256, "alpha": 0.8},
+        privacy={"min_contributors": 1},
     )  # fmt: skip
     rows = dict(parts(made, X, np.where(np.arange(240) % 4 == 0, y, "-1")), peer3=(None, None))
     results = joined(made, rows)

@@ -9,8 +9,8 @@ from flyswarm import FedAvg, Network, Round, _tensors
 from flyswarm._training import calls
 
 SETTING = {
-    "task": "fedavg", "features": 64, "classes_from_range": "0..9", "network": "logistic", "rounds": 3,
-    "rate": 0.02, "scaling": "none", "fedavg": {"schedule": "constant"},
+    "task": "fedavg", "features": 64, "classes": "0..9", "network": "logistic", "rounds": 3,
+    "data": {"scaling": "none"}, "fedavg": {"rate": 0.02, "schedule": "constant"},
 }  # fmt: skip
 ZEROS = {"dense1.weight": np.zeros((10, 64)), "dense1.bias": np.zeros(10)}
 
@@ -112,7 +112,7 @@ def test_figures_that_a_trainer_does_not_say_are_those_of_its_new_weights(swarm,
 
 
 def test_without_a_trainer_every_peer_gets_the_network_that_predicts(swarm, digits):
-    made = swarm(**{**SETTING, "rounds": 5, "rate": 0.1})
+    made = swarm(**{**SETTING, "rounds": 5, "fedavg": {"rate": 0.1, "schedule": "constant"}})
     rows = dealt(digits)
     results = made.join(rows)
     assert all(not isinstance(result, BaseException) for result in results.values()), results
@@ -204,7 +204,7 @@ def test_what_fit_gives_must_be_a_pair(figures):
 
 
 def test_what_is_no_trainer_and_what_is_no_such_session_are_refused(swarm, digits):
-    made = swarm(features=64, classes_from_range="0..9", m=512, rho=16, no_evaluate=True)
+    made = swarm(features=64, classes="0..9", flynn={"m": 512, "rho": 16}, no_evaluate=True)
     with pytest.raises(ValueError, match="a trainer goes with the task fedavg, not with flynn"):
         FedAvg(made.session, Descent()).join(*digits, key=made.keys["peer0"], mdns=False)
     with pytest.raises(TypeError, match="has no get_weights"):

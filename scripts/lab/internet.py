@@ -193,14 +193,14 @@ def relay_rate(lab):
     wan = Wan(lab, [*NAMES[:3], "lighthouse"], [])
     *hosts, lighthouse = wan.public
     lab.deal(hosts)
-    more = ["--m", "400000", "--no-evaluate"]
+    more = ["--set", "flynn.m=400000", "--no-evaluate"]
 
     def seconds(name, listen, *words, addresses=lambda host: ""):
-        features = ["session", "new", "--name", name, "--features", "64", "--classes-from-range", "0..9", *more]
+        features = ["session", "new", "flynn", "--name", name, "--features", "64", "--classes", "0..9", *more]
         for host in hosts:
             at = addresses(host)
             features += ["--peer", f"{host.name}={host.id}" + (f"@{at}" if at else "")]
-        hosts[0].run(*features, "--timing", "linger_ms=3000", *words, "--out", f"{name}.toml")
+        hosts[0].run(*features, "--set", "timing.linger_ms=3000", *words, "--out", f"{name}.toml")
         for host in [*hosts[1:], lighthouse]:
             host.write(f"{name}.toml", hosts[0].read(f"{name}.toml").decode())
         relay = lighthouse.start("relay", "--key", "relay.key", "--session", f"{name}.toml", "--listen", f"/ip4/0.0.0.0/tcp/{PORT}")

@@ -62,15 +62,15 @@ class Lab:
             host.id = host.run("id")[-1]
         return lan, hosts
 
-    def session(self, hosts, *more, name="wards", task=("--m", "2048"), addresses=lambda host: "",
+    def session(self, hosts, *more, name="wards", task=("flynn", "--set", "flynn.m=2048"), addresses=lambda host: "",
                 timing=("start_wait_ms=8000", "linger_ms=3000")):
         """Writes a session file and gives it to every host."""
-        words = ["session", "new", "--name", name, "--features", "64", "--classes-from-range", "0..9", *task]
+        words = ["session", "new", *task, "--name", name, "--features", "64", "--classes", "0..9"]
         for host in hosts:
             at = addresses(host)
             words += ["--peer", f"{host.name}={host.id}" + (f"@{at}" if at else "")]
         for each in timing:
-            words += ["--timing", each]
+            words += ["--set", f"timing.{each}"]
         hosts[0].run(*words, *more, "--out", f"{name}.toml", "--force")
         text = hosts[0].read(f"{name}.toml").decode()
         for host in hosts[1:]:

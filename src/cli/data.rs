@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use flyswarm_learn::learner::Classifier;
 
-pub(super) use super::map::{Map, Reading, delimiter, yes_or_no};
+pub(super) use super::map::{Map, Reading};
 use super::{Failure, kind, output, say};
 use crate::data::prepare::Preparation;
 use crate::data::prepare::draft::Draft;

@@ -140,15 +140,7 @@ impl Reading {
     }
 }
 
-pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("expected yes or no".into()),
-    }
-}
-
-pub(super) fn delimiter(text: &str) -> Result<u8, String> {
+fn delimiter(text: &str) -> Result<u8, String> {
     match text {
         "," | ";" | "|" | "\t" => Ok(text.as_bytes()[0]),
         "tab" | "\\t" => Ok(b'\t'),

@@ -61,23 +61,6 @@ impl NoiseArguments {
         spec.colluders = self.colluders.unwrap_or(spec.colluders);
         Some(spec)
     }
-
-    /// The same for the task `fedavg`, whose only mode is `member`.
-    pub(super) fn of_members(&self) -> Result<Option<NoiseSpec>, Failure> {
-        let Some(usual) = self.spec(self.top.unwrap_or(0)) else { return Ok(None) };
-        let Some(delta) = self.delta else {
-            let text = "--delta: missing, expected beside --epsilon with the task fedavg, such as 1e-5";
-            return Err(Failure::Input(text.into()));
-        };
-        let mode = self.mode.unwrap_or(NoiseMode::Member);
-        let Some(exact) = NoiseSpec::exact_delta(delta) else {
-            let text =
-                format!("--delta is {delta:?}, must be 1e-12 to 0.01, with at most twelve decimal places");
-            return Err(Failure::Input(text));
-        };
-        let colluders = self.colluders.unwrap_or(u16::from(mode.in_shares()));
-        Ok(Some(NoiseSpec { delta: Some(exact), mode, colluders, ..usual }))
-    }
 }
 
 /// Prints what this identity's data sets have spent in private sessions, and in how many sessions of the task

@@ -87,7 +87,7 @@ impl Check {
         let session = super::session::load(&self.session)?;
         if self.amend && session.data.preparation.is_none() {
             let text = format!(
-                "{}: --amend: no columns are described in it (`session new --columns-from` does that)",
+                "{}: --amend: no columns are described in it (`session new flynn --from` does that)",
                 self.session.display()
             );
             return Err(Failure::Input(text));

@@ -56,6 +56,14 @@ pub enum SessionError {
         /// What the parser says, on one line.
         message: String,
     },
+    /// As `Syntax`, in fields that no file has yet.
+    #[error("{field}: {message}")]
+    Field {
+        /// The dotted name of the field.
+        field: String,
+        /// What the parser says, on one line.
+        message: String,
+    },
     /// A value breaks a rule.
     #[error("{field} is {value}, must be {limit}")]
     Value {
@@ -197,16 +205,16 @@ macro_rules! timing {
 
 /// Every field of `[timing]` and `[limits]`, in the order of the canonical encoding, with its name there.
 pub(crate) const TIMING: [TimingField; 8] = timing! {
-    "timing" start_wait_ms "start_wait_ms": 0, HOUR_MS,
+    "timing" start_wait_ms "gather_ms": 0, HOUR_MS,
         "how long to wait for the whole roster before going on with those present";
-    "timing" proposal_backoff_ms "proposal_backoff_ms": 1, HOUR_MS,
+    "timing" proposal_backoff_ms "propose_ms": 1, HOUR_MS,
         "the peer of rank r proposes after r times this without progress";
-    "timing" view_timeout_ms "view_timeout_ms": 3_000, HOUR_MS, "a view without progress for this long has failed";
-    "timing" no_quorum_timeout_ms "no_quorum_timeout_ms": 1, 24 * HOUR_MS,
+    "timing" view_timeout_ms "stall_ms": 3_000, HOUR_MS, "a view without progress for this long has failed";
+    "timing" no_quorum_timeout_ms "quorum_ms": 1, 24 * HOUR_MS,
         "when too few peers are reachable for this long, give up";
     "timing" compute_ms "compute_ms": 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
     "timing" linger_ms "linger_ms": 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
-    "timing" regroup_interval_ms "regroup_interval_ms": 0, 24 * HOUR_MS,
+    "timing" regroup_interval_ms "enlarge_ms": 0, 24 * HOUR_MS,
         "waiting peers enlarge a view at most once per this time, when a slot ends";
     "limits" max_views "max_views": 1, 1_000, "after so many failed views the session ends with an error";
 };

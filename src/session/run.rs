@@ -74,6 +74,12 @@ impl Run {
         entries
     }
 
+    /// Puts the fields into those of a file.
+    pub(crate) fn put(&self, file: &mut toml::Table) {
+        file.insert("run_id".into(), hex::encode(self.id).into());
+        file.insert("created".into(), datetime(self.created).into());
+    }
+
     /// Writes the fields that stand before the first section of a session file.
     pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
         writeln!(

@@ -85,7 +85,7 @@ impl Description {
     fn parse(text: &str) -> Result<Self, SessionError> {
         let raw: RawDescription = toml::from_str(text).map_err(|error| file::syntax(text, &error))?;
         let Some(table) = raw.table else {
-            let expected = "columns as `session new --columns-from` describes them";
+            let expected = "columns as `session new flynn --from` describes them";
             return Err(SessionError::value("[table]", "absent", expected));
         };
         let mut preparation = table.resolve()?;
@@ -343,6 +343,15 @@ pub(super) fn check(preparation: &Preparation) -> Result<(), SessionError> {
         column.levels().iter().try_for_each(|level| check_name(&field, level))?;
     }
     Ok(())
+}
+
+/// The section as fields.
+pub(crate) fn fields(preparation: &Preparation) -> toml::Value {
+    let mut text = String::new();
+    let written =
+        write_toml(preparation, &[], &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
+    let read = written.and_then(|mut file| file.remove("table"));
+    read.unwrap_or_else(|| unreachable!("BUG: a [table] that no session file could have"))
 }
 
 /// Writes `[table]`, with a note for each column where there is one.

@@ -171,6 +171,9 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
     /// The description for people: pairs of a heading (empty to continue the last one) and one line.
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)>;
 
+    /// Changes numbers of peers that so many peers do not allow.
+    fn resize(&mut self, _peers: u16) {}
+
     /// What the author of such a session file should know before others join.
     fn caution(&self) -> Option<&'static str> {
         None

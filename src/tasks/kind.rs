@@ -1,10 +1,12 @@
 //! What the rest of the program asks a task for, and the registry of tasks.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::REGISTRY;
-use crate::session::{DataSpec, Section, Sections, SessionError, TaskSpec};
+use super::new::{NewFile, TaskOption};
+use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
 
 /// A task: all that is known of it without a session. The registry has one of each.
@@ -29,6 +31,33 @@ pub trait TaskKind: Debug + Sync {
         data: &DataSpec,
         peers: usize,
     ) -> Result<TaskSpec, SessionError>;
+
+    /// Whether its rows belong to classes.
+    fn has_classes(&self) -> bool {
+        true
+    }
+
+    /// Its options of `flyswarm session new`: at most six.
+    fn options(&self) -> &'static [TaskOption] {
+        &[]
+    }
+
+    /// Proposes values for the fields of a new session file that the user has not set.
+    ///
+    /// # Errors
+    /// If an option does not suit the rest.
+    fn fill(&self, _new: &mut NewFile) -> Result<(), SessionError> {
+        Ok(())
+    }
+
+    /// Gives a session the settings in a file, as `flyswarm tune --out` writes it.
+    ///
+    /// # Errors
+    /// If the file has no settings, or the task takes none.
+    fn take_settings(&self, session: &mut Session, _file: &Path) -> Result<(), SessionError> {
+        let limit = format!("left out with the task {}", session.task);
+        Err(SessionError::value("--settings", "given", limit))
+    }
 
     /// Which rows a digest of a peer's rows covers, for its receipt.
     fn digest_covers(&self) -> &'static str {

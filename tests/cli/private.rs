@@ -66,8 +66,7 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
     let peers: Vec<String> =
         (0..3u8).map(|i| format!("p{i}={}", flyswarm::Identity::from_seed([i; 32]).public())).collect();
     let new = |task: &str, more: &[&str]| {
-        let mut words =
-            vec!["session", "new", "--name", "n", "--features", "4", "--out", "s.toml", "--task", task];
+        let mut words = vec!["session", "new", task, "--name", "n", "--features", "4", "--out", "s.toml"];
         if task == "flynn" {
             words.extend(["--classes", "a,b"]);
         }
@@ -77,44 +76,44 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
         command.current_dir(folder.path()).args(words).output().expect("it runs")
     };
     for (task, more, words) in [
-        ("flynn", &["--epsilon", "much"][..], &["--epsilon", "much", "at most 6 decimal places"][..]),
-        ("flynn", &["--epsilon", "0"], &["--epsilon"]),
+        ("flynn", &["--epsilon", "much"][..], &["privacy.epsilon", "much"][..]),
+        ("flynn", &["--epsilon", "0"], &["privacy.epsilon is 0"]),
         ("flynn", &["--epsilon", "-1"], &["-1"]),
-        ("flynn", &["--epsilon", "0.0000001"], &["--epsilon"]),
+        ("flynn", &["--epsilon", "0.0000001"], &["privacy.epsilon is"]),
         ("flynn", &["--epsilon", "0.0001"], &["privacy.epsilon is 0.0001, must be 0.001 to 100"]),
         ("flynn", &["--epsilon", "101"], &["privacy.epsilon is 101, must be 0.001 to 100"]),
-        ("flynn", &["--top", "5"], &["--epsilon"]),
-        ("flynn", &["--epsilon", "1", "--top", "0"], &["privacy.top is 0, must be 1 to"]),
-        ("flynn", &["--epsilon", "1", "--top", "many"], &["--top", "many"]),
-        ("flynn", &["--epsilon", "1", "--mode", "local"], &["--mode", "local"]),
-        ("flynn", &["--mode", "central"], &["--epsilon"]),
+        ("flynn", &["--set", "privacy.top=5"], &["privacy.top is given, must be left out"]),
+        ("flynn", &["--epsilon", "1", "--set", "privacy.top=0"], &["privacy.top is 0, must be 1 to"]),
+        ("flynn", &["--epsilon", "1", "--set", "privacy.top=many"], &["privacy.top", "many"]),
+        ("flynn", &["--epsilon", "1", "--set", "privacy.mode=local"], &["privacy.mode", "local"]),
+        ("flynn", &["--set", "privacy.mode=central"], &["privacy.mode is given, must be left out"]),
         (
             "flynn",
-            &["--epsilon", "1", "--colluders", "1"],
+            &["--epsilon", "1", "--set", "privacy.colluders=1"],
             &["privacy.colluders is 1, must be left out with the mode per-party"],
         ),
         (
             "flynn",
-            &["--epsilon", "1", "--mode", "central", "--colluders", "3"],
+            &["--epsilon", "1", "--set", "privacy.mode=central", "--set", "privacy.colluders=3"],
             &["privacy.colluders is 3, must be 1 to"],
         ),
-        ("flynn", &["--epsilon", "1", "--scaling", "center"], &["data.scaling is center"]),
+        ("flynn", &["--epsilon", "1", "--set", "data.scaling=center"], &["data.scaling is center"]),
         (
             "sketch",
-            &["--epsilon", "1", "--top", "5"],
+            &["--epsilon", "1", "--set", "privacy.top=5"],
             &["privacy.top is 5, must be left out with the task sketch"],
         ),
         (
             "sketch",
-            &["--epsilon", "1", "--mode", "central"],
+            &["--epsilon", "1", "--set", "privacy.mode=central"],
             &["privacy.mode is central, must be per-party or parallel"],
         ),
-        ("sketch", &["--epsilon", "1", "--scaling", "center"], &["data.scaling is center"]),
+        ("sketch", &["--epsilon", "1", "--set", "data.scaling=center"], &["data.scaling is center"]),
     ] {
         refused(&new(task, more), words);
         assert!(!folder.path().join("s.toml").exists(), "{more:?}");
     }
-    let made = new("sketch", &["--epsilon", "2.5", "--mode", "parallel", "--open-distances"]);
+    let made = new("sketch", &["--epsilon", "2.5", "--set", "privacy.mode=parallel", "--open-distances"]);
     assert!(made.status.success(), "{made:?}");
     let session = Session::load(folder.path().join("s.toml")).expect("a session");
     let noise = session.privacy.noise.expect("it is private");

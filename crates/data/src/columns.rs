@@ -257,6 +257,6 @@ impl Found<'_> {
 pub(super) fn advice(name: &str) -> String {
     let name = quoted(name.as_bytes());
     format!(
-        "a number: describe categories in the session (`session new --columns-from`), leave the column out (drop = [{name}] in the map file), or is it the label (--label {name})?"
+        "a number: describe categories in the session (`session new flynn --from`), leave the column out (drop = [{name}] in the map file), or is it the label (--label {name})?"
     )
 }

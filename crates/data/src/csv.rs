@@ -265,7 +265,7 @@ fn other_delimiter(found: &Found) -> Result<(), DataError> {
     let count = line.matches(char::from(delimiter)).count() + 1;
     let refuse = |problem: String| Err(DataError::Layout { file: found.file.into(), problem });
     if line.starts_with(['{', '[']) {
-        return refuse("JSON: read only where the session describes the columns (`session new --columns-from`), one object a line".into());
+        return refuse("JSON: read only where the session describes the columns (`session new flynn --from`), one object a line".into());
     }
     if delimiter == b',' || count < 2 {
         return Ok(());
@@ -337,7 +337,7 @@ fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
 
 /// What was expected in place of a field that is no number, and what to do.
 fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
-    let described = "describe the columns (`session new --columns-from`)";
+    let described = "describe the columns (`session new flynn --from`)";
     match why {
         NoNumber::Large => "a finite number below 2^80".into(),
         NoNumber::OtherDecimal => {

@@ -5,12 +5,12 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{ALPHAS, CHOSEN, Ended, Part, Scene, Verdict, Wish, line};
-use crate::cli::session::sketch::PRIVATE;
 use crate::data::deal;
 use crate::data::digits::digits;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::session::{Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::SketchSpec;
+use crate::tasks::sketch::PRIVATE;
 
 /// Deals class mixes, from skewed to even; the peers get no labels.
 pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {

@@ -45,7 +45,7 @@ fn folder() -> tempfile::TempDir {
 pub(in crate::cli) fn drafted() -> tempfile::TempDir {
     let folder = folder();
     let line = format!(
-        "session new --name ward --columns-from north.csv --label kind {} --m 256 --rho 8 --out s.toml",
+        "session new flynn --name ward --from north.csv --label kind {} --set flynn.m=256 --set flynn.rho=8 --out s.toml",
         peers()
     );
     run_line(folder.path(), &line).unwrap();
@@ -126,7 +126,8 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
 #[test]
 fn a_session_without_described_columns_is_checked_but_not_amended() {
     let folder = folder();
-    let line = format!("session new --name ward --features 2 --classes sick,well {} --out s.toml", peers());
+    let line =
+        format!("session new flynn --name ward --features 2 --classes sick,well {} --out s.toml", peers());
     run_line(folder.path(), &line).unwrap();
     std::fs::write(folder.path().join("plain.csv"), "1,2,sick\n3,4,well\n").unwrap();
     let said = run_line(folder.path(), "schema check s.toml --data plain.csv").unwrap();

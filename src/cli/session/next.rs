@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::settings::Settings;
-use super::{PeerArgument, load};
+use super::load;
+use super::new::of_file;
+use super::parse::PeerArgument;
 use crate::cli::id::new_run;
 use crate::cli::{Failure, output, print};
 use crate::session::{Peer, Series, Session};
@@ -90,7 +91,8 @@ impl NextArguments {
         }
         next.roster.extend(self.add.iter().map(|peer| peer.0.clone()));
         if let Some(path) = &self.settings {
-            Settings::read(path)?.give(&mut next)?;
+            let kind = next.task.kind();
+            kind.take_settings(&mut next, path).map_err(of_file)?;
         }
         // Numbers of peers that the old file left to the default, or that the new roster does not allow.
         let (before, peers) = (old.roster.len(), next.roster.len());
@@ -101,11 +103,7 @@ impl NextArguments {
             asked => asked.clamp(smallest.min(most), most),
         };
         next.privacy.min_contributors = next.privacy.min_contributors.min(most);
-        if let Some(spec) = next.task.get_mut::<crate::tasks::FlynnSpec>()
-            && let Some(select) = &mut spec.select
-        {
-            select.active = select.active.min(most);
-        }
+        next.task.resize(most);
         Ok(next.check()?)
     }
 }

@@ -23,14 +23,20 @@ pub(crate) mod spec;
 pub(crate) mod trainer;
 mod words;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
+use flyswarm_learn::learner::{
+    Batch, Classifier, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train,
+};
 use serde_json::{Map, Value, json};
 
 use super::common::holders::{self, HOLDERS};
-use super::{Build, BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, TaskKind, Work};
+use super::new::EPSILON;
+use super::{
+    Build, BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Task, TaskKind, TaskOption, Work,
+};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
@@ -113,6 +119,14 @@ impl From<WordsError> for FedavgError {
     }
 }
 
+/// Options of `session new` for a task that trains a network.
+pub(crate) const NETWORK: [TaskOption; 4] = [
+    TaskOption::field("network", "NETWORK", "fedavg.network", "logistic, mlp or cnn [default: logistic]"),
+    TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
+    TaskOption::field("image", "C,H,W", "fedavg.image", "Channels, height and width of a row"),
+    TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
+];
+
 /// The task's line of the registry.
 #[derive(Debug)]
 pub struct Kind;
@@ -128,6 +142,41 @@ impl TaskKind for Kind {
 
     fn sections(&self) -> &'static [Section] {
         &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }]
+    }
+
+    fn options(&self) -> &'static [TaskOption] {
+        const OPTIONS: &[TaskOption] = &[
+            EPSILON,
+            NETWORK[0],
+            NETWORK[1],
+            NETWORK[2],
+            NETWORK[3],
+            TaskOption::own(
+                "initial",
+                "FILE",
+                "Start from the weights of this network file, which every peer needs",
+            ),
+        ];
+        OPTIONS
+    }
+
+    fn fill(&self, new: &mut NewFile) -> Result<(), SessionError> {
+        if let Some(path) = new.option("initial").map(Path::new) {
+            let refused = |text: String| {
+                SessionError::value(
+                    format!("--initial {}", path.display()),
+                    text,
+                    "a network of the task fedavg",
+                )
+            };
+            let network = Classifier::load(path).map_err(|error| refused(error.to_string()))?;
+            let digest = hex::encode(network.digest());
+            new.propose("fedavg.initial", digest);
+        }
+        if !new.is_private() {
+            new.propose("data.scaling", "standard");
+        }
+        Ok(())
     }
 
     fn read(

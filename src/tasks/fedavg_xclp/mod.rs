@@ -23,9 +23,9 @@ use zeroize::Zeroizing;
 
 use super::common::holders;
 use super::exchange::{Seat, Source};
-use super::fedavg::{self, Fedavg, Found};
+use super::fedavg::{self, Fedavg, Found, NETWORK};
 use super::xclp::{self, Xclp};
-use super::{BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, TaskKind, Work};
+use super::{BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Task, TaskKind, TaskOption, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
@@ -146,6 +146,33 @@ impl TaskKind for Kind {
 
     fn sections(&self) -> &'static [Section] {
         &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }]
+    }
+
+    fn options(&self) -> &'static [TaskOption] {
+        const OPTIONS: &[TaskOption] = &[
+            NETWORK[0],
+            NETWORK[1],
+            NETWORK[2],
+            NETWORK[3],
+            TaskOption::field(
+                "after",
+                "ROUNDS",
+                "pseudo_labels.after",
+                "Rounds on given labels alone [default: half of all rounds]",
+            ),
+            TaskOption::field(
+                "refresh",
+                "ROUNDS",
+                "pseudo_labels.refresh",
+                "Rounds from one propagation of labels to the next [default: 10]",
+            ),
+        ];
+        OPTIONS
+    }
+
+    fn fill(&self, new: &mut NewFile) -> Result<(), SessionError> {
+        new.propose("data.scaling", "standard");
+        Ok(())
     }
 
     fn read(

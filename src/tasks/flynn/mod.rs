@@ -16,9 +16,11 @@
 //! docs/privacy.md).
 
 pub(crate) mod evaluate;
+pub(crate) mod new;
 mod simulated;
 pub(crate) mod spec;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -26,8 +28,9 @@ use flyswarm_data::prepare::Preparation;
 
 use super::common::evaluation::Evaluation;
 use super::common::holders::{self, HOLDERS};
+use super::new::EPSILON;
 use super::sketch::{self, SketchTask};
-use super::{BuiltIn, History, Labels, Outcome, OwnSlots, Task, TaskKind, Work};
+use super::{BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Task, TaskKind, TaskOption, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
@@ -67,6 +70,45 @@ impl TaskKind for Kind {
                 tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp hold_out in the file of 'join --map'",
             },
         ]
+    }
+
+    fn options(&self) -> &'static [TaskOption] {
+        const OPTIONS: &[TaskOption] = &[
+            EPSILON,
+            new::PAPER,
+            new::SETTINGS,
+            new::TUNING,
+            TaskOption::own("no-evaluate", "", "Do not hold out test rows (no accuracy is reported)"),
+            TaskOption::own(
+                "choose",
+                "K",
+                "Train only on K peers, sampled by the distances of their sketches",
+            ),
+        ];
+        OPTIONS
+    }
+
+    fn fill(&self, file: &mut NewFile) -> Result<(), SessionError> {
+        if let Some(chosen) = file.option("choose").map(super::new::value) {
+            file.propose("select", "sketch");
+            file.propose("sketch.chosen", chosen);
+        }
+        if file.is_private() {
+            file.propose("privacy.top", 100);
+        }
+        let plain = file.get("select").is_none() && !file.is_private();
+        if plain && file.option("no-evaluate").is_none() {
+            file.propose("evaluate", toml::Table::new());
+        }
+        new::fill(file)
+    }
+
+    fn take_settings(&self, session: &mut Session, file: &Path) -> Result<(), SessionError> {
+        let model = new::give(session, file)?;
+        if let Some(spec) = session.task.get_mut::<FlynnSpec>() {
+            spec.model = model;
+        }
+        Ok(())
     }
 
     fn read(

@@ -198,6 +198,12 @@ impl Spec for FlynnSpec {
         }
     }
 
+    fn resize(&mut self, peers: u16) {
+        if let Some(select) = &mut self.select {
+            select.active = select.active.min(peers);
+        }
+    }
+
     fn selects(&self) -> bool {
         self.select.is_some()
     }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::{Plan, SketchTask};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
-use crate::tasks::{BuiltIn, Labels, OwnSlots, SketchSpec, TaskKind};
+use crate::tasks::new::EPSILON;
+use crate::tasks::{BuiltIn, Labels, NewFile, OwnSlots, SketchSpec, TaskKind, TaskOption};
+
+/// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
+pub(crate) const PRIVATE: (u32, u32) = (16, 32);
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -23,6 +27,44 @@ impl TaskKind for Kind {
     fn sections(&self) -> &'static [Section] {
         const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
         &[Section { name: "sketch", tasks: TASKS }]
+    }
+
+    fn has_classes(&self) -> bool {
+        false
+    }
+
+    fn options(&self) -> &'static [TaskOption] {
+        const OPTIONS: &[TaskOption] = &[
+            EPSILON,
+            TaskOption::field(
+                "hash",
+                "HASH",
+                "sketch.hash",
+                "srp (dense rows) or minhash (features above 0)",
+            ),
+            TaskOption::field(
+                "open-distances",
+                "",
+                "sketch.open_distances",
+                "Open every peer's distance to the global sketch",
+            ),
+            TaskOption::field("pairwise", "", "sketch.pairwise", "Open every peer's own sketch"),
+            TaskOption::field("choose", "K", "sketch.chosen", "Draw K peers by their distances"),
+        ];
+        OPTIONS
+    }
+
+    fn fill(&self, new: &mut NewFile) -> Result<(), SessionError> {
+        if new.is_private() {
+            new.propose("sketch.rows", i64::from(PRIVATE.0));
+            new.propose("sketch.range", i64::from(PRIVATE.1));
+        }
+        // The mean would be an exact sum, which a private session cannot have. SRP compares angles: about the
+        // mean of all records these tell more.
+        let usual = if new.is_private() { "unit-norm" } else { "center" };
+        let minhash = new.get("sketch.hash").and_then(toml::Value::as_str) == Some("minhash");
+        new.propose("data.scaling", if minhash { "none" } else { usual });
+        Ok(())
     }
 
     fn read(

@@ -21,7 +21,7 @@ pub(crate) mod simulated;
 pub(crate) mod spec;
 
 pub use kind::Kind;
-pub(crate) use kind::built_in;
+pub(crate) use kind::{PRIVATE, built_in};
 pub(crate) use report::{names, selection};
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

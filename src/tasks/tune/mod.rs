@@ -13,6 +13,7 @@
 pub(crate) mod spec;
 pub(crate) mod text;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +21,8 @@ use rayon::prelude::*;
 use sha2::Digest;
 
 use super::common::holders::{self, HOLDERS};
-use super::{BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
+use super::flynn::new;
+use super::{BuiltIn, History, Labels, NewFile, OwnSlots, Task, TaskKind, TaskOption, Work};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -32,7 +34,7 @@ use crate::protocol::context::Aggregate;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
-use crate::tasks::{Setting, TuneSpec};
+use crate::tasks::{EvaluateSpec, FlynnSpec, Setting, TuneSpec};
 use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
 use flyswarm_learn::tuning::candidate::readouts;
 use flyswarm_learn::tuning::search::read;
@@ -78,6 +80,36 @@ impl TaskKind for Kind {
 
     fn sections(&self) -> &'static [Section] {
         &[Section { name: "tune", tasks: "tune where there is a [tune]" }]
+    }
+
+    fn options(&self) -> &'static [TaskOption] {
+        const OPTIONS: &[TaskOption] = &[
+            TaskOption::own(
+                "candidates",
+                "N",
+                "Compare N other settings with this one, 1 to 64 [default: 12]",
+            ),
+            new::PAPER,
+            new::SETTINGS,
+            new::TUNING,
+        ];
+        OPTIONS
+    }
+
+    fn fill(&self, file: &mut NewFile) -> Result<(), SessionError> {
+        new::fill(file)?;
+        let text = file.option("candidates").unwrap_or("12");
+        let refused = || SessionError::value("--candidates", text, "1 to 64");
+        let count = text.parse().ok().filter(|count| (1..=64).contains(count)).ok_or_else(refused)?;
+        let settings = new::to_compare(file, count)?;
+        file.propose("tune.setting", settings);
+        Ok(())
+    }
+
+    fn take_settings(&self, session: &mut Session, file: &Path) -> Result<(), SessionError> {
+        let model = new::give(session, file)?;
+        session.task = FlynnSpec { model, select: None, evaluate: Some(EvaluateSpec::default()) }.into();
+        Ok(())
     }
 
     fn read(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Plan, Xclp};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
-use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, TaskKind, XclpSpec};
+use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, TaskKind, TaskOption, XclpSpec};
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -22,6 +22,31 @@ impl TaskKind for Kind {
 
     fn sections(&self) -> &'static [Section] {
         &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
+    }
+
+    fn options(&self) -> &'static [TaskOption] {
+        const OPTIONS: &[TaskOption] = &[
+            TaskOption::field(
+                "hamming",
+                "WAY",
+                "xclp.hamming",
+                "Make distances from shares (replicated) or by every two peers (ot, phe) [default: replicated]",
+            ),
+            TaskOption::field(
+                "balance",
+                "",
+                "xclp.balance",
+                "Count each label as one over the labels of its class",
+            ),
+            TaskOption::field("few-rows", "", "xclp.few_rows", "Allow fewer than 5 (k + 1) rows together"),
+            TaskOption::field(
+                "large-owner",
+                "",
+                "xclp.large_owner",
+                "Allow a peer with more than half of all rows",
+            ),
+        ];
+        OPTIONS
     }
 
     fn read(

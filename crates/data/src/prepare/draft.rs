@@ -261,7 +261,7 @@ impl Draft {
     pub fn guessed(&self) -> String {
         let (columns, width) = (self.preparation.columns.len(), self.preparation.width());
         format!(
-            "{columns} columns guessed to be {width} features; `session new --columns-from` writes the guess down"
+            "{columns} columns guessed to be {width} features; `session new flynn --from` writes the guess down"
         )
     }
 

@@ -180,7 +180,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let none = Expected { label: LabelColumn::None, ..Expected::default() };
     let advice = |name: &str| {
         format!(
-            "expected a number: describe categories in the session (`session new --columns-from`), leave the column out (drop = [\"{name}\"] in the map file), or is it the label (--label \"{name}\")?"
+            "expected a number: describe categories in the session (`session new flynn --from`), leave the column out (drop = [\"{name}\"] in the map file), or is it the label (--label \"{name}\")?"
         )
     };
     assert_eq!(
@@ -193,7 +193,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     let missing = refused_bytes("f.csv", b"a,colour,kind\n1,NA,cat\n", &last);
     assert_eq!(
         missing,
-        ", line 2, column 2: found \"NA\", expected a number; for missing values describe the columns (`session new --columns-from`)"
+        ", line 2, column 2: found \"NA\", expected a number; for missing values describe the columns (`session new flynn --from`)"
     );
     assert!(refused("object.npy", &last).contains("not Python objects (a pickle"));
     assert!(refused("index.parquet", &kind).contains("column \"__index_level_0__\" is an index of pandas"));

@@ -70,11 +70,11 @@ fn simulate_reads_its_set_as_described_and_says_where_it_guessed() {
     scenario("");
     let said = run_line(folder.path(), "simulate scenario.toml").unwrap();
     let line =
-        "rows.csv: 2 columns guessed to be 5 features; `session new --columns-from` writes the guess down";
+        "rows.csv: 2 columns guessed to be 5 features; `session new flynn --from` writes the guess down";
     assert!(said.lines().any(|said| said == line), "{said}");
     // A session file that describes columns describes those of the set, too.
     let line = format!(
-        "session new --name ward --columns-from d.toml {} --m 64 --s 2 --rho 4 --out s.toml",
+        "session new flynn --name ward --from d.toml {} --set flynn.m=64 --set flynn.s=2 --set flynn.rho=4 --out s.toml",
         peers()
     );
     run_line(folder.path(), &line).unwrap();
@@ -91,7 +91,7 @@ fn a_session_takes_the_table_of_another_session_file() {
     let folder = folder();
     let new = |more: &str| {
         let line = format!(
-            "session new --name ward --columns-from d.toml {}{more} --m 64 --rho 4 --out s.toml",
+            "session new flynn --name ward --from d.toml {}{more} --set flynn.m=64 --set flynn.rho=4 --out s.toml",
             peers()
         );
         run_line(folder.path(), &line)
@@ -103,7 +103,8 @@ fn a_session_takes_the_table_of_another_session_file() {
         (&["stage", "fever"].map(String::from)[..], &["well", "ill"].map(String::from)[..])
     );
     // With rows to find settings for, they are read so.
-    new(" --data rows.csv --delimiter ; --tuning 1 --force").unwrap();
+    std::fs::write(folder.path().join("map.toml"), "delimiter = \";\"\n").unwrap();
+    new(" --from rows.csv --map map.toml --tuning 1 --force").unwrap();
     assert_eq!(Session::load(folder.path().join("s.toml")).unwrap().data.columns, session.data.columns);
     std::fs::write(folder.path().join("d.toml"), "[data]\nfeatures = 2\n").unwrap();
     let error = new(" --force").unwrap_err().to_string();

@@ -1,0 +1,371 @@
+//! `flyswarm session new TASK`: a subcommand for each task of the registry.
+
+#[cfg(feature = "net")]
+use std::io;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::json;
+use toml::{Table, Value};
+
+#[cfg(feature = "net")]
+use super::collect;
+use super::parse::{PeerArgument, class_range};
+use crate::cli::data::load_drafted;
+use crate::cli::id::new_run;
+use crate::cli::map::Reading;
+use crate::cli::{Failure, kind, output, print, say};
+use crate::data::prepare::draft::{Draft, draft};
+use crate::data::prepare::whole;
+use crate::data::{self, Dataset, Expected, LabelColumn};
+use crate::session::{Description, Run, Session, SessionError, table};
+use crate::tasks::new::{NewFile, Sets, TaskOption, merge, value};
+use crate::tasks::{TaskKind, kinds};
+
+/// The options of every task.
+#[derive(Debug, Args)]
+pub(super) struct Common {
+    /// Name of the session
+    #[arg(long)]
+    name: String,
+    /// A peer; repeat for each, at least three
+    #[cfg_attr(feature = "net", arg(required_unless_present = "collect"))]
+    #[cfg_attr(not(feature = "net"), arg(required = true))]
+    #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
+    peers: Vec<PeerArgument>,
+    /// A relay for peers that cannot dial each other, as `flyswarm relay` prints it; repeatable
+    #[arg(long = "relay", value_name = "MULTIADDR")]
+    relays: Vec<String>,
+    /// Discover peers by mDNS for SECONDS (see `flyswarm id --announce`) and ask which to add
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    collect: Option<u64>,
+    /// Add without asking: all, or NAME=ENDING for the peer whose id ends so; repeatable
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
+    admit: Vec<collect::Admit>,
+    /// Describe the columns and classes as in this file of rows or session file (.toml). A second file has
+    /// the rows for options that need some
+    #[arg(long, value_name = "FILE")]
+    from: Vec<PathBuf>,
+    /// The label column of the rows: a name, a number from 1, last or none
+    #[arg(long, value_name = "COLUMN", default_value = "last", requires = "from")]
+    label: LabelColumn,
+    #[command(flatten)]
+    reading: Reading,
+    /// The classes, separated by commas, or a range of integers such as 0..9
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
+    classes: Vec<String>,
+    /// Number of features, or their names: rows that have names must then have these
+    #[arg(long, value_name = "N|A,B,...", value_delimiter = ',', conflicts_with = "from")]
+    features: Vec<String>,
+    /// Set any field of the session file, such as timing.linger_ms=5000; repeatable
+    #[arg(long = "set", value_name = "FIELD=VALUE", value_parser = field)]
+    fields: Vec<Table>,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A field by its dotted name; the reader of session files says whether there is such a field.
+fn field(text: &str) -> Result<Table, String> {
+    let (name, text) = text.split_once('=').ok_or("must be FIELD=VALUE")?;
+    let bad = |error: toml::de::Error| format!("{name}: {}", error.message());
+    format!("{name} = {}", value(text)).parse::<Table>().map_err(bad)
+}
+
+/// The words of `session new TASK`.
+#[derive(Debug)]
+pub(in crate::cli) struct NewArguments {
+    kind: &'static dyn TaskKind,
+    common: Common,
+    given: Vec<(&'static TaskOption, String)>,
+}
+
+impl Args for NewArguments {
+    fn augment_args(command: Command) -> Command {
+        let option = |option: &'static TaskOption| {
+            let arg = Arg::new(option.name).long(option.name).help(option.help);
+            match option.value {
+                "" => arg.action(ArgAction::SetTrue),
+                value if value.contains(',') => arg.value_name(value).action(ArgAction::Append),
+                value => arg.value_name(value).allow_negative_numbers(true),
+            }
+        };
+        let of_task = |kind: &'static dyn TaskKind| {
+            let command = Common::augment_args(Command::new(kind.name()).about(kind.about()));
+            command.args(kind.options().iter().map(option))
+        };
+        command
+            .subcommands(kinds().map(of_task))
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .disable_help_subcommand(true)
+            .subcommand_value_name("TASK")
+            .subcommand_help_heading("Tasks")
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for NewArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        let kind = kinds().find(|kind| kind.name() == name).ok_or_else(missing)?;
+        let given = |option: &'static TaskOption| match option.value {
+            "" => matches.get_flag(option.name).then(String::new),
+            _ => matches
+                .get_many::<String>(option.name)
+                .map(|values| values.map(String::as_str).collect::<Vec<_>>().join(",")),
+        };
+        let given = kind.options().iter().filter_map(|option| Some((option, given(option)?))).collect();
+        Ok(Self { kind, common: Common::from_arg_matches(matches)?, given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl NewArguments {
+    pub(super) fn run(mut self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (file, force, json) = (self.common.out.clone(), self.common.force, self.common.json);
+        output::check(&file, force)?;
+        #[cfg(feature = "net")]
+        self.common.collect()?;
+        let (session, notes) = self.session(new_run()?)?;
+        let text = session.to_toml_with(&notes);
+        // Many long names could make a file that is too large to be read.
+        Session::parse(&text)?;
+        output::write(&file, text.as_bytes(), force)?;
+        if let Some(caution) = session.task.caution() {
+            eprintln!("warning: {caution}");
+        }
+        let id = session.id();
+        let text = match json {
+            true => json!({"file": file, "session": id.to_string(), "name": session.name}).to_string(),
+            false => format!("wrote {}: session {id}", file.display()),
+        };
+        print(out, &(text + "\n"))
+    }
+
+    /// The session, and a note on each column that was described.
+    fn session(&mut self, run: Run) -> Result<(Session, Vec<String>), Failure> {
+        let Self { kind, common, given } = self;
+        let rows_for = given.iter().find(|(option, _)| option.sets == Sets::FromRows);
+        let described = common.described(rows_for.map(|(option, _)| option.name))?;
+        let mut new = NewFile { fields: common.head(*kind, run), ..NewFile::default() };
+        let data = common.data(&described, kind.has_classes());
+        new.fields.insert("data".into(), Value::Table(data));
+        if let Some(draft) = &described.draft {
+            new.fields.insert("table".into(), table::fields(&draft.preparation));
+        }
+        new.rows = described.rows;
+        for (option, text) in std::mem::take(given) {
+            match option.sets {
+                Sets::Field(name) => {
+                    let text = if option.value.contains(',') { format!("[{text}]") } else { text };
+                    let value = if option.value.is_empty() { Value::Boolean(true) } else { value(&text) };
+                    new.propose(name, value);
+                }
+                Sets::Own | Sets::FromRows => drop(new.options.insert(option.name, text)),
+            }
+        }
+        common.fields.drain(..).for_each(|field| merge(&mut new.fields, field));
+        kind.fill(&mut new).map_err(of_file)?;
+        new.said.iter().for_each(|line| say(line));
+        Ok((new.session()?, described.draft.map(|draft| draft.notes).unwrap_or_default()))
+    }
+}
+
+/// A file of the user that is something else is called by its kind.
+pub(super) fn of_file(error: SessionError) -> Failure {
+    match &error {
+        SessionError::File { path, source } if matches!(**source, SessionError::Syntax { .. }) => {
+            match kind::advice(path, "settings as `tune --out` writes them are expected") {
+                Some(advice) => Failure::Input(advice),
+                None => error.into(),
+            }
+        }
+        _ => error.into(),
+    }
+}
+
+/// What the files of `--from` hold.
+#[derive(Default)]
+struct Described {
+    draft: Option<Draft>,
+    features: Option<usize>,
+    columns: Vec<String>,
+    classes: Vec<String>,
+    rows: Option<Dataset>,
+}
+
+impl Common {
+    /// Adds the peers that are found and admitted.
+    #[cfg(feature = "net")]
+    fn collect(&mut self) -> Result<(), Failure> {
+        let Some(seconds) = self.collect else { return Ok(()) };
+        let mut found = collect::listen(seconds)?;
+        found.retain(|key, _| !self.peers.iter().any(|peer| peer.0.key == *key));
+        let admitted = collect::choose(&found, &self.admit, &mut io::stdin().lock(), &mut io::stderr())?;
+        self.peers.extend(admitted.into_iter().map(PeerArgument));
+        Ok(())
+    }
+
+    /// The fields before the first section, and the roster.
+    fn head(&self, kind: &dyn TaskKind, run: Run) -> Table {
+        let peer = |PeerArgument(entry): &PeerArgument| {
+            let mut peer = Table::new();
+            peer.insert("name".into(), entry.name.clone().into());
+            peer.insert("peer_id".into(), entry.key.to_string().into());
+            peer.insert("addresses".into(), entry.addresses.clone().into());
+            Value::Table(peer)
+        };
+        let mut head = Table::new();
+        head.insert("name".into(), self.name.clone().into());
+        run.put(&mut head);
+        head.insert("task".into(), kind.name().into());
+        head.insert("relays".into(), self.relays.clone().into());
+        head.insert("roster".into(), Value::Array(self.peers.iter().map(peer).collect()));
+        head
+    }
+
+    /// Names of features and classes.
+    fn data(&self, described: &Described, classes: bool) -> Table {
+        let mut data = Table::new();
+        let columns = match &*self.features {
+            [number] if number.parse::<i64>().is_ok() => {
+                data.insert("features".into(), value(number));
+                Vec::new()
+            }
+            [] => described.columns.clone(),
+            names => names.to_vec(),
+        };
+        if !columns.is_empty() {
+            data.insert("features".into(), Value::Integer(columns.len() as i64));
+            data.insert("columns".into(), columns.into());
+        } else if let Some(features) = described.features {
+            data.insert("features".into(), Value::Integer(features as i64));
+        }
+        let given = self.classes();
+        let given = if given.is_empty() && classes { described.classes.clone() } else { given };
+        if !given.is_empty() {
+            data.insert("classes".into(), given.into());
+        }
+        data
+    }
+
+    /// The classes that the option names.
+    fn classes(&self) -> Vec<String> {
+        match &*self.classes {
+            [range] => class_range(range).unwrap_or_else(|| self.classes.clone()),
+            names => names.to_vec(),
+        }
+    }
+
+    fn expected(&self) -> Expected<'_> {
+        self.reading.expected(&self.label)
+    }
+
+    /// Reads the files; labelled rows for the option of this name.
+    fn described(&self, rows_for: Option<&str>) -> Result<Described, Failure> {
+        let mut described = Described::default();
+        let (first, last) = match (&*self.from, rows_for) {
+            ([], None) => return Ok(described),
+            ([], Some(option)) => {
+                return Err(Failure::Input(format!("--{option}: --from is needed for its rows")));
+            }
+            ([one], _) => (one, one),
+            ([first, last], Some(_)) => (first, last),
+            _ => {
+                let text =
+                    "--from: one file describes the columns; a second one is for options that need rows";
+                return Err(Failure::Input(text.into()));
+            }
+        };
+        let classes = self.classes();
+        let classes = (!classes.is_empty()).then_some(&*classes);
+        if rows_for.is_none() || self.from.len() == 2 {
+            described.draft = self.draft(first)?;
+            if described.draft.is_none() {
+                let loaded = data::load_named(first, &self.expected())?;
+                if loaded.columns.is_empty() {
+                    let text = format!("{}: no names of columns, expected them for --from", first.display());
+                    return Err(Failure::Input(text));
+                }
+                described.columns = loaded.columns;
+            }
+        }
+        if rows_for.is_some() {
+            let expected = Expected { classes, ..self.expected() };
+            let rows = match &described.draft {
+                Some(draft) => {
+                    let classes = classes.or(Some(&*draft.classes));
+                    let preparation = Some(&draft.preparation);
+                    whole::load_whole(last, &Expected { preparation, classes, ..expected })?
+                }
+                None => {
+                    let (rows, guessed) = load_drafted(last, &expected)?;
+                    described.draft = guessed;
+                    rows
+                }
+            };
+            if rows.data.labels().is_empty() || rows.data.classes().len() < 2 {
+                let text =
+                    format!("{}: expected rows of two classes or more to find settings for", last.display());
+                return Err(Failure::Input(text));
+            }
+            if described.draft.is_none() {
+                (described.features, described.columns) = (Some(rows.data.features()), rows.columns);
+            }
+            described.classes = rows.data.classes().to_vec();
+            described.rows = Some(rows.data);
+        }
+        if let Some(draft) = &described.draft {
+            described.classes.clone_from(&draft.classes);
+        }
+        Ok(described)
+    }
+
+    /// The columns as the file suggests or describes them, and on standard error what needs a look; `None`
+    /// where only names can be taken from it.
+    fn draft(&self, path: &Path) -> Result<Option<Draft>, Failure> {
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let Description { preparation, classes } = Description::load(path)?;
+            return Ok(Some(Draft { preparation, classes, notes: Vec::new(), said: Vec::new() }));
+        }
+        let draft = match draft(path, &self.expected()) {
+            Ok(Some(draft)) => draft,
+            // One rule holds for all columns then: they are numbers.
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // What has no names is told so.
+                let bare = data::load_named(path, &self.expected()).is_ok_and(|rows| rows.columns.is_empty());
+                return if bare { Ok(None) } else { Err(error.into()) };
+            }
+        };
+        for line in &draft.said {
+            say(&format!("{}: {line}", path.display()));
+        }
+        let levels: usize = draft.preparation.columns.iter().map(|column| column.levels().len()).sum();
+        say(&format!(
+            "described {} columns as {} features; look at [table] in the file: the others see names, {levels} levels \
+             and constants of these rows, no counts. Each peer then runs `flyswarm schema check`",
+            draft.preparation.columns.len(),
+            draft.preparation.width()
+        ));
+        Ok(Some(draft))
+    }
+}

@@ -1,0 +1,232 @@
+//! Settings of FlyNN for a new session file: good ones for most data, those of the paper, those of a file of
+//! `tune`, or the best of a short search on some rows.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use flyswarm_data::scaling::Scaling as OfRows;
+use flyswarm_learn::tuning::candidate::{
+    Candidate, PRESET_BINS, PRESET_M, PRESET_READOUT, PRESET_RHO, PRESET_S, Ranges, readouts,
+};
+use flyswarm_learn::tuning::search::search;
+use flyswarm_learn::tuning::{Metric, Trial, best};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::data::Dataset;
+use crate::data::split::{folds, stratified_sample};
+use crate::model::readout::Readout;
+use crate::session::file::{read, syntax};
+use crate::session::{DataSpec, Scaling, Score, Session, SessionError, Size, Sizes};
+use crate::tasks::new::{NewFile, Sets, TaskOption};
+use crate::tasks::{ModelSpec, Setting};
+
+/// Rows that are searched on, a stratified sample, in so many folds.
+const ROWS: usize = 2000;
+const FOLDS: usize = 3;
+/// Candidates at most, the default and known good ones first.
+const CANDIDATES: usize = 24;
+
+pub(crate) const PAPER: TaskOption =
+    TaskOption::own("paper-settings", "", "Use the paper's settings as defaults");
+pub(crate) const SETTINGS: TaskOption =
+    TaskOption::own("settings", "FILE", "Settings as `tune --out` and a session of the task tune write them");
+pub(crate) const TUNING: TaskOption = TaskOption {
+    name: "tuning",
+    value: "SECONDS",
+    help: "Try settings on the rows of --from for SECONDS and take the best",
+    sets: Sets::FromRows,
+};
+
+/// The sizes and the readout of a model.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Model {
+    m: Size,
+    s: Size,
+    rho: Size,
+    gamma: f64,
+    score: Score,
+}
+
+/// What a model is made of: the lines that `tune` writes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    scaling: Scaling,
+    densify: bool,
+    flynn: Model,
+}
+
+/// The best single setting over many sets (docs/quality.md).
+fn usual() -> Settings {
+    let [m, s, rho] = [PRESET_M, PRESET_S, PRESET_RHO].map(|size| Size::Absolute(size as i64));
+    Settings::new(Scaling::SoftBins { bins: PRESET_BINS }, false, Sizes { m, s, rho }, PRESET_READOUT)
+}
+
+/// The paper's method, with sizes inside its search ranges (m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0
+/// to 0.8).
+fn of_paper() -> Settings {
+    let [m, s] = ["256d", "0.3d"].map(|size| Size::Multiple(size.into()));
+    let readout = Readout { score: Score::Decay, gamma: 0.5 };
+    Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho: Size::Absolute(64) }, readout)
+}
+
+/// The paper's method with noise (appendix D.8): few bits, each of which many rows set, and nothing that
+/// needs exact means.
+fn private() -> Settings {
+    let [m, s, rho] = ["20d", "0.1d", "0.05m"].map(|size| Size::Multiple(size.into()));
+    let readout = Readout { score: Score::Decay, gamma: 0.9 };
+    Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho }, readout)
+}
+
+/// Proposes what a model is made of.
+pub(crate) fn fill(file: &mut NewFile) -> Result<(), SessionError> {
+    let (settings, tuning) = (file.option("settings"), file.option("tuning"));
+    let settings = match (settings, tuning, &file.rows) {
+        (Some(_), Some(_), _) => {
+            return Err(SessionError::value("--tuning", "given", "left out with --settings"));
+        }
+        (Some(path), ..) => Settings::read(Path::new(path))?,
+        (None, Some(seconds), Some(rows)) => {
+            if file.is_private() {
+                let limit = "left out with --epsilon: settings that are found on rows tell of them, outside the budget";
+                return Err(SessionError::value("--tuning", "given", limit));
+            }
+            let refused = || SessionError::value("--tuning", seconds, "1 to 86400 seconds");
+            let time = seconds.parse().ok().filter(|time| (1..=86_400).contains(time)).ok_or_else(refused)?;
+            let (settings, said) = Settings::search(rows, Duration::from_secs(time))?;
+            file.said.push(said);
+            settings
+        }
+        _ if file.option("paper-settings").is_some() => of_paper(),
+        _ if file.is_private() => private(),
+        _ => usual(),
+    };
+    let Settings { scaling, densify, flynn: Model { m, s, rho, gamma, score } } = settings;
+    file.propose("data.scaling", toml_of(scaling));
+    file.propose("data.densify", densify);
+    for (name, size) in [("flynn.m", m), ("flynn.s", s), ("flynn.rho", rho)] {
+        let size = match size {
+            Size::Absolute(number) => Value::Integer(number),
+            Size::Multiple(text) => Value::String(text),
+        };
+        file.propose(name, size);
+    }
+    file.propose("flynn.gamma", gamma);
+    file.propose("flynn.score", score.name());
+    Ok(())
+}
+
+fn toml_of(scaling: Scaling) -> Value {
+    crate::tasks::new::value(&scaling.to_toml())
+}
+
+/// Gives a session the settings of a file; gives the model.
+pub(crate) fn give(session: &mut Session, file: &Path) -> Result<ModelSpec, SessionError> {
+    let Settings { scaling, densify, flynn: Model { m, s, rho, gamma, score } } = Settings::read(file)?;
+    (session.data.scaling, session.data.densify) = (scaling, densify);
+    session.data.check()?;
+    Sizes { m, s, rho }.resolve(&session.data, Readout { score, gamma })
+}
+
+/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not
+/// among them.
+pub(crate) fn to_compare(file: &NewFile, count: usize) -> Result<Vec<Value>, SessionError> {
+    let mut fields = file.fields.clone();
+    fields.remove("tune");
+    fields.remove("select");
+    fields.insert("task".into(), "flynn".into());
+    let session = NewFile { fields, ..NewFile::default() }.session()?;
+    let DataSpec { features, classes, .. } = &session.data;
+    let Some(model) = session.task.model() else { return Ok(Vec::new()) };
+    let ranges = Ranges { d: *features as usize, classes: classes.len(), max_m: model.m as usize };
+    let own = model.setting(&session.data);
+    let paper = file.option("paper-settings").is_some();
+    let drawn = ranges.draw(3 * count, classes.join(",").as_bytes());
+    let drawn = drawn.into_iter().filter(|candidate| !paper || candidate.is_published());
+    let table = |Setting { scaling, densify, m, s, rho }: Setting| {
+        let mut table = Table::new();
+        table.insert("scaling".into(), toml_of(scaling));
+        table.insert("densify".into(), densify.into());
+        for (name, size) in [("m", m), ("s", s), ("rho", rho)] {
+            table.insert(name.into(), i64::from(size).into());
+        }
+        Value::Table(table)
+    };
+    let settings = drawn.filter_map(|candidate| setting(&candidate)).filter(|setting| *setting != own);
+    Ok(settings.take(count).map(table).collect())
+}
+
+impl Settings {
+    fn new(scaling: Scaling, densify: bool, Sizes { m, s, rho }: Sizes, readout: Readout) -> Self {
+        let Readout { score, gamma } = readout;
+        Self { scaling, densify, flynn: Model { m, s, rho, gamma, score } }
+    }
+
+    /// Reads what `tune --out`, or a session of the task tune, has written.
+    fn read(path: &Path) -> Result<Self, SessionError> {
+        read(path)
+            .and_then(|text| toml::from_str(&text).map_err(|error| syntax(&text, &error)))
+            .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
+    }
+
+    /// The best of the candidates that can be tried on `data` within `time`, and a line on the search.
+    #[allow(clippy::disallowed_methods, reason = "the user bounds the time")]
+    fn search(data: &Dataset, time: Duration) -> Result<(Self, String), SessionError> {
+        let start = Instant::now();
+        let seed = [0; 8];
+        let sample = data.subset(&stratified_sample(data.labels(), ROWS, &seed));
+        let trials = Trial::of(&sample, &folds(sample.labels(), FOLDS, &seed));
+        let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: PRESET_M };
+        let (candidates, readouts) = (ranges.draw(CANDIDATES, &seed), readouts());
+        let mut found: Option<(f64, Candidate, Readout)> = None;
+        let (mut tried, mut longest) = (0, Duration::ZERO);
+        let refused = |text: String| SessionError::value("--tuning", text, "on rows that a candidate suits");
+        for candidate in &candidates {
+            let begun = start.elapsed();
+            if tried > 0 && begun + longest > time {
+                break;
+            }
+            let tallies = search(std::slice::from_ref(candidate), &readouts, &trials, &seed, &|| ());
+            let tallies = tallies.map_err(|error| refused(error.to_string()))?;
+            if let Some(at) = best(tallies.iter().enumerate(), Metric::Balanced) {
+                let score = tallies[at].score(Metric::Balanced);
+                if found.as_ref().is_none_or(|(known, ..)| score > *known) {
+                    found = Some((score, candidate.clone(), readouts[at]));
+                }
+            }
+            tried += 1;
+            longest = longest.max(start.elapsed().saturating_sub(begun));
+        }
+        let nothing = || refused("of no use".into());
+        let (score, candidate, readout) = found.ok_or_else(nothing)?;
+        let setting = setting(&candidate).ok_or_else(nothing)?;
+        let said = format!(
+            "{tried} of {} settings tried on {} rows in {:.0} s: {candidate}; {}, gamma {} (balanced accuracy {score:.3} \
+             in {FOLDS} folds of this file, the best of many)",
+            candidates.len(),
+            sample.rows(),
+            start.elapsed().as_secs_f64(),
+            readout.score,
+            readout.gamma
+        );
+        let [m, s, rho] = [setting.m, setting.s, setting.rho].map(|size| Size::Absolute(size.into()));
+        Ok((Self::new(setting.scaling, setting.densify, Sizes { m, s, rho }, readout), said))
+    }
+}
+
+/// A candidate as a session file says it; those that are tried have no bounds of their own.
+fn setting(candidate: &Candidate) -> Option<Setting> {
+    let scaling = match candidate.scaling {
+        OfRows::None => Scaling::None,
+        OfRows::UnitNorm => Scaling::UnitNorm,
+        OfRows::Center => Scaling::Center,
+        OfRows::Standard => Scaling::Standard,
+        OfRows::SoftBins(bins) => Scaling::SoftBins { bins },
+        OfRows::Range { .. } => return None,
+    };
+    let size = |value: usize| u32::try_from(value).ok();
+    let (m, s, rho) = (size(candidate.m)?, size(candidate.s)?, size(candidate.rho)?);
+    Some(Setting { scaling, densify: candidate.densify, m, s, rho })
+}

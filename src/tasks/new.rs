@@ -1,0 +1,153 @@
+//! Making a session file: the options of one task, and the values that it proposes.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use crate::data::Dataset;
+use crate::session::{Session, SessionError};
+
+/// An option of `flyswarm session new TASK` that belongs to this task.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskOption {
+    /// Its name, without the dashes.
+    pub name: &'static str,
+    /// The name of its value in the help; empty for a switch. A comma in it makes the value a list.
+    pub value: &'static str,
+    /// One sentence for the help.
+    pub help: &'static str,
+    /// Its use.
+    pub sets: Sets,
+}
+
+/// The use of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sets {
+    /// It sets this field of the session file.
+    Field(&'static str),
+    /// [`TaskKind::fill`](super::TaskKind::fill) reads it.
+    Own,
+    /// As `Own`, and it needs the labelled rows of `--from`.
+    FromRows,
+}
+
+impl TaskOption {
+    /// An option that sets a field.
+    pub(crate) const fn field(
+        name: &'static str,
+        value: &'static str,
+        field: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, value, help, sets: Sets::Field(field) }
+    }
+
+    /// An option that the task reads itself.
+    pub(crate) const fn own(name: &'static str, value: &'static str, help: &'static str) -> Self {
+        Self { name, value, help, sets: Sets::Own }
+    }
+}
+
+/// The budget of a private session, for tasks that can have one.
+pub(crate) const EPSILON: TaskOption = TaskOption::field(
+    "epsilon",
+    "E",
+    "privacy.epsilon",
+    "Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)",
+);
+
+/// A session file that is being made. Fields have dotted names, such as `fedavg.rounds`.
+#[derive(Debug, Default)]
+pub struct NewFile {
+    /// The fields so far.
+    pub(crate) fields: Table,
+    /// Options of the task that set no field, with their values.
+    pub(crate) options: BTreeMap<&'static str, String>,
+    /// Labelled rows, if an option needs some.
+    pub(crate) rows: Option<Dataset>,
+    /// Lines for the user.
+    pub(crate) said: Vec<String>,
+}
+
+impl NewFile {
+    /// The value of a field, if it is set.
+    #[must_use]
+    pub fn get(&self, field: &str) -> Option<&Value> {
+        let mut names = field.split('.');
+        let first = self.fields.get(names.next()?)?;
+        names.try_fold(first, |value, name| value.get(name))
+    }
+
+    /// Sets a field unless the user has set it.
+    pub fn propose(&mut self, field: &str, value: impl Into<Value>) {
+        let mut table = &mut self.fields;
+        let mut names = field.split('.').peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                table.entry(name).or_insert(value.into());
+                return;
+            }
+            match table.entry(name).or_insert_with(|| Value::Table(Table::new())) {
+                Value::Table(inner) => table = inner,
+                // The reader of the file refuses it.
+                _ => return,
+            }
+        }
+    }
+
+    /// The value of an option of the task; of a switch the empty text.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.get(name).map(String::as_str)
+    }
+
+    /// Whether the session is private.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.get("privacy.epsilon").is_some()
+    }
+
+    /// The session of the fields so far.
+    ///
+    /// # Errors
+    /// As [`Session::parse`]; an error of the reader names the field instead of a line.
+    pub fn session(&self) -> Result<Session, SessionError> {
+        let text = toml::to_string(&self.fields)
+            .map_err(|error| SessionError::Syntax { line: 1, message: error.to_string() })?;
+        Session::parse(&text).map_err(|error| match error {
+            SessionError::Syntax { line, message } => {
+                SessionError::Field { field: place(&text, line), message }
+            }
+            other => other,
+        })
+    }
+}
+
+/// The dotted name of the field, or the section, in this line of a file.
+fn place(text: &str, line: usize) -> String {
+    let before: Vec<&str> = text.lines().take(line).collect();
+    let section = before.iter().rev().find_map(|line| line.strip_prefix('[')).unwrap_or_default();
+    let section = section.trim_matches(['[', ']']);
+    match before.last().and_then(|line| line.split_once(" = ")) {
+        Some((name, _)) if section.is_empty() => name.to_owned(),
+        Some((name, _)) => format!("{section}.{name}"),
+        None if section.is_empty() => "the file".to_owned(),
+        None => format!("[{section}]"),
+    }
+}
+
+/// Puts the fields of `new` into `old`, in place of those with the same names.
+pub(crate) fn merge(old: &mut Table, new: Table) {
+    for (name, value) in new {
+        match (old.get_mut(&name), value) {
+            (Some(Value::Table(inner)), Value::Table(value)) => merge(inner, value),
+            (_, value) => drop(old.insert(name, value)),
+        }
+    }
+}
+
+/// A value as the user writes it: TOML, or else a text.
+pub(crate) fn value(text: &str) -> Value {
+    let read = format!("x = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("x"));
+    read.unwrap_or_else(|| Value::String(text.to_owned()))
+}
