@@ -3,6 +3,8 @@
 //! One folder a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
 pub(crate) mod common;
+#[cfg(all(feature = "cli", feature = "net"))]
+pub(crate) mod demo;
 mod kind;
 pub(crate) mod new;
 #[cfg(test)]

@@ -1,12 +1,8 @@
 //! `flyswarm demo`: a session of several real nodes on this machine, and the same computation in one place.
 //!
-//! Each task brings a [`Scene`]: its session, the rows of each peer, and how to judge what the peers have.
+//! Each task brings a [`Scene`](crate::tasks::demo::Scene).
 
-mod fedavg;
-mod flynn;
 mod nodes;
-mod sketch;
-mod xclp;
 
 use std::fs;
 use std::io::Write;
@@ -16,25 +12,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::nodes::{Ended, Nodes};
+use self::nodes::Nodes;
 use super::columns;
 use super::dashboard::parse_address;
 use super::id::{new_run, random};
-use super::noise::{NoiseArguments, TOP};
+use super::noise::NoiseArguments;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
-use crate::data::Dataset;
-use crate::session::{CouncilSpec, DataSpec, Entry, NoiseSpec, Privacy, Scaling, Session, TaskSpec, Timing};
-use crate::tasks::Hamming;
+use crate::session::{CouncilSpec, DataSpec, Entry, Session, Timing};
+use crate::tasks::demo::{Ended, Scene, Verdict, Wish};
+use crate::tasks::{Hamming, Select, TaskKind, kinds};
 
-/// Holders of each class among the peers.
-const HOLDERS: usize = 3;
-/// Share of the rows that nobody trains on, percent.
-const TEST_PERCENT: u32 = 25;
-/// Peers that are drawn.
-const CHOSEN: u16 = 3;
-/// If some are drawn: concentration of the first peer's class mix and of the last one's.
-const ALPHAS: (f64, f64) = (0.1, 10.0);
 /// Names of the peers.
 const NAMES: [&str; 16] = [
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo",
@@ -47,7 +35,6 @@ pub(super) struct Demo {
     /// flynn (train a classifier), xclp (label rows together), sketch (compare the peers' rows), fedavg
     /// (train a network in rounds) or fedavg-xclp (the same with few labels)
     #[arg(value_name = "TASK", default_value = "flynn")]
-    #[arg(value_parser = ["flynn", "xclp", "sketch", "fedavg", "fedavg-xclp"])]
     task: String,
     /// Number of nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
@@ -56,8 +43,8 @@ pub(super) struct Demo {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// With the task flynn: train only on three peers, sampled by sketch distance; their rows differ
-    #[arg(long, value_name = "HOW", value_parser = ["sketch"])]
-    select: Option<String>,
+    #[arg(long, value_name = "HOW", value_parser = parse_select)]
+    select: Option<Select>,
     /// With the task xclp, how distances are made: replicated, ot or phe, as in `session new`
     #[arg(long, value_name = "WAY")]
     hamming: Option<Hamming>,
@@ -75,57 +62,6 @@ pub(super) struct Demo {
     keep: Option<PathBuf>,
 }
 
-/// What a task's scene is made for.
-struct Wish<'a> {
-    task: &'a str,
-    peers: usize,
-    /// Of splitting and dealing.
-    seed: [u8; 8],
-    noise: Option<NoiseSpec>,
-    select: bool,
-    hamming: Hamming,
-}
-
-/// The rows of a peer.
-#[derive(Clone)]
-struct Part {
-    /// All of them with their true labels.
-    rows: Dataset,
-    /// The labels that the peer has; empty if the task looks at none.
-    labels: Vec<Option<u16>>,
-}
-
-/// A task's part of the demo.
-struct Scene {
-    task: TaskSpec,
-    scaling: Scaling,
-    privacy: Privacy,
-    parts: Vec<Part>,
-    judge: Judge,
-}
-
-/// Compares what the peers have with the computation in one place; gives one line as its error.
-type Judge = Box<dyn FnOnce(&Session, &[Ended]) -> Result<Verdict, String>>;
-
-/// What came out.
-struct Verdict {
-    /// Whether all peers have what they must have.
-    equal: bool,
-    /// That in a sentence.
-    says: String,
-    /// Fields of the result.
-    fields: Value,
-    /// Fields of each peer.
-    peers: Vec<Value>,
-    /// The peers whose rows are in it, if not those of the last sum.
-    members: Option<Value>,
-    /// More columns of the table of peers: their heads, and a line of cells for each peer.
-    heads: &'static [&'static str],
-    cells: Vec<Vec<String>>,
-    /// Lines below the table.
-    notes: Vec<String>,
-}
-
 /// Where the demo's files are: a folder that is removed at the end, or one to keep.
 enum Folder {
     Temporary(tempfile::TempDir),
@@ -141,67 +77,30 @@ impl Folder {
     }
 }
 
-impl Part {
-    /// Rows whose labels are all known.
-    fn labelled(rows: Dataset) -> Self {
-        let labels = rows.labels().iter().copied().map(Some).collect();
-        Self { rows, labels }
-    }
-
-    /// As CSV: the label last, empty if it is not known.
-    fn csv(&self) -> String {
-        let mut text = String::new();
-        for row in 0..self.rows.rows() {
-            let mut fields: Vec<String> = self.rows.row(row).iter().map(ToString::to_string).collect();
-            if let Some(label) = self.labels.get(row) {
-                fields.push(
-                    label.map_or(String::new(), |label| self.rows.classes()[usize::from(label)].clone()),
-                );
-            }
-            text += &(fields.join(",") + "\n");
-        }
-        text
-    }
-}
-
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let folder = self.folder()?;
-        let refused =
-            |option: &str| Err(Failure::Input(format!("{option}: not with the task {}", self.task)));
-        let (top, noisy) = match &*self.task {
-            "flynn" => (TOP, true),
-            "sketch" => (0, true),
-            _ => (0, false),
+        let Some((kind, scene)) =
+            kinds().find_map(|kind| (kind.name() == self.task).then_some((kind, kind.demo()?)))
+        else {
+            let names: Vec<_> = kinds().filter(|kind| kind.demo().is_some()).map(TaskKind::name).collect();
+            let names = names.join(", ");
+            return Err(Failure::Input(format!("the task {:?} has no demo; these have: {names}", self.task)));
         };
-        let noise = self.noise.spec(top);
-        if self.select.is_some() && self.task != "flynn" {
-            return refused("--select");
-        }
-        if self.hamming.is_some() && self.task != "xclp" {
-            return refused("--hamming");
-        }
-        if noise.is_some() && !noisy {
-            return refused("--epsilon");
-        }
-        let usual = if self.task == "sketch" || self.select.is_some() { 7 } else { 5 };
-        let wish = Wish {
-            task: &self.task,
-            peers: self.peers.map_or(usual, usize::from),
+        let mut wish = Wish {
+            peers: self.peers.map(usize::from),
             seed: self.seed.to_le_bytes(),
-            noise,
-            select: self.select.is_some(),
-            hamming: self.hamming.unwrap_or_default(),
+            noise: self.noise.spec(0),
+            select: self.select,
+            hamming: self.hamming,
         };
-        let scene = match &*self.task {
-            "xclp" => xclp::scene(&wish),
-            "sketch" => sketch::scene(&wish),
-            "fedavg" | "fedavg-xclp" => fedavg::scene(&wish),
-            _ => flynn::scene(&wish),
-        };
-        let scene = scene.map_err(Failure::Input)?;
-        let identities: Vec<_> =
-            (0..wish.peers).map(|_| Ok(Identity::from_seed(*random()?))).collect::<Result<_, Failure>>()?;
+        let scene = scene(&mut wish).map_err(Failure::Input)?;
+        if let Some(option) = wish.left() {
+            return Err(Failure::Input(format!("{option}: not with the task {}", kind.name())));
+        }
+        let identities: Vec<_> = (0..scene.parts.len())
+            .map(|_| Ok(Identity::from_seed(*random()?)))
+            .collect::<Result<_, Failure>>()?;
         let session = session(&scene, &identities)?;
         write_file(folder.path(), "session.toml", &session.to_toml())?;
         let mut nodes = Nodes::start(self.page, folder.path(), &session, identities, scene.parts)?;
@@ -230,6 +129,13 @@ impl Demo {
                 Ok(Folder::Temporary(folder.map_err(|error| failed(&std::env::temp_dir(), error))?))
             }
         }
+    }
+}
+
+fn parse_select(text: &str) -> Result<Select, String> {
+    match text {
+        "sketch" => Ok(Select::Sketch),
+        _ => Err("expected sketch".into()),
     }
 }
 
@@ -265,29 +171,6 @@ fn session(scene: &Scene, identities: &[Identity]) -> Result<Session, Failure> {
 fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = folder.join(name);
     fs::write(&path, text).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
-}
-
-/// The rows of several peers as one set.
-fn together(parts: &[&Dataset]) -> Result<Dataset, String> {
-    let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
-    let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();
-    let (features, classes) = parts.first().map_or((0, &[][..]), |part| (part.features(), part.classes()));
-    Dataset::new(features, values, labels, classes.to_vec()).map_err(|error| error.to_string())
-}
-
-/// An error as one line.
-fn line(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-fn percent(part: f64) -> String {
-    format!("{:.1}%", 100.0 * part)
-}
-
-/// The peers whose rows were drawn, in the order of the draw; none if all peers' were taken.
-fn drawn(ended: &[Ended]) -> Vec<String> {
-    let chosen = ended.first().and_then(|ended| ended.receipt["selection"]["chosen"].as_array());
-    chosen.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The peers in the last sum.

@@ -32,8 +32,8 @@ impl Dealt {
         (data.optional && data.set != "digits" && !folder.join(&data.set).exists()).then_some(&data.set)
     }
 
-    /// Reads the set, keeps the test rows back and deals the others to all peers but the witnesses; `folder` is
-    /// where the scenario stands.
+    /// Reads the set, keeps the test rows back and deals the others to all peers but the witnesses. The
+    /// scenario stands in `folder`.
     ///
     /// # Errors
     /// [`ScenarioError`].

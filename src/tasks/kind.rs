@@ -8,6 +8,8 @@ use super::REGISTRY;
 use super::new::{NewFile, TaskOption};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
+#[cfg(all(feature = "cli", feature = "net"))]
+use crate::tasks::demo::MakeScene;
 
 /// A task: all that is known of it without a session. The registry has one of each.
 pub trait TaskKind: Debug + Sync {
@@ -62,6 +64,13 @@ pub trait TaskKind: Debug + Sync {
     /// Which rows a digest of a peer's rows covers, for its receipt.
     fn digest_covers(&self) -> &'static str {
         "every row that was given to the session"
+    }
+
+    /// The scene of `flyswarm demo`, if the task has one.
+    #[cfg(all(feature = "cli", feature = "net"))]
+    #[doc(hidden)]
+    fn demo(&self) -> Option<MakeScene> {
+        None
     }
 
     /// What the results of a simulated run are worth, on rows that no peer has, and what is wrong with them.

@@ -1,8 +1,8 @@
 //! Whether real processes did what the simulator says that they do.
 //!
-//! Both play the same [`Participants`](flyswarm::sim::participants::Participants) with the same randomness, so what
-//! does not depend on time must be the same: the result, the views, and the order in which each peer passes
-//! through the stages. Who says "I am still working" or "I have finished" a moment before another does depend
+//! Both play the same [`Participants`](flyswarm::sim::participants::Participants) with the same randomness.
+//! So all that does not depend on time must be the same: the result, the views, and the order in which each
+//! peer passes through the stages. Who says "I am still working" or "I have finished" a moment before another does depend
 //! on it, so the bytes of all frames may differ by [`BYTES_PERCENT`]. Where something goes wrong on the way,
 //! time also decides how far the others have got by then and who leads the next view: of such a run only that
 //! the same peers have a result, and all the same one, must agree.

@@ -1,11 +1,11 @@
 //! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
 //!
-//! The files are made by the code in `crates/conform/src/vectors/*.rs`; this test fails when what it makes now differs
-//! from what is committed, and every maker of bad vectors fails when one of them is not refused.
+//! The code in `crates/conform/src/vectors/*.rs` makes the files. This test fails when it makes something else
+//! than what is committed, and every maker of bad vectors fails when one of them is not refused.
 //! `scripts/check-vectors.py` recomputes the files from the specification alone.
 //!
-//! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them: an explicit approval of a new format,
-//! and so a new protocol version.
+//! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them: an explicit
+//! approval of a new format, and so a new protocol version.
 
 mod bad;
 mod faults;

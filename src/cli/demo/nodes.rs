@@ -1,7 +1,7 @@
 //! The demo's nodes: peers of one session in this process, which meet over the loopback interface.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -9,35 +9,25 @@ use futures::executor::{block_on, block_on_stream};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::{NAMES, Part, write_file};
+use super::{NAMES, write_file};
 use crate::cli::Failure;
 use crate::cli::dashboard::Live;
 use crate::crypto::identity::Identity;
 use crate::peer::{self, Budget, Event, Handle, Peer as Node, Timed};
 use crate::protocol::view::Stage;
-use crate::session::{Peer, Session};
+use crate::session::Session;
 use crate::tasks;
+use crate::tasks::demo::{Ended, Part};
 
-/// Longer than any time-out of the demo's session: no peer tells anything for this time.
+/// Longer than any time-out of the demo's session: no peer sends anything for this time.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A peer that has ended well.
-pub(super) struct Ended {
-    pub(super) name: String,
-    pub(super) peer: Peer,
-    pub(super) part: Part,
-    /// The file with its result.
-    pub(super) file: PathBuf,
-    pub(super) receipt: Value,
-    /// What the session's coin has given, and what this peer alone knows.
-    pub(super) coin: Option<[u8; 32]>,
-    pub(super) secret: [u8; 32],
-}
 
 /// What a node tells.
 enum Told {
     Event(Box<Timed>),
     Coin([u8; 32]),
+    /// It has sent something.
+    Moved,
     End(Result<(), Failure>),
 }
 
@@ -132,7 +122,7 @@ impl Nodes {
             .mdns(false)
             .listen(multiaddr())
             .data(array, own.part.labels.clone())
-            .watched(self.live.is_some());
+            .watched(true);
         if session.privacy.noise.is_some() {
             builder = builder.budget(Budget { dataset: "demo".into(), limit: None });
         }
@@ -146,13 +136,21 @@ impl Nodes {
         });
         let node = block_on(builder.join())?;
         self.handles.push(node.handle());
-        if let (Some(mut status), Some(live)) = (node.status(), self.live.clone()) {
+        if let Some(mut status) = node.status() {
+            let (live, told) = (self.live.clone(), sender.clone());
             // It ends with the node.
             std::thread::spawn(move || {
                 block_on(async {
+                    let mut moved = 0u64;
                     while status.changed().await.is_ok() {
-                        let status = json!(*status.borrow_and_update());
-                        live.feed().status(i, &status);
+                        let status = status.borrow_and_update().clone();
+                        let now = status.peers.iter().map(|other| other.sent).sum::<u64>();
+                        if std::mem::replace(&mut moved, now) != now {
+                            let _ = told.send((i, Told::Moved));
+                        }
+                        if let Some(live) = &live {
+                            live.feed().status(i, &json!(status));
+                        }
                     }
                 });
             });
@@ -178,6 +176,7 @@ impl Nodes {
         while running > 0 {
             match self.told.recv_timeout(PATIENCE) {
                 Ok((i, Told::Event(timed))) => self.event(i, *timed, &view),
+                Ok((_, Told::Moved)) => {}
                 Ok((i, Told::Coin(seed))) => self.peers[i].coin = Some(seed),
                 Ok((i, Told::End(result))) => {
                     running -= 1;

@@ -98,7 +98,8 @@ mod tests {
         let tune = "[flynn]\nm = 64\ns = 8\nrho = 4\ngamma = 0.5\n[tune]\nfolds = 2\n\
                     [[tune.setting]]\nm = 128\ns = 8\nrho = 4";
         let rounds = "[fedavg]\nnetwork = \"logistic\"\nrounds = 2\nweighting = \"equal\"\nclip = 1.0";
-        for (task, rest, privacy) in [("tune", tune, ""), ("fedavg", rounds, "epsilon = 8\ndelta = 1e-5\n")] {
+        for (task, rest, privacy) in [("tune", tune, ""), ("fedavg", rounds, "epsilon = 20\ndelta = 1e-5\n")]
+        {
             let text = session(task, &format!("{data}\n{rest}")).to_toml();
             let text = text.replacen("[privacy]\n", &format!("[privacy]\n{privacy}"), 1);
             let text = text.replace("check_columns = true", "check_columns = false");

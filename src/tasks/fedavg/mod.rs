@@ -15,6 +15,8 @@
 //! A private session has the slots coin, `rows` and the rounds, and opens no figures (`private`).
 
 mod best;
+#[cfg(all(feature = "cli", feature = "net"))]
+pub(crate) mod demo;
 pub(crate) mod initial;
 mod plan;
 mod private;
@@ -45,6 +47,8 @@ use crate::protocol::view::Rng;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgSpec;
+#[cfg(all(feature = "cli", feature = "net"))]
+use crate::tasks::demo::MakeScene;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use best::Best;
@@ -190,6 +194,11 @@ impl TaskKind for Kind {
 
     fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
         simulated::worth(run, failures)
+    }
+
+    #[cfg(all(feature = "cli", feature = "net"))]
+    fn demo(&self) -> Option<MakeScene> {
+        Some(demo::scene)
     }
 }
 

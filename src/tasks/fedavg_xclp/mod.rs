@@ -32,6 +32,8 @@ use crate::protocol::context::Aggregate;
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgXclpSpec;
+#[cfg(all(feature = "cli", feature = "net"))]
+use crate::tasks::demo::MakeScene;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
 /// What follows from the session file alone.
@@ -186,6 +188,11 @@ impl TaskKind for Kind {
 
     fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
         simulated::worth(run, failures)
+    }
+
+    #[cfg(all(feature = "cli", feature = "net"))]
+    fn demo(&self) -> Option<MakeScene> {
+        Some(|wish| super::fedavg::demo::rounds(wish, true))
     }
 }
 

@@ -15,6 +15,8 @@
 //! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
 //! docs/privacy.md).
 
+#[cfg(all(feature = "cli", feature = "net"))]
+pub(crate) mod demo;
 pub(crate) mod evaluate;
 pub(crate) mod new;
 mod simulated;
@@ -46,6 +48,8 @@ use crate::session::{DataSpec, NoiseMode, Peer, Section, Sections, Session, Sess
 use crate::sim::task::{Ended, Worth};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::{Parameters, Sketch};
+#[cfg(all(feature = "cli", feature = "net"))]
+use crate::tasks::demo::MakeScene;
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
 use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
 
@@ -122,6 +126,11 @@ impl TaskKind for Kind {
 
     fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
         simulated::worth(run, failures)
+    }
+
+    #[cfg(all(feature = "cli", feature = "net"))]
+    fn demo(&self) -> Option<MakeScene> {
+        Some(demo::scene)
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::{Plan, SketchTask};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
+#[cfg(all(feature = "cli", feature = "net"))]
+use crate::tasks::demo::MakeScene;
 use crate::tasks::new::EPSILON;
 use crate::tasks::{BuiltIn, Labels, NewFile, OwnSlots, SketchSpec, TaskKind, TaskOption};
 
@@ -78,6 +80,11 @@ impl TaskKind for Kind {
 
     fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
         super::simulated::worth(run, failures)
+    }
+
+    #[cfg(all(feature = "cli", feature = "net"))]
+    fn demo(&self) -> Option<MakeScene> {
+        Some(super::demo::scene)
     }
 }
 

@@ -15,6 +15,8 @@
 //! A task that draws its peers so (`select`, `flynn`) goes through these slots first, the second of
 //! them called `present`, and then its own.
 
+#[cfg(all(feature = "cli", feature = "net"))]
+pub(crate) mod demo;
 mod kind;
 mod report;
 pub(crate) mod simulated;

@@ -9,6 +9,8 @@
 pub(crate) mod compute;
 pub(crate) mod computed;
 pub(crate) mod deliver;
+#[cfg(all(feature = "cli", feature = "net"))]
+pub(crate) mod demo;
 pub mod hamming;
 pub(crate) mod held;
 mod kind;

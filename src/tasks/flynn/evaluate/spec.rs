@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::encoding::{Field, flag, integer};
 use crate::session::rules::Limit;
-use crate::session::task::{Sections};
+use crate::session::task::Sections;
 use crate::session::{Session, SessionError};
 
 /// How rows are held out (spec, section 15.4).

@@ -5,22 +5,27 @@
 use flyswarm_learn::learner::{Architecture, Classifier};
 use serde_json::{Value, json};
 
-use super::xclp::{known_labels, partly};
-use super::{Ended, HOLDERS, Scene, TEST_PERCENT, Verdict, Wish, line, percent};
 use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, deal};
 use crate::session::{Privacy, Scaling, Session, TaskSpec};
+use crate::tasks::demo::{Ended, HOLDERS, Scene, TEST_PERCENT, Verdict, Wish, line, percent};
 use crate::tasks::fedavg::Plan;
+use crate::tasks::xclp::demo::{known_labels, partly};
 use crate::tasks::{FedavgSpec, FedavgXclpSpec};
 
 /// Splits and deals the digits.
-pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
+pub(crate) fn scene(wish: &mut Wish) -> Result<Scene, String> {
+    rounds(wish, false)
+}
+
+/// The same of which few rows have labels, if `few`.
+pub(crate) fn rounds(wish: &Wish, few: bool) -> Result<Scene, String> {
     let data = digits();
     let split = train_test(data.labels(), TEST_PERCENT, &wish.seed);
     let (train, test) = (data.subset(&split.train), data.subset(&split.test));
-    let dealt = deal::by_classes(train.labels(), train.classes().len(), wish.peers, HOLDERS, &wish.seed);
-    let few = wish.task == "fedavg-xclp";
+    let dealt =
+        deal::by_classes(train.labels(), train.classes().len(), wish.peers.unwrap_or(5), HOLDERS, &wish.seed);
     let known = if few { known_labels(&train, &wish.seed) } else { vec![true; train.rows()] };
     let spec = FedavgSpec {
         network: Architecture::Perceptron { hidden: vec![32] },

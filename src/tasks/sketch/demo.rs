@@ -4,26 +4,27 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{ALPHAS, CHOSEN, Ended, Part, Scene, Verdict, Wish, line};
 use crate::data::deal;
 use crate::data::digits::digits;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::session::{Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::SketchSpec;
-use crate::tasks::sketch::PRIVATE;
+use crate::tasks::sketch::kind::PRIVATE;
+use crate::tasks::demo::{ALPHAS, CHOSEN, Ended, Part, Scene, Verdict, Wish, line};
 
 /// Deals class mixes, from skewed to even; the peers get no labels.
-pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
+pub(crate) fn scene(wish: &mut Wish) -> Result<Scene, String> {
+    let noise = wish.noise.take();
     let data = digits();
-    let dealt = deal::mixes(data.labels(), data.classes().len(), wish.peers, ALPHAS, &wish.seed);
+    let dealt = deal::mixes(data.labels(), data.classes().len(), wish.peers.unwrap_or(7), ALPHAS, &wish.seed);
     let usual = SketchSpec::default();
-    let noisy = wish.noise.is_some();
+    let noisy = noise.is_some();
     let (rows, range) = if noisy { PRIVATE } else { (usual.rows, usual.range) };
     let part = |rows: &Vec<usize>| Part { rows: data.subset(rows), labels: Vec::new() };
     Ok(Scene {
         task: TaskSpec::from(SketchSpec { rows, range, open_distances: true, chosen: CHOSEN, ..usual }),
         scaling: if noisy { Scaling::UnitNorm } else { Scaling::Center },
-        privacy: Privacy { noise: wish.noise, ..Privacy::default() },
+        privacy: Privacy { noise, ..Privacy::default() },
         parts: dealt.map_err(line)?.iter().map(part).collect(),
         judge: Box::new(judge),
     })

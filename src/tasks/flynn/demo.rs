@@ -2,19 +2,21 @@
 
 use serde_json::json;
 
-use super::{
-    ALPHAS, CHOSEN, Ended, HOLDERS, Part, Scene, TEST_PERCENT, Verdict, Wish, drawn, line, percent, together,
-};
 use crate::data::digits::digits;
 use crate::data::split::train_test;
 use crate::data::{Dataset, deal};
 use crate::model::Model;
 use crate::model::neighbours::Neighbours;
 use crate::model::score::Confusion;
-use crate::session::{Privacy, Scaling, Score, Session, TaskSpec};
+use crate::session::{NoiseSpec, Privacy, Scaling, Score, Session, TaskSpec};
+use crate::tasks::demo::{
+    ALPHAS, CHOSEN, Ended, HOLDERS, Part, Scene, TEST_PERCENT, Verdict, Wish, drawn, line, percent, together,
+};
 use crate::tasks::flynn::Plan;
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec, SketchSpec};
 
+/// Counts of a noisy model if the user does not say.
+const TOP: u32 = 100;
 /// m = 128 d, s = 0.3 d, rho = 64: among the best of our trials.
 const PLAIN: ModelSpec = ModelSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score: Score::Decay };
 /// With noise: fewer bits, so that each count is of more rows, and fewer of them set by a row, so that one
@@ -22,29 +24,35 @@ const PLAIN: ModelSpec = ModelSpec { m: 8192, s: 19, rho: 64, gamma: 0.5, score:
 const PRIVATE: ModelSpec = ModelSpec { m: 256, s: 19, rho: 8, gamma: 0.9, score: Score::Decay };
 
 /// Splits and deals the digits: in equal parts, or with a class mix for each peer if some are drawn.
-pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
+pub(crate) fn scene(wish: &mut Wish) -> Result<Scene, String> {
+    let selects = wish.select.take().is_some();
+    let peers = wish.peers.unwrap_or(if selects { 7 } else { 5 });
+    let noise = wish
+        .noise
+        .take()
+        .map(|noise| NoiseSpec { top: if noise.top == 0 { TOP } else { noise.top }, ..noise });
     let data = digits();
     let split = train_test(data.labels(), TEST_PERCENT, &wish.seed);
     let (train, test) = (data.subset(&split.train), data.subset(&split.test));
     let (labels, classes) = (train.labels(), train.classes().len());
-    let dealt = match wish.select {
-        false => deal::by_classes(labels, classes, wish.peers, HOLDERS, &wish.seed),
-        true => deal::mixes(labels, classes, wish.peers, ALPHAS, &wish.seed),
+    let dealt = match selects {
+        false => deal::by_classes(labels, classes, peers, HOLDERS, &wish.seed),
+        true => deal::mixes(labels, classes, peers, ALPHAS, &wish.seed),
     };
     let parts = dealt.map_err(line)?.iter().map(|rows| Part::labelled(train.subset(rows))).collect();
     let sketch = SketchSpec { open_distances: true, chosen: CHOSEN, ..SketchSpec::default() };
-    let noisy = wish.noise.is_some();
+    let noisy = noise.is_some();
     let spec = FlynnSpec {
         model: if noisy { PRIVATE } else { PLAIN },
-        select: wish.select.then_some(sketch),
-        evaluate: (!noisy && !wish.select).then(EvaluateSpec::default),
+        select: selects.then_some(sketch),
+        evaluate: (!noisy && !selects).then(EvaluateSpec::default),
     };
     // Three peers with class mixes of their own rarely share every class.
-    let min_contributors = if wish.select { 1 } else { Privacy::default().min_contributors };
+    let min_contributors = if selects { 1 } else { Privacy::default().min_contributors };
     Ok(Scene {
         task: TaskSpec::from(spec),
         scaling: if noisy { Scaling::Range { lo: 0.0, hi: 16.0 } } else { Scaling::Center },
-        privacy: Privacy { noise: wish.noise, min_contributors, ..Privacy::default() },
+        privacy: Privacy { noise, min_contributors, ..Privacy::default() },
         parts,
         judge: Box::new(move |session, ended| judge(spec, &train, &test, session, ended)),
     })

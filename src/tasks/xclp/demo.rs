@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Ended, HOLDERS, Part, Scene, Verdict, Wish, line, percent};
 use crate::crypto::stream::{Stream, derive};
 use crate::data::Dataset;
 use crate::data::deal::{self, shuffle};
@@ -12,17 +11,19 @@ use crate::data::digits::digits;
 use crate::model::neighbours::Neighbours;
 use crate::session::{Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::XclpSpec;
+use crate::tasks::demo::{Ended, HOLDERS, Part, Scene, Verdict, Wish, line, percent};
 use crate::tasks::xclp::{Said, Xclp};
 
 /// Labels of each class that are known, over all peers.
 const LABELS: usize = 5;
 
 /// Deals the digits by class, with a few labels of each class.
-pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
+pub(crate) fn scene(wish: &mut Wish) -> Result<Scene, String> {
     let data = digits();
-    let dealt = deal::by_classes(data.labels(), data.classes().len(), wish.peers, HOLDERS, &wish.seed);
+    let dealt =
+        deal::by_classes(data.labels(), data.classes().len(), wish.peers.unwrap_or(5), HOLDERS, &wish.seed);
     let known = known_labels(&data, &wish.seed);
-    let spec = XclpSpec { hamming: wish.hamming, ..XclpSpec::default() };
+    let spec = XclpSpec { hamming: wish.hamming.take().unwrap_or_default(), ..XclpSpec::default() };
     Ok(Scene {
         task: TaskSpec::from(spec.clone()),
         scaling: Scaling::None,
@@ -33,13 +34,13 @@ pub(super) fn scene(wish: &Wish) -> Result<Scene, String> {
 }
 
 /// Some rows, with the labels that are known.
-pub(super) fn partly(data: &Dataset, rows: &[usize], known: &[bool]) -> Part {
+pub(crate) fn partly(data: &Dataset, rows: &[usize], known: &[bool]) -> Part {
     let labels = rows.iter().map(|&row| known[row].then(|| data.labels()[row])).collect();
     Part { rows: data.subset(rows), labels }
 }
 
 /// [`LABELS`] rows of each class, drawn from all.
-pub(super) fn known_labels(data: &Dataset, seed: &[u8]) -> Vec<bool> {
+pub(crate) fn known_labels(data: &Dataset, seed: &[u8]) -> Vec<bool> {
     let mut rows: Vec<usize> = (0..data.rows()).collect();
     shuffle(&mut rows, &mut Stream::new(seed, "demo/labels", &[]));
     let mut left = vec![LABELS; data.classes().len()];
