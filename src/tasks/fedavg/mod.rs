@@ -15,6 +15,7 @@
 //! A private session has the slots coin, `rows` and the rounds, and opens no figures (`private`).
 
 mod best;
+mod file;
 pub(crate) mod initial;
 mod plan;
 mod private;
@@ -29,7 +30,9 @@ use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Traine
 use serde_json::{Map, Value, json};
 
 use super::common::holders::{self, HOLDERS};
-use super::{Build, BuiltIn, History, Labels, Outcome, OwnSlots, Rows, Task, TaskKind, Work};
+use super::{
+    Build, BuiltIn, History, Labels, Outcome, OwnSlots, ResultFile, Rows, Shared, Task, TaskKind, Work,
+};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
@@ -134,6 +137,29 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         FedavgSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn results(&self) -> &'static [ResultFile] {
+        file::FILES
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+
+    fn evaluation_note(&self, session: &Session) -> Option<&'static str> {
+        session.task.get().map(note)
+    }
+}
+
+/// Where a user finds how good the network is.
+pub(super) fn note(spec: &FedavgSpec) -> &'static str {
+    match spec.held_out {
+        0 => {
+            "The figures of the rounds below are of rows that the network learns from. With `held_out` in \
+             `[fedavg]` they are of others too."
+        }
+        _ => "See the rounds below: accuracy on rows that are held out.",
     }
 }
 

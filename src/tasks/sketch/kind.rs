@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Plan, SketchTask};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
-use crate::tasks::{BuiltIn, Labels, OwnSlots, SketchSpec, TaskKind};
+use crate::tasks::{BuiltIn, Labels, OwnSlots, ResultFile, Shared, SketchSpec, TaskKind};
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -32,6 +32,22 @@ impl TaskKind for Kind {
     ) -> Result<TaskSpec, SessionError> {
         SketchSpec::read(sections, data, peers).map(Into::into)
     }
+
+    fn results(&self) -> &'static [ResultFile] {
+        const NAME: &str = "a sketch's result";
+        &[ResultFile { name: NAME, recognised, contents: None }]
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+}
+
+fn recognised(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    let has = |key: &str| text.contains(key);
+    // A receipt has the distances, too.
+    text.trim_start().starts_with('{') && has("\"distances\"") && has("\"session\"") && !has("\"peer_id\"")
 }
 
 /// The task with these parameters.

@@ -19,8 +19,9 @@ use bytes::Bytes;
 use rayon::prelude::*;
 use sha2::Digest;
 
+use super::common::columns;
 use super::common::holders::{self, HOLDERS};
-use super::{BuiltIn, History, Labels, OwnSlots, Task, TaskKind, Work};
+use super::{BuiltIn, History, Labels, OwnSlots, Shared, Task, TaskKind, Work};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -87,6 +88,17 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         TuneSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+
+    fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
+        Some(
+            "The file of settings says how many rows of all peers each setting has right, on folds that it has \
+             not learnt from.",
+        )
     }
 }
 
@@ -174,15 +186,22 @@ impl Plan {
     /// The aggregates of the session.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
-        let aggregate = |name: &str, word_bytes, words| Aggregate::exact(name, word_bytes, words as u64);
         let mut plan = vec![Aggregate::coin(), holders::aggregate(self.classes())];
         if let Some(squares) = self.opens_moments() {
-            plan.push(aggregate("moments", 8, Moments::words(self.session.data.features as usize, squares)));
+            plan.push(columns::aggregate(self.session.data.features, squares));
         }
         let counts: usize =
             self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
-        plan.push(aggregate("counts", 4, counts));
-        plan.push(aggregate("scores", 4, self.classes() * (1 + self.candidates.len() * self.readouts.len())));
+        plan.push(Aggregate::exact(
+            "counts",
+            4,
+            counts as u64,
+            "models of every setting and fold",
+            "counts of the rows of every fold under every setting",
+        ));
+        let scores = self.classes() * (1 + self.candidates.len() * self.readouts.len());
+        let reveals = "how many rows each setting has right, by class";
+        plan.push(Aggregate::exact("scores", 4, scores as u64, "how good each setting is", reveals));
         plan
     }
 

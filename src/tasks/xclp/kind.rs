@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Plan, Xclp};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
-use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, TaskKind, XclpSpec};
+use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, ResultFile, Shared, TaskKind, XclpSpec};
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -30,6 +30,27 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         XclpSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn results(&self) -> &'static [ResultFile] {
+        const NAME: &str = "labels that a session gave";
+        &[ResultFile {
+            name: NAME,
+            recognised: |bytes| bytes.trim_ascii_start().starts_with(b"label,confidence"),
+            contents: None,
+        }]
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Shares
+    }
+
+    fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
+        Some(
+            "A session of this task sums no figures: a table of right and wrong labels would tell two owners \
+             each other's. Write `hold_out = 20` in the file of `join --map`: it keeps back labels of your own \
+             and tells you alone how many are found.",
+        )
     }
 }
 
