@@ -114,8 +114,8 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let shared = match (private, answers) {
         (true, _) => {
             "No row left this machine. Noise was added to all numbers that are made of rows before they left. Other \
-             members see these numbers only as part of a sum. Every member knows these sums, and what follows \
-             from them:"
+             members see these numbers only as part of a sum. Every member knows these sums, and what \
+             follows from them:"
         }
         (_, true) => {
             "The numbers by which rows are compared left this machine only as secret shares; one share alone tells \

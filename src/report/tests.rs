@@ -201,8 +201,8 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
     for (task, data, sections, told) in [
         ("\"flynn\"", CLASSES, FLYNN, "has no <code>[evaluate]</code>"),
         ("\"flynn\"", &*unit, &*noise, "paid for from the budget"),
-        ("\"flynn\"\nselect = \"sketch\"", CLASSES, &drawn, "If peers are drawn"),
-        ("\"tune\"", CLASSES, &tune, "file of settings says"),
+        ("\"flynn\"\nselect = \"sketch\"", CLASSES, &*drawn, "If peers are drawn"),
+        ("\"tune\"", CLASSES, &*tune, "file of settings says"),
         ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "that the network learns from"),
         ("\"fedavg\"", CLASSES, HELD, "that are held out"),
         ("\"xclp\"", CLASSES, "", "hold_out = 20"),
@@ -292,8 +292,8 @@ fn budget_and_what_others_learn_are_told_for_every_task() {
     let drawn = format!("{FLYNN}[sketch]\nchosen = 3");
     for (task, data, sections, told) in [
         ("\"flynn\"", CLASSES, &*held, "under a second matrix"),
-        (select, CLASSES, &drawn, "over the rows of the drawn peers"),
-        ("\"tune\"", CLASSES, &tune, "how many rows each setting has right"),
+        (select, CLASSES, &*drawn, "over the rows of the drawn peers"),
+        ("\"tune\"", CLASSES, &*tune, "how many rows each setting has right"),
         ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "weights after every round"),
         ("\"sketch\"", "", "", "how dense all rows together are"),
     ] {
@@ -338,8 +338,8 @@ fn noise_and_its_budget_are_told_by_mode() {
         ("central", "drew the noise of the total together"),
     ] {
         let noise = format!("{FLYNN}[privacy]\nepsilon = 0.5\nmode = \"{mode}\"\ntop = 8");
-        let unit = format!("{CLASSES}\nscaling = \"unit-norm\"");
-        let page = page_of(&session("\"flynn\"", &unit, &noise));
+        let scaled = format!("{CLASSES}\nscaling = \"unit-norm\"");
+        let page = page_of(&session("\"flynn\"", &scaled, &noise));
         assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
         assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
     }

@@ -48,8 +48,8 @@ impl TaskKind for Kind {
     fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
         Some(
             "A session of this task sums no figures: a table of right and wrong labels would tell two owners \
-             each other's. Write `hold_out = 20` in the file of `join --map`: it keeps back labels of your own \
-             and tells you alone how many are found.",
+             each other's. Write `hold_out = 20` in the file of `join --map`: it keeps back labels of your \
+             own and tells you alone how many are found.",
         )
     }
 }

@@ -10,7 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use flyswarm::session::{DataSpec, Section, Sections, SessionError, Spec, TaskSpec};
+use flyswarm::session::{DataSpec, Section, Sections, SessionError, TaskSpec};
 use flyswarm::tasks::{Aggregate, BuiltIn, Contents, Labels, OwnSlots, ResultFile, Shared, TaskKind};
 
 use spec::HistogramSpec;
@@ -18,7 +18,7 @@ use task::{FORMAT, Histogram};
 
 /// The task's line of the registry.
 #[derive(Debug)]
-pub struct Kind;
+pub(crate) struct Kind;
 
 impl TaskKind for Kind {
     fn name(&self) -> &'static str {

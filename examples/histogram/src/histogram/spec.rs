@@ -15,41 +15,41 @@ const BINS_LIMIT: usize = 1 << 20;
 /// The parameters of the task `histogram`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HistogramSpec {
+pub(super) struct HistogramSpec {
     /// The columns that are counted, at least one.
-    pub columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
 }
 
 /// One column and its bins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Column {
+pub(super) struct Column {
     /// A name of `data.columns`.
-    pub name: String,
+    pub(super) name: String,
     /// The edges of the bins, ascending: 2 to 10,001. A bin holds its lower edge and not its upper one.
-    pub edges: Vec<f64>,
+    pub(super) edges: Vec<f64>,
 }
 
 impl Column {
     /// Bins, with one below the first edge and one from the last edge on.
-    pub fn bins(&self) -> usize {
+    pub(super) fn bins(&self) -> usize {
         self.edges.len() + 1
     }
 
     /// The bin of a value.
-    pub fn bin(&self, value: f64) -> usize {
+    pub(super) fn bin(&self, value: f64) -> usize {
         self.edges.partition_point(|&edge| edge <= value)
     }
 }
 
 impl HistogramSpec {
     /// Bins of all columns.
-    pub fn bins(&self) -> usize {
+    pub(super) fn bins(&self) -> usize {
         self.columns.iter().map(Column::bins).sum()
     }
 
     /// Reads the section.
-    pub fn read(sections: &mut Sections<'_>) -> Result<Self, SessionError> {
+    pub(super) fn read(sections: &mut Sections<'_>) -> Result<Self, SessionError> {
         let missing = || SessionError::value("[histogram]", "missing", "given with the task histogram");
         sections.take("histogram")?.ok_or_else(missing)
     }

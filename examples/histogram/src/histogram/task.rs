@@ -14,13 +14,13 @@ use sha2::{Digest, Sha256};
 use super::spec::{Column, HistogramSpec};
 
 /// The first field of the result's file.
-pub const FORMAT: &str = "flyswarm histogram";
+pub(super) const FORMAT: &str = "flyswarm histogram";
 /// The slot of the counts.
 const BINS: u32 = 1;
 
 /// One peer's part.
 #[derive(Debug)]
-pub struct Histogram {
+pub(super) struct Histogram {
     session: String,
     spec: HistogramSpec,
     data: Arc<Dataset>,
@@ -32,7 +32,7 @@ pub struct Histogram {
 /// The file of the result.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct File {
+pub(super) struct File {
     format: String,
     session: String,
     columns: Vec<Counted>,
@@ -51,7 +51,7 @@ struct Counted {
 
 impl Histogram {
     /// A peer with these rows.
-    pub fn new(
+    pub(super) fn new(
         session: &Session,
         spec: HistogramSpec,
         data: Arc<Dataset>,
@@ -136,7 +136,7 @@ impl Task for Histogram {
 
 impl File {
     /// Reads the file.
-    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         match file.columns.iter().all(|column| column.counts.len() + 1 == column.edges.len()) {
             true if file.format == FORMAT => Ok(file),
@@ -145,17 +145,17 @@ impl File {
     }
 
     /// SHA-256 of the JSON in one line: equal if and only if session, bins and counts are.
-    pub fn digest(&self) -> [u8; 32] {
+    pub(super) fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.json().to_string()).into()
     }
 
     /// As JSON.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         json!(self)
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = format!("histogram of session {}\n", self.session);
         for Counted { name, edges, below, counts, above } in &self.columns {
             let (first, last) = (edges.first().unwrap_or(&0.0), edges.last().unwrap_or(&0.0));

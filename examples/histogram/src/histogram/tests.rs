@@ -1,4 +1,4 @@
-//! The sums of all peers' parts against the counts of the same rows in one place, for random cuts of the rows.
+//! The sums of all peers' parts against the counts of the same rows in one place, for random cuts of them.
 
 use bytes::Bytes;
 use flyswarm::Identity;
