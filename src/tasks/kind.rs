@@ -27,11 +27,11 @@ pub struct ResultFile {
     /// Whether a file that begins with these bytes is one. At least its first 64 KiB are given.
     pub recognised: fn(&[u8]) -> bool,
     /// Reads a whole file for `flyswarm inspect`; `None` if the file is plain text that needs no reader.
-    pub contents: Option<Read>,
+    pub contents: Option<ReadContents>,
 }
 
 /// Reads a whole file, or says what is wrong with it.
-pub type Read = fn(&[u8]) -> Result<Contents, String>;
+pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
 
 /// The contents of a result file.
 #[derive(Clone, Debug)]
