@@ -34,7 +34,7 @@ struct Once {
 
 impl Task for Once {
     fn plan(&self) -> Vec<Aggregate> {
-        vec![Aggregate::coin(), Aggregate::exact("once", 4, self.words)]
+        vec![Aggregate::coin(), Aggregate::exact("once", 4, self.words, "a vector", "the sum of the vectors")]
     }
 
     fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {

@@ -137,6 +137,13 @@ pub fn main() -> ExitCode {
     main_of(std::env::args_os())
 }
 
+/// As [`main`], with tasks that the program adds to those of this crate.
+#[must_use]
+pub fn main_with(kinds: &[&'static dyn crate::tasks::TaskKind]) -> ExitCode {
+    kinds.iter().for_each(|kind| crate::tasks::register(*kind));
+    main()
+}
+
 /// Runs the command with these words, the first of which is the program's name.
 #[must_use]
 pub fn main_of(words: impl IntoIterator<Item = OsString>) -> ExitCode {

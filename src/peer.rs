@@ -35,6 +35,8 @@ pub use builder::{Builder, MakeInterpose};
 #[cfg(feature = "cli")]
 pub(crate) use builder::{mark_file, not_built_in, state_folder};
 pub use event::{Event, Timed};
+#[cfg(test)]
+pub(crate) use node::told;
 pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
 #[cfg(feature = "cli")]

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use self::figures::{Compared, Whose};
 use crate::html::{facts, page};
-use crate::tasks::flynn::evaluate::NEIGHBOURS;
+use crate::tasks::common::evaluation::NEIGHBOURS;
 
 /// What a page is made of.
 #[derive(Debug, Default)]

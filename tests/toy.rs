@@ -29,7 +29,7 @@ struct Histogram {
 
 impl Task for Histogram {
     fn plan(&self) -> Vec<Aggregate> {
-        let bins = |_| Aggregate::exact("bins", 4, BINS as u64);
+        let bins = |_| Aggregate::exact("bins", 4, BINS as u64, "bins", "readings in each bin");
         std::iter::once(Aggregate::coin()).chain((0..self.rounds).map(bins)).collect()
     }
 

@@ -30,7 +30,10 @@ struct Sum {
 
 impl Task for Sum {
     fn plan(&self) -> Vec<Aggregate> {
-        vec![Aggregate::coin(), Aggregate::exact("vector", 4, self.vector.len() as u64 / 4)]
+        vec![
+            Aggregate::coin(),
+            Aggregate::exact("vector", 4, self.vector.len() as u64 / 4, "a vector", "the sum of the vectors"),
+        ]
     }
 
     fn contribution(&self, _: u32, _: &History) -> Result<Bytes, String> {

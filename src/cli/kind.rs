@@ -4,35 +4,44 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use flyswarm_learn::learner::Classifier;
-use flyswarm_learn::personal::PersonalModel;
-
-use crate::model::file::MAGIC;
+use super::{Failure, output::for_io};
+use crate::tasks::{self, Contents, ResultFile, TaskKind};
 
 /// How much of a file is looked at, bytes: a receipt of 1,024 peers is longer, but what tells is at its top.
 const LOOK: u64 = 1 << 16;
 
-/// A network that the task `fedavg` has trained.
-pub(super) const NETWORK: &str = "a network";
-/// What `personalise` has made of one.
-pub(super) const PERSONAL: &str = "a personal model";
+/// A session file.
+pub(super) const SESSION: &str = "a session file";
 
-/// `a receipt`, `a model` and so on; `None` where it is nothing that this program writes.
-pub(super) fn of(path: &Path) -> Option<&'static str> {
+/// The first bytes of a file; `None` if it cannot be read. A pipe would be emptied, and a device waited for.
+pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    // A pipe would be emptied, and a device waited for.
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
     }
     File::open(path).ok()?.take(LOOK).read_to_end(&mut bytes).ok()?;
-    if bytes.starts_with(MAGIC) {
-        return Some("a model");
-    }
-    if Classifier::looks_like(&bytes) {
-        return Some(NETWORK);
-    }
-    if PersonalModel::looks_like(&bytes) {
-        return Some(PERSONAL);
+    Some(bytes)
+}
+
+/// The kind of result that begins so, if a task writes such files.
+fn result(start: &[u8]) -> Option<&'static ResultFile> {
+    tasks::kinds().flat_map(TaskKind::results).find(|file| (file.recognised)(start))
+}
+
+/// The contents of a file that a task writes; `None` if no task does, or if it is plain text.
+pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
+    let file = start(path).as_deref().and_then(result);
+    let Some(contents) = file.and_then(|file| file.contents) else { return Ok(None) };
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let bytes = std::fs::read(path).map_err(|error| for_io(&error, wrong(&error)))?;
+    contents(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
+}
+
+/// `a receipt`, `a model` and so on; `None` where it is nothing that this program writes.
+pub(super) fn of(path: &Path) -> Option<&'static str> {
+    let bytes = start(path)?;
+    if let Some(file) = result(&bytes) {
+        return Some(file.name);
     }
     if bytes.starts_with(b"PK\x03\x04") {
         return Some("an NPZ archive");
@@ -53,19 +62,16 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
             ("a receipt", &["\"aggregates\"", "\"peer_id\""]),
             ("a receipt", &["\"bytes_received\"", "\"counted\""]),
             ("a result of simulate", &["\"scenario\"", "\"runs\""]),
-            ("a sketch's result", &["\"distances\"", "\"session\""]),
         ]
         .into_iter()
         .find_map(|(kind, keys)| has(keys).then_some(kind));
     }
     let line = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
     if line("[[roster]]") {
-        return Some("a session file");
+        return Some(SESSION);
     }
-    if ["[rates]", "[network]", "[[fault]]", "[[variant]]", "[expect]"].into_iter().any(line) {
-        return Some("a scenario");
-    }
-    start.starts_with("label,confidence").then_some("labels that a session gave")
+    let scenario = ["[rates]", "[network]", "[[fault]]", "[[variant]]", "[expect]"].into_iter().any(line);
+    scenario.then_some("a scenario")
 }
 
 /// "this is a receipt; `inspect` takes a model or a session file", if the file is one of this program's.

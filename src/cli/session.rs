@@ -77,7 +77,7 @@ pub(super) fn load(file: &Path) -> Result<Session, Failure> {
             ),
             _ => false,
         };
-        let kind = kind::of(file).filter(|&kind| other && kind != "a session file");
+        let kind = kind::of(file).filter(|&kind| other && kind != kind::SESSION);
         match kind {
             Some(kind) => {
                 Failure::Input(format!("{}: this is {kind}; a session file is expected", file.display()))

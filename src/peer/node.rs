@@ -20,7 +20,7 @@ use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
 use crate::node::{self, Ending};
 use crate::protocol::context::Context;
-use crate::session::{self, Session};
+use crate::session::{self, Release, Session};
 use crate::store::Store;
 use crate::tasks::{self, History, Outcome, Protected, Rows, Task};
 
@@ -102,12 +102,24 @@ fn unreached(error: Error, reached: bool, keyed: bool) -> Error {
     }
 }
 
+/// The fields of a receipt that follow from the session's task and its protection of single rows.
+pub(crate) fn told(session: &Session) -> [(&'static str, Value); 4] {
+    let kind = session.task.kind();
+    [
+        ("task", json!(session.task.name())),
+        ("privacy", privacy(session)),
+        ("shared", json!(kind.shared())),
+        ("evaluation_note", json!(kind.evaluation_note(session))),
+    ]
+}
+
 /// What a session's file says of privacy, for receipts.
 fn privacy(session: &Session) -> Value {
     let mut privacy = json!(session.privacy.noise);
     if !privacy.is_object() {
         privacy = json!({"epsilon": null});
     }
+    privacy["possible"] = json!(session.task.release(&session.data) != Release::Nothing);
     privacy["min_contributors"] = json!(session.privacy.min_contributors);
     privacy
 }
@@ -276,6 +288,8 @@ impl Node {
         let counted = self.uncounted(outcome, history).is_none();
         let aggregates = self.ctx.plan.iter().zip(history.values()).map(|(aggregate, value)| Opened {
             name: aggregate.name.clone(),
+            is: aggregate.is,
+            reveals: aggregate.told(),
             view: value.sum.ballot.to_string(),
             members: names(&value.members),
             sealed_total: hex::encode(value.total),
@@ -284,8 +298,7 @@ impl Node {
         if let Some((result, outcome)) = self.plan.result.zip(outcome) {
             details.insert(result.to_owned(), json!({"digest": hex::encode(outcome.digest)}));
         }
-        details.insert("task".to_owned(), json!(session.task.name()));
-        details.insert("privacy".to_owned(), privacy(session));
+        details.extend(told(session).map(|(name, value)| (name.to_owned(), value)));
         Ok(Receipt {
             session: self.ctx.id.to_string(),
             name: session.name.clone(),

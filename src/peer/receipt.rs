@@ -102,6 +102,10 @@ impl Council {
 pub struct Opened {
     /// Its name.
     pub name: String,
+    /// What it is.
+    pub is: &'static str,
+    /// What it tells every member.
+    pub reveals: String,
     /// The view in which it was summed.
     pub view: String,
     /// The peers whose vectors it sums.

@@ -9,10 +9,6 @@ use crate::session::Run;
 
 /// Slots above which their table is folded away.
 const FOLDED: usize = 40;
-/// The task `flynn` where peers are drawn.
-const DRAWN: &str = "flynn, drawn";
-/// The task that trains on labels that were given and found.
-const PARTLY: &str = "fedavg-xclp";
 
 /// Who took part, what was decided when, and what that cost.
 pub(super) fn decided(receipt: &Value) -> Markup {
@@ -79,7 +75,7 @@ fn date(unix: f64) -> String {
 }
 
 fn sums(receipt: &Value, opened: &[Value]) -> Markup {
-    let (task, began) = (task(receipt), receipt["started_unix"].as_f64().unwrap_or(0.0));
+    let began = receipt["started_unix"].as_f64().unwrap_or(0.0);
     let times = list(&receipt["opened_unix"]);
     table(
         "Sums that were decided and opened, in order",
@@ -91,9 +87,8 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
                 Some(unix) => (time(1000.0 * (unix - began).max(0.0)), date(unix)),
                 None => ("before a restart".to_owned(), "unknown".to_owned()),
             };
-            let is = known(task, name).map_or("a sum of the task's own", |(is, _)| is);
             cells![
-                html! { (name) small { (is) } },
+                html! { (name) small { (text(&each["is"])) } },
                 after,
                 when,
                 list(&each["members"]).len(),
@@ -104,129 +99,37 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
     )
 }
 
-/// The task; of `flynn` whether peers are drawn.
-fn task(receipt: &Value) -> &str {
-    let drawn = list(&receipt["aggregates"]).iter().any(|each| text(&each["name"]) == "draw");
-    if drawn && text(&receipt["task"]) == "flynn" { DRAWN } else { text(&receipt["task"]) }
-}
-
-/// The name of an aggregate without the number that it has where there are several of the kind.
+/// The name of an aggregate without its number, if it has one.
 fn kind(name: &str) -> &str {
     match name.rsplit_once('-') {
-        Some(("round", _)) => "rounds",
-        Some((kind @ ("points" | "computed" | "labelled" | "counts"), _)) => kind,
+        Some((kind, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => kind,
         _ => name,
     }
 }
 
-/// What an aggregate of a task is, and what it tells everybody where no noise is in it.
-fn known(task: &str, name: &str) -> Option<(&'static str, &'static str)> {
-    const ACCURACY: &str =
-        "how right and wrong predictions fall; a small number in them tells that somebody has such a row";
-    Some(match (kind(name), task) {
-        ("rounds", _) => {
-            ("weights after a round", "weights after every round, which are sums over its members")
-        }
-        ("points", _) => (
-            "rows of each member, and given labels",
-            "how many rows each member trains on, and how many labels of each class were given for them",
-        ),
-        ("counts", PARTLY) => {
-            ("labels of each class", "how many labels of each class there are, given and found")
-        }
-        ("scores", PARTLY) => (
-            "how good the network is",
-            "loss and accuracy of the last network over all rows with a given label",
-        ),
-        ("coin", _) => {
-            ("a random number that nobody could choose", "nothing of anybody's rows: it is random")
-        }
-        ("holders", "sketch") | ("present", _) => ("who has rows", "how many members have rows"),
-        ("holders", _) => (
-            "who has rows of which class",
-            "how many members have rows, have rows of each class and, where rows are held out, hold some of it out",
-        ),
-        ("values", _) => (
-            "who has values of each column that all peers fill",
-            "how many members have a value of each column that is filled by what all have",
-        ),
-        ("fills", _) => (
-            "what takes the place of missing values",
-            "of each such column how many values there are and their mean, or how many rows have each level; a \
-             small number tells that somebody has such a row",
-        ),
-        ("moments", _) => {
-            ("means and spreads of columns", "mean and spread of every column over all rows together")
-        }
-        ("learnt", _) => (
-            "a model without the held-out rows",
-            "counts of all rows that were not held out, under a second matrix: more about rows that few others \
-             resemble",
-        ),
-        ("counts", "tune") => {
-            ("models of every setting and fold", "counts of the rows of every fold under every setting")
-        }
-        ("counts", DRAWN) => (
-            "the model",
-            "the model: counts of hashes over the rows of the drawn peers; the fewer they are, the more it tells of \
-             each",
-        ),
-        ("counts", _) => (
-            "the model",
-            "the model: counts of hashes over all rows. With three members each of them knows the sum of the two \
-             others",
-        ),
-        ("scores", "sketch" | DRAWN) => {
-            ("distances of peers", "how far each peer's rows lie from all, by peer")
-        }
-        ("scores", "tune") => ("how good each setting is", "how many rows each setting has right, by class"),
-        ("scores", "fedavg") => {
-            ("how good the network is", "loss and accuracy of the last network over all members")
-        }
-        ("scores", _) => ("how good the model is", ACCURACY),
-        ("rows", "xclp") => ("rows of each member", "how many rows each member has"),
-        ("rows", _) => ("rows in all", "how many rows all members have together"),
-        ("sketch", _) => (
-            "a sketch of all rows",
-            "how dense all rows together are at any point, and that a given row is not among them where a counter is 0",
-        ),
-        ("pairwise", _) => ("sketches of each peer", "how dense each peer's own rows are at any point"),
-        ("draw", _) => ("who is drawn", "who was drawn"),
-        ("computed", _) => ("who computed", "who computed, and salted commitments to what"),
-        ("labelled", _) => ("rows with an answer", "how many rows were answered"),
-        _ => return None,
-    })
-}
-
 /// What others can learn, and what was spent of a budget; `ledger` is what this peer's says.
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
-    let task = task(receipt);
-    let noise = &receipt["privacy"]["epsilon"];
-    let (private, answers) = (!noise.is_null(), ["xclp", PARTLY].contains(&task));
+    let private = !receipt["privacy"]["epsilon"].is_null();
+    let answers = shares(receipt);
     let shared = match (private, answers) {
         (true, _) => {
-            "Single rows never left this machine. Noise was drawn for whatever is made of rows before it left, and \
-             masks hide it from everybody but as part of a sum. Every member knows these sums, and what \
-             can be worked out from them:"
+            "No row left this machine. Noise was added to all numbers that are made of rows before they left. Other \
+             members see these numbers only as part of a sum. Every member knows these sums, and what \
+             follows from them:"
         }
         (_, true) => {
-            "What rows are compared by left this machine as shares alone, none of which tells anything by itself. Two \
-             computing members that put theirs together know every hash, distance, label and score. Every \
-             member knows:"
+            "The numbers by which rows are compared left this machine only as secret shares; one share alone tells \
+             nothing. Two computing members that put their shares together know every hash, distance, label \
+             and score. Every member knows:"
         }
         _ => {
-            "Single rows and single peers' numbers never left this machine unmasked. Every member knows the sums, and \
-             what can be worked out from them:"
+            "No row left this machine, and this peer's numbers left it only under masks, as part of a sum. Every \
+             member knows these sums, and what follows from them:"
         }
     };
-    let mut told: Vec<(&str, String)> = Vec::new();
-    for name in list(&receipt["aggregates"]).iter().map(|each| text(&each["name"])) {
-        let tells = match known(task, name) {
-            Some((_, tells)) if private && name != "coin" => format!("{tells}; with noise"),
-            Some((_, tells)) => tells.to_owned(),
-            None => "a sum that the task asks for; the program that brings it says what it tells".to_owned(),
-        };
-        let line = (kind(name), tells);
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    for each in list(&receipt["aggregates"]) {
+        let line = (kind(text(&each["name"])), text(&each["reveals"]));
         if !told.contains(&line) {
             told.push(line);
         }
@@ -237,8 +140,8 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
              with noise, and the budget below bounds what these tell. Sessions on the same rows add up."
         }
         (_, true) => {
-            "Whoever asked has labels and coarse scores of its own rows, which depend on everybody's: from a score it \
-             can tell that a row of that class is near. Sessions on the same rows add up."
+            "A peer that asked has labels and coarse scores of its own rows, which depend on the rows of all peers: a \
+             score can tell it that a row of that class is near. Sessions on the same rows add up."
         }
         _ => {
             "All other members together can subtract their own numbers from a sum: what is left is this peer's. \
@@ -249,7 +152,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
         section {
             h2 { "What others can learn" }
             p { (shared) }
-            ul { @for (kind, tells) in told { li { b { (kind) } ": " (tells) "." } } }
+            ul { @for (kind, reveals) in told { li { b { (kind) } ": " (reveals) "." } } }
             p { (together) }
             h3 { "Budget" }
             p { (budget(receipt)) }
@@ -258,18 +161,22 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     }
 }
 
+/// Whether rows were compared by secret shares.
+fn shares(receipt: &Value) -> bool {
+    receipt["shared"] == "shares"
+}
+
 /// What the session spends, in a sentence.
 fn budget(receipt: &Value) -> String {
-    let (privacy, task) = (&receipt["privacy"], text(&receipt["task"]));
+    let privacy = &receipt["privacy"];
     if privacy["epsilon"].is_null() {
-        let why = if ["xclp", PARTLY].contains(&task) {
-            "answers are exact, and a ledger only counts them"
-        } else {
-            "sums are exact"
+        let why = match shares(receipt) {
+            true => "answers are exact, and a ledger only counts them",
+            false => "sums are exact",
         };
-        let other = match task {
-            "flynn" | "sketch" => " A session with privacy.epsilon has one.",
-            _ => "",
+        let other = match privacy["possible"] == true {
+            true => " A session with privacy.epsilon has one.",
+            false => "",
         };
         return format!(
             "No budget was spent: {why}, and what they tell of a single row has no bound.{other}"

@@ -90,40 +90,17 @@ pub(super) fn of_session(receipt: &Value) -> Markup {
     if receipt["evaluation"].is_object() {
         return pooled(&receipt["evaluation"], "How good the model is");
     }
-    let drawn =
-        receipt["aggregates"].as_array().is_some_and(|all| all.iter().any(|each| each["name"] == "draw"));
-    let why = match (text(&receipt["task"]), receipt["privacy"]["epsilon"].is_null()) {
-        ("flynn", false) => html! {
-            "This session says nothing of it: in a private session each figure would be paid for from the budget. \
-             Rows that you keep back tell you, with " code { "flyswarm report MODEL --data rows" } "."
-        },
-        ("flynn", true) if drawn => html! {
-            "This session says nothing of it: with peers that are drawn no rows are held out. Rows that you keep \
-             back tell you, with " code { "flyswarm report MODEL --data rows" } "."
-        },
-        ("flynn", true) => html! {
-            "This session says nothing of it, because its file has no " code { "[evaluate]" }
-            ": no rows were held out."
-        },
-        ("fedavg" | "fedavg-xclp", _) if receipt["rounds"][0]["held_out_accuracy"].is_null() => html! {
-            "The figures of the rounds below are of rows that the network learns from. With "
-            code { "held_out" } " in " code { "[fedavg]" } " they are of others too."
-        },
-        ("fedavg" | "fedavg-xclp", _) => {
-            html! { "See the rounds below: accuracy on rows that are held out." }
+    let Some(note) = receipt["evaluation_note"].as_str() else { return html! {} };
+    html! {
+        section {
+            h2 { "How good the result is" }
+            p {
+                @for (at, part) in note.split('`').enumerate() {
+                    @if at % 2 == 1 { code { (part) } } @else { (part) }
+                }
+            }
         }
-        ("tune", _) => html! {
-            "How many rows of all peers each setting has right, on folds that it has not learnt from, stands in the \
-             file of settings."
-        },
-        ("xclp", _) => html! {
-            "A session of this task sums no figures: a table of right and wrong labels would tell two \
-             owners each other's. Labels of your own that " code { "hold_out = 20" } " in the file of \
-             `join --map` keeps back tell you, and nobody else."
-        },
-        _ => return html! {},
-    };
-    html! { section { h2 { "How good the result is" } p { (why) } } }
+    }
 }
 
 /// The figures of everybody's rows, under this title.

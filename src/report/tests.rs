@@ -5,6 +5,10 @@ use flyswarm_learn::model::figures::{Gain, Sums};
 use serde_json::json;
 
 use super::*;
+use crate::crypto::identity::Identity;
+use crate::peer::told;
+use crate::session::{Release, Session};
+use crate::tasks::built_in;
 
 const EVIL: &str = "<script>alert(1)</script>\"'&";
 
@@ -35,7 +39,7 @@ fn receipt() -> Value {
         "council": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "aggregates": [
             {"name": "counts", "view": EVIL, "members": [EVIL, "bob"], "sealed_total": EVIL},
-            {"name": EVIL, "view": "1 of 2", "members": [EVIL, "bob"], "sealed_total": "00"},
+            {"name": EVIL, "is": EVIL, "reveals": EVIL, "view": "1 of 2", "members": [EVIL, "bob"], "sealed_total": "00"},
         ],
         "stages": [{"name": EVIL, "seconds": 0.5, "bytes": 1500}],
         "rounds": [{"loss": 0.5, "accuracy": 0.75}, {"loss": 0.25, "accuracy": 0.875}],
@@ -113,7 +117,8 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_contributors": 3});
     receipt["stages"] = json!([{"name": mark(), "seconds": 0.5, "bytes": 1500}]);
     receipt["aggregates"] = json!([
-        {"name": mark(), "view": mark(), "members": [mark(), mark()], "sealed_total": mark()},
+        {"name": mark(), "is": mark(), "reveals": mark(), "view": mark(), "members": [mark(), mark()],
+         "sealed_total": mark()},
     ]);
     let classes = [mark(), mark()];
     let rows = figures(&classes);
@@ -159,38 +164,54 @@ fn a_long_name_is_shown_whole_where_there_is_room_and_breaks_where_there_is_none
     ));
 }
 
+/// A session of this task: the line of `[data]`, more of it, the sections behind it.
+fn session(task: &str, data: &str, sections: &str) -> Session {
+    let head = "name = \"t\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z";
+    let mut text = format!("{head}\ntask = {task}\n[data]\nfeatures = 4\n{data}\n{sections}\n");
+    for i in 0..5 {
+        let key = Identity::from_seed([i; 32]).public();
+        text += &format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
+    }
+    Session::parse(&text).unwrap()
+}
+
+const SETTING: &str = "[[tune.setting]]\nm = 64\ns = 2\nrho = 4";
+const CLASSES: &str = "classes = [\"a\", \"b\"]";
+const FLYNN: &str = "[flynn]\nm = 64\ns = 2\nrho = 8\ngamma = 0.5\n";
+const HELD: &str = "[fedavg]\nrounds = 2\nheld_out = 20";
+
+/// The page of a receipt of this session.
+fn page_of(session: &Session) -> String {
+    let plan = built_in(session).unwrap().plan;
+    let sums = plan.iter().map(|each| json!({"name": each.name, "is": each.is, "reveals": each.told()}));
+    let mut receipt = json!({
+        "task": session.task.name(), "aggregates": sums.collect::<Vec<_>>(), "opened_unix": [],
+    });
+    for (name, value) in told(session) {
+        receipt[name] = value;
+    }
+    Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render()
+}
+
 #[test]
 fn a_page_says_why_it_has_no_figures_of_the_session() {
-    for (task, change, told) in [
-        ("flynn", json!({}), "has no <code>[evaluate]</code>"),
-        ("flynn", json!({"privacy": {"epsilon": "1"}}), "paid for from the budget"),
-        ("flynn", json!({"aggregates": [{"name": "draw"}]}), "with peers that are drawn"),
-        ("tune", json!({}), "stands in the file of settings"),
-        ("fedavg", json!({"rounds": [{"loss": 1.0, "accuracy": 0.5}]}), "that the network learns from"),
-        (
-            "fedavg",
-            json!({"rounds": [{"loss": 1.0, "accuracy": 0.5, "held_out_accuracy": 0.5}]}),
-            "that are held out",
-        ),
-        ("xclp", json!({}), "hold_out = 20"),
+    let noise = format!("{FLYNN}[privacy]\nepsilon = 0.5\nmode = \"central\"\ntop = 8");
+    let unit = format!("{CLASSES}\nscaling = \"unit-norm\"");
+    let (drawn, tune) = (format!("{FLYNN}[sketch]\nchosen = 3"), format!("{FLYNN}{SETTING}"));
+    for (task, data, sections, told) in [
+        ("\"flynn\"", CLASSES, FLYNN, "has no <code>[evaluate]</code>"),
+        ("\"flynn\"", &*unit, &*noise, "paid for from the budget"),
+        ("\"flynn\"\nselect = \"sketch\"", CLASSES, &*drawn, "If peers are drawn"),
+        ("\"tune\"", CLASSES, &*tune, "file of settings says"),
+        ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "that the network learns from"),
+        ("\"fedavg\"", CLASSES, HELD, "that are held out"),
+        ("\"xclp\"", CLASSES, "", "hold_out = 20"),
     ] {
-        let mut receipt = receipt();
-        receipt["task"] = json!(task);
-        receipt["evaluation"] = Value::Null;
-        receipt["rounds"] = Value::Null;
-        for (name, value) in change.as_object().unwrap() {
-            receipt[name] = value.clone();
-        }
-        let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+        let page = page_of(&session(task, data, sections));
         assert!(page.contains("<h2>How good the result is</h2>") && page.contains(told), "{task}: {page}");
     }
-    // Nothing is predicted by a sketch, and of a custom task nothing is known.
-    for task in ["sketch", "custom"] {
-        let mut receipt = receipt();
-        (receipt["task"], receipt["evaluation"]) = (json!(task), Value::Null);
-        let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
-        assert!(!page.contains("<h2>How good"), "{task}");
-    }
+    // A sketch predicts nothing.
+    assert!(!page_of(&session("\"sketch\"", "", "")).contains("<h2>How good"));
 }
 
 #[test]
@@ -250,9 +271,10 @@ fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
 fn what_was_decided_is_told_with_its_time_and_what_it_is() {
     let page = Page { title: "t", receipt: Some(&receipt()), ..Page::default() }.render();
     // Joined at 1.0, opened at 13.5; the other before the process was started again.
-    let row = "holders<small>who has rows of which class</small></th>";
+    let row = "holders<small>who has rows</small></th>";
     let mut receipt = receipt();
     receipt["aggregates"][0]["name"] = json!("holders");
+    receipt["aggregates"][0]["is"] = json!("who has rows");
     let told = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
     assert!(told.contains(&format!("{row}<td>12.5 s</td><td>1970-01-01T00:00:13Z</td><td>2</td>")), "{told}");
     assert!(page.contains("<td>before a restart</td><td>unknown</td>"));
@@ -262,53 +284,38 @@ fn what_was_decided_is_told_with_its_time_and_what_it_is() {
     assert!(page.contains("<summary>41 sums</summary>"), "many rounds are folded away");
 }
 
-/// The aggregates of each task and mode, the lines that must be told, and one that must not.
 #[test]
-fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
-    let session = |task: &str, names: &[&str], epsilon: Value, mode: &str| {
-        let aggregates: Vec<_> = names.iter().map(|name| json!({"name": name, "members": []})).collect();
-        let receipt = json!({
-            "task": task, "aggregates": aggregates, "opened_unix": [],
-            "privacy": {"epsilon": epsilon, "mode": mode, "min_contributors": 3},
-        });
-        Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render()
-    };
+fn budget_and_what_others_learn_are_told_for_every_task() {
     let exact = "No budget was spent: sums are exact";
-    for (task, names, told) in [
-        ("flynn", &["coin", "holders", "moments", "learnt", "scores", "counts"][..], "under a second matrix"),
-        (
-            "flynn",
-            &["coin", "present", "sketch", "scores", "draw", "holders", "counts"],
-            "over the rows of the drawn peers",
-        ),
-        ("tune", &["coin", "holders", "moments", "counts", "scores"], "how many rows each setting has right"),
-        ("fedavg", &["coin", "holders", "rows", "round-1", "round-2", "scores"], "weights after every round"),
-        (
-            "sketch",
-            &["coin", "holders", "sketch", "scores", "pairwise"],
-            "how far each peer's rows lie from all",
-        ),
-        ("custom", &["coin", "mine"], "a sum that the task asks for"),
+    let select = "\"flynn\"\nselect = \"sketch\"";
+    let (held, tune) = (format!("{FLYNN}[evaluate]"), format!("{FLYNN}{SETTING}"));
+    let drawn = format!("{FLYNN}[sketch]\nchosen = 3");
+    for (task, data, sections, told) in [
+        ("\"flynn\"", CLASSES, &*held, "under a second matrix"),
+        (select, CLASSES, &*drawn, "over the rows of the drawn peers"),
+        ("\"tune\"", CLASSES, &*tune, "how many rows each setting has right"),
+        ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "weights after every round"),
+        ("\"sketch\"", "", "", "how dense all rows together are"),
     ] {
-        let page = session(task, names, Value::Null, "");
+        let session = session(task, data, sections);
+        let page = page_of(&session);
         assert!(page.contains(exact) && page.contains(told), "{task}: {page}");
-        assert!(
-            page.contains("what is left is this peer&#39;s") || page.contains("what is left is this peer's.")
-        );
-        assert!(!page.contains("with noise"), "{task}");
-        assert_eq!(page.matches("weights after every round").count(), usize::from(task == "fedavg"));
-        let can = ["flynn", "sketch"].contains(&task);
+        assert!(page.contains("what is left is this peer"), "{task}");
+        assert!(!page.contains("with noise") && !page.contains("<li><b>?"), "{task}");
+        assert_eq!(page.matches("weights after every round").count(), usize::from(task == "\"fedavg\""));
+        let can = session.task.release(&session.data) != Release::Nothing;
         assert_eq!(page.contains("A session with privacy.epsilon has one."), can, "{task}");
-        // Nothing is called the task's own that is known.
-        assert_eq!(page.contains("a sum of the task's own"), task == "custom", "{task}");
     }
-    let page = session("xclp", &["coin", "rows", "computed", "labelled"], Value::Null, "");
+}
+
+#[test]
+fn a_task_that_shares_rows_says_what_two_members_can_know() {
+    let page = page_of(&session("\"xclp\"", CLASSES, ""));
     for told in ["answers are exact", "how many rows each member has", "know every hash", "coarse scores"] {
         assert!(page.contains(told), "{told}");
     }
-    let names =
-        ["coin", "holders", "rows", "round-1", "points-1", "computed-1", "labelled-1", "counts-1", "scores"];
-    let page = session("fedavg-xclp", &names, Value::Null, "");
+    let partly = format!("{HELD}\n[pseudo_labels]\nafter = 1");
+    let page = page_of(&session("\"fedavg-xclp\"", CLASSES, &partly));
     for told in [
         "answers are exact",
         "know every hash",
@@ -316,20 +323,26 @@ fn budget_and_what_others_learn_are_told_for_every_task_and_mode() {
         "how many rows each member trains on",
         "salted commitments",
         "how many labels of each class there are",
-        "over all rows with a given label",
+        "over all rows with a label",
     ] {
         assert!(page.contains(told), "{told}");
     }
-    assert!(!page.contains("a sum that the task asks for"));
+}
+
+#[test]
+fn noise_and_its_budget_are_told_by_mode() {
+    let exact = "No budget was spent: sums are exact";
     for (mode, unit) in [
         ("per-party", "spent an equal part"),
         ("parallel", "has a row at one peer; with rows"),
         ("central", "drew the noise of the total together"),
     ] {
-        for (task, names) in [("flynn", ["coin", "counts"]), ("sketch", ["coin", "sketch"])] {
-            let page = session(task, &names, json!("0.5"), mode);
-            assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
-            assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
-        }
+        let noise = format!("{FLYNN}[privacy]\nepsilon = 0.5\nmode = \"{mode}\"\ntop = 8");
+        let scaled = format!("{CLASSES}\nscaling = \"unit-norm\"");
+        let page = page_of(&session("\"flynn\"", &scaled, &noise));
+        assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
+        assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
     }
+    let page = page_of(&session("\"sketch\"", "scaling = \"unit-norm\"", "[privacy]\nepsilon = 0.5"));
+    assert!(page.contains("spent epsilon = 0.5") && page.contains("; with noise."), "{page}");
 }

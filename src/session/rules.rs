@@ -85,7 +85,9 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    pub(crate) fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
+    /// A field whose value breaks a limit.
+    #[must_use]
+    pub fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
         // A value may come from a hostile file: show the beginning.
         let value = if value.chars().count() > 100 {

@@ -28,7 +28,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn new(scenario: &Scenario, me: Peer) -> Self {
-        let aggregate = Aggregate::exact("sum", 4, scenario.task.words);
+        let aggregate = Aggregate::exact("sum", 4, scenario.task.words, "a sum", "the sum of random vectors");
         Self { me, aggregate, seed: scenario.seed }
     }
 }

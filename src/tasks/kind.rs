@@ -4,12 +4,47 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use serde::Serialize;
+use serde_json::Value;
+
 use super::REGISTRY;
+#[cfg(all(feature = "cli", feature = "net"))]
+use crate::tasks::demo::MakeScene;
+
+/// How what is made of a peer's rows leaves its machine: a receipt has it, and a report explains it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shared {
+    /// As part of sums alone.
+    Sums,
+    /// As secret shares, with which some members compute answers for the owners of the rows.
+    Shares,
+}
+/// A kind of file that holds a result.
+#[derive(Clone, Copy, Debug)]
+pub struct ResultFile {
+    /// Its name with an article, such as "a model".
+    pub name: &'static str,
+    /// Whether a file that begins with these bytes is one. At least its first 64 KiB are given.
+    pub recognised: fn(&[u8]) -> bool,
+    /// Reads a whole file for `flyswarm inspect`; `None` if the file is plain text that needs no reader.
+    pub contents: Option<ReadContents>,
+/// Reads a whole file, or says what is wrong with it.
+pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
+/// The contents of a result file.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// One word for the kind, such as "model".
+    pub kind: &'static str,
+    /// Equal for two files that say the same.
+    pub digest: [u8; 32],
+    /// For people, in lines.
+    pub text: String,
+    /// For programs.
+    pub json: Value,
 use super::new::{NewFile, TaskOption};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
 use crate::sim::task::{Ended, Worth};
-#[cfg(all(feature = "cli", feature = "net"))]
-use crate::tasks::demo::MakeScene;
 
 /// A task: all that is known of it without a session. The registry has one of each.
 pub trait TaskKind: Debug + Sync {
@@ -59,6 +94,20 @@ pub trait TaskKind: Debug + Sync {
     fn take_settings(&self, session: &mut Session, _file: &Path) -> Result<(), SessionError> {
         let limit = format!("left out with the task {}", session.task);
         Err(SessionError::value("--settings", "given", limit))
+    }
+
+    /// How what is made of a peer's rows leaves its machine.
+    fn shared(&self) -> Shared;
+
+    /// Where a user finds how good the result is, if the receipt has no evaluation; `None` if nothing is
+    /// predicted. Text in backticks is code.
+    fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
+        None
+    }
+
+    /// The kinds of file that the task's result is written to.
+    fn results(&self) -> &'static [ResultFile] {
+        &[]
     }
 
     /// Which rows a digest of a peer's rows covers, for its receipt.

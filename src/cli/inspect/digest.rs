@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::super::model::network::Network;
 use super::super::{Failure, kind, output, print};
 use crate::data::npz_digest;
-use crate::model::Model;
+use crate::tasks::Contents;
 
 /// The largest receipt that is read, bytes: 1,024 peers and thousands of sums are less.
 const LIMIT: u64 = 256 << 20;
@@ -31,15 +30,12 @@ pub(super) fn print_all(files: &[PathBuf], as_json: bool, out: &mut dyn Write) -
 /// What a file is called, and its digest.
 fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
     let expected = "a model, network, NPZ archive, session file or receipt is expected";
+    if let Some(Contents { kind, digest, .. }) = kind::contents(file)? {
+        return Ok((kind, digest));
+    }
     match kind::of(file) {
-        Some("a model") => Ok(("model", Model::load(file)?.digest())),
-        Some(kind::NETWORK | kind::PERSONAL) => match Network::load(file)? {
-            Some(network @ Network::Global(_)) => Ok(("network", network.digest())),
-            Some(network) => Ok(("personal", network.digest())),
-            None => Err(Failure::Input(format!("{}: {expected}", file.display()))),
-        },
         Some("an NPZ archive") => Ok(("npz", npz_digest(file)?)),
-        Some("a session file") => Ok(("session", crate::cli::session::load(file)?.id().0)),
+        Some(kind::SESSION) => Ok(("session", crate::cli::session::load(file)?.id().0)),
         Some("a receipt") => Ok(("receipt", receipt(file)?)),
         Some(kind) => Err(Failure::Input(format!("{}: this is {kind}; {expected}", file.display()))),
         None => {

@@ -1,11 +1,10 @@
-//! `predict`, `report` and `inspect` of a network that the task `fedavg` has trained, and of a personal model
+//! `predict` and `report` of a network that the task `fedavg` has trained, and of a personal model
 //! that was made of one.
 
 use std::path::Path;
 
 use flyswarm_learn::learner::{Classifier, ClassifierError};
 use flyswarm_learn::personal::{PersonalError, PersonalModel};
-use serde_json::json;
 
 use super::super::data::DataArguments;
 use super::super::output::for_io;
@@ -36,16 +35,15 @@ impl Network {
             }
             _ => Failure::Input(format!("{}: {error}", path.display())),
         };
-        match kind::of(path) {
-            Some(kind::NETWORK) => {
-                let network = Classifier::load(path).map_err(|error| failed(error.into()))?;
-                Ok(Some(Self::Global(Box::new(network))))
-            }
-            Some(kind::PERSONAL) => {
-                Ok(Some(Self::Personal(Box::new(PersonalModel::load(path).map_err(failed)?))))
-            }
-            _ => Ok(None),
+        let start = kind::start(path).unwrap_or_default();
+        if Classifier::looks_like(&start) {
+            let network = Classifier::load(path).map_err(|error| failed(error.into()))?;
+            return Ok(Some(Self::Global(Box::new(network))));
         }
+        if PersonalModel::looks_like(&start) {
+            return Ok(Some(Self::Personal(Box::new(PersonalModel::load(path).map_err(failed)?))));
+        }
+        Ok(None)
     }
 
     /// How rows become numbers, if the session said so.
@@ -107,14 +105,6 @@ impl Network {
         let predicted = model.network().predict(rows.view()).map_err(PersonalError::from)?;
         Ok(Some(Confusion::new(self.classes(), rows.labels(), &predicted).accuracy()))
     }
-
-    /// What the file holds.
-    pub(in crate::cli) fn inspect(&self, as_json: bool) -> String {
-        match self {
-            Self::Global(network) => inspect(network, as_json),
-            Self::Personal(model) => inspect_personal(model, as_json),
-        }
-    }
 }
 
 /// -ln of each class's probability, from what the last layer gives.
@@ -122,66 +112,4 @@ fn surprise(logits: &[f32]) -> Vec<f64> {
     let most = logits.iter().copied().map(f64::from).fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - most).exp()).sum();
     logits.iter().map(|&logit| sum.ln() + (most - f64::from(logit))).collect()
-}
-
-fn inspect_personal(model: &PersonalModel, as_json: bool) -> String {
-    let (network, datastore, mixture) = (model.network(), model.datastore(), model.mixture());
-    let (digest, id) = (hex::encode(model.digest()), hex::encode(network.digest()));
-    let (contents, part) = (model.contents().name(), model.contents().part());
-    if as_json {
-        let value = json!({
-            "kind": "personal model", "digest": digest, "network": id, "session": network.session().0,
-            "classes": network.classes(), "keys": datastore.len(), "width": datastore.width(),
-            "contents": contents, "part": part,
-            "k": mixture.k, "scale": mixture.scale, "lambda": mixture.lambda,
-        });
-        return format!("{value:#}");
-    }
-    let contents = match contents {
-        "all" => "of all rows".into(),
-        name => format!("{name}, {part} of the rows"),
-    };
-    let lines = [
-        "flyswarm personal model: holds representations of private rows; do not pass it on".into(),
-        format!("digest     {digest}"),
-        format!("network    {id}"),
-        format!("session    {}", network.session().0),
-        format!("datastore  {} keys of {} numbers, {contents}", datastore.len(), datastore.width()),
-        format!("mixture    lambda {}, k {}, scale {}", mixture.lambda, mixture.k, mixture.scale),
-        format!("classes    {}", network.classes().join(", ")),
-    ];
-    lines.join("\n")
-}
-
-fn inspect(network: &Classifier, as_json: bool) -> String {
-    let (session, id) = network.session();
-    let (shape, scaling) = (network.network(), network.scaler().scaling().name());
-    let name = shape.architecture().name();
-    let (digest, id) = (hex::encode(network.digest()), hex::encode(id));
-    if as_json {
-        let tensor =
-            |tensor: &flyswarm_learn::learner::Tensor| json!({"name": tensor.name, "shape": tensor.shape});
-        let value = json!({
-            "kind": "network", "digest": digest, "session": session, "id": id, "network": name,
-            "features": network.scaler().features(), "scaling": scaling, "classes": network.classes(),
-            "columns": network.columns(), "weights": shape.weights(),
-            "tensors": shape.tensors().iter().map(tensor).collect::<Vec<_>>(),
-        });
-        return format!("{value:#}");
-    }
-    let columns = network.columns();
-    let columns = if columns.is_empty() { "no names".into() } else { columns.join(", ") };
-    let mut lines = vec![
-        format!(
-            "flyswarm network, {name}, {} weights; the file is in the format safetensors",
-            shape.weights()
-        ),
-        format!("digest    {digest}"),
-        format!("session   {session} {id}"),
-        format!("features  {}: {columns}", network.scaler().features()),
-        format!("scaling   {scaling}"),
-        format!("classes   {}", network.classes().join(", ")),
-    ];
-    lines.extend(shape.tensors().iter().map(|tensor| format!("  {:20} {:?}", tensor.name, tensor.shape)));
-    lines.join("\n")
 }

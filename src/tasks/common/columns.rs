@@ -184,7 +184,12 @@ impl std::fmt::Display for Odd {
 
 /// The sums from which means, and with squares spreads, of all columns follow.
 pub(crate) fn aggregate(features: u32, squares: bool) -> Aggregate {
-    Aggregate::exact("moments", 8, Moments::words(features as usize, squares) as u64)
+    let words = Moments::words(features as usize, squares) as u64;
+    let (is, reveals) = match squares {
+        true => ("means and spreads of columns", "mean and spread of every column over all rows together"),
+        false => ("means of columns", "mean of every column over all rows together"),
+    };
+    Aggregate::exact("moments", 8, words, is, reveals)
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use bytes::Bytes;
 use flyswarm_learn::model::figures::{Figures, Gain, Sums};
 use serde_json::{Value, json};
 
+/// Neighbours that vote.
+pub(crate) const NEIGHBOURS: usize = 5;
+
 /// How held-out rows were predicted; of several peers they add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Evaluation {

@@ -40,8 +40,21 @@ pub(crate) fn slots(session: &Session) -> u32 {
 pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate> {
     if let Some(preparation) = waiting(session) {
         let columns = preparation.pooled().count() as u64;
-        let values = Aggregate::exact("values", 4, columns);
-        let fills = Aggregate::exact("fills", 8, preparation.pooled_words() as u64);
+        let values = Aggregate::exact(
+            "values",
+            4,
+            columns,
+            "who has values of each column that all peers fill",
+            "how many members have a value of each column that is filled by what all have",
+        );
+        let fills = Aggregate::exact(
+            "fills",
+            8,
+            preparation.pooled_words() as u64,
+            "what takes the place of missing values",
+            "of each such column how many values there are and their mean, or how many rows have each level; a \
+             small number tells that a member has such a row",
+        );
         let at = plan.len().min(VALUES as usize);
         plan.splice(at..at, [values, fills]);
     }

@@ -16,7 +16,14 @@ pub(crate) const HOLDERS: u32 = 1;
 /// The aggregate; of no classes where the task looks at none.
 #[must_use]
 pub(crate) fn aggregate(classes: usize) -> Aggregate {
-    Aggregate::exact("holders", 4, 1 + classes as u64)
+    let (is, reveals) = match classes {
+        0 => ("who has rows", "how many members have rows"),
+        _ => (
+            "who has rows of which class",
+            "how many members have rows, have rows of each class and, if rows are held out, hold some of it out",
+        ),
+    };
+    Aggregate::exact("holders", 4, 1 + classes as u64, is, reveals)
 }
 
 /// A peer's part.

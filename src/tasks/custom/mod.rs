@@ -9,7 +9,7 @@ use crate::session::encoding::{Field, text};
 use crate::session::file::quoted;
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Section, Sections, Spec, TaskSpec};
-use crate::tasks::{BuiltIn, Protections, TaskKind};
+use crate::tasks::{BuiltIn, Protections, Shared, TaskKind};
 
 /// The longest name, in characters.
 const NAME_LIMIT: usize = 64;
@@ -50,6 +50,10 @@ impl TaskKind for Kind {
         peers: usize,
     ) -> Result<TaskSpec, SessionError> {
         CustomSpec::read(sections, data, peers).map(Into::into)
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
     }
 
     fn digest_covers(&self) -> &'static str {

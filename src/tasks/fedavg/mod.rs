@@ -17,6 +17,7 @@
 mod best;
 #[cfg(all(feature = "cli", feature = "net"))]
 pub(crate) mod demo;
+mod file;
 pub(crate) mod initial;
 mod plan;
 mod private;
@@ -37,7 +38,8 @@ use serde_json::{Map, Value, json};
 use super::common::holders::{self, HOLDERS};
 use super::new::EPSILON;
 use super::{
-    Build, BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Task, TaskKind, TaskOption, Work,
+    Build, BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, ResultFile, Rows, Shared, Task, TaskKind,
+    TaskOption, Work,
 };
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
@@ -199,6 +201,29 @@ impl TaskKind for Kind {
     #[cfg(all(feature = "cli", feature = "net"))]
     fn demo(&self) -> Option<MakeScene> {
         Some(demo::scene)
+    }
+
+    fn results(&self) -> &'static [ResultFile] {
+        file::FILES
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+
+    fn evaluation_note(&self, session: &Session) -> Option<&'static str> {
+        session.task.get().map(note)
+    }
+}
+
+/// Where a user finds how good the network is.
+pub(super) fn note(spec: &FedavgSpec) -> &'static str {
+    match spec.held_out {
+        0 => {
+            "The figures of the rounds below are of rows that the network learns from. With `held_out` in \
+             `[fedavg]` they are of others too."
+        }
+        _ => "See the rounds below: accuracy on rows that are held out.",
     }
 }
 

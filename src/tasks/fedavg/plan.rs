@@ -8,7 +8,7 @@ use flyswarm_learn::learner::{Classifier, Network, Settings, train};
 use serde_json::{Map, Value, json};
 
 use super::super::History;
-use super::super::common::holders;
+use super::super::common::{columns, holders};
 use super::words::{self, Carried, Figures, Layout, ONE, mean};
 use super::{FedavgError, RESERVE, ROWS, initial};
 use crate::crypto::stream::Stream;
@@ -17,7 +17,7 @@ use crate::data::deal::shuffle;
 use crate::protocol::context::{Aggregate, Kind, SMALLEST_SUM};
 use crate::session::{Peer, Session};
 use crate::tasks::{FedavgSpec, RoundNoise, Weighting};
-use flyswarm_data::scaling::{Moments, Scaler, Scaling};
+use flyswarm_data::scaling::{Scaler, Scaling};
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
@@ -86,18 +86,22 @@ impl Plan {
         if self.noise.is_none() {
             plan.push(holders::aggregate(data.classes.len()));
         }
-        plan.push(Aggregate::exact("rows", 4, 1));
+        plan.push(Aggregate::exact("rows", 4, 1, "rows in all", "how many rows all members have together"));
         if let Some(squares) = self.opens_moments() {
-            let words = Moments::words(data.features as usize, squares) as u64;
-            plan.push(Aggregate::exact("moments", 8, words));
+            plan.push(columns::aggregate(data.features, squares));
         }
         let words = self.layout().words() as u64;
         let kind = if self.noise.is_some() { Kind::Noised } else { Kind::Exact };
-        let round =
-            |round| Aggregate { kind: kind.clone(), ..Aggregate::exact(&format!("round-{round}"), 4, words) };
+        let reveals = "weights after every round, which are sums over its members";
+        let round = |round| {
+            let (name, is) = (format!("round-{round}"), "weights after a round");
+            Aggregate { kind: kind.clone(), ..Aggregate::exact(&name, 4, words, is, reveals) }
+        };
         plan.extend((1..=self.spec.rounds).map(round));
         if self.noise.is_none() {
-            plan.push(Aggregate::exact("scores", 4, words::FIGURES as u64 + 1));
+            let reveals = "loss and accuracy of the last network over all rows with a label";
+            let words = words::FIGURES as u64 + 1;
+            plan.push(Aggregate::exact("scores", 4, words, "how good the network is", reveals));
         }
         plan
     }

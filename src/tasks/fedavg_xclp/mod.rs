@@ -25,7 +25,9 @@ use super::common::holders;
 use super::exchange::{Seat, Source};
 use super::fedavg::{self, Fedavg, Found, NETWORK};
 use super::xclp::{self, Xclp};
-use super::{BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Task, TaskKind, TaskOption, Work};
+use super::{
+    BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Shared, Task, TaskKind, TaskOption, Work,
+};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
@@ -92,13 +94,22 @@ impl Plan {
             Place::Training(slot) => trained[slot as usize].clone(),
             Place::Propagation(number, part) => {
                 let name = ["points", "computed", "labelled", "counts"][part as usize];
-                // What the task xclp sums as `rows` has the labels of each class behind it.
-                let words = match part {
-                    POINTS => propagated[1].words + classes,
-                    COUNTS => classes,
-                    part => propagated[1 + part as usize].words,
+                let of_xclp = &propagated[1 + part.min(LABELLED) as usize];
+                let (words, is, reveals) = match part {
+                    // The labels of each class stand behind the rows.
+                    POINTS => (
+                        of_xclp.words + classes,
+                        "rows of each member, and given labels",
+                        "how many rows each member trains on, and how many labels of each class were given",
+                    ),
+                    COUNTS => (
+                        classes,
+                        "labels of each class",
+                        "how many labels of each class there are, given and found",
+                    ),
+                    _ => (of_xclp.words, of_xclp.is, of_xclp.reveals),
                 };
-                Aggregate::exact(&format!("{name}-{}", number + 1), 4, words)
+                Aggregate::exact(&format!("{name}-{}", number + 1), 4, words, is, reveals)
             }
         };
         (0..self.layout.slots()).map(aggregate).collect()
@@ -193,6 +204,14 @@ impl TaskKind for Kind {
     #[cfg(all(feature = "cli", feature = "net"))]
     fn demo(&self) -> Option<MakeScene> {
         Some(|wish| super::fedavg::demo::rounds(wish, true))
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Shares
+    }
+
+    fn evaluation_note(&self, session: &Session) -> Option<&'static str> {
+        session.task.get().map(|spec: &FedavgXclpSpec| fedavg::note(&spec.fedavg))
     }
 }
 

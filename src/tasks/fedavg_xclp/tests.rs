@@ -28,7 +28,7 @@ few_rows = true
 after = 1
 refresh = 2
 [privacy]
-min_holders = 1
+min_contributors = 1
 "#;
 
 fn toml(head: &str, peers: usize) -> String {

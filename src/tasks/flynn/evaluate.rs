@@ -23,7 +23,7 @@ use crate::model::readout::lowest;
 use crate::session::Peer;
 use crate::sketch::flyhash::FlyHash;
 use crate::tasks::EvaluateSpec;
-use crate::tasks::common::evaluation::Evaluation;
+use crate::tasks::common::evaluation::{Evaluation, NEIGHBOURS};
 use crate::tasks::{History, Outcome, Work, common::holders};
 use flyswarm_data::scaling::Scaler;
 
@@ -31,8 +31,6 @@ use flyswarm_data::scaling::Scaler;
 pub(super) const LEARNT: &str = "learnt";
 /// The aggregate: how the held-out rows were predicted.
 pub(super) const SCORES: &str = "scores";
-/// Neighbours that vote.
-pub(crate) const NEIGHBOURS: usize = 5;
 
 impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.

@@ -18,6 +18,7 @@
 #[cfg(all(feature = "cli", feature = "net"))]
 pub(crate) mod demo;
 pub(crate) mod evaluate;
+mod file;
 pub(crate) mod new;
 mod simulated;
 pub(crate) mod spec;
@@ -28,11 +29,15 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use flyswarm_data::prepare::Preparation;
 
+use super::common::columns;
 use super::common::evaluation::Evaluation;
 use super::common::holders::{self, HOLDERS};
 use super::new::EPSILON;
 use super::sketch::{self, SketchTask};
-use super::{BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Task, TaskKind, TaskOption, Work};
+use super::{
+    BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, ResultFile, Shared, Task, TaskKind, TaskOption,
+    Work,
+};
 use crate::crypto::mask;
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
@@ -51,7 +56,7 @@ use crate::sketch::{Parameters, Sketch};
 #[cfg(all(feature = "cli", feature = "net"))]
 use crate::tasks::demo::MakeScene;
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
-use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
+use flyswarm_data::scaling::{self, Scaler, Scaling};
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -131,6 +136,28 @@ impl TaskKind for Kind {
     #[cfg(all(feature = "cli", feature = "net"))]
     fn demo(&self) -> Option<MakeScene> {
         Some(demo::scene)
+    }
+
+    fn results(&self) -> &'static [ResultFile] {
+        &[file::MODEL]
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+
+    fn evaluation_note(&self, session: &Session) -> Option<&'static str> {
+        Some(match (session.privacy.noise, session.selects()) {
+            (Some(_), _) => {
+                "A private session opens no figures, because each one would be paid for from the budget. Keep \
+                 some rows back, and run `flyswarm report MODEL --data rows`."
+            }
+            (None, true) => {
+                "If peers are drawn, no rows are held out. Keep some rows back, and run `flyswarm report MODEL \
+                 --data rows`."
+            }
+            (None, false) => "The session file has no `[evaluate]`: no rows were held out.",
+        })
     }
 }
 
@@ -247,8 +274,18 @@ impl Plan {
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let data = &self.session.data;
         let classes = data.classes.len();
-        let features = data.features as usize;
-        let counts = Aggregate::exact("counts", 4, self.model.counts(classes) as u64);
+        let reveals = match self.selection {
+            Some(_) => {
+                "the model: counts of hashes over the rows of the drawn peers; the fewer they are, the more it \
+                 tells of each"
+            }
+            None => {
+                "the model: counts of hashes over all rows. With three members each of them knows the sum of \
+                 the two others"
+            }
+        };
+        let words = self.model.counts(classes) as u64;
+        let counts = Aggregate::exact("counts", 4, words, "the model", reveals);
         if let Some(noise) = self.session.privacy.noise {
             // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
             let kind = if noise.mode == NoiseMode::Central { Summed::Noised } else { Summed::Released };
@@ -263,11 +300,17 @@ impl Plan {
             plan[1].words += classes as u64;
         }
         if let Some(squares) = self.opens_moments() {
-            plan.push(Aggregate::exact("moments", 8, Moments::words(features, squares) as u64));
+            plan.push(columns::aggregate(data.features, squares));
         }
         if self.evaluate.is_some() {
-            plan.push(Aggregate { name: evaluate::LEARNT.into(), ..counts.clone() });
-            plan.push(Aggregate::exact(evaluate::SCORES, 8, Evaluation::length(classes) as u64));
+            let reveals = "counts of all rows that were not held out, under a second matrix: more about rows that \
+                           few others resemble";
+            let is = "a model without the held-out rows";
+            plan.push(Aggregate { name: evaluate::LEARNT.into(), is, reveals, ..counts.clone() });
+            let reveals = "how right and wrong predictions fall; a small number in them tells that a member has \
+                           such a row";
+            let words = Evaluation::length(classes) as u64;
+            plan.push(Aggregate::exact(evaluate::SCORES, 8, words, "how good the model is", reveals));
         }
         plan.push(counts);
         plan

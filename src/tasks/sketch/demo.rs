@@ -9,8 +9,8 @@ use crate::data::digits::digits;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::session::{Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::SketchSpec;
-use crate::tasks::sketch::kind::PRIVATE;
 use crate::tasks::demo::{ALPHAS, CHOSEN, Ended, Part, Scene, Verdict, Wish, line};
+use crate::tasks::sketch::PRIVATE;
 
 /// Deals class mixes, from skewed to even; the peers get no labels.
 pub(crate) fn scene(wish: &mut Wish) -> Result<Scene, String> {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use super::{Plan, SketchTask};
 use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
-use crate::sim::task::{Ended, Worth};
 #[cfg(all(feature = "cli", feature = "net"))]
 use crate::tasks::demo::MakeScene;
 use crate::tasks::new::EPSILON;
-use crate::tasks::{BuiltIn, Labels, NewFile, OwnSlots, SketchSpec, TaskKind, TaskOption};
 
 /// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
 pub(crate) const PRIVATE: (u32, u32) = (16, 32);
+use crate::sim::task::{Ended, Worth};
+use crate::tasks::{
+    BuiltIn, Labels, NewFile, OwnSlots, ResultFile, Shared, SketchSpec, TaskKind, TaskOption,
+};
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -86,6 +88,22 @@ impl TaskKind for Kind {
     fn demo(&self) -> Option<MakeScene> {
         Some(super::demo::scene)
     }
+
+    fn results(&self) -> &'static [ResultFile] {
+        const NAME: &str = "a sketch's result";
+        &[ResultFile { name: NAME, recognised, contents: None }]
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+}
+
+fn recognised(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    let has = |key: &str| text.contains(key);
+    // A receipt has the distances, too.
+    text.trim_start().starts_with('{') && has("\"distances\"") && has("\"session\"") && !has("\"peer_id\"")
 }
 
 /// The task with these parameters.

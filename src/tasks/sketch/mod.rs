@@ -32,6 +32,7 @@ use bytes::Bytes;
 use sha2::Digest;
 use zeroize::Zeroizing;
 
+use super::common::columns;
 use super::common::holders::{self, HOLDERS};
 use super::{History, Task, Work};
 use crate::crypto::mask;
@@ -47,7 +48,7 @@ use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
 use crate::tasks::SketchSpec;
-use flyswarm_data::scaling::{self, Moments, Scaler, Scaling, ScalingError};
+use flyswarm_data::scaling::{self, Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
 const BATCH: usize = 4096;
@@ -149,7 +150,9 @@ impl Plan {
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let SketchSpec { rows, range, open_distances, pairwise, .. } = self.spec;
         let (counters, peers) = (u64::from(rows) * u64::from(range), self.session.roster.len() as u64);
-        let aggregate = Aggregate::exact;
+        let aggregate = |name, words, is, [exact, noisy]: [&'static str; 2]| {
+            Aggregate::exact(name, 4, words, is, if self.epsilon.is_some() { noisy } else { exact })
+        };
         let mut plan = vec![Aggregate::coin()];
         // Counters and records; a release says too that it is one.
         let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
@@ -160,20 +163,29 @@ impl Plan {
             plan.push(Aggregate { name: name.into(), ..holders::aggregate(0) });
         }
         if let Some(squares) = self.opens_moments() {
-            let words = Moments::words(self.session.data.features as usize, squares) as u64;
-            plan.push(aggregate("moments", 8, words));
+            plan.push(columns::aggregate(self.session.data.features, squares));
         }
         let kind = if self.epsilon.is_some() { Summed::Noised } else { Summed::Exact };
-        plan.push(Aggregate { kind, ..aggregate("sketch", 4, words) });
+        let reveals = "how dense all rows together are at any point, and that a given row is not among them where a \
+                       counter is 0";
+        plan.push(Aggregate { kind, ..aggregate("sketch", words, "a sketch of all rows", [reveals; 2]) });
         if open_distances {
-            plan.push(aggregate("scores", 4, peers));
+            let reveals = [
+                "how far each peer's rows lie from all, by peer",
+                "how far each peer's rows lie from all, by peer; made of the noisy sketches",
+            ];
+            plan.push(aggregate("scores", peers, "distances of peers", reveals));
         }
         if pairwise {
             let words = if self.epsilon.is_some() { words } else { counters };
-            plan.push(aggregate("pairwise", 4, peers * words));
+            let reveals = [
+                "how dense each peer's own rows are at any point",
+                "how dense each peer's own rows are at any point; with noise",
+            ];
+            plan.push(aggregate("pairwise", peers * words, "sketches of each peer", reveals));
         }
         if self.spec.selection().is_some() {
-            plan.push(aggregate("draw", 4, 8));
+            plan.push(aggregate("draw", 8, "who is drawn", ["which peers were drawn"; 2]));
         }
         plan
     }

@@ -20,9 +20,10 @@ use bytes::Bytes;
 use rayon::prelude::*;
 use sha2::Digest;
 
+use super::common::columns;
 use super::common::holders::{self, HOLDERS};
 use super::flynn::new;
-use super::{BuiltIn, History, Labels, NewFile, OwnSlots, Task, TaskKind, TaskOption, Work};
+use super::{BuiltIn, History, Labels, NewFile, OwnSlots, Shared, Task, TaskKind, TaskOption, Work};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -120,6 +121,17 @@ impl TaskKind for Kind {
     ) -> Result<TaskSpec, SessionError> {
         TuneSpec::read(sections, data, peers).map(Into::into)
     }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+
+    fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
+        Some(
+            "The file of settings says how many rows of all peers each setting has right, on folds that it has \
+             not learnt from.",
+        )
+    }
 }
 
 /// The task with these parameters.
@@ -206,15 +218,22 @@ impl Plan {
     /// The aggregates of the session.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
-        let aggregate = |name: &str, word_bytes, words| Aggregate::exact(name, word_bytes, words as u64);
         let mut plan = vec![Aggregate::coin(), holders::aggregate(self.classes())];
         if let Some(squares) = self.opens_moments() {
-            plan.push(aggregate("moments", 8, Moments::words(self.session.data.features as usize, squares)));
+            plan.push(columns::aggregate(self.session.data.features, squares));
         }
         let counts: usize =
             self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
-        plan.push(aggregate("counts", 4, counts));
-        plan.push(aggregate("scores", 4, self.classes() * (1 + self.candidates.len() * self.readouts.len())));
+        plan.push(Aggregate::exact(
+            "counts",
+            4,
+            counts as u64,
+            "models of every setting and fold",
+            "counts of the rows of every fold under every setting",
+        ));
+        let scores = self.classes() * (1 + self.candidates.len() * self.readouts.len());
+        let reveals = "how many rows each setting has right, by class";
+        plan.push(Aggregate::exact("scores", 4, scores as u64, "how good each setting is", reveals));
         plan
     }
 

@@ -11,7 +11,7 @@ use crate::data::Dataset;
 use crate::data::split::held_out;
 use crate::model::neighbours::Neighbours;
 use crate::tasks::common::evaluation::Evaluation;
-use crate::tasks::flynn::evaluate::NEIGHBOURS;
+use crate::tasks::common::evaluation::NEIGHBOURS;
 use crate::tasks::{History, Rows};
 use flyswarm_data::scaling::Scaler;
 

@@ -7,7 +7,7 @@ use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpe
 use crate::sim::task::{Ended, Worth};
 #[cfg(all(feature = "cli", feature = "net"))]
 use crate::tasks::demo::MakeScene;
-use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, TaskKind, TaskOption, XclpSpec};
+use crate::tasks::{Build, BuiltIn, Labels, OwnSlots, ResultFile, Shared, TaskKind, TaskOption, XclpSpec};
 
 /// The task's line of the registry.
 #[derive(Debug)]
@@ -67,6 +67,27 @@ impl TaskKind for Kind {
     #[cfg(all(feature = "cli", feature = "net"))]
     fn demo(&self) -> Option<MakeScene> {
         Some(super::demo::scene)
+    }
+
+    fn results(&self) -> &'static [ResultFile] {
+        const NAME: &str = "labels that a session gave";
+        &[ResultFile {
+            name: NAME,
+            recognised: |bytes| bytes.trim_ascii_start().starts_with(b"label,confidence"),
+            contents: None,
+        }]
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Shares
+    }
+
+    fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
+        Some(
+            "A session of this task sums no figures: a table of right and wrong labels would tell two owners \
+             each other's. Write `hold_out = 20` in the file of `join --map`: it keeps back labels of your \
+             own and tells you alone how many are found.",
+        )
     }
 }
 

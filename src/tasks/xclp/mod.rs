@@ -48,6 +48,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use super::common::columns;
 use super::exchange::{Seat, Source};
 use super::{History, Task, Work};
 use crate::crypto::stream::derive;
@@ -61,7 +62,7 @@ use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Out, Seen};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
-use flyswarm_data::scaling::{self, Moments, Scaler, Scaling};
+use flyswarm_data::scaling::{self, Scaler, Scaling};
 use flyswarm_mpc::propagation::integer::reference::{self, Reference};
 use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 use labels::labels_text;
@@ -140,14 +141,16 @@ impl Plan {
     /// The aggregates of the session.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
-        let aggregate = Aggregate::exact;
+        let aggregate = |name, words, is, reveals| Aggregate::exact(name, 4, words, is, reveals);
         let peers = self.session.roster.len() as u64;
-        let mut plan = vec![Aggregate::coin(), aggregate("rows", 4, peers)];
+        let rows = aggregate("rows", peers, "rows of each member", "how many rows each member has");
+        let mut plan = vec![Aggregate::coin(), rows];
         if let Some(squares) = self.scaling.needs_moments() {
-            plan.push(aggregate("moments", 8, Moments::words(self.features, squares) as u64));
+            plan.push(columns::aggregate(self.features as u32, squares));
         }
-        plan.push(aggregate("computed", 4, peers * WORDS as u64));
-        plan.push(aggregate("labelled", 4, 1));
+        let reveals = "which members computed, and salted commitments to their input";
+        plan.push(aggregate("computed", peers * WORDS as u64, "which members computed", reveals));
+        plan.push(aggregate("labelled", 1, "rows with an answer", "how many rows were answered"));
         plan
     }
 

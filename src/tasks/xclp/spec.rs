@@ -231,7 +231,7 @@ impl Spec for XclpSpec {
     fn protections(&self) -> Protections {
         Protections {
             contributors: Protection::ByTask(
-                "opens how many rows each member has, and needs 3 members with rows",
+                "opens how many rows each member has, and needs 2 members with rows",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL

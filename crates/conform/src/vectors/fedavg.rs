@@ -9,9 +9,9 @@ use flyswarm::data::Dataset;
 use flyswarm::session::{Peer, Session};
 use flyswarm::tasks::fedavg::Best;
 use flyswarm::tasks::{History, Rows, Task, built_in};
-use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::record;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use serde_json::{Value, json};
 
 use super::sessions::toml;

@@ -14,9 +14,9 @@ use flyswarm::tasks::xclp::internals::to_bytes;
 use flyswarm::tasks::xclp::planes;
 use flyswarm::tasks::{History, Rows, Task, built_in};
 use flyswarm_learn::sketch::lsh::Codes;
-use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::record;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 
 use super::sessions::toml;
 use super::{bytes, hex};

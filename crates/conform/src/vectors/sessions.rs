@@ -6,11 +6,11 @@ use flyswarm::session::{Peer, Session};
 use flyswarm::tasks::FlynnSpec;
 use flyswarm::tasks::built_in;
 use flyswarm::tasks::flynn::Plan;
-use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
-use flyswarm_sealed_sum::protocol::context::{Context, Aggregate};
+use flyswarm_sealed_sum::protocol::context::{Aggregate, Context};
 use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
 use flyswarm_sealed_sum::protocol::signed::Signed;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::{pairwise, tree};
 use serde_json::{Value, json};
 

@@ -29,7 +29,8 @@ impl Numbers {
 
 impl Task for Numbers {
     fn plan(&self) -> Vec<Aggregate> {
-        let sums = self.words.iter().map(|&words| Aggregate::exact("numbers", 4, words));
+        let sums =
+            self.words.iter().map(|&words| Aggregate::exact("numbers", 4, words, "numbers", "their sum"));
         std::iter::once(Aggregate::coin()).chain(sums).collect()
     }
     fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {

@@ -13,7 +13,7 @@ use super::job;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::context::{Context, Aggregate};
+use crate::protocol::context::{Aggregate, Context};
 use crate::protocol::council::Accepted;
 use crate::protocol::message::Trace;
 use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};

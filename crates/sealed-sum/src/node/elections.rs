@@ -276,7 +276,8 @@ impl Elections {
     pub(super) fn elect(&mut self, at: Around<'_>) -> Move {
         let Around { now, presence, .. } = at;
         let timing = self.ctx.session.timing;
-        let gathered = presence.is_full() || now >= self.started.plus_ms(timing.start_wait_ms) || self.seen > 0;
+        let gathered =
+            presence.is_full() || now >= self.started.plus_ms(timing.start_wait_ms) || self.seen > 0;
         if !self.gathered && gathered {
             self.gathered = true;
             self.idle_since = now;
@@ -458,7 +459,11 @@ impl Elections {
         let presence = at.presence;
         let timing = &self.ctx.session.timing;
         if !self.gathered {
-            return Waits::new(Awaited::Roster, presence.absent(), self.started.plus_ms(timing.start_wait_ms));
+            return Waits::new(
+                Awaited::Roster,
+                presence.absent(),
+                self.started.plus_ms(timing.start_wait_ms),
+            );
         }
         if self.others_go_on(at) {
             let peers = presence.in_view().iter().copied().collect();

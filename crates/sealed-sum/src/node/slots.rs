@@ -10,7 +10,7 @@ use super::archive::{Archive, Sealed};
 use super::job::Noise;
 use super::waits::{Awaited, Waits};
 use super::{Ending, Event, Job, Out, Record};
-use crate::protocol::context::{Context, Aggregate, SMALLEST_SUM};
+use crate::protocol::context::{Aggregate, Context, SMALLEST_SUM};
 use crate::protocol::record::{Frozen, Record as SumRecord};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};

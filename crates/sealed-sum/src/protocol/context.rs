@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::crypto::identity::Identity;
 use crate::crypto::mask::Word;
 use crate::session::{MOST_SLOTS, Peer, SessionId, Settings};
@@ -15,7 +13,7 @@ pub const FULL_MESH: usize = 64;
 pub const SMALLEST_SUM: usize = 3;
 
 /// One vector that the session sums and opens. Slot 0 of every plan is the coin, whose vector is empty.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aggregate {
     /// For people and receipts, such as "coin", "holders", "moments", "counts".
     pub name: String,
@@ -25,10 +23,15 @@ pub struct Aggregate {
     pub words: u64,
     /// What is put in, and how it travels.
     pub kind: Kind,
+    /// A few words that say what the sum is, such as "rows in all". They stand in every receipt.
+    pub is: &'static str,
+    /// What the opened sum tells every member, such as "how many rows all members have together". It stands
+    /// in every receipt, where "with noise" is added if the vectors have noise in them.
+    pub reveals: &'static str,
 }
 
 /// How the vectors of an aggregate are made and added.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Of the rows alone; masked, opened by pads.
     #[default]
@@ -45,13 +48,21 @@ impl Aggregate {
     /// The coin: no words, a pad of every council member in the view.
     #[must_use]
     pub fn coin() -> Self {
-        Self::exact("coin", 4, 0)
+        let is = "a random number that no peer can choose";
+        Self::exact("coin", 4, 0, is, "nothing about any rows: it is random")
     }
 
-    /// A sum of what the rows give.
+    /// A sum of what the rows give, with what it is and what it reveals.
     #[must_use]
-    pub fn exact(name: &str, word_bytes: u8, words: u64) -> Self {
-        Self { name: name.into(), word_bytes, words, kind: Kind::Exact }
+    pub fn exact(name: &str, word_bytes: u8, words: u64, is: &'static str, reveals: &'static str) -> Self {
+        Self { name: name.into(), word_bytes, words, kind: Kind::Exact, is, reveals }
+    }
+
+    /// What the opened sum tells every member, in a sentence without a full stop.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let noise = if self.is_noised() { "; with noise" } else { "" };
+        format!("{}{noise}", self.reveals)
     }
 
     /// Whether a peer's vector has noise in it: it is made once, and never again.

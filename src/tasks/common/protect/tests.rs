@@ -25,7 +25,7 @@ impl Probe {
 impl Task for Probe {
     fn plan(&self) -> Vec<Aggregate> {
         self.hear("plan");
-        vec![Aggregate::coin(), Aggregate::exact("bins", 4, 2)]
+        vec![Aggregate::coin(), Aggregate::exact("bins", 4, 2, "bins", "counts")]
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {

@@ -7,8 +7,8 @@ use flyswarm::session::Peer;
 use flyswarm::tasks::Hamming;
 use flyswarm::tasks::xclp::internals::{lengths, masks, partner, rounds};
 use flyswarm_sealed_sum::crypto::stream::Stream;
-use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
+use flyswarm_sealed_sum::protocol::sum_id::SumId;
 
 /// Where owners of 8 points begin, and where the last one ends.
 pub(super) const OWNERS: [usize; 4] = [0, 2, 5, 8];

@@ -32,7 +32,7 @@ impl Rounds {
 
 impl Task for Rounds {
     fn plan(&self) -> Vec<Aggregate> {
-        let round = |_| Aggregate::exact("round", 4, self.words);
+        let round = |_| Aggregate::exact("round", 4, self.words, "a round", "its sum");
         std::iter::once(Aggregate::coin()).chain((0..self.rounds).map(round)).collect()
     }
 

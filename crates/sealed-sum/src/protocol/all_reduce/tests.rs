@@ -105,7 +105,7 @@ impl Run {
 
 fn start(peers: u16, len: usize) -> Run {
     let order: Vec<_> = (0..peers).map(Peer).collect();
-    let aggregate = Aggregate::exact("numbers", 8, len as u64 / 8);
+    let aggregate = Aggregate::exact("numbers", 8, len as u64 / 8, "numbers", "their sum");
     let machine = |me: &Peer| AllReduce::new(&SESSION, SUM, &aggregate, tree::place(&order, *me).unwrap());
     let mut run = Run {
         machines: order.iter().map(machine).collect(),

@@ -9,13 +9,13 @@ use super::super::numbers::timing;
 use super::{honest_finish, tree_of, without};
 use crate::node::Event;
 use crate::protocol::all_reduce;
-use crate::protocol::sum_id::SumId;
 use crate::protocol::context::Context;
 use crate::protocol::deal::Deal;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Content, Message};
 use crate::protocol::record::Record;
 use crate::protocol::signed::Signed;
+use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::{Faults, Peer};
 

@@ -463,7 +463,11 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     assert_eq!(opened(0, &|_, items| items.truncate(1)), refused, "too few");
     assert_eq!(opened(1, &|_, _| ()), refused, "for another slot");
     let too_long = opened(0, &|_, items| items.push(items[0].clone()));
-    assert_eq!(too_long, (false, vec![Peer(0)]), "more than the council has: no honest parent passes that on");
+    assert_eq!(
+        too_long,
+        (false, vec![Peer(0)]),
+        "more than the council has: no honest parent passes that on"
+    );
     let other = |change: fn(&mut Release)| {
         move |tree: &Tree, items: &mut Items| {
             let mut item = items[0].item.clone();

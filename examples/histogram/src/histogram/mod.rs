@@ -1,0 +1,82 @@
+//! The task `histogram`: how many rows of all peers lie in each bin of single columns.
+//!
+//! Sums: the coin, and `bins`, the counts of all bins, column after column. The protections of every task add
+//! theirs: how many members have rows, and the means and spreads of the columns.
+
+mod spec;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use flyswarm::session::{DataSpec, Section, Sections, SessionError, TaskSpec};
+use flyswarm::tasks::{Aggregate, BuiltIn, Contents, Labels, OwnSlots, ResultFile, Shared, TaskKind};
+
+use spec::HistogramSpec;
+use task::{FORMAT, Histogram};
+
+/// The task's line of the registry.
+#[derive(Debug)]
+pub(crate) struct Kind;
+
+impl TaskKind for Kind {
+    fn name(&self) -> &'static str {
+        "histogram"
+    }
+
+    fn about(&self) -> &'static str {
+        "counts of rows by ranges of single columns"
+    }
+
+    fn sections(&self) -> &'static [Section] {
+        &[Section { name: "histogram", tasks: "histogram if there is a [histogram]" }]
+    }
+
+    fn read(
+        &self,
+        sections: &mut Sections<'_>,
+        _data: &DataSpec,
+        _peers: usize,
+    ) -> Result<TaskSpec, SessionError> {
+        HistogramSpec::read(sections).map(Into::into)
+    }
+
+    fn results(&self) -> &'static [ResultFile] {
+        &[ResultFile { name: "a histogram", recognised, contents: Some(contents) }]
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::Sums
+    }
+}
+
+fn recognised(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    text.starts_with('{') && text.contains(&format!("\"format\": \"{FORMAT}\""))
+}
+
+fn contents(bytes: &[u8]) -> Result<Contents, String> {
+    let file = task::File::read(bytes)?;
+    Ok(Contents { kind: "histogram", digest: file.digest(), text: file.text(), json: file.json() })
+}
+
+/// The task with these parameters.
+fn built_in(spec: &HistogramSpec) -> BuiltIn {
+    let reveals =
+        "how many rows of all peers lie in each bin; a small number tells that a peer has such a row";
+    let bins = Aggregate::exact("bins", 4, spec.bins() as u64, "rows in each bin", reveals);
+    let plan = vec![Aggregate::coin(), bins];
+    let (spec, sums) = (spec.clone(), plan.clone());
+    BuiltIn {
+        plan,
+        result: "histogram",
+        extension: "histogram.json",
+        labels: Labels::None,
+        witnesses: false,
+        own: OwnSlots::default(),
+        build: Box::new(move |session, _me, rows, _secret| {
+            Ok(Arc::new(Histogram::new(&session, spec.clone(), rows.data, sums.clone())?))
+        }),
+    }
+}

@@ -1,0 +1,11 @@
+//! The command line of flyswarm with one task more: `histogram`, the worked example of CONTRIBUTING.md.
+//!
+//! `cargo run --package flyswarm-histogram -- join --session counts.toml --data rows.csv`
+
+mod histogram;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    flyswarm::cli::main_with(&[&histogram::Kind])
+}
