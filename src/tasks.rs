@@ -23,7 +23,7 @@ pub use fedavg_xclp::spec::FedavgXclpSpec;
 pub use flynn::evaluate::spec::EvaluateSpec;
 pub use flynn::spec::{FlynnSpec, ModelSpec};
 pub use flyswarm_sealed_sum::task::{History, Outcome, Task, Work, exchange};
-pub use kind::{TaskKind, kinds, register, Contents, ReadContents, ResultFile, Shared};
+pub use kind::{Contents, ReadContents, ResultFile, Shared, TaskKind, kinds, register};
 pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};
 pub use tune::spec::{Setting, TuneSpec};

@@ -8,6 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::REGISTRY;
+use super::new::{NewFile, TaskOption};
+use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
+use crate::sim::task::{Ended, Worth};
 #[cfg(all(feature = "cli", feature = "net"))]
 use crate::tasks::demo::MakeScene;
 
@@ -20,6 +23,7 @@ pub enum Shared {
     /// As secret shares, with which some members compute answers for the owners of the rows.
     Shares,
 }
+
 /// A kind of file that holds a result.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFile {
@@ -29,8 +33,11 @@ pub struct ResultFile {
     pub recognised: fn(&[u8]) -> bool,
     /// Reads a whole file for `flyswarm inspect`; `None` if the file is plain text that needs no reader.
     pub contents: Option<ReadContents>,
+}
+
 /// Reads a whole file, or says what is wrong with it.
 pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
+
 /// The contents of a result file.
 #[derive(Clone, Debug)]
 pub struct Contents {
@@ -42,9 +49,7 @@ pub struct Contents {
     pub text: String,
     /// For programs.
     pub json: Value,
-use super::new::{NewFile, TaskOption};
-use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
-use crate::sim::task::{Ended, Worth};
+}
 
 /// A task: all that is known of it without a session. The registry has one of each.
 pub trait TaskKind: Debug + Sync {
