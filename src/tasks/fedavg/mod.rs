@@ -125,14 +125,6 @@ impl From<WordsError> for FedavgError {
     }
 }
 
-/// Options of `session new` for a task that trains a network.
-pub(crate) const NETWORK: [TaskOption; 4] = [
-    TaskOption::field("network", "NETWORK", "fedavg.network", "logistic, mlp or cnn [default: logistic]"),
-    TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
-    TaskOption::field("image", "C,H,W", "fedavg.image", "Channels, height and width of a row"),
-    TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
-];
-
 /// The task's line of the registry.
 #[derive(Debug)]
 pub struct Kind;
@@ -153,10 +145,10 @@ impl TaskKind for Kind {
     fn options(&self) -> &'static [TaskOption] {
         const OPTIONS: &[TaskOption] = &[
             EPSILON,
-            NETWORK[0],
-            NETWORK[1],
-            NETWORK[2],
-            NETWORK[3],
+            spec::NETWORK[0],
+            spec::NETWORK[1],
+            spec::NETWORK[2],
+            spec::NETWORK[3],
             TaskOption::own(
                 "initial",
                 "FILE",

@@ -17,7 +17,16 @@ use crate::session::run::bytes;
 use crate::session::task::fields;
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
+use crate::tasks::TaskOption;
 use crate::tasks::{BuiltIn, TaskKind};
+
+/// Options of `session new` for a task that trains a network.
+pub(crate) const NETWORK: [TaskOption; 4] = [
+    TaskOption::field("network", "NETWORK", "fedavg.network", "logistic, mlp or cnn [default: logistic]"),
+    TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
+    TaskOption::field("image", "C,H,W", "fedavg.image", "Channels, height and width of a row"),
+    TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
+];
 
 /// The shape of the network in a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]

@@ -23,7 +23,8 @@ use zeroize::Zeroizing;
 
 use super::common::holders;
 use super::exchange::{Seat, Source};
-use super::fedavg::{self, Fedavg, Found, NETWORK};
+use super::fedavg::spec::NETWORK;
+use super::fedavg::{self, Fedavg, Found};
 use super::xclp::{self, Xclp};
 use super::{
     BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Shared, Task, TaskKind, TaskOption, Work,
