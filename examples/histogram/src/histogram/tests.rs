@@ -25,6 +25,8 @@ fn session(peers: u8) -> Session {
     Session::parse(&text).unwrap()
 }
 
+/// One value of a row.
+type Value32 = fn(&(f32, f32)) -> f32;
 /// A part of the rows.
 type Part = Vec<(f32, f32)>;
 
@@ -75,10 +77,10 @@ proptest! {
             let to = if i < peers { i } else { cuts[i % cuts.len()] * (i + 1) };
             parts[to % peers].push(*row);
         }
-        let within = |from: f32, to: f32, of: fn(&(f32, f32)) -> f32| {
+        let within = |from: f32, to: f32, of: Value32| {
             rows.iter().filter(|row| (from..to).contains(&of(row))).count()
         };
-        let (age, bmi): (fn(&(f32, f32)) -> f32, fn(&(f32, f32)) -> f32) = (|row| row.0, |row| row.1);
+        let (age, bmi): (Value32, Value32) = (|row| row.0, |row| row.1);
         let (least, most) = (f32::NEG_INFINITY, f32::INFINITY);
         let expected = json!([
             {"name": "bmi", "edges": [15.0, 25.0, 35.0], "below": within(least, 15.0, bmi),
