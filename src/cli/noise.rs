@@ -37,9 +37,6 @@ pub(super) struct NoiseArguments {
     colluders: Option<u16>,
 }
 
-/// The default of `--top` with tasks that release the largest counts.
-pub(super) const TOP: u32 = 100;
-
 fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
     PossibleValuesParser::new(["per-party", "parallel", "central", "member"]).map(|text| {
         match text.as_str() {

@@ -292,14 +292,6 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Reads a table with the fields of a section.
-pub(crate) fn fields<T: DeserializeOwned>(table: toml::Table) -> Result<T, SessionError> {
-    table.try_into().map_err(|error: toml::de::Error| SessionError::Syntax {
-        line: 1,
-        message: error.message().split_whitespace().collect::<Vec<_>>().join(" "),
-    })
-}
-
 impl TaskSpec {
     /// Reads the task of this name from its sections, for rows as in `data` and so many peers. A section of
     /// another task is refused. The rest of the rules is left to [`Session::check`].

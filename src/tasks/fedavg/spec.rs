@@ -186,11 +186,6 @@ fn numbers<const N: usize>(field: &str, given: &[i64], limit: Limit) -> Result<[
 }
 
 impl FedavgSpec {
-    /// Reads a table with the fields of `[fedavg]`.
-    pub(crate) fn from_table(table: toml::Table) -> Result<Self, SessionError> {
-        fields::<Raw>(table)?.resolve()
-    }
-
     /// The network for rows as in `data`.
     ///
     /// # Errors
