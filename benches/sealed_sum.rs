@@ -5,7 +5,7 @@
 //! both from the moment when the first node begins to mask: `summed` until the last node holds the sealed
 //! total, has hashed it and knows that all do (its stage `Accept` begins); and `opened` until the last node
 //! has taken the pads off and has the result on disk: the acknowledgements, with the total synced to disk by
-//! every council member before its own, the shares, and the opening lie between. The vectors themselves are
+//! every committee member before its own, the shares, and the opening lie between. The vectors themselves are
 //! made before.
 //!
 //! **Bare**: a swarm for each node with nothing but `libp2p-stream`, default settings and TCP without delay.
@@ -135,7 +135,7 @@ fn time(bytes: usize, repetitions: usize, out: &mut impl Write) -> std::io::Resu
     let released = median(stages.iter().map(|(_, released)| *released).collect());
     writeln!(
         out,
-        "  of which, wall: accept (total to disk) {accepted:.3} s, release {released:.3} s, open and freeze {:.3} s",
+        "  of which, wall: accept (total to disk) {accepted:.3} s, release {released:.3} s, open and commit {:.3} s",
         wall(&opened) - wall(&summed) - accepted - released
     )?;
     let share = |part: f64, costs: &[Cost]| 100.0 * part / cpu(costs);

@@ -15,7 +15,7 @@ use flyswarm::node::Event;
 use flyswarm::protocol::context::{Aggregate, Context};
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
+    ColumnChecks, CommitteeSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
 };
 use flyswarm::tasks::ModelSpec;
 use flyswarm::tasks::{History, Outcome, Task, Work};
@@ -83,7 +83,7 @@ fn session() -> Session {
             preparation: None,
         },
         privacy: Privacy::default(),
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing: Timing { start_wait_ms: 60_000, view_timeout_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)

@@ -19,7 +19,7 @@ use super::id::{new_run, random};
 use super::noise::NoiseArguments;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
-use crate::session::{CouncilSpec, DataSpec, Entry, Session, Timing};
+use crate::session::{CommitteeSpec, DataSpec, Entry, Session, Timing};
 use crate::tasks::demo::{Ended, Scene, Verdict, Wish};
 use crate::tasks::{Hamming, Select, TaskKind, kinds};
 
@@ -160,7 +160,7 @@ fn session(scene: &Scene, identities: &[Identity]) -> Result<Session, Failure> {
             ..DataSpec::default()
         },
         privacy: scene.privacy,
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing: Timing { start_wait_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster: identities.iter().zip(&NAMES).map(entry).collect(),

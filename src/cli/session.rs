@@ -34,7 +34,7 @@ pub(super) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show everything a session file means: sizes, council, timing
+    /// Show everything a session file means: sizes, committee, timing
     Show {
         /// The session file
         file: PathBuf,

@@ -30,7 +30,7 @@ impl Costs {
         let rates = scenario.rates;
         let mut speed = vec![1.0; usize::from(scenario.peers)];
         for each in &scenario.speed {
-            for peer in each.peers.of(&ctx.council, scenario.peers) {
+            for peer in each.peers.of(&ctx.committee, scenario.peers) {
                 speed[peer.index()] = each.factor;
             }
         }
@@ -59,7 +59,9 @@ impl Costs {
                 (bytes * job.masks.masks.len()) as f64 / self.rates.mask
             }
             Job::Exchange(_, job) => job.operations as f64 / self.rates.lift,
-            Job::Open { frozen, total, .. } => (total.len() * frozen.pads.len()) as f64 / self.rates.mask,
+            Job::Open { committed, total, .. } => {
+                (total.len() * committed.pads.len()) as f64 / self.rates.mask
+            }
         }
     }
 
@@ -82,7 +84,7 @@ impl Costs {
             view::Message::Up(_, report) => {
                 let items = match report {
                     Report::Keys(items) => items.len(),
-                    Report::Hold { deals, .. } => deals.len(),
+                    Report::TotalReady { deals, .. } => deals.len(),
                     Report::Acknowledge(_, items) => items.len(),
                     Report::Release(_, items) => items.len(),
                     Report::Reveal(items) => items.len(),
@@ -101,7 +103,7 @@ impl Costs {
                 }
                 Order::Sum(_) => 0.0,
                 Order::Accept(record) => {
-                    let shares = if ctx.council_index(peer).is_some() { record.deals.len() } else { 0 };
+                    let shares = if ctx.committee_index(peer).is_some() { record.deals.len() } else { 0 };
                     record.deals.len() as f64 * verify + shares as f64 * agree
                 }
                 Order::Decide(_, items) => items.len() as f64 * verify,
@@ -112,7 +114,7 @@ impl Costs {
             view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => {
                 data.len() as f64 / self.rates.add
             }
-            view::Message::Reduce(all_reduce::Message::Credit { .. }) | view::Message::Working(_) => 0.0,
+            view::Message::Reduce(all_reduce::Message::Credit { .. }) | view::Message::KeepAlive(_) => 0.0,
         };
         self.us(peer, seconds + 1.0 / self.rates.message)
     }

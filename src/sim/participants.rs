@@ -11,7 +11,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Aggregate, Context};
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Release, Run, Session, TaskSpec,
+    CommitteeSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Release, Run, Session, TaskSpec,
 };
 use crate::tasks::{Labels, Task, built_in};
 
@@ -180,7 +180,7 @@ fn of_scenario(
             collusion_threshold: part.collusion_threshold.unwrap_or(usual.collusion_threshold),
             noise,
         },
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),

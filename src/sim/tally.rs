@@ -14,7 +14,7 @@ use crate::session::Peer;
 pub enum Purpose {
     /// Hellos, lists of differing fields.
     Greeting,
-    /// The number of frozen slots, told to peers outside the view.
+    /// The number of committed slots, told to peers outside the view.
     Status,
     /// Proposals, promises, refusals, the beginning and the failure of views.
     Election,
@@ -26,9 +26,9 @@ pub enum Purpose {
     Chunks,
     /// Credits for chunks.
     Credits,
-    /// The value to be decided, and the council's acknowledgements, up and down.
+    /// The value to be decided, and the committee's acknowledgements, up and down.
     Decision,
-    /// The council's shares of the pads, up and down.
+    /// The committee's shares of the pads, up and down.
     Shares,
     /// Messages that a peer is still computing.
     Working,
@@ -71,7 +71,7 @@ impl Purpose {
             Message::View(message) => match message {
                 view::Message::Up(_, Report::Keys(_) | Report::Reveal(_))
                 | view::Message::Down(_, Order::Keys(_) | Order::Reveal(_)) => Self::Keys,
-                view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => {
+                view::Message::Up(_, Report::TotalReady { .. }) | view::Message::Down(_, Order::Sum(_)) => {
                     Self::Deals
                 }
                 view::Message::Up(_, Report::Acknowledge(..))
@@ -81,7 +81,7 @@ impl Purpose {
                 }
                 view::Message::Reduce(all_reduce::Message::Chunk { .. }) => Self::Chunks,
                 view::Message::Reduce(all_reduce::Message::Credit { .. }) => Self::Credits,
-                view::Message::Working(_) => Self::Working,
+                view::Message::KeepAlive(_) => Self::Working,
             },
         }
     }

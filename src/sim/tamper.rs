@@ -114,8 +114,8 @@ impl Task for Poisoned {
         self.0.contribution_from_exchange(slot, result)
     }
 
-    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
-        self.0.needed_by_plan(slot, frozen)
+    fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
+        self.0.needed_by_plan(slot, committed)
     }
 
     fn still_needed(&self, slot: u32, history: &History) -> bool {

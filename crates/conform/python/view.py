@@ -29,8 +29,8 @@ from primitives.decision import (
 )
 from primitives.encoding import (
     Acknowledgement,
+    Committed,
     Direction,
-    Frozen,
     Message,
     Order,
     Reason,
@@ -198,7 +198,7 @@ class View:
         self.depth = (place + 1).bit_length() - 1
         self.waiting_children: dict[int, float] = {}  # not greeted yet: until when
         self.begun = self.heard = self.looked = self.job_since = machine.now
-        self.passed_on: set[int] = set()  # whose `Working` went on since the last look
+        self.passed_on: set[int] = set()  # whose `KeepAlive` went on since the last look
         self.jobs = 0
 
         self.secret = machine.draw(32)
@@ -207,7 +207,7 @@ class View:
         self.wait_for("Keys", -1)
         self.pairs: dict[int, bytes] | None = None  # k_ij
         self.acks: list[Signed] = []
-        self.froze_one = False
+        self.committed_one = False
         self.new_slot(-1)
 
     def new_slot(self, slot: int) -> None:
@@ -265,12 +265,12 @@ class View:
         if this.awaited:
             return
         if not self.leading:
-            parts = {"Keys": [], "Hold": [slot, self.total_digest()]}.get(kind, [slot])
+            parts = {"Keys": [], "TotalReady": [slot, self.total_digest()]}.get(kind, [slot])
             self.send(self.parent, ViewMessage.Up(self.ballot, getattr(Report, kind)(*parts, this.items)))
         elif kind == "Keys":
             self.order_down(Order.Keys(this.items))
-        elif kind == "Hold":
-            deals = sorted(this.items, key=lambda deal: self.session.council.index(deal.author))
+        elif kind == "TotalReady":
+            deals = sorted(this.items, key=lambda deal: self.session.committee.index(deal.author))
             value = Value(SumId(self.ballot, slot), self.members, self.total_digest(), deals_digest(deals))
             self.order_down(Order.Accept(Record(value, deals)))
         elif kind == "Acknowledge":
@@ -301,7 +301,7 @@ class View:
         this = self.rounds.get((kind, slot))
         expect(this is not None and sender in this.awaited, "out-of-order", f"a report {kind} not awaited")
         this.items += items
-        if kind == "Hold":
+        if kind == "TotalReady":
             self.child_totals[sender] = report.total
             self.compare_totals()
         self.reported(kind, slot, sender)
@@ -310,14 +310,14 @@ class View:
         session, item = self.session, signed.item
         if kind == "Keys":
             return item.ballot == self.ballot and item.commitment is None
-        if kind == "Hold":
+        if kind == "TotalReady":
             return (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
                     and signed.author in session.dealers(slot, self.members))
         if self.record is None:
             return False
         if kind == "Acknowledge":
             digest = value_digest(session, self.record.value)
-            return item == Acknowledgement(self.ballot, slot, digest) and signed.author in session.council
+            return item == Acknowledgement(self.ballot, slot, digest) and signed.author in session.committee
         return release_fits(session, self.record, signed)
 
     def compare_totals(self) -> None:
@@ -329,7 +329,7 @@ class View:
     def order_too_long(self, order: Any) -> bool:
         """Section 9: checked before the order is passed on."""
         session, kind = self.session, type(order).__name__
-        peers, c = len(session.roster), len(session.council)
+        peers, c = len(session.roster), len(session.committee)
         if kind == "Sum":
             return False
         items = order.record.deals if kind == "Accept" else order[-1]
@@ -366,11 +366,11 @@ class View:
 
     def next_order(self) -> None:
         """Leader: the next slot (section 9)."""
-        machine, slot = self.machine, len(self.machine.frozen)
+        machine, slot = self.machine, len(self.machine.committed)
         if not self.leading or slot == len(self.session.plan):
             return
         waiting = [p for p in machine.trusted() - set(self.members) if machine.known[p] >= slot - 1]
-        if self.froze_one and waiting and machine.now - self.begun >= machine.seconds("regroup_interval_ms"):
+        if self.committed_one and waiting and machine.now - self.begun >= machine.seconds("regroup_interval_ms"):
             raise EndView(Reason.Enlarged, None, "peers wait outside")
         if self.owed is not None and slot == self.owed_slot:
             self.order_down(Order.Accept(machine.candidates[self.owed.value][0]))
@@ -382,26 +382,26 @@ class View:
         if not self.machine.may_sum(slot, set(self.members)):
             raise EndView(Reason.TooFew, None, "too few for this sum")
 
-    def not_frozen(self, slot: int) -> None:
-        if slot < len(self.machine.frozen):
-            raise EndView(Reason.Superseded, None, "the slot is frozen here")
+    def not_committed(self, slot: int) -> None:
+        if slot < len(self.machine.committed):
+            raise EndView(Reason.Superseded, None, "the slot is committed here")
 
     def on_sum(self, order: Any) -> None:
         slot = order.slot
         disagree(self.pairs is not None, "a sum before the keys")
         disagree(self.slot < slot < len(self.session.plan), "slots out of order")
-        disagree(slot >= self.owed_slot, "a sum of a slot that is frozen")
+        disagree(slot >= self.owed_slot, "a sum of a slot that is committed")
         disagree(slot > self.owed_slot or self.owed is None, "a value must be finished first")
-        self.not_frozen(slot)
+        self.not_committed(slot)
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
-        self.wait_for("Hold", slot)
+        self.wait_for("TotalReady", slot)
         self.advance()
 
     def advance(self) -> None:
         """Goes on with what waited for earlier slots or their opening."""
         machine = self.machine
-        if self.slot != len(machine.frozen) or self.slot > len(machine.opened):
+        if self.slot != len(machine.committed) or self.slot > len(machine.opened):
             return
         reduction, slot = self.reduction, self.slot
         if reduction is not None and not self.computing:
@@ -409,7 +409,7 @@ class View:
             self.computing = True
             if machine.me in self.session.dealers(slot, self.members):
                 self.pad, deal = make_deal(
-                    self.session.id, reduction.sum_id, machine.me, self.session.council_keys(),
+                    self.session.id, reduction.sum_id, machine.me, self.session.committee_keys(),
                     self.session.quorum, machine.draw)
                 self.deal = machine.sign(deal)
             opened = dict(machine.opened)
@@ -421,7 +421,7 @@ class View:
         if self.total is None:
             self.total = b"".join(self.reduction.total)
             self.compare_totals()
-            self.own_part("Hold", self.slot, self.deal)
+            self.own_part("TotalReady", self.slot, self.deal)
 
     def on_accept(self, order: Any) -> None:
         record, value = order.record, order.record.value
@@ -431,8 +431,8 @@ class View:
             check_record(self.session, record)
         except Fault as fault:
             disagree(False, str(fault))
-        disagree(slot >= self.owed_slot, "a value of a slot that is frozen")
-        self.not_frozen(slot)
+        disagree(slot >= self.owed_slot, "a value of a slot that is committed")
+        self.not_committed(slot)
         owed = self.owed if slot == self.owed_slot else None
         if value.sum.ballot == self.ballot:
             disagree(owed is None, "another value must be finished")
@@ -451,20 +451,20 @@ class View:
     def try_accept(self) -> None:
         machine, session = self.machine, self.session
         slot, digest = self.slot, value_digest(session, self.record.value)
-        if slot != len(machine.frozen):
+        if slot != len(machine.committed):
             return
         if self.total is None:
             if digest not in machine.candidates:
                 return  # the machine fetches it from the leader
             self.total = machine.candidates[digest][1]
         self.accepting = False
-        if machine.in_council:
+        if machine.in_committee:
             self.shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
             released = machine.released
             good = released is None or released.slot != slot or released.value == digest
             disagree(good and machine.promised <= self.ballot, "promised or released otherwise")
         ack = None
-        if machine.in_council and not machine.lost_state:
+        if machine.in_committee and not machine.lost_state:
             machine.accept(self.ballot, self.record, self.total)
             self.acknowledged = True
             ack = machine.sign(Acknowledgement(self.ballot, slot, digest))
@@ -473,7 +473,7 @@ class View:
         self.own_part("Acknowledge", slot, ack)
 
     def own_share(self, deal: Signed) -> bytes:
-        index = self.session.council.index(self.machine.me)
+        index = self.session.committee.index(self.machine.me)
         try:
             return open_share(self.session.id, deal, index, self.machine.identity)
         except CryptoError as error:
@@ -504,10 +504,10 @@ class View:
         bad = [r.author for r in releases if r not in good]
         if len(good) >= session.quorum:
             pads = pads_of(session, self.record, good)
-            frozen = Frozen(self.record, self.acks, pads, good if None in pads else [])
+            committed = Committed(self.record, self.acks, pads, good if None in pads else [])
             self.reduction = None
-            self.froze_one = True
-            self.machine.freeze(frozen, self.total)
+            self.committed_one = True
+            self.machine.commit(committed, self.total)
         if bad:
             raise Fault("bad-share", "a released share", bad[0])
         disagree(len(good) >= session.quorum, "too few releases")
@@ -527,7 +527,7 @@ class View:
         elif kind == "Down":
             expect(not self.order_too_long(body.order), "inconsistent", "an order with a list that is too long")
             self.order_down(body.order)
-        elif kind == "Working":
+        elif kind == "KeepAlive":
             self.on_working(sender)
         elif self.reduction is not None and body.message.sum.slot == self.slot:
             getattr(self.reduction, f"on_{type(body.message).__name__.lower()}")(sender, body.message)
@@ -535,10 +535,10 @@ class View:
     def on_working(self, sender: int) -> None:
         if sender == self.parent:
             for child in self.children:
-                self.send(child, ViewMessage.Working(self.ballot))
+                self.send(child, ViewMessage.KeepAlive(self.ballot))
         elif self.parent is not None and sender not in self.passed_on:
             self.passed_on.add(sender)
-            self.send(self.parent, ViewMessage.Working(self.ballot))
+            self.send(self.parent, ViewMessage.KeepAlive(self.ballot))
 
     def tick(self) -> None:
         """The look of every second, and what has waited too long (*Progress*)."""
@@ -553,7 +553,7 @@ class View:
         if self.jobs > 0 or machine.opening > 0 or machine.transfers.receiving():
             self.heard = now
             for to in self.children if self.leading else [self.parent]:
-                self.send(to, ViewMessage.Working(self.ballot))
+                self.send(to, ViewMessage.KeepAlive(self.ballot))
         missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]
         extra = max(self.height - self.depth - 1, 0) if missing else self.height + self.depth
         if now - self.heard > machine.seconds("view_timeout_ms") + extra:

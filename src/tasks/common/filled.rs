@@ -212,11 +212,11 @@ impl Task for Filled {
         }
     }
 
-    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
+    fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
         match slot {
-            0 => self.unfilled.needed_by_plan(slot, frozen.saturating_sub(SLOTS)),
+            0 => self.unfilled.needed_by_plan(slot, committed.saturating_sub(SLOTS)),
             VALUES | FILLS => true,
-            _ => self.unfilled.needed_by_plan(slot - SLOTS, frozen.saturating_sub(SLOTS)),
+            _ => self.unfilled.needed_by_plan(slot - SLOTS, committed.saturating_sub(SLOTS)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The protections of a session, which every task has unless it opts out by name.
 //!
 //! - **contributors**: a slot behind the coin counts the members that have rows, and rows of each class.
-//!   Fewer than `privacy.min_contributors` end the session, and a peer that comes later may not bring a class that
-//!   nobody had.
+//!   Fewer than `privacy.min_contributors` end the session, and a peer that comes later may not bring a class
+//!   that nobody had.
 //! - **columns**: each peer compares its columns with the means and spreads of all rows, which a slot opens,
 //!   before it gives anything that is made of them.
 //! - **capacity**: a peer with more rows than a sum can count is refused.
@@ -419,9 +419,9 @@ impl Task for Protected {
         }
     }
 
-    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
-        let behind = frozen.saturating_sub(self.layout.first).min(self.layout.added);
-        self.layout.inner(slot).is_none_or(|inner| self.task.needed_by_plan(inner, frozen - behind))
+    fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
+        let behind = committed.saturating_sub(self.layout.first).min(self.layout.added);
+        self.layout.inner(slot).is_none_or(|inner| self.task.needed_by_plan(inner, committed - behind))
     }
 
     fn still_needed(&self, slot: u32, history: &History) -> bool {

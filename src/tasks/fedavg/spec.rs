@@ -14,7 +14,6 @@ pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE};
 use crate::session::encoding::{Field, flag, integer, list, number, text};
 use crate::session::rules::{self, Limit, check_number};
 use crate::session::run::bytes;
-use crate::session::task::fields;
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
 use crate::tasks::TaskOption;

@@ -75,7 +75,7 @@ impl Lab {
 
     /// Who computed, and over whose rows, as `history` says.
     fn computed(&self, history: &History) -> ([Peer; 3], Vec<Peer>) {
-        let slot = history.frozen() - 2;
+        let slot = history.committed() - 2;
         let words = history.vector(slot).map(|bytes| bytes.to_vec());
         assert_eq!(words, None, "who computed is forgotten with the shares");
         let members = history.members(slot).to_vec();
@@ -95,7 +95,7 @@ impl Lab {
             members.into_iter().filter(|peer| !self.tasks[peer.index()].labels().is_empty()).collect();
         let tasks: Vec<&Xclp> = owners.iter().map(|peer| &*self.tasks[peer.index()]).collect();
         let planes = xclp::planes(&self.session, first).unwrap();
-        let moments = first.vector(2).filter(|_| first.frozen() == 5).map(|bytes| &bytes[..]);
+        let moments = first.vector(2).filter(|_| first.committed() == 5).map(|bytes| &bytes[..]);
         let (pooled, _) = Xclp::pooled(&tasks, &planes, moments).unwrap();
         let mut told = Vec::new();
         for (peer, expected) in owners.iter().zip(&pooled) {
@@ -216,7 +216,7 @@ fn a_computing_party_lost_for_good_is_replaced_and_an_owner_lost_is_left_out() {
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
         let (trio, members) = lab.computed(&lab.histories()[&told[0]]);
-        // Once the council has decided, nothing is computed again: two of the three send what they have.
+        // Once the committee has decided, nothing is computed again: two of the three send what they have.
         let decided = what == "output";
         assert_eq!(trio.contains(&victim), decided, "{what}");
         assert_eq!(members.contains(&victim), decided, "{what}");

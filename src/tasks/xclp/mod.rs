@@ -591,8 +591,8 @@ impl Task for Xclp {
     }
 
     /// Shares of the output are kept until every owner has its own.
-    fn needed_by_plan(&self, slot: u32, frozen: u32) -> bool {
-        slot != self.plan.computed() || frozen <= slot + 1
+    fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
+        slot != self.plan.computed() || committed <= slot + 1
     }
 }
 

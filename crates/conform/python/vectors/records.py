@@ -1,9 +1,9 @@
-"""The vectors `items`: what is signed, records, frozen aggregates, deals and releases."""
+"""The vectors `items`: what is signed, records, committed aggregates, deals and releases."""
 
 from primitives import Refused
 from primitives.crypto import Identity, exchange_public, le, make_deal, open_share, rebuild_pad, scalar, share_matches
 from primitives.decision import (
-    check_frozen,
+    check_committed,
     check_record,
     deals_digest,
     opened_vector,
@@ -16,7 +16,7 @@ from primitives.encoding import Ballot, SumId, canonical, decode, shown
 from vectors.common import check, check_refused, session_of, vectors
 from vectors.wire import KINDS
 
-# Why the records and frozen aggregates of items.json must be refused.
+# Why the records and committed aggregates of items.json must be refused.
 RECORDS = {
     "deals do not match their digest": "the deals do not match their digest",
     "no such slot": "no such slot",
@@ -24,12 +24,12 @@ RECORDS = {
     "a member outside the roster": "members do not ascend, or are not in the roster",
     "no members": "members do not ascend, or are not in the roster",
     "a deal is missing": "other dealers",
-    "deals not in council order": "other dealers",
+    "deals not in committee order": "other dealers",
     "a deal is forged": "the signature of a deal",
     "deals of another sum": "a deal of another sum",
-    "a hash is missing": "a deal of another council",
+    "a hash is missing": "a deal of another committee",
 }
-FROZEN = {
+COMMITTED = {
     "one acknowledgement of three": "no quorum acknowledged it",
     "one acknowledgement twice": "no quorum acknowledged it",
     "acknowledgements of two ballots": "no quorum acknowledged it",
@@ -54,7 +54,7 @@ def check_item(session, signed):
 
 def check_release(session, deals, signed):
     """The shares {dealer: share} of a release; refuses one of no deal, and one that does not have its hash."""
-    index, shares = session.council.index(signed.author), {}
+    index, shares = session.committee.index(signed.author), {}
     for dealer, share in signed.item.shares:
         deal = next((deal for deal in deals if deal.author == dealer and deal.item.sum == signed.item.sum), None)
         if deal is None:
@@ -70,7 +70,7 @@ def check_deal(session, number, item, drawn):
     """That a deal for this sum is made of what its dealer drew; gives the pad."""
     scalars = [le(scalar(bytes.fromhex(c)), 64) for c in drawn["coefficients"]]
     draws = iter([*scalars, bytes.fromhex(drawn["ephemeral_secret"])])
-    pad, deal = make_deal(session.id, number, drawn["dealer"], session.council_keys(), len(scalars), lambda _: next(draws))
+    pad, deal = make_deal(session.id, number, drawn["dealer"], session.committee_keys(), len(scalars), lambda _: next(draws))
     check("pad hash", deal.pad_hash == item.pad_hash)
     check("share hashes of the deal", deal.share_hashes == item.share_hashes)
     check("boxes of the deal", deal.sealed == item.sealed and deal == item)
@@ -105,23 +105,23 @@ def check_items():
         item = decode("Signed<Deal>", bytes.fromhex(case["signed"])).item
         pad = check_deal(session, number, item, case)
         check("pad", pad.hex() == case["pad"] and item.pad_hash.hex() == case["pad_hash"])
-    check_frozen(session, decode("Frozen", bytes.fromhex(file["frozen"])), 1)
+    check_committed(session, decode("Committed", bytes.fromhex(file["committed"])), 1)
     for name in ("coin", "coin_with_an_unsound_deal"):
-        frozen = decode("Frozen", bytes.fromhex(file[name]["frozen"]))
-        check_frozen(session, frozen, 0)
-        check(name, opened_vector(session, frozen, b"").hex() == file[name]["seed"])
+        committed = decode("Committed", bytes.fromhex(file[name]["committed"]))
+        check_committed(session, committed, 0)
+        check(name, opened_vector(session, committed, b"").hex() == file[name]["seed"])
     for case in file["bad"]:
         signed = decode(f"Signed<{KINDS[case['context']]}>", bytes.fromhex(case["signed"]))
         check_refused(case["what"], case["class"], check_item, session, signed)
     for case in file["bad_records"]:
         bad = decode("Record", bytes.fromhex(case["record"]))
         check_refused(case["what"], case["class"], check_record, session, bad, why=RECORDS[case["what"]])
-    for case in file["bad_frozen"]:
-        bad = decode("Frozen", bytes.fromhex(case["frozen"]))
-        check_refused(case["what"], case["class"], check_frozen, session, bad, 1, why=FROZEN[case["what"]])
+    for case in file["bad_committed"]:
+        bad = decode("Committed", bytes.fromhex(case["committed"]))
+        check_refused(case["what"], case["class"], check_committed, session, bad, 1, why=COMMITTED[case["what"]])
     for case in file["bad_coins"]:
-        bad = decode("Frozen", bytes.fromhex(case["frozen"]))
-        check_refused(case["what"], case["class"], check_frozen, session, bad, 0, why=COINS[case["what"]])
+        bad = decode("Committed", bytes.fromhex(case["committed"]))
+        check_refused(case["what"], case["class"], check_committed, session, bad, 0, why=COINS[case["what"]])
     for case in file["bad_releases"]:
         release = decode("Signed<Release>", bytes.fromhex(case["signed"]))
         check_item(session, release)
@@ -133,5 +133,5 @@ def check_items():
             shares = {index: bytes.fromhex(share) for index, share in enumerate(case["shares"])}
             check(case["what"], rebuild_pad(session.id, deal, shares, session.quorum) is None)
         else:
-            index = session.council.index(case["holder"])
+            index = session.committee.index(case["holder"])
             check_refused(case["what"], case["class"], open_share, session.id, deal, index, identities[case["holder"]])

@@ -55,7 +55,7 @@ def check_sum():
         if "persist" in entry:
             disk[peer].add(entry["persist"])
             if entry["persist"] == "accepted":
-                slots[len([name for name in disk[peer] if name.startswith("frozen")])].acks.setdefault(peer, False)
+                slots[len([name for name in disk[peer] if name.startswith("committed")])].acks.setdefault(peer, False)
             continue
         to, payload = entry["to"], bytes.fromhex(entry["payload"])
         message = read_frame(entry["channel"], bytes.fromhex(entry["header"]), payload)
@@ -93,7 +93,7 @@ def check_sum():
                 expected = {peer: exchange_public(bytes.fromhex(file["view_secrets"][peer]["secret"])) for peer in keys}
                 check("view secrets", keys == expected)
             case ["View", "Down", "Sum"]:
-                check("slots in order", inner.slot == 0 or f"frozen-{inner.slot - 1}" in disk[peer])
+                check("slots in order", inner.slot == 0 or f"committed-{inner.slot - 1}" in disk[peer])
             case ["View", "Reduce", "Chunk"]:
                 chunk = message.message.message
                 slot = slots[chunk.sum.slot]
@@ -103,7 +103,7 @@ def check_sum():
                 else:
                     check("chunk down", up[to] == peer and slot.total in (b"", payload))
                     slot.total = payload
-            case ["View", "Up", "Hold"]:
+            case ["View", "Up", "TotalReady"]:
                 slot = slots[inner.slot]
                 slot.holds.add(inner.total)
                 sum_id = SumId(begun.ballot, inner.slot)
@@ -128,7 +128,7 @@ def check_sum():
                     check("released on disk", "released" in disk[release.author])
                     check("value released", release.item.value == value_digest(session, record.value))
                     check_release(session, record.deals, release)
-                    index, owner = session.council.index(release.author), identities[release.author]
+                    index, owner = session.committee.index(release.author), identities[release.author]
                     for deal, (_, share) in zip(record.deals, release.item.shares):
                         check("share in the envelope", open_share(session.id, deal, index, owner) == share)
                 pads[number] = dict(zip([deal.author for deal in record.deals], pads_of(session, record, releases)))

@@ -11,7 +11,7 @@ use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::context::Context;
 use flyswarm_sealed_sum::protocol::deal::{self, Deal, Opening, Release};
 use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey};
-use flyswarm_sealed_sum::protocol::record::{Acknowledgement, Frozen, Record};
+use flyswarm_sealed_sum::protocol::record::{Acknowledgement, Committed, Record};
 use flyswarm_sealed_sum::protocol::signed::{Item, Signed};
 use flyswarm_sealed_sum::protocol::wire;
 use serde_json::{Value, json};
@@ -30,10 +30,10 @@ pub(crate) struct Made {
     pub(crate) record: Record,
     pub(crate) acknowledgements: Vec<Signed<Acknowledgement>>,
     pub(crate) releases: Vec<Signed<Release>>,
-    pub(crate) frozen: Frozen,
+    pub(crate) committed: Committed,
 }
 
-/// The random bytes of one deal in a council of three: secret, one coefficient, ephemeral key.
+/// The random bytes of one deal in a committee of three: secret, one coefficient, ephemeral key.
 fn deal_random(slot: u32, dealer: Peer) -> [u8; 160] {
     let label = |what: &str| format!("{what} of slot {slot} by {dealer}");
     let mut out = [0; 160];
@@ -69,26 +69,26 @@ pub(crate) fn made(slot: u32) -> Made {
     let digest = total_digest(&contexts[0].id.0, sum, &total);
     let record = Record::new(sum, members, digest, deals.clone());
     let value = record.digest(&contexts[0]);
-    let council: Vec<_> = contexts[0].council.iter().map(|peer| contexts[peer.index()].clone()).collect();
-    let acknowledgements: Vec<_> = council
+    let committee: Vec<_> = contexts[0].committee.iter().map(|peer| contexts[peer.index()].clone()).collect();
+    let acknowledgements: Vec<_> = committee
         .iter()
         .map(|ctx| Signed::new(ctx, Acknowledgement { ballot: sum.ballot, slot, value }))
         .collect();
-    let releases: Vec<_> = council
+    let releases: Vec<_> = committee
         .iter()
         .enumerate()
         .map(|(i, ctx)| {
             Signed::new(ctx, Release { sum, value, shares: deal::own_shares(ctx, i, &deals).unwrap() })
         })
         .collect();
-    let frozen = Frozen {
+    let committed = Committed {
         record: record.clone(),
         acknowledgements: acknowledgements[..2].to_vec(),
         pads: pads.iter().copied().map(Some).collect(),
         releases: Vec::new(),
     };
-    frozen.check(&contexts[0]).unwrap();
-    Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, frozen }
+    committed.check(&contexts[0]).unwrap();
+    Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, committed }
 }
 
 /// A part of the draw of a mask graph.
@@ -175,7 +175,7 @@ pub(crate) fn items() -> Value {
         })
         .collect();
     let coin = self::made(0);
-    let seed = coin.frozen.seed(ctx);
+    let seed = coin.committed.seed(ctx);
     let without = unsound();
     json!({
         "about": "items of one sum of slot 1 over three peers, and of a coin (spec, sections 3, 10, 12)",
@@ -191,13 +191,13 @@ pub(crate) fn items() -> Value {
         "value": hex(wire::canonical(&made.record.value)),
         "deals_digest": hex(made.record.value.deals),
         "value_digest": hex(made.record.digest(ctx)),
-        "frozen": hex(wire::canonical(&made.frozen)),
-        "coin": { "frozen": hex(wire::canonical(&coin.frozen)), "seed": hex(seed) },
-        "coin_with_an_unsound_deal": { "frozen": hex(wire::canonical(&without)), "seed": hex(without.seed(ctx)) },
-        "bad_coins": bad_coins(&coin.frozen, &without),
+        "committed": hex(wire::canonical(&made.committed)),
+        "coin": { "committed": hex(wire::canonical(&coin.committed)), "seed": hex(seed) },
+        "coin_with_an_unsound_deal": { "committed": hex(wire::canonical(&without)), "seed": hex(without.seed(ctx)) },
+        "bad_coins": bad_coins(&coin.committed, &without),
         "bad": bad,
         "bad_records": bad_records(&made),
-        "bad_frozen": bad_frozen(&made),
+        "bad_committed": bad_committed(&made),
         "bad_releases": bad_releases(&made),
         "bad_deals": bad_deals(&made),
     })
@@ -242,7 +242,7 @@ fn bad_records(made: &Made) -> Vec<Value> {
         ("a member outside the roster", other(vec![Peer(0), Peer(1), Peer(3)], made.deals.clone())),
         ("no members", other(vec![], vec![])),
         ("a deal is missing", other(members(), made.deals[..2].to_vec())),
-        ("deals not in council order", other(members(), swapped)),
+        ("deals not in committee order", other(members(), swapped)),
         ("a deal is forged", other(members(), forged)),
         ("deals of another sum", other(members(), self::made(2).deals)),
         ("a hash is missing", other(members(), short)),
@@ -256,7 +256,7 @@ fn bad_records(made: &Made) -> Vec<Value> {
 }
 
 /// A coin of which one deal is inconsistent, with the releases that show it.
-fn unsound() -> Frozen {
+fn unsound() -> Committed {
     let coin = self::made(0);
     let contexts = &coin.contexts;
     let mut deals = coin.deals.clone();
@@ -267,7 +267,7 @@ fn unsound() -> Frozen {
     let Record { value, .. } = coin.record;
     let record = Record::new(value.sum, value.members, value.total, deals.clone());
     let digest = record.digest(dealer);
-    let council: Vec<_> = dealer.council.iter().map(|peer| &*contexts[peer.index()]).collect();
+    let committee: Vec<_> = dealer.committee.iter().map(|peer| &*contexts[peer.index()]).collect();
     let acknowledge = |ctx: &&Context| {
         Signed::new(ctx, Acknowledgement { ballot: value.sum.ballot, slot: 0, value: digest })
     };
@@ -275,20 +275,20 @@ fn unsound() -> Frozen {
         let shares = deal::own_shares(ctx, i, &deals).unwrap();
         Signed::new(ctx, Release { sum: value.sum, value: digest, shares })
     };
-    let mut pads = coin.frozen.pads;
+    let mut pads = coin.committed.pads;
     pads[1] = None;
-    let frozen = Frozen {
+    let committed = Committed {
         record,
-        acknowledgements: council[..2].iter().map(acknowledge).collect(),
+        acknowledgements: committee[..2].iter().map(acknowledge).collect(),
         pads,
-        releases: council[..2].iter().enumerate().map(release).collect(),
+        releases: committee[..2].iter().enumerate().map(release).collect(),
     };
-    frozen.check(dealer).unwrap();
-    frozen
+    committed.check(dealer).unwrap();
+    committed
 }
 
 /// Coins that say of a deal what its shares do not show.
-fn bad_coins(sound: &Frozen, unsound: &Frozen) -> Vec<Value> {
+fn bad_coins(sound: &Committed, unsound: &Committed) -> Vec<Value> {
     let ctx = &*self::made(0).contexts[0];
     let mut without = sound.clone();
     without.pads[1] = None;
@@ -308,26 +308,26 @@ fn bad_coins(sound: &Frozen, unsound: &Frozen) -> Vec<Value> {
         ("releases of another value", foreign),
     ]
     .into_iter()
-    .map(|(what, frozen)| {
-        let text = frozen.check(ctx).expect_err(what);
-        json!({ "what": what, "frozen": hex(wire::canonical(&frozen)), "class": "bad-record", "text": text })
+    .map(|(what, committed)| {
+        let text = committed.check(ctx).expect_err(what);
+        json!({ "what": what, "committed": hex(wire::canonical(&committed)), "class": "bad-record", "text": text })
     })
     .collect()
 }
 
-fn bad_frozen(made: &Made) -> Vec<Value> {
+fn bad_committed(made: &Made) -> Vec<Value> {
     let ctx = &*made.contexts[0];
-    let acknowledged = |acknowledgements: Vec<_>| Frozen { acknowledgements, ..made.frozen.clone() };
+    let acknowledged = |acknowledgements: Vec<_>| Committed { acknowledgements, ..made.committed.clone() };
     let one = made.acknowledgements[0].clone();
     let mut ballot = sum_id(1).ballot;
     ballot.counter += 1;
     let later = Acknowledgement { ballot, slot: 1, value: one.item.value };
     let outvoted = Signed::new(&made.contexts[made.acknowledgements[1].author.index()], later);
-    let mut wrong_pad = made.frozen.clone();
+    let mut wrong_pad = made.committed.clone();
     wrong_pad.pads.swap(0, 1);
-    let mut no_pad = made.frozen.clone();
+    let mut no_pad = made.committed.clone();
     no_pad.pads[2] = None;
-    let mut short = made.frozen.clone();
+    let mut short = made.committed.clone();
     short.pads.pop();
     [
         ("one acknowledgement of three", acknowledged(vec![one.clone()])),
@@ -339,9 +339,9 @@ fn bad_frozen(made: &Made) -> Vec<Value> {
         ("too few pads", short),
     ]
     .into_iter()
-    .map(|(what, frozen)| {
-        let text = frozen.check(ctx).expect_err(what);
-        json!({ "what": what, "frozen": hex(wire::canonical(&frozen)), "class": "bad-record", "text": text })
+    .map(|(what, committed)| {
+        let text = committed.check(ctx).expect_err(what);
+        json!({ "what": what, "committed": hex(wire::canonical(&committed)), "class": "bad-record", "text": text })
     })
     .collect()
 }
@@ -382,12 +382,12 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     altered.sealed.boxes[1][0] ^= 1;
     let mut exchanged = good.clone();
     exchanged.sealed.boxes.swap(0, 1);
-    let keys: Vec<_> = dealer.council.iter().map(|&peer| dealer.session.key(peer)).collect();
+    let keys: Vec<_> = dealer.committee.iter().map(|&peer| dealer.session.key(peer)).collect();
     let mut no_scalar = good.clone();
     let context = [&dealer.id.0[..], &good.sum.to_bytes(), &dealer.me.0.to_le_bytes()].concat();
     let raw = [All([0xff; 32]), All([0xff; 32]), All([0xff; 32])];
     no_scalar.sealed = envelope::seal(&keys, &raw, &context, &mut Given::new(&bytes::<32>("no scalar")));
-    let holder = &*made.contexts[dealer.council[1].index()];
+    let holder = &*made.contexts[dealer.committee[1].index()];
     let mut out: Vec<_> = [
         ("a hash does not match its share", wrong_hash),
         ("an envelope is altered", altered),
@@ -416,7 +416,7 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     let ephemeral = bytes::<32>("crooked");
     crooked.sealed =
         envelope::seal(&keys, &[share(0), share(1), share(1)], &context, &mut Given::new(&ephemeral));
-    let holder = &*made.contexts[dealer.council[2].index()];
+    let holder = &*made.contexts[dealer.committee[2].index()];
     let crooked_deal = Signed::new(dealer, crooked.clone());
     assert!(deal::own_shares(holder, 2, std::slice::from_ref(&crooked_deal)).is_ok());
     let crooked = Signed::new(dealer, crooked);

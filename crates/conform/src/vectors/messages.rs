@@ -6,7 +6,7 @@ use flyswarm::tasks::xclp::internals::{Body, What, content};
 use flyswarm_sealed_sum::protocol::about::{About, Role};
 use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction};
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
-use flyswarm_sealed_sum::protocol::council::{Accepted, Promise};
+use flyswarm_sealed_sum::protocol::committee::{Accepted, Promise};
 use flyswarm_sealed_sum::protocol::failure::Failure;
 use flyswarm_sealed_sum::protocol::message::{Channel, Message, Trace, VERSION};
 use flyswarm_sealed_sum::protocol::promise::Promised;
@@ -41,20 +41,21 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let part = |what, last| exchanged(Body::Part { what, last }, data.clone());
     let accepted = Accepted { ballot, slot: 1, value: digest };
     let promises = [(0, 0, None, false), (1, 1, Some(accepted.clone()), false), (2, 1, Some(accepted), true)];
-    let promises = promises.map(|(author, frozen, accepted, released)| {
+    let promises = promises.map(|(author, committed, accepted, released)| {
         let decision = if released { made.acknowledgements[..2].to_vec() } else { Vec::new() };
-        let promise = Promise { frozen, accepted, released };
+        let promise = Promise { committed, accepted, released };
         Signed::new(&made.contexts[author], Promised { ballot: other, promise, decision })
     });
-    let hello = |trace| Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: Some(trace) };
+    let hello =
+        |trace| Message::Hello { version: VERSION, session: ctx.id.0, committed: 0, trace: Some(trace) };
     let failed = |reason, suspect| Message::Failed(Signed::new(ctx, Failure { ballot, reason, suspect }));
     vec![
-        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: None }),
+        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, committed: 0, trace: None }),
         ("hello, with a promise", hello(Trace::Promise(promises[1].clone()))),
         ("hello, with a view key", hello(Trace::Key(made.keys[0].clone()))),
         ("fields", Message::Fields(small(3).fields())),
         ("fields, none", Message::Fields(Vec::new())),
-        ("status", Message::Status { frozen: 2, in_view: true }),
+        ("status", Message::Status { committed: 2, in_view: true }),
         ("prepare", Message::Prepare(ballot)),
         ("prepare, large counter", Message::Prepare(Ballot { counter: u64::MAX, proposer: Peer(1023) })),
         ("promise, nothing acknowledged", Message::Promise(promises[0].clone())),
@@ -66,7 +67,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
             Message::Begin {
                 ballot,
                 members: vec![Peer(0), Peer(1), Peer(2)],
-                frozen: 1,
+                committed: 1,
                 promises: promises[..2].to_vec(),
             },
         ),
@@ -76,16 +77,20 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
         (
             "up hold",
-            up(Report::Hold { slot: 1, total: made.record.value.total, deals: made.deals[..1].to_vec() }),
+            up(Report::TotalReady {
+                slot: 1,
+                total: made.record.value.total,
+                deals: made.deals[..1].to_vec(),
+            }),
         ),
         (
             "up hold, no dealers",
-            up(Report::Hold { slot: 1, total: made.record.value.total, deals: Vec::new() }),
+            up(Report::TotalReady { slot: 1, total: made.record.value.total, deals: Vec::new() }),
         ),
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
         ("up reveal", up(Report::Reveal(vec![reveal(ctx)]))),
-        ("up reveal, nobody of the council", up(Report::Reveal(Vec::new()))),
+        ("up reveal, nobody of the committee", up(Report::Reveal(Vec::new()))),
         ("down keys", down(Order::Keys(made.keys.clone()))),
         ("down sum", down(Order::Sum(1))),
         ("down accept", down(Order::Accept(made.record.clone()))),
@@ -114,16 +119,19 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
             "credit",
             reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 }),
         ),
-        ("working", Message::View(view::Message::Working(ballot))),
-        ("fetch frozen", transfer(transfer::Message::Fetch(1, Want::Frozen))),
+        ("working", Message::View(view::Message::KeepAlive(ballot))),
+        ("fetch committed", transfer(transfer::Message::Fetch(1, Want::Committed))),
         ("fetch accepted", transfer(transfer::Message::Fetch(1, Want::Accepted(digest)))),
         ("lacking", transfer(transfer::Message::Lacking(1))),
-        ("head frozen", transfer(transfer::Message::Head(1, Box::new(Held::Frozen(made.frozen.clone()))))),
+        (
+            "head committed",
+            transfer(transfer::Message::Head(1, Box::new(Held::Committed(made.committed.clone())))),
+        ),
         (
             "head accepted",
             transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone())))),
         ),
-        ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.frozen.clone()))))),
+        ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.committed.clone()))))),
         ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
         ("exchange begin", exchange(Body::Begin(vec![Peer(0), Peer(300)]))),
@@ -132,7 +140,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part output", part(What::Output, true)),
         ("part pair", part(What::Pair(300), true)),
         ("exchange credit", exchange(Body::Credit)),
-        ("exchange working", exchange(Body::Working)),
+        ("exchange working", exchange(Body::KeepAlive)),
     ]
 }
 

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::Fault;
 use super::ballot::Ballot;
+use super::committee::{self, Obligation, Promise};
 use super::context::Context;
-use super::council::{self, Obligation, Promise};
 use super::record::{self, Acknowledgement};
 use super::signed::{Item, Signed};
 use crate::session::Peer;
 
-/// A council member's answer to the proposer of a ballot.
+/// A committee member's answer to the proposer of a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promised {
     /// The ballot; no lower one is promised or acknowledged any more.
     pub ballot: Ballot,
-    /// The state of the author: frozen slots, and the acknowledged value by its digest.
+    /// The state of the author: committed slots, and the acknowledged value by its digest.
     pub promise: Promise<[u8; 32]>,
     /// The acknowledgements that decided that value, where it has released shares for it; else empty.
     pub decision: Vec<Signed<Acknowledgement>>,
@@ -27,12 +27,12 @@ impl Item for Promised {
     const TAG: &'static str = "promise";
 
     fn has_lengths(&self, ctx: &Context) -> bool {
-        self.decision.len() <= ctx.council.len()
+        self.decision.len() <= ctx.committee.len()
     }
 }
 
-/// The obligation that follows from a view's promises: the value to be finished in slot `frozen`, if any, and
-/// the peer whose promise says so.
+/// The obligation that follows from a view's promises: the value to be finished in slot `committed`, if any,
+/// and the peer whose promise says so.
 pub type Duty = Obligation<Peer, [u8; 32]>;
 
 /// Checks one promise for `ballot`, except for what only its author can know.
@@ -42,14 +42,14 @@ pub type Duty = Obligation<Peer, [u8; 32]>;
 pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
     let Promised { ballot: of, promise, decision } = &signed.item;
     let inconsistent = |what: &str| Err(Fault::Inconsistent(format!("promise of {} {what}", signed.author)));
-    if ctx.council_index(signed.author).is_none() || *of != ballot {
+    if ctx.committee_index(signed.author).is_none() || *of != ballot {
         return inconsistent("does not belong here");
     }
-    if promise.frozen as usize > ctx.plan.len() {
-        return inconsistent("names more frozen slots than there are");
+    if promise.committed as usize > ctx.plan.len() {
+        return inconsistent("names more committed slots than there are");
     }
     let accepted = promise.accepted.as_ref();
-    if accepted.is_some_and(|accepted| accepted.slot != promise.frozen || accepted.ballot >= ballot) {
+    if accepted.is_some_and(|accepted| accepted.slot != promise.committed || accepted.ballot >= ballot) {
         return inconsistent("names a value of another slot or of no earlier ballot");
     }
     if promise.released == decision.is_empty() || (promise.released && accepted.is_none()) {
@@ -82,10 +82,10 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
 /// The obligation that follows from promises; `None` where there are no promises.
 #[must_use]
 pub fn duty(promises: &[Signed<Promised>]) -> Option<Duty> {
-    council::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))
+    committee::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))
 }
 
-/// A council member that has acknowledged two values for one slot in one ballot, by its own signatures.
+/// A committee member that has acknowledged two values for one slot in one ballot, by its own signatures.
 #[must_use]
 pub fn equivocator<'a>(
     ctx: &Context,

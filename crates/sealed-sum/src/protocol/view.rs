@@ -9,9 +9,9 @@
 //! | (the view begins)     | `Keys`: every member's signed key            |
 //! | `Keys`: all of them   | above 64 members `Reveal`: parts of the draw |
 //! | `Reveal`: all of them |                                              |
-//! | `Sum`: of a slot      | chunks; then `Hold`: total's digest, deals   |
-//! | `Accept`: the record  | `Acknowledge`: the council's acknowledgements |
-//! | `Decide`: all of them | `Release`: the council's shares of the pads  |
+//! | `Sum`: of a slot      | chunks; then `TotalReady`: total's digest, deals   |
+//! | `Accept`: the record  | `Acknowledge`: the committee's acknowledgements |
+//! | `Decide`: all of them | `Release`: the committee's shares of the pads  |
 //! | `Open`: all of them   |                                              |
 //!
 //! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a quorum
@@ -34,7 +34,7 @@ use super::context::{Context, FULL_MESH};
 use super::convergecast::Convergecast;
 use super::deal::{self, Deal, Opening, Pad, Release};
 use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
-use super::record::{self, Acknowledgement, Frozen, Record};
+use super::record::{self, Acknowledgement, Committed, Record};
 use super::signed::Signed;
 use super::sum_id::SumId;
 use super::tree::{self, Place};
@@ -74,7 +74,7 @@ pub enum Output {
     /// Answer with [`View::release`].
     Decided(Record, Vec<Signed<Acknowledgement>>),
     /// The pads are known.
-    Opened(Frozen),
+    Opened(Committed),
     /// The view is over.
     Failed(Reason, Option<Peer>),
 }
@@ -109,7 +109,7 @@ pub struct View {
     keys_report: Convergecast<Signed<ViewKey>>,
     /// Every member's key, as the leader has shown them.
     fixed: Option<ViewKeys>,
-    /// This council member's part of the draw of the mask graph, until it is revealed.
+    /// This committee member's part of the draw of the mask graph, until it is revealed.
     part: Option<[u8; 32]>,
     reveals: Convergecast<Signed<Reveal>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
@@ -301,7 +301,7 @@ impl View {
         step
     }
 
-    /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the council.
+    /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the committee.
     pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -311,7 +311,7 @@ impl View {
         step
     }
 
-    /// This peer's answer to [`Output::Decided`]: its shares if it is in the council.
+    /// This peer's answer to [`Output::Decided`]: its shares if it is in the committee.
     pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -358,7 +358,7 @@ impl View {
     pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
         let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
         let ballot = self.ballot;
-        to.into_iter().map(move |peer| (peer, Message::Working(ballot)))
+        to.into_iter().map(move |peer| (peer, Message::KeepAlive(ballot)))
     }
 
     /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
@@ -428,10 +428,10 @@ impl View {
                 }
                 Ok(())
             }
-            Message::Working(ballot) if ballot == self.ballot => {
+            Message::KeepAlive(ballot) if ballot == self.ballot => {
                 if downward {
                     for &child in &self.place.children {
-                        step.send(child, Message::Working(ballot));
+                        step.send(child, Message::KeepAlive(ballot));
                     }
                 } else if !std::mem::replace(&mut self.child_working, true) {
                     // The first word of each beat goes on at once: it reaches the root however deep the tree
@@ -440,7 +440,7 @@ impl View {
                 }
                 Ok(())
             }
-            Message::Up(..) | Message::Down(..) | Message::Working(_) => Ok(()),
+            Message::Up(..) | Message::Down(..) | Message::KeepAlive(_) => Ok(()),
         }
     }
 
@@ -525,7 +525,7 @@ impl View {
             }
             Order::Open(slot, releases) => {
                 let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
-                if round.acknowledgements.is_empty() || releases.len() > self.ctx.council.len() {
+                if round.acknowledgements.is_empty() || releases.len() > self.ctx.committee.len() {
                     return Err(DISAGREEMENT);
                 }
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;
@@ -553,14 +553,14 @@ impl View {
                 if pads.iter().all(Option::is_some) {
                     sound.clear();
                 }
-                let frozen = Frozen {
+                let committed = Committed {
                     releases: sound,
                     record: record.clone(),
                     acknowledgements: round.acknowledgements.clone(),
                     pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),
                 };
                 step.output(Output::Stage(slot, Stage::Open));
-                step.output(Output::Opened(frozen));
+                step.output(Output::Opened(committed));
             }
         }
         Ok(())

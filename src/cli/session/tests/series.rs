@@ -85,18 +85,18 @@ fn any_field_is_set_by_its_name_and_refused_in_the_words_of_the_file() {
         ("--set flynn.colour=1", "flynn.colour: unknown field `colour`, expected one of "),
         ("--set colour=1", "colour: unknown field `colour`, expected one of `name`, `run_id`"),
         ("--set timing.linger_ms=a", "timing.linger_ms: found the text"),
-        ("--set council.faults=byzantine", "byzantine needs four members"),
-        ("--set council.members=[\"peer-1\",\"peer-2\",\"nobody\"]", "council.members is \"nobody\""),
+        ("--set committee.faults=byzantine", "byzantine needs four members"),
+        ("--set committee.members=[\"peer-1\",\"peer-2\",\"nobody\"]", "committee.members is \"nobody\""),
         ("--set flynn", "must be FIELD=VALUE"),
     ] {
         let told = message(new(folder.path(), &more.split(' ').collect::<Vec<_>>()));
         assert!(told.contains(expected), "{more}: {told}");
     }
     let fourth = peer(4);
-    let members = "council.members=[\"peer-4\", \"peer-1\", \"peer-2\", \"peer-3\"]";
-    let more = ["--peer", &fourth, "--set", "council.faults=byzantine", "--set", members];
+    let members = "committee.members=[\"peer-4\", \"peer-1\", \"peer-2\", \"peer-3\"]";
+    let more = ["--peer", &fourth, "--set", "committee.faults=byzantine", "--set", members];
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
-    assert_eq!((session.voting.faults, session.council().len()), (crate::session::Faults::Byzantine, 4));
+    assert_eq!((session.voting.faults, session.committee().len()), (crate::session::Faults::Byzantine, 4));
 }
 
 #[test]

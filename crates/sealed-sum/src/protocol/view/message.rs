@@ -20,7 +20,7 @@ pub enum Message {
     /// A part of the running sum.
     Reduce(all_reduce::Message),
     /// A peer in this subtree (to the parent) or anywhere (to the children) is computing.
-    Working(Ballot),
+    KeepAlive(Ballot),
 }
 
 impl Message {
@@ -29,7 +29,7 @@ impl Message {
     pub fn ballot(&self) -> Ballot {
         use all_reduce::Message as Reduce;
         match self {
-            Self::Up(ballot, _) | Self::Down(ballot, _) | Self::Working(ballot) => *ballot,
+            Self::Up(ballot, _) | Self::Down(ballot, _) | Self::KeepAlive(ballot) => *ballot,
             Self::Reduce(Reduce::Chunk { sum, .. } | Reduce::Credit { sum, .. }) => sum.ballot,
         }
     }
@@ -41,7 +41,7 @@ pub enum Report {
     /// Every member's key.
     Keys(Vec<Signed<ViewKey>>),
     /// The whole subtree holds the total of this digest; the dealers' deals.
-    Hold {
+    TotalReady {
         /// The slot.
         slot: u32,
         /// See `all_reduce::total_digest`.
@@ -49,11 +49,11 @@ pub enum Report {
         /// The deals of the dealers in the subtree.
         deals: Vec<Signed<Deal>>,
     },
-    /// The council's acknowledgements.
+    /// The committee's acknowledgements.
     Acknowledge(u32, Vec<Signed<Acknowledgement>>),
-    /// The council's shares of the pads.
+    /// The committee's shares of the pads.
     Release(u32, Vec<Signed<Release>>),
-    /// Large views: the council's parts of the draw of the mask graph.
+    /// Large views: the committee's parts of the draw of the mask graph.
     Reveal(Vec<Signed<Reveal>>),
 }
 
@@ -80,14 +80,14 @@ impl Order {
         fn all<T: Item>(ctx: &Context, items: &[Signed<T>], most: usize) -> bool {
             items.len() <= most && items.iter().all(|each| each.item.has_lengths(ctx))
         }
-        let (peers, council) = (ctx.peers().into(), ctx.council.len());
+        let (peers, committee) = (ctx.peers().into(), ctx.committee.len());
         match self {
             Self::Sum(_) => true,
             Self::Keys(items) => all(ctx, items, peers),
-            Self::Reveal(items) => all(ctx, items, council),
-            Self::Accept(record) => record.value.members.len() <= peers && all(ctx, &record.deals, council),
-            Self::Decide(_, items) => all(ctx, items, council),
-            Self::Open(_, items) => all(ctx, items, council),
+            Self::Reveal(items) => all(ctx, items, committee),
+            Self::Accept(record) => record.value.members.len() <= peers && all(ctx, &record.deals, committee),
+            Self::Decide(_, items) => all(ctx, items, committee),
+            Self::Open(_, items) => all(ctx, items, committee),
         }
     }
 }
@@ -127,7 +127,7 @@ pub enum Reason {
     TooFew,
     /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
     Disagreement,
-    /// A slot is frozen and peers outside the view wait: the leader proposes a larger one.
+    /// A slot is committed and peers outside the view wait: the leader proposes a larger one.
     Enlarged,
     /// The members lack a peer that one of them is connected to.
     Omitted,

@@ -9,12 +9,12 @@ use super::super::numbers::Numbers;
 use super::messages::begun;
 use crate::node::{Event, Node, Record, Timer};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Acceptor, Obligation, Promise, Refusal};
+use crate::protocol::committee::{Accepted, Acceptor, Obligation, Promise, Refusal};
 use crate::protocol::deal;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
-use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
+use crate::protocol::record::{Acknowledgement, Committed, Record as SumRecord};
 use crate::protocol::signed::{Item, Signed};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Reason};
@@ -22,13 +22,13 @@ use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
 use chacha20::rand_core::SeedableRng;
 
-/// A node of a session of five, a member of its council of three that does not lead, and its world.
+/// A node of a session of five, a member of its committee of three that does not lead, and its world.
 pub(super) struct One {
     pub(super) net: Network,
     pub(super) node: Node,
     pub(super) me: Peer,
-    /// The council without it, and the others.
-    pub(super) council: Vec<Peer>,
+    /// The committee without it, and the others.
+    pub(super) committee: Vec<Peer>,
     pub(super) others: Vec<Peer>,
     pub(super) now: Time,
     pub(super) sent: Vec<(Peer, Message)>,
@@ -54,16 +54,16 @@ impl One {
     /// Connected to nobody.
     pub(super) fn strange(stored: Vec<Record>) -> Self {
         let net = begun();
-        let council = net.council();
-        let me = council[1];
+        let committee = net.committee();
+        let me = committee[1];
         let task = Arc::new(Numbers { me, words: vec![3] });
         let node = Node::new(Arc::new(net.context(me)), task, [1; 32], stored).unwrap();
-        let others = net.peers().filter(|peer| !council.contains(peer)).collect();
+        let others = net.peers().filter(|peer| !committee.contains(peer)).collect();
         let mut one = Self {
             net,
             node,
             me,
-            council: vec![council[0], council[2]],
+            committee: vec![committee[0], committee[2]],
             others,
             now: Time(0),
             sent: Vec::new(),
@@ -80,8 +80,8 @@ impl One {
         self.net.peers().filter(|&peer| peer != self.me).collect()
     }
 
-    pub(super) fn hello(&self, frozen: u32, trace: Option<Trace>) -> Message {
-        Message::Hello { version: VERSION, session: self.net.session().id.0, frozen, trace }
+    pub(super) fn hello(&self, committed: u32, trace: Option<Trace>) -> Message {
+        Message::Hello { version: VERSION, session: self.net.session().id.0, committed, trace }
     }
 
     pub(super) fn greet(&mut self, peer: Peer) {
@@ -143,18 +143,18 @@ impl One {
     }
 
     pub(super) fn ballot(&self, counter: u64) -> Ballot {
-        Ballot { counter, proposer: self.council[0] }
+        Ballot { counter, proposer: self.committee[0] }
     }
 
-    pub(super) fn promise(&self, by: Peer, ballot: Ballot, frozen: u32) -> Signed<Promised> {
-        let promise = Promise { frozen, accepted: None, released: false };
+    pub(super) fn promise(&self, by: Peer, ballot: Ballot, committed: u32) -> Signed<Promised> {
+        let promise = Promise { committed, accepted: None, released: false };
         self.sign(by, Promised { ballot, promise, decision: Vec::new() })
     }
 
-    /// The beginning of a view of these, with the promises of the council.
+    /// The beginning of a view of these, with the promises of the committee.
     pub(super) fn begin(&self, ballot: Ballot, members: Vec<Peer>, promised: u32) -> Message {
-        let promises = self.net.council().iter().map(|&by| self.promise(by, ballot, promised)).collect();
-        Message::Begin { ballot, members, frozen: 0, promises }
+        let promises = self.net.committee().iter().map(|&by| self.promise(by, ballot, promised)).collect();
+        Message::Begin { ballot, members, committed: 0, promises }
     }
 
     /// A ballot above `counter` whose leader is this node's parent in a view of `members`.
@@ -193,11 +193,11 @@ impl One {
     ) -> (SumRecord, Vec<Signed<Acknowledgement>>) {
         let sum = SumId { ballot, slot };
         let mut rng = view::Rng::from_seed([5; 32]);
-        let council = self.net.council();
-        let deals = council.iter().map(|&peer| deal::make(&self.net.context(peer), sum, &mut rng).1);
+        let committee = self.net.committee();
+        let deals = committee.iter().map(|&peer| deal::make(&self.net.context(peer), sum, &mut rng).1);
         let record = SumRecord::new(sum, self.all(), total, deals.collect());
         let value = record.digest(&self.node.ctx);
-        let acks = council.iter().map(|&by| self.sign(by, Acknowledgement { ballot, slot, value }));
+        let acks = committee.iter().map(|&by| self.sign(by, Acknowledgement { ballot, slot, value }));
         let acks = acks.collect();
         (record, acks)
     }
@@ -206,13 +206,13 @@ impl One {
 #[test]
 fn greetings_count_once_and_only_of_this_session_and_version() {
     let session = begun().session().id.0;
-    let hello = |version, session, frozen| Message::Hello { version, session, frozen, trace: None };
+    let hello = |version, session, committed| Message::Hello { version, session, committed, trace: None };
     let cases = [
         ("as it is", hello(VERSION, session, 0), true, false),
         ("another version", hello(VERSION + 1, session, 0), false, false),
         ("another session", hello(VERSION, [0; 32], 0), false, false),
-        ("more frozen slots than there are", hello(VERSION, session, 3), false, true),
-        ("nothing that may come first", Message::Status { frozen: 0, in_view: false }, false, true),
+        ("more committed slots than there are", hello(VERSION, session, 3), false, true),
+        ("nothing that may come first", Message::Status { committed: 0, in_view: false }, false, true),
     ];
     for (what, message, greeted, named) in cases {
         let mut one = One::strange(Vec::new());
@@ -229,7 +229,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
     // The fields of another session are told once, and what is said before it knows is passed over.
     let mut one = One::strange(Vec::new());
     one.hear(peer, hello(VERSION, [0; 32], 0));
-    assert!(!one.blames(peer, Message::Status { frozen: 0, in_view: false }));
+    assert!(!one.blames(peer, Message::Status { committed: 0, in_view: false }));
     for _ in 0..3 {
         assert!(!one.blames(peer, Message::Fields(vec![("name".into(), [0; 8])])));
     }
@@ -241,7 +241,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
 fn who_has_lost_its_state_promises_and_releases_nothing() {
     let silent = One::with(vec![Record::Silent]);
     for (mut one, votes) in [(One::new(), true), (silent, false)] {
-        let (from, ballot) = (one.council[0], one.ballot(9));
+        let (from, ballot) = (one.committee[0], one.ballot(9));
         one.hear(from, Message::Prepare(ballot));
         assert_eq!(matches!(one.last_to(from), Some(Message::Promise(_))), votes);
         assert_eq!(one.stored.contains(&Record::Promised(ballot)), votes);
@@ -269,7 +269,7 @@ fn shares_are_released_for_what_was_acknowledged_and_for_nothing_else() {
 #[test]
 fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_and_again() {
     let mut one = One::new();
-    let outsider = one.council[1];
+    let outsider = one.committee[1];
     let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != outsider).collect();
     // Nobody that it is connected to is left out.
     one.input(Input::PeerLost(outsider));
@@ -280,7 +280,7 @@ fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_a
     assert!(one.failures().is_empty(), "the view goes on");
 
     let mut one = One::new();
-    let eager = one.council[1];
+    let eager = one.committee[1];
     let mut counter = 0;
     for time in 0..5 {
         counter = one.join(counter, one.all()).counter + 1;
@@ -293,10 +293,10 @@ fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_a
 
 #[test]
 fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
-    // As the first of the council that it is connected to it proposes.
+    // As the first of the committee that it is connected to it proposes.
     let proposer = || {
         let mut one = One::strange(Vec::new());
-        let (other, rest) = (one.council[1], one.others.clone());
+        let (other, rest) = (one.committee[1], one.others.clone());
         one.greet(other);
         rest.into_iter().for_each(|peer| one.greet(peer));
         one.wait(3_000);
@@ -308,15 +308,15 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     assert!(one.node.membership.view().is_some(), "two of three are a quorum");
     type Make = fn(&One, Ballot, Peer) -> Signed<Promised>;
     let cases: [(&str, bool, Make); 4] = [
-        ("another's", false, |one, ballot, _| one.promise(one.council[0], ballot, 0)),
+        ("another's", false, |one, ballot, _| one.promise(one.committee[0], ballot, 0)),
         ("of an earlier ballot", false, |one, ballot, by| {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 0)
         }),
-        ("of an earlier ballot, with more frozen slots than there are", true, |one, ballot, by| {
+        ("of an earlier ballot, with more committed slots than there are", true, |one, ballot, by| {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 9)
         }),
         ("not signed by its author", true, |one, ballot, by| {
-            let mut forged = one.promise(one.council[0], ballot, 0);
+            let mut forged = one.promise(one.committee[0], ballot, 0);
             forged.author = by;
             forged
         }),
@@ -332,11 +332,11 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     let earlier = one.ballot(0);
     let acks = |one: &One, value: [u8; 32]| -> Vec<_> {
         let item = Acknowledgement { ballot: earlier, slot: 0, value };
-        one.net.council().iter().map(|&by| one.sign(by, item.clone())).collect()
+        one.net.committee().iter().map(|&by| one.sign(by, item.clone())).collect()
     };
     one.node.elections.votes_mut().decision = acks(&one, [1; 32]);
     let accepted = Some(Accepted { ballot: earlier, slot: 0, value: [2; 32] });
-    let promise = Promise { frozen: 0, accepted, released: true };
+    let promise = Promise { committed: 0, accepted, released: true };
     let decision = acks(&one, [2; 32]);
     one.hear(other, Message::Promise(one.sign(other, Promised { ballot, promise, decision })));
     let convicted = one.blamed.iter().any(|(_, fault)| *fault == Fault::TwoValues);
@@ -346,14 +346,14 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
 #[test]
 fn a_refusal_of_an_earlier_proposal_changes_nothing() {
     let mut one = One::new();
-    let (from, own) = (one.council[0], Ballot { counter: 3, proposer: one.me });
+    let (from, own) = (one.committee[0], Ballot { counter: 3, proposer: one.me });
     let seen = one.node.elections.seen();
     one.hear(from, Message::Refuse(own, one.ballot(77)));
     assert_eq!((one.node.elections.seen(), one.blamed.len()), (seen, 0));
 }
 
 #[test]
-fn a_view_that_begins_before_what_its_promises_have_frozen_is_not_joined() {
+fn a_view_that_begins_before_what_its_promises_have_committed_is_not_joined() {
     let mut one = One::new();
     let ballot = one.below(0, &one.all());
     let begin = one.begin(ballot, one.all(), 1);
@@ -383,14 +383,14 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
     let record = |ballot, slot| one.decided(ballot, slot, [0; 32]).0;
     let (fresh, earlier) = (record(ballot, 1), record(one.ballot(1), 1));
     let accepted = Accepted { ballot: one.ballot(1), slot: 1, value: earlier.digest(&one.node.ctx) };
-    let duty = |frozen, resume| Some(Obligation { frozen, holder: one.me, resume });
+    let duty = |committed, resume| Some(Obligation { committed, holder: one.me, resume });
     let (free, bound) = (duty(1, None), duty(1, Some((one.me, accepted))));
     let mut allowed = |duty: &Option<_>, slot, record| {
         one.node.membership.oblige(duty.clone());
         one.node.membership.allows(slot, record)
     };
     assert!(allowed(&free, 1, None) && allowed(&free, 1, Some(&fresh)) && allowed(&bound, 1, Some(&earlier)));
-    assert!(!allowed(&free, 0, None), "a slot that is frozen somewhere");
+    assert!(!allowed(&free, 0, None), "a slot that is committed somewhere");
     assert!(!allowed(&free, 1, Some(&earlier)), "a value of an earlier view that no promise names");
     assert!(!allowed(&bound, 1, None), "a new sum where a value was acknowledged");
     assert!(!allowed(&bound, 1, Some(&fresh)), "another value than that");
@@ -406,7 +406,7 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
 fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
     let mut one = One::new();
     let key = |ballot| ViewKey { ballot, public: [9; 32], commitment: None };
-    let (by, other) = (one.council[0], one.council[1]);
+    let (by, other) = (one.committee[0], one.committee[1]);
     let mut forged = one.sign(other, key(one.ballot(5)));
     forged.author = by;
     one.node.elections.witness(vec![forged, one.sign(other, key(one.ballot(5)))], &mut Step::none());
@@ -455,10 +455,10 @@ fn an_acceptor_promises_upwards_and_acknowledges_what_it_may() {
     assert!(!acceptor.release(0, &2) && !acceptor.release(1, &1), "what it did not acknowledge");
     assert!(acceptor.release(0, &1));
     assert_eq!(acceptor.accept(ballot(6), 0, 2), Err(Refusal::Released));
-    acceptor.freeze(1);
-    assert_eq!(acceptor.frozen, 0, "slots in their order");
-    acceptor.freeze(0);
-    assert_eq!((acceptor.frozen, acceptor.released, acceptor.accepted), (1, None, None));
+    acceptor.commit(1);
+    assert_eq!(acceptor.committed, 0, "slots in their order");
+    acceptor.commit(0);
+    assert_eq!((acceptor.committed, acceptor.released, acceptor.accepted), (1, None, None));
 }
 
 #[test]
@@ -466,11 +466,12 @@ fn an_opening_takes_the_pads_off_the_total_that_belongs_to_it() {
     let mut one = One::new();
     let (early, ballot) = (one.ballot(1), one.join(9, one.all()));
     let (record, acknowledgements) = one.decided(ballot, 0, [0; 32]);
-    let frozen = Frozen { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
-    let (other, same) = (one.decided(early, 0, [0; 32]).0, frozen.record.clone());
+    let committed =
+        Committed { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
+    let (other, same) = (one.decided(early, 0, [0; 32]).0, committed.record.clone());
     for (held, opens) in [(other, false), (same, true)] {
         one.node.slots.accept(held, Bytes::new());
-        let opened = Step(vec![Action::Output(view::Output::Opened(frozen.clone()))]);
+        let opened = Step(vec![Action::Output(view::Output::Opened(committed.clone()))]);
         one.node.viewed(Some(opened));
         assert_eq!(one.node.slots.is_opening(), opens);
     }
@@ -497,7 +498,7 @@ fn what_is_said_of_another_view_does_not_count_as_progress() {
         for time in 1..16 {
             one.wait(500 * time);
             if said {
-                one.hear(parent, Message::View(view::Message::Working(old)));
+                one.hear(parent, Message::View(view::Message::KeepAlive(old)));
             }
         }
         one.failures()
@@ -512,22 +513,22 @@ fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
     let mut one = One::new();
     assert_eq!(one.node.beat(), [], "in no view");
     let ballot = one.join(0, one.all());
-    let working = Message::View(view::Message::Working(ballot));
+    let working = Message::View(view::Message::KeepAlive(ballot));
     assert_eq!(one.node.beat(), [(ballot.proposer, working.clone())], "to its parent");
     one.input(Input::PeerLost(one.others[0]));
     one.node.presence.lost(ballot.proposer, &mut Step::none());
     assert_eq!(one.node.beat(), [], "to nobody that is gone");
     // A leader says it to its children.
     let mut one = One::strange(Vec::new());
-    for peer in one.peers().into_iter().filter(|&peer| peer != one.council[0]).collect::<Vec<_>>() {
+    for peer in one.peers().into_iter().filter(|&peer| peer != one.committee[0]).collect::<Vec<_>>() {
         one.greet(peer);
     }
     one.wait(3_000);
     let ballot = one.node.elections.proposed().unwrap();
-    one.hear(one.council[1], Message::Promise(one.promise(one.council[1], ballot, 0)));
+    one.hear(one.committee[1], Message::Promise(one.promise(one.committee[1], ballot, 0)));
     let view = one.node.membership.view().unwrap();
     let children = view.place().children.clone();
     assert_eq!((view.leads(), children.len()), (true, 2));
-    let working = Message::View(view::Message::Working(ballot));
+    let working = Message::View(view::Message::KeepAlive(ballot));
     assert_eq!(one.node.beat(), children.into_iter().map(|to| (to, working.clone())).collect::<Vec<_>>());
 }

@@ -7,7 +7,7 @@ use super::super::network::{Fault, Network, Rewrite};
 use super::super::numbers::timing;
 use super::{honest_finish, leader, tree_of, without};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
@@ -98,13 +98,14 @@ fn a_view_goes_no_further_when_a_childs_total_differs() {
         let liar = tree_of(&net, first)[3];
         net.liars.insert(liar);
         net.rewrite = Some(Box::new(move |from, _, message| {
-            let Message::View(view::Message::Up(ballot, Report::Hold { slot: 1, total, deals })) = message
+            let Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1, total, deals })) =
+                message
             else {
                 return None;
             };
             let mut total = *total;
             total[0] ^= 1;
-            let report = Report::Hold { slot: 1, total, deals: deals.clone() };
+            let report = Report::TotalReady { slot: 1, total, deals: deals.clone() };
             (from == liar && *ballot == first).then(|| Message::View(view::Message::Up(*ballot, report)))
         }));
         net.run(120_000);
@@ -117,7 +118,7 @@ fn a_view_goes_no_further_when_a_childs_total_differs() {
 fn a_fetched_total_that_is_not_the_decided_one_is_refused_and_its_server_named() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let (liar, late) = (net.council()[0], net.council()[4]);
+        let (liar, late) = (net.committee()[0], net.committee()[4]);
         for peer in without(&net, &[late]) {
             net.at_ms(0, Fault::Cut(late, peer));
         }
@@ -144,7 +145,7 @@ fn a_fetched_total_that_is_not_the_decided_one_is_refused_and_its_server_named()
 
 /// Promises of everybody for a ballot.
 fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
-    let promise = || Promise { frozen: 0, accepted: None, released: false };
+    let promise = || Promise { committed: 0, accepted: None, released: false };
     let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
     net.peers().map(|peer| Signed::new(&net.context(peer), item())).collect()
 }
@@ -161,7 +162,7 @@ fn a_view_below_what_was_promised_is_not_joined() {
     let order = crate::protocol::tree::order(net.session(), low, &members);
     net.say(liar, order[1], Message::Prepare(ballot(60)));
     let promises = promises(&net, low);
-    net.say(liar, order[1], Message::Begin { ballot: low, members, frozen: 0, promises });
+    net.say(liar, order[1], Message::Begin { ballot: low, members, committed: 0, promises });
     assert_ne!(net.current(), Some(low));
 }
 
@@ -177,7 +178,7 @@ fn a_view_without_the_promises_of_a_quorum_is_not_joined_and_its_leader_named() 
         let promises = promises(&net, ballot)[shown].to_vec();
         // One author three times is no quorum either.
         let promises = if promises.len() == 1 { vec![promises[0].clone(); 3] } else { promises };
-        net.say(liar, order[1], Message::Begin { ballot, members, frozen: 0, promises });
+        net.say(liar, order[1], Message::Begin { ballot, members, committed: 0, promises });
         assert_ne!(net.current(), Some(ballot));
         assert_eq!(net.named(), BTreeSet::from([liar]));
     }
@@ -198,14 +199,14 @@ fn two_decisions_in_one_ballot_name_who_acknowledged_both() {
         };
         let decision = voters.iter().map(acknowledge).collect();
         let accepted = Some(Accepted { ballot: earlier, slot: 0, value });
-        let promise = Promise { frozen: 0, accepted, released: true };
+        let promise = Promise { committed: 0, accepted, released: true };
         Signed::new(&net.context(author), Promised { ballot, promise, decision })
     };
     let mut shown = promises(&net, ballot);
     shown.retain(|signed| ![honest[0], honest[2]].contains(&signed.author));
     shown.push(promised(honest[0], [1; 32], [liar, honest[0], honest[1]]));
     shown.push(promised(honest[2], [2; 32], [liar, honest[2], honest[3]]));
-    net.say(liar, order[1], Message::Begin { ballot, members, frozen: 0, promises: shown });
+    net.say(liar, order[1], Message::Begin { ballot, members, committed: 0, promises: shown });
     assert_eq!(net.named(), BTreeSet::from([liar]));
     let why = &net.blames[0].2;
     assert!(why.contains("two values"), "{why}");
@@ -267,7 +268,7 @@ fn a_report_with_items_that_do_not_fit_the_round_names_who_passes_it_on() {
                 match (kind, report) {
                     (0, Report::Keys(items)) => *items = vec![key],
                     (1, Report::Acknowledge(0, items)) => *items = vec![acknowledgement],
-                    (2, Report::Hold { slot: 0, deals, .. }) => *deals = vec![deal],
+                    (2, Report::TotalReady { slot: 0, deals, .. }) => *deals = vec![deal],
                     (3, Report::Release(0, items)) => *items = vec![release],
                     _ => return false,
                 }
@@ -281,7 +282,7 @@ fn a_report_with_items_that_do_not_fit_the_round_names_who_passes_it_on() {
 #[test]
 fn an_item_of_a_peer_that_is_no_member_is_held_against_who_passes_it_on() {
     let mut net = Network::new(5, &[3], timing(), 2);
-    let away = net.council()[4];
+    let away = net.committee()[4];
     net.at_ms(0, Fault::Crash(away));
     net.run_unchecked(10_000, |net| net.current().is_some());
     let liar = tree_of(&net, net.current().unwrap())[3];

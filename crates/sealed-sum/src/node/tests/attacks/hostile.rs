@@ -50,8 +50,8 @@ fn no_reason_for_failed_views_stops_a_session() {
         for suspected in [None, Some(2), Some(4)] {
             for seed in 0..3 {
                 let mut net = Network::new(5, &[3], timing(), seed);
-                let liar = net.council()[2];
-                let suspect = suspected.map(|place: usize| net.council()[place]);
+                let liar = net.committee()[2];
+                let suspect = suspected.map(|place: usize| net.committee()[place]);
                 net.liars.insert(liar);
                 let ctx = net.context(liar);
                 net.rewrite = Some(Box::new(move |_, _, message| {
@@ -81,7 +81,7 @@ fn two_accusers_open_no_sum_with_one_honest_member() {
         for seed in 0..6 {
             let mut net = Network::altered(5, &[3], timing(), seed, |s| s.voting.faults = faults);
             net.delay_us = (100, 2_000);
-            let rest = without(&net, &[net.council()[0]]);
+            let rest = without(&net, &[net.committee()[0]]);
             let (liars, victims) = ([rest[0], rest[1]], [rest[2], rest[3]]);
             net.liars.extend(liars);
             let mut seen = BTreeSet::new();
@@ -140,7 +140,7 @@ fn a_member_that_works_for_ever_is_not_waited_for() {
             net.run_unchecked(begun + second * 1_000, |_| false);
             let Some(ballot) = net.current() else { continue };
             for peer in without(&net, &[liar]) {
-                net.say(liar, peer, Message::View(view::Message::Working(ballot)));
+                net.say(liar, peer, Message::View(view::Message::KeepAlive(ballot)));
             }
         }
         honest_finish(&net, &format!("the liar has place {place} in the tree"));
@@ -181,16 +181,16 @@ fn exchange_messages_of_later_slots_are_not_kept() {
     only_liars_are_named(&net, "after the messages");
 }
 
-/// A liar of the council changes its reports before an opening; the others must finish without it.
+/// A liar of the committee changes its reports before an opening; the others must finish without it.
 fn changes_its_reports(what: &str, change: fn(&Network, Peer) -> super::super::network::Rewrite) {
     for place in [1usize, 2, 4] {
         for seed in 0..3 {
             let mut net = Network::new(5, &[3], timing(), seed);
-            let liar = net.council()[place];
+            let liar = net.committee()[place];
             net.liars.insert(liar);
             net.rewrite = Some(change(&net, liar));
             net.run_unchecked(600_000, |_| false);
-            let what = format!("{what}, place {place} of the council, seed {seed}");
+            let what = format!("{what}, place {place} of the committee, seed {seed}");
             honest_finish(&net, &what);
             only_liars_are_named(&net, &what);
             for members in opened(&net, 1) {
@@ -206,7 +206,7 @@ fn changes_its_reports(what: &str, change: fn(&Network, Peer) -> super::super::n
 fn a_false_total_leaves_no_honest_peer_out() {
     changes_its_reports("a false total", |_, _| {
         Box::new(|_, _, message| {
-            let Message::View(view::Message::Up(ballot, Report::Hold { slot, total, deals })) = message
+            let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) = message
             else {
                 return None;
             };
@@ -214,7 +214,7 @@ fn a_false_total_leaves_no_honest_peer_out() {
             total[0] ^= 1;
             Some(Message::View(view::Message::Up(
                 *ballot,
-                Report::Hold { slot: *slot, total, deals: deals.clone() },
+                Report::TotalReady { slot: *slot, total, deals: deals.clone() },
             )))
         })
     });
@@ -233,7 +233,7 @@ fn with_longer_deals(
         }
         let mut item = deal.item.clone();
         item.share_hashes.extend(vec![[0; 32]; hashes]);
-        item.sealed.boxes.extend(vec![item.sealed.boxes[0].clone(); boxes]);
+        item.sealed.boxes.extend(vec![item.sealed.boxes[0]; boxes]);
         Signed::new(ctx, item)
     };
     deals.iter().map(longer).collect()
@@ -245,20 +245,21 @@ fn a_deal_with_too_many_hashes_or_boxes_stops_nobody() {
     for (hashes, boxes) in [(1, 0), (0, 1), (32_711, 0)] {
         for place in [1usize, 2, 4] {
             let mut net = Network::new(5, &[3], timing(), place as u64);
-            let liar = net.council()[place];
+            let liar = net.committee()[place];
             net.liars.insert(liar);
             let ctx = net.context(liar);
             net.rewrite = Some(Box::new(move |_, _, message| {
-                let Message::View(view::Message::Up(ballot, Report::Hold { slot, total, deals })) = message
+                let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) =
+                    message
                 else {
                     return None;
                 };
                 let deals = with_longer_deals(&ctx, deals, hashes, boxes);
-                let report = Report::Hold { slot: *slot, total: *total, deals };
+                let report = Report::TotalReady { slot: *slot, total: *total, deals };
                 Some(Message::View(view::Message::Up(*ballot, report)))
             }));
             net.run_unchecked(600_000, |_| false);
-            let what = format!("{hashes} hashes, {boxes} boxes, place {place} of the council");
+            let what = format!("{hashes} hashes, {boxes} boxes, place {place} of the committee");
             honest_finish(&net, &what);
             only_liars_are_named(&net, &what);
         }
@@ -269,7 +270,7 @@ fn a_deal_with_too_many_hashes_or_boxes_stops_nobody() {
 fn a_leader_whose_deal_is_too_long_is_named() {
     for seed in 0..3 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let liar = net.council()[0];
+        let liar = net.committee()[0];
         net.liars.insert(liar);
         let ctx = net.context(liar);
         net.rewrite = Some(Box::new(move |_, _, message| {

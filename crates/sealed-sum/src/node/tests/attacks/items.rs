@@ -2,10 +2,10 @@
 
 use crate::harness::numbers::Session;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::deal::{self, Deal};
 use crate::protocol::promise::{self, Promised};
-use crate::protocol::record::{self, Acknowledgement, Frozen, Record};
+use crate::protocol::record::{self, Acknowledgement, Committed, Record};
 use crate::protocol::signed::{Item, Signed};
 use crate::protocol::view::Rng;
 use crate::session::Peer;
@@ -17,12 +17,12 @@ use super::super::numbers::timing;
 /// What makes a promise wrong.
 type Change<'a> = dyn Fn(&mut Promised) + 'a;
 
-/// Five peers that have finished, three of them the council.
+/// Five peers that have finished, three of them the committee.
 pub(super) struct Done {
     pub(super) net: Network,
-    pub(super) council: Vec<Peer>,
+    pub(super) committee: Vec<Peer>,
     pub(super) other: Peer,
-    pub(super) frozen: [Frozen; 2],
+    pub(super) committed: [Committed; 2],
 }
 
 impl Done {
@@ -32,15 +32,15 @@ impl Done {
         };
         let mut net = Network::altered(5, &[3], timing(), 4, named);
         net.run(60_000);
-        let council = net.council();
-        let other = net.peers().find(|peer| !council.contains(peer)).unwrap();
-        let frozen = [0, 1].map(|slot| match net.disk(Peer(0)).get(&format!("frozen-{slot}")) {
-            Some(crate::node::Record::Frozen(frozen, _) | crate::node::Record::Bare(frozen)) => {
-                frozen.clone()
+        let committee = net.committee();
+        let other = net.peers().find(|peer| !committee.contains(peer)).unwrap();
+        let committed = [0, 1].map(|slot| match net.disk(Peer(0)).get(&format!("committed-{slot}")) {
+            Some(crate::node::Record::Committed(committed, _) | crate::node::Record::Bare(committed)) => {
+                committed.clone()
             }
             _ => panic!("slot {slot} is not there"),
         });
-        Self { net, council, other, frozen }
+        Self { net, committee, other, committed }
     }
 
     pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
@@ -52,24 +52,24 @@ impl Done {
 fn a_promise_with_any_rule_of_it_broken_is_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let ballot = Ballot { counter: 50, proposer: done.council[0] };
-    let [coin, sum] = &done.frozen;
+    let ballot = Ballot { counter: 50, proposer: done.committee[0] };
+    let [coin, sum] = &done.committed;
     let (acks, earlier) = (&sum.acknowledgements, sum.acknowledgements[0].item.ballot);
     let accepted = Some(Accepted { ballot: earlier, slot: 1, value: sum.record.digest(&ctx) });
-    let promise = Promise { frozen: 1, accepted, released: true };
+    let promise = Promise { committed: 1, accepted, released: true };
     let good = Promised { ballot, promise, decision: acks.clone() };
     let broken = |by: Peer, change: &dyn Fn(&mut Promised)| {
         let mut item = good.clone();
         change(&mut item);
         promise::check(&ctx, ballot, &done.sign(by, item))
     };
-    let by = done.council[0];
+    let by = done.committee[0];
     assert_eq!(broken(by, &|_| ()), Ok(()));
     let free = |item: &mut Promised| {
         (item.promise.accepted, item.promise.released, item.decision) = (None, false, Vec::new());
     };
     assert_eq!(broken(by, &free), Ok(()));
-    assert!(broken(done.other, &|_| ()).is_err(), "not of the council");
+    assert!(broken(done.other, &|_| ()).is_err(), "not of the committee");
     let accept = |item: &mut Promised, change: &dyn Fn(&mut Accepted<[u8; 32]>)| {
         change(item.promise.accepted.as_mut().unwrap());
     };
@@ -80,9 +80,9 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
     };
     let changes: [(&str, &Change<'_>); 8] = [
         ("another ballot", &|item| item.ballot.counter += 1),
-        ("more frozen slots than there are", &|item| {
+        ("more committed slots than there are", &|item| {
             free(item);
-            item.promise.frozen = 3;
+            item.promise.committed = 3;
         }),
         ("a value of another slot than the next", &of_coin),
         ("a value of the same ballot", &|item| accept(item, &|accepted| accepted.ballot = ballot)),
@@ -95,7 +95,7 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
         assert!(broken(by, change).is_err(), "{what}");
     }
     let mut forged = done.sign(by, good.clone());
-    forged.author = done.council[1];
+    forged.author = done.committee[1];
     assert!(promise::check(&ctx, ballot, &forged).is_err(), "another's signature");
 }
 
@@ -103,7 +103,7 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
 fn nobody_is_convicted_by_what_it_did_not_sign_or_of_two_slots() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let (a, b) = (done.council[0], done.council[1]);
+    let (a, b) = (done.committee[0], done.committee[1]);
     let ballot = Ballot { counter: 7, proposer: a };
     let ack = |by, slot, value| done.sign(by, Acknowledgement { ballot, slot, value: [value; 32] });
     let names = |items: &[Signed<Acknowledgement>]| promise::equivocator(&ctx, items.iter());
@@ -119,9 +119,9 @@ fn nobody_is_convicted_by_what_it_did_not_sign_or_of_two_slots() {
 fn acknowledgements_that_break_any_rule_decide_nothing() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let sum = &done.frozen[1];
+    let sum = &done.committed[1];
     let (value, item) = (sum.record.digest(&ctx), sum.acknowledgements[0].item.clone());
-    let (a, b) = (done.council[0], done.council[1]);
+    let (a, b) = (done.committee[0], done.committee[1]);
     let decided = |items: &[Signed<Acknowledgement>]| record::decided(&ctx, 1, &value, items);
     let first = done.sign(a, item.clone());
     let second = |by, change: &dyn Fn(&mut Acknowledgement)| {
@@ -133,21 +133,21 @@ fn acknowledgements_that_break_any_rule_decide_nothing() {
     assert!(!decided(&second(b, &|item| item.ballot.counter += 1)), "of two ballots");
     assert!(!decided(&second(b, &|item| item.slot = 0)), "of another slot");
     assert!(!decided(&second(b, &|item| item.value[0] ^= 1)), "of another value");
-    assert!(!decided(&second(done.other, &|_| ())), "not of the council");
+    assert!(!decided(&second(done.other, &|_| ())), "not of the committee");
     assert!(!decided(&second(a, &|_| ())), "twice the same");
     assert!(!decided(&second(b, &|_| ())[..1]), "too few");
-    let mut forged = second(done.council[2], &|_| ());
+    let mut forged = second(done.committee[2], &|_| ());
     forged[1].author = b;
     assert!(!decided(&forged), "another's signature");
     let many = [second(b, &|_| ()), second(b, &|_| ())].concat();
-    assert!(!decided(&many), "more than the council has members");
+    assert!(!decided(&many), "more than the committee has members");
 }
 
 #[test]
 fn records_and_deals_that_break_any_rule_are_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let good = &done.frozen[1].record;
+    let good = &done.committed[1].record;
     let (value, deals) = (&good.value, &good.deals);
     let of =
         |members: Vec<Peer>, deals: Vec<Signed<Deal>>| Record::new(value.sum, members, value.total, deals);
@@ -198,38 +198,38 @@ fn records_and_deals_that_break_any_rule_are_refused() {
 }
 
 #[test]
-fn a_frozen_slot_that_breaks_any_rule_is_refused() {
+fn a_committed_slot_that_breaks_any_rule_is_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let [coin, sum] = &done.frozen;
+    let [coin, sum] = &done.committed;
     assert_eq!((coin.check(&ctx), sum.check(&ctx)), (Ok(()), Ok(())));
-    let refused = |what: &str, of: &Frozen, change: &dyn Fn(&mut Frozen)| {
-        let mut frozen = of.clone();
-        change(&mut frozen);
-        assert!(frozen.check(&ctx).is_err(), "{what}");
+    let refused = |what: &str, of: &Committed, change: &dyn Fn(&mut Committed)| {
+        let mut committed = of.clone();
+        change(&mut committed);
+        assert!(committed.check(&ctx).is_err(), "{what}");
     };
     let release = |value: [u8; 32]| {
-        let index = |peer: Peer| ctx.council_index(peer).unwrap();
+        let index = |peer: Peer| ctx.committee_index(peer).unwrap();
         let shares =
             |peer: Peer| deal::own_shares(&done.net.context(peer), index(peer), &coin.record.deals).unwrap();
         let item = |peer| deal::Release { sum: coin.record.value.sum, value, shares: shares(peer) };
-        done.council.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
+        done.committee.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
     };
     let value = coin.record.digest(&ctx);
-    refused("deals", sum, &|frozen| {
-        frozen.record.deals.pop();
+    refused("deals", sum, &|committed| {
+        committed.record.deals.pop();
     });
-    refused("too few acknowledgements", sum, &|frozen| frozen.acknowledgements.truncate(1));
-    refused("a pad too many", sum, &|frozen| frozen.pads.push(Some([0; 32])));
-    refused("a pad too few", sum, &|frozen| {
-        frozen.pads.pop();
+    refused("too few acknowledgements", sum, &|committed| committed.acknowledgements.truncate(1));
+    refused("a pad too many", sum, &|committed| committed.pads.push(Some([0; 32])));
+    refused("a pad too few", sum, &|committed| {
+        committed.pads.pop();
     });
-    refused("another pad", sum, &|frozen| frozen.pads[0] = Some([1; 32]));
-    refused("no pad of a sum", sum, &|frozen| frozen.pads[0] = None);
-    refused("releases that show nothing", coin, &|frozen| frozen.releases = release(value));
-    refused("a sound pad left out", coin, &|frozen| {
-        frozen.pads[0] = None;
-        frozen.releases = release(value);
+    refused("another pad", sum, &|committed| committed.pads[0] = Some([1; 32]));
+    refused("no pad of a sum", sum, &|committed| committed.pads[0] = None);
+    refused("releases that show nothing", coin, &|committed| committed.releases = release(value));
+    refused("a sound pad left out", coin, &|committed| {
+        committed.pads[0] = None;
+        committed.releases = release(value);
     });
-    refused("a pad left out and nothing shown", coin, &|frozen| frozen.pads[0] = None);
+    refused("a pad left out and nothing shown", coin, &|committed| committed.pads[0] = None);
 }
