@@ -89,7 +89,7 @@ fn inputs() -> Vec<Vec<u8>> {
         Message::Begin { ballot, members: vec![Peer(0), peer], frozen: 0, promises: vec![promise.clone()] },
         Message::Failed(signed(Failure { ballot, reason: Reason::Stalled, suspect: Some(peer) })),
         Message::View(view::Message::Up(ballot, Report::Keys(vec![key.clone()]))),
-        Message::View(view::Message::Up(ballot, Report::Hold { slot: 1, total: [1; 32], deals: vec![] })),
+        Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1, total: [1; 32], deals: vec![] })),
         Message::View(view::Message::Up(ballot, Report::Acknowledge(1, vec![acknowledgement.clone()]))),
         Message::View(view::Message::Up(ballot, Report::Release(1, vec![]))),
         Message::View(view::Message::Up(ballot, Report::Reveal(vec![]))),
@@ -97,7 +97,7 @@ fn inputs() -> Vec<Vec<u8>> {
         Message::View(view::Message::Down(ballot, Order::Sum(1))),
         Message::View(view::Message::Down(ballot, Order::Accept(record.clone()))),
         Message::View(view::Message::Down(ballot, Order::Decide(1, vec![acknowledgement]))),
-        Message::View(view::Message::Working(ballot)),
+        Message::View(view::Message::KeepAlive(ballot)),
         Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
             sum,
             direction: Direction::Up,

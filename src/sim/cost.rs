@@ -82,7 +82,7 @@ impl Costs {
             view::Message::Up(_, report) => {
                 let items = match report {
                     Report::Keys(items) => items.len(),
-                    Report::Hold { deals, .. } => deals.len(),
+                    Report::TotalReady { deals, .. } => deals.len(),
                     Report::Acknowledge(_, items) => items.len(),
                     Report::Release(_, items) => items.len(),
                     Report::Reveal(items) => items.len(),
@@ -109,7 +109,7 @@ impl Costs {
             view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => {
                 data.len() as f64 / self.rates.add
             }
-            view::Message::Reduce(all_reduce::Message::Credit { .. }) | view::Message::Working(_) => 0.0,
+            view::Message::Reduce(all_reduce::Message::Credit { .. }) | view::Message::KeepAlive(_) => 0.0,
         };
         self.us(peer, seconds + 1.0 / self.rates.message)
     }

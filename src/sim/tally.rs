@@ -71,7 +71,7 @@ impl Purpose {
             Message::View(message) => match message {
                 view::Message::Up(_, Report::Keys(_) | Report::Reveal(_))
                 | view::Message::Down(_, Order::Keys(_) | Order::Reveal(_)) => Self::Keys,
-                view::Message::Up(_, Report::Hold { .. }) | view::Message::Down(_, Order::Sum(_)) => {
+                view::Message::Up(_, Report::TotalReady { .. }) | view::Message::Down(_, Order::Sum(_)) => {
                     Self::Deals
                 }
                 view::Message::Up(_, Report::Acknowledge(..))
@@ -81,7 +81,7 @@ impl Purpose {
                 }
                 view::Message::Reduce(all_reduce::Message::Chunk { .. }) => Self::Chunks,
                 view::Message::Reduce(all_reduce::Message::Credit { .. }) => Self::Credits,
-                view::Message::Working(_) => Self::Working,
+                view::Message::KeepAlive(_) => Self::Working,
             },
         }
     }

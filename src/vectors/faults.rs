@@ -178,7 +178,7 @@ pub(crate) fn faults() -> Value {
         }),
         ("a release before the decision", SUMMING, child, leader, up(view, Report::Release(1, Vec::new()))),
         ("hold of a later slot", SUMMING, child, leader, {
-            up(view, Report::Hold { slot: 2, total: [0; 32], deals: Vec::new() })
+            up(view, Report::TotalReady { slot: 2, total: [0; 32], deals: Vec::new() })
         }),
         ("a chunk that is not the next", SUMMING, child, leader, chunk(sum, Direction::Up, 1, 12)),
         ("a chunk of another length", SUMMING, child, leader, chunk(sum, Direction::Up, 0, 8)),
@@ -203,7 +203,13 @@ pub(crate) fn faults() -> Value {
         .collect();
 
     let ignored: Vec<(&str, u64, Peer, Peer, Message)> = vec![
-        ("a view message from no neighbour", KEYS, other, child, Message::View(view::Message::Working(view))),
+        (
+            "a view message from no neighbour",
+            KEYS,
+            other,
+            child,
+            Message::View(view::Message::KeepAlive(view)),
+        ),
         ("failed: another ballot", KEYS, leader, child, failed(leader, stale, None)),
         ("begin: the view that is joined", KEYS, leader, child, begin(view, &all, 0)),
         ("a report of another view", KEYS, child, leader, up(stale, Report::Keys(Vec::new()))),
@@ -216,7 +222,7 @@ pub(crate) fn faults() -> Value {
             chunk(SumId { slot: 2, ..sum }, Direction::Up, 0, 12),
         ),
         ("hold of an earlier slot", SUMMING, child, leader, {
-            up(view, Report::Hold { slot: 0, total: [0; 32], deals: Vec::new() })
+            up(view, Report::TotalReady { slot: 0, total: [0; 32], deals: Vec::new() })
         }),
         ("an acknowledgement of an earlier slot", SUMMING, child, leader, {
             up(view, Report::Acknowledge(0, foreign.acknowledgements[..1].to_vec()))

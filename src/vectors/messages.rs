@@ -76,11 +76,15 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
         (
             "up hold",
-            up(Report::Hold { slot: 1, total: made.record.value.total, deals: made.deals[..1].to_vec() }),
+            up(Report::TotalReady {
+                slot: 1,
+                total: made.record.value.total,
+                deals: made.deals[..1].to_vec(),
+            }),
         ),
         (
             "up hold, no dealers",
-            up(Report::Hold { slot: 1, total: made.record.value.total, deals: Vec::new() }),
+            up(Report::TotalReady { slot: 1, total: made.record.value.total, deals: Vec::new() }),
         ),
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
@@ -114,7 +118,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
             "credit",
             reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 }),
         ),
-        ("working", Message::View(view::Message::Working(ballot))),
+        ("working", Message::View(view::Message::KeepAlive(ballot))),
         ("fetch frozen", transfer(transfer::Message::Fetch(1, Want::Frozen))),
         ("fetch accepted", transfer(transfer::Message::Fetch(1, Want::Accepted(digest)))),
         ("lacking", transfer(transfer::Message::Lacking(1))),
@@ -132,7 +136,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part output", part(What::Output, true)),
         ("part pair", part(What::Pair(300), true)),
         ("exchange credit", exchange(Body::Credit)),
-        ("exchange working", exchange(Body::Working)),
+        ("exchange working", exchange(Body::KeepAlive)),
     ]
 }
 

@@ -197,7 +197,7 @@ class View:
         self.depth = (place + 1).bit_length() - 1
         self.waiting_children: dict[int, float] = {}  # not greeted yet: until when
         self.begun = self.heard = self.looked = self.job_since = machine.now
-        self.passed_on: set[int] = set()  # whose `Working` went on since the last look
+        self.passed_on: set[int] = set()  # whose `KeepAlive` went on since the last look
         self.jobs = 0
 
         self.secret = machine.draw(32)
@@ -264,11 +264,11 @@ class View:
         if this.awaited:
             return
         if not self.leading:
-            parts = {"Keys": [], "Hold": [slot, self.total_digest()]}.get(kind, [slot])
+            parts = {"Keys": [], "TotalReady": [slot, self.total_digest()]}.get(kind, [slot])
             self.send(self.parent, ViewMessage.Up(self.ballot, getattr(Report, kind)(*parts, this.items)))
         elif kind == "Keys":
             self.order_down(Order.Keys(this.items))
-        elif kind == "Hold":
+        elif kind == "TotalReady":
             deals = sorted(this.items, key=lambda deal: self.session.council.index(deal.author))
             value = Value(SumId(self.ballot, slot), self.members, self.total_digest(), deals_digest(deals))
             self.order_down(Order.Accept(Record(value, deals)))
@@ -300,7 +300,7 @@ class View:
         this = self.rounds.get((kind, slot))
         expect(this is not None and sender in this.awaited, "out-of-order", f"a report {kind} not awaited")
         this.items += items
-        if kind == "Hold":
+        if kind == "TotalReady":
             self.child_totals[sender] = report.total
             self.compare_totals()
         self.reported(kind, slot, sender)
@@ -309,7 +309,7 @@ class View:
         session, item = self.session, signed.item
         if kind == "Keys":
             return item.ballot == self.ballot and item.commitment is None
-        if kind == "Hold":
+        if kind == "TotalReady":
             good = (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
                     and signed.author in session.dealers(slot, self.members))
             return good and len(item.share_hashes) == len(item.sealed.boxes) == len(session.council)
@@ -384,7 +384,7 @@ class View:
         self.not_frozen(slot)
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
-        self.wait_for("Hold", slot)
+        self.wait_for("TotalReady", slot)
         self.advance()
 
     def advance(self) -> None:
@@ -410,7 +410,7 @@ class View:
         if self.total is None:
             self.total = b"".join(self.reduction.total)
             self.compare_totals()
-            self.own_part("Hold", self.slot, self.deal)
+            self.own_part("TotalReady", self.slot, self.deal)
 
     def on_accept(self, order: Any) -> None:
         record, value = order.record, order.record.value
@@ -515,7 +515,7 @@ class View:
             self.on_report(sender, body.report)
         elif kind == "Down":
             self.order_down(body.order)
-        elif kind == "Working":
+        elif kind == "KeepAlive":
             self.on_working(sender)
         elif self.reduction is not None and body.message.sum.slot == self.slot:
             getattr(self.reduction, f"on_{type(body.message).__name__.lower()}")(sender, body.message)
@@ -523,10 +523,10 @@ class View:
     def on_working(self, sender: int) -> None:
         if sender == self.parent:
             for child in self.children:
-                self.send(child, ViewMessage.Working(self.ballot))
+                self.send(child, ViewMessage.KeepAlive(self.ballot))
         elif self.parent is not None and sender not in self.passed_on:
             self.passed_on.add(sender)
-            self.send(self.parent, ViewMessage.Working(self.ballot))
+            self.send(self.parent, ViewMessage.KeepAlive(self.ballot))
 
     def tick(self) -> None:
         """The look of every second, and what has waited too long (*Progress*)."""
@@ -541,7 +541,7 @@ class View:
         if self.jobs > 0 or machine.opening > 0 or machine.transfers.receiving():
             self.heard = now
             for to in self.children if self.leading else [self.parent]:
-                self.send(to, ViewMessage.Working(self.ballot))
+                self.send(to, ViewMessage.KeepAlive(self.ballot))
         missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]
         extra = max(self.height - self.depth - 1, 0) if missing else self.height + self.depth
         if now - self.heard > machine.seconds("stall_ms") + extra:

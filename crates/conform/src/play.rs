@@ -242,7 +242,7 @@ impl Role {
 
 /// That a peer still computes depends on how fast it is.
 fn is_working(frame: &Seen) -> bool {
-    matches!(frame.message(), Ok(Message::View(view::Message::Working(_))))
+    matches!(frame.message(), Ok(Message::View(view::Message::KeepAlive(_))))
 }
 
 /// The first difference, whatever the order of items (spec, section 9).
@@ -264,7 +264,7 @@ fn sorted(mut message: Message) -> Message {
     match &mut message {
         Message::View(view::Message::Up(_, report)) => match report {
             Report::Keys(items) => items.sort_by_key(|item| item.author),
-            Report::Hold { deals, .. } => deals.sort_by_key(|item| item.author),
+            Report::TotalReady { deals, .. } => deals.sort_by_key(|item| item.author),
             Report::Acknowledge(_, items) => items.sort_by_key(|item| item.author),
             Report::Release(_, items) => items.sort_by_key(|item| item.author),
             Report::Reveal(items) => items.sort_by_key(|item| item.author),

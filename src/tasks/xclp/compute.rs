@@ -259,7 +259,7 @@ impl Compute {
                 Ok(())
             }
             Body::Credit => self.outgoing.credit(from, step),
-            Body::Working => Ok(()),
+            Body::KeepAlive => Ok(()),
             Body::Part { what, last } => self.part(from, what, last, data, step),
         }
     }
@@ -562,7 +562,7 @@ impl Exchange for Compute {
                 if let Some(peer) = given_up {
                     self.fail(Reason::Stalled, Some(peer), &mut step);
                 } else if moved {
-                    tell(self.peers(), &Body::Working, &mut step);
+                    tell(self.peers(), &Body::KeepAlive, &mut step);
                 }
             }
             Input::PeerLost(peer) if self.needs(peer) => {
@@ -576,5 +576,5 @@ impl Exchange for Compute {
 }
 
 fn working() -> Vec<u8> {
-    crate::protocol::wire::canonical(&Body::Working)
+    crate::protocol::wire::canonical(&Body::KeepAlive)
 }

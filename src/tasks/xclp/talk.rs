@@ -32,7 +32,7 @@ pub(crate) enum Body {
     /// A part that is not the last has been taken.
     Credit,
     /// The sender's part of the exchange goes on: whoever waits for what comes of it should not give up.
-    Working,
+    KeepAlive,
 }
 
 /// A vector.

@@ -103,7 +103,7 @@ def check_sum():
                 else:
                     check("chunk down", up[to] == peer and slot.total in (b"", payload))
                     slot.total = payload
-            case ["View", "Up", "Hold"]:
+            case ["View", "Up", "TotalReady"]:
                 slot = slots[inner.slot]
                 slot.holds.add(inner.total)
                 sum_id = SumId(begun.ballot, inner.slot)

@@ -242,7 +242,7 @@ pub(super) const BY_CHILD: [Kind; 30] = [
     }),
     by_child("hold-of-later-slot", "a report of a later slot", "section 9, M9.2", |case| {
         let (ballot, slot) = hold(case)?;
-        let later = Report::Hold { slot: slot + 1, total: [0; 32], deals: Vec::new() };
+        let later = Report::TotalReady { slot: slot + 1, total: [0; 32], deals: Vec::new() };
         Some(vec![wire::encode(&Message::View(view::Message::Up(ballot, later)))])
     }),
     by_child("chunk-not-next", "a chunk that is not the next", "section 13", |case| {
@@ -408,7 +408,7 @@ fn change_keys(case: &Case<'_>, change: impl FnOnce(&mut Vec<Signed<ViewKey>>)) 
 
 fn hold(case: &Case<'_>) -> Option<(Ballot, u32)> {
     match case.message {
-        Message::View(view::Message::Up(ballot, Report::Hold { slot, .. })) => Some((*ballot, *slot)),
+        Message::View(view::Message::Up(ballot, Report::TotalReady { slot, .. })) => Some((*ballot, *slot)),
         _ => None,
     }
 }

@@ -102,7 +102,7 @@ fn reversed(case: &Case<'_>) -> Option<Vec<Frame>> {
     let mut report = report.clone();
     let several = match &mut report {
         Report::Keys(items) => reverse(items),
-        Report::Hold { deals, .. } => reverse(deals),
+        Report::TotalReady { deals, .. } => reverse(deals),
         Report::Acknowledge(_, items) => reverse(items),
         Report::Release(_, items) => reverse(items),
         Report::Reveal(items) => reverse(items),
@@ -145,7 +145,7 @@ fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
             Message::Transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() }),
             Message::Transfer(transfer::Message::Lacking(1)),
             Message::Transfer(transfer::Message::Credit(1, 0)),
-            Message::View(view::Message::Working(earlier)),
+            Message::View(view::Message::KeepAlive(earlier)),
             Message::View(view::Message::Up(earlier, Report::Keys(Vec::new()))),
             Message::View(view::Message::Down(earlier, Order::Sum(1))),
             Message::View(view::Message::Reduce(all_reduce::Message::Chunk {
@@ -169,17 +169,18 @@ fn from_no_neighbour(case: &Case<'_>) -> Option<Vec<Frame>> {
     let credit = all_reduce::Message::Credit { sum, direction, index };
     let more = [Order::Sum(*slot), Order::Sum(slot + 1)].map(|order| view::Message::Down(*ballot, order));
     let keys = view::Message::Up(*ballot, Report::Keys(Vec::new()));
-    let all = [view::Message::Working(*ballot), keys, view::Message::Reduce(credit)].into_iter().chain(more);
+    let all =
+        [view::Message::KeepAlive(*ballot), keys, view::Message::Reduce(credit)].into_iter().chain(more);
     Some(all.map(|message| wire::encode(&Message::View(message))).collect())
 }
 
 /// With what it holds of a later slot a child reports on the first one again.
 fn earlier_slot(case: &Case<'_>) -> Option<Vec<Frame>> {
-    let Message::View(view::Message::Up(ballot, Report::Hold { slot: 1.., .. })) = case.message else {
+    let Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1.., .. })) = case.message else {
         return None;
     };
     let again = [
-        Report::Hold { slot: 0, total: [0; 32], deals: Vec::new() },
+        Report::TotalReady { slot: 0, total: [0; 32], deals: Vec::new() },
         Report::Acknowledge(0, Vec::new()),
         Report::Release(0, Vec::new()),
     ];

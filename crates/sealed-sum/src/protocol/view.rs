@@ -9,7 +9,7 @@
 //! | (the view begins)     | `Keys`: every member's signed key            |
 //! | `Keys`: all of them   | above 64 members `Reveal`: parts of the draw |
 //! | `Reveal`: all of them |                                              |
-//! | `Sum`: of a slot      | chunks; then `Hold`: total's digest, deals   |
+//! | `Sum`: of a slot      | chunks; then `TotalReady`: total's digest, deals   |
 //! | `Accept`: the record  | `Acknowledge`: the council's acknowledgements |
 //! | `Decide`: all of them | `Release`: the council's shares of the pads  |
 //! | `Open`: all of them   |                                              |
@@ -358,7 +358,7 @@ impl View {
     pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
         let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
         let ballot = self.ballot;
-        to.into_iter().map(move |peer| (peer, Message::Working(ballot)))
+        to.into_iter().map(move |peer| (peer, Message::KeepAlive(ballot)))
     }
 
     /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
@@ -424,10 +424,10 @@ impl View {
                 }
                 Ok(())
             }
-            Message::Working(ballot) if ballot == self.ballot => {
+            Message::KeepAlive(ballot) if ballot == self.ballot => {
                 if downward {
                     for &child in &self.place.children {
-                        step.send(child, Message::Working(ballot));
+                        step.send(child, Message::KeepAlive(ballot));
                     }
                 } else if !std::mem::replace(&mut self.child_working, true) {
                     // The first word of each beat goes on at once: it reaches the root however deep the tree
@@ -436,7 +436,7 @@ impl View {
                 }
                 Ok(())
             }
-            Message::Up(..) | Message::Down(..) | Message::Working(_) => Ok(()),
+            Message::Up(..) | Message::Down(..) | Message::KeepAlive(_) => Ok(()),
         }
     }
 

@@ -44,7 +44,7 @@ fn slots_in_two_minutes(who: Liar) -> u32 {
     let ctx = net.context(liar);
     net.rewrite = Some(Box::new(move |_, _, message| {
         let (ballot, reason) = match (message, who) {
-            (Message::View(view::Message::Up(ballot, Report::Hold { .. })), Liar::Follows(reason)) => {
+            (Message::View(view::Message::Up(ballot, Report::TotalReady { .. })), Liar::Follows(reason)) => {
                 (*ballot, reason)
             }
             (Message::View(view::Message::Down(ballot, Order::Sum(_))), Liar::Leads) => {

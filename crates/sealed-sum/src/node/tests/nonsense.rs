@@ -91,14 +91,14 @@ fn record(ballot: Ballot, slot: u32) -> Record {
 
 fn in_view(ballot: Ballot) -> Vec<view::Message> {
     let mut out = vec![
-        view::Message::Working(ballot),
+        view::Message::KeepAlive(ballot),
         view::Message::Up(ballot, Report::Keys(Vec::new())),
         view::Message::Down(ballot, Order::Keys(Vec::new())),
     ];
     for slot in [0, 1, u32::MAX] {
         let sum = SumId { ballot, slot };
         out.extend([
-            view::Message::Up(ballot, Report::Hold { slot, total: [1; 32], deals: Vec::new() }),
+            view::Message::Up(ballot, Report::TotalReady { slot, total: [1; 32], deals: Vec::new() }),
             view::Message::Up(ballot, Report::Acknowledge(slot, Vec::new())),
             view::Message::Up(ballot, Report::Release(slot, Vec::new())),
             view::Message::Down(ballot, Order::Sum(slot)),

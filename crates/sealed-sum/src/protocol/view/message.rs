@@ -19,7 +19,7 @@ pub enum Message {
     /// A part of the running sum.
     Reduce(all_reduce::Message),
     /// A peer in this subtree (to the parent) or anywhere (to the children) is computing.
-    Working(Ballot),
+    KeepAlive(Ballot),
 }
 
 impl Message {
@@ -28,7 +28,7 @@ impl Message {
     pub fn ballot(&self) -> Ballot {
         use all_reduce::Message as Reduce;
         match self {
-            Self::Up(ballot, _) | Self::Down(ballot, _) | Self::Working(ballot) => *ballot,
+            Self::Up(ballot, _) | Self::Down(ballot, _) | Self::KeepAlive(ballot) => *ballot,
             Self::Reduce(Reduce::Chunk { sum, .. } | Reduce::Credit { sum, .. }) => sum.ballot,
         }
     }
@@ -40,7 +40,7 @@ pub enum Report {
     /// Every member's key.
     Keys(Vec<Signed<ViewKey>>),
     /// The whole subtree holds the total of this digest; the dealers' deals.
-    Hold {
+    TotalReady {
         /// The slot.
         slot: u32,
         /// See `all_reduce::total_digest`.

@@ -13,7 +13,7 @@ impl View {
         // The order for this slot came before the subtree had spoken on the one before: not its fault.
         let older = |slot: u32| self.slot().is_some_and(|now| slot < now);
         match report {
-            Report::Hold { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _)
+            Report::TotalReady { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _)
                 if older(slot) => {}
             Report::Keys(items) => {
                 self.verify(from, &items, "view key", |key| {
@@ -35,7 +35,7 @@ impl View {
                 }
                 self.report_reveals(step);
             }
-            Report::Hold { slot, total, deals } => {
+            Report::TotalReady { slot, total, deals } => {
                 let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, &self.members));
                 self.verify(from, &deals, "deal", |deal| {
                     deal.item.sum == sum && dealers.contains(&deal.author)
@@ -118,7 +118,9 @@ impl View {
         }
         let slot = round.slot;
         match self.place.parent {
-            Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Hold { slot, total, deals })),
+            Some(parent) => {
+                step.send(parent, Message::Up(self.ballot, Report::TotalReady { slot, total, deals }))
+            }
             None => {
                 deals.sort_by_key(|deal| self.ctx.council_index(deal.author));
                 let record = Record::new(self.sum_id(slot), self.members.clone(), total, deals);

@@ -497,7 +497,7 @@ fn what_is_said_of_another_view_does_not_count_as_progress() {
         for time in 1..16 {
             one.wait(500 * time);
             if said {
-                one.hear(parent, Message::View(view::Message::Working(old)));
+                one.hear(parent, Message::View(view::Message::KeepAlive(old)));
             }
         }
         one.failures()
@@ -512,7 +512,7 @@ fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
     let mut one = One::new();
     assert_eq!(one.node.beat(), [], "in no view");
     let ballot = one.join(0, one.all());
-    let working = Message::View(view::Message::Working(ballot));
+    let working = Message::View(view::Message::KeepAlive(ballot));
     assert_eq!(one.node.beat(), [(ballot.proposer, working.clone())], "to its parent");
     one.input(Input::PeerLost(one.others[0]));
     one.node.presence.lost(ballot.proposer, &mut Step::none());
@@ -528,6 +528,6 @@ fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
     let view = one.node.membership.view().unwrap();
     let children = view.place().children.clone();
     assert_eq!((view.leads(), children.len()), (true, 2));
-    let working = Message::View(view::Message::Working(ballot));
+    let working = Message::View(view::Message::KeepAlive(ballot));
     assert_eq!(one.node.beat(), children.into_iter().map(|to| (to, working.clone())).collect::<Vec<_>>());
 }

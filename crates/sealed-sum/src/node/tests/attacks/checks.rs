@@ -95,13 +95,14 @@ fn a_view_goes_no_further_when_a_childs_total_differs() {
         let liar = tree_of(&net, first)[3];
         net.liars.insert(liar);
         net.rewrite = Some(Box::new(move |from, _, message| {
-            let Message::View(view::Message::Up(ballot, Report::Hold { slot: 1, total, deals })) = message
+            let Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1, total, deals })) =
+                message
             else {
                 return None;
             };
             let mut total = *total;
             total[0] ^= 1;
-            let report = Report::Hold { slot: 1, total, deals: deals.clone() };
+            let report = Report::TotalReady { slot: 1, total, deals: deals.clone() };
             (from == liar && *ballot == first).then(|| Message::View(view::Message::Up(*ballot, report)))
         }));
         net.run(120_000);
@@ -264,7 +265,7 @@ fn a_report_with_items_that_do_not_fit_the_round_names_who_passes_it_on() {
                 match (kind, report) {
                     (0, Report::Keys(items)) => *items = vec![key],
                     (1, Report::Acknowledge(0, items)) => *items = vec![acknowledgement],
-                    (2, Report::Hold { slot: 0, deals, .. }) => *deals = vec![deal],
+                    (2, Report::TotalReady { slot: 0, deals, .. }) => *deals = vec![deal],
                     (3, Report::Release(0, items)) => *items = vec![release],
                     _ => return false,
                 }

@@ -137,7 +137,7 @@ fn a_member_that_works_for_ever_is_not_waited_for() {
             net.run_unchecked(begun + second * 1_000, |_| false);
             let Some(ballot) = net.current() else { continue };
             for peer in without(&net, &[liar]) {
-                net.say(liar, peer, Message::View(view::Message::Working(ballot)));
+                net.say(liar, peer, Message::View(view::Message::KeepAlive(ballot)));
             }
         }
         honest_finish(&net, &format!("the liar has place {place} in the tree"));
@@ -203,7 +203,7 @@ fn changes_its_reports(what: &str, change: fn(&Network, Peer) -> super::super::n
 fn a_false_total_leaves_no_honest_peer_out() {
     changes_its_reports("a false total", |_, _| {
         Box::new(|_, _, message| {
-            let Message::View(view::Message::Up(ballot, Report::Hold { slot, total, deals })) = message
+            let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) = message
             else {
                 return None;
             };
@@ -211,7 +211,7 @@ fn a_false_total_leaves_no_honest_peer_out() {
             total[0] ^= 1;
             Some(Message::View(view::Message::Up(
                 *ballot,
-                Report::Hold { slot: *slot, total, deals: deals.clone() },
+                Report::TotalReady { slot: *slot, total, deals: deals.clone() },
             )))
         })
     });
@@ -223,7 +223,7 @@ fn a_deal_with_too_many_hashes_stops_nobody() {
     changes_its_reports("a deal with one hash too many", |net, liar| {
         let ctx = net.context(liar);
         Box::new(move |_, _, message| {
-            let Message::View(view::Message::Up(ballot, Report::Hold { slot, total, deals })) = message
+            let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) = message
             else {
                 return None;
             };
@@ -235,7 +235,7 @@ fn a_deal_with_too_many_hashes_stops_nobody() {
             }
             Some(Message::View(view::Message::Up(
                 *ballot,
-                Report::Hold { slot: *slot, total: *total, deals },
+                Report::TotalReady { slot: *slot, total: *total, deals },
             )))
         })
     });

@@ -258,13 +258,13 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
     ];
     let holds: [(&str, usize, Change); 2] = [
         ("a deal of no dealer", 4, |tree, by, report| {
-            let Report::Hold { slot, deals, .. } = report else { return };
+            let Report::TotalReady { slot, deals, .. } = report else { return };
             let sum = SumId { ballot: tree.ballot, slot: *slot };
             let mut rng = view::Rng::from_seed([3; 32]);
             deals.push(deal::make(&tree.ctx[by.index()], sum, &mut rng).1);
         }),
         ("of a later slot", 3, |tree, by, report| {
-            let Report::Hold { slot, deals, .. } = report else { return };
+            let Report::TotalReady { slot, deals, .. } = report else { return };
             *slot = 1;
             let sum = SumId { ballot: tree.ballot, slot: 1 };
             let mut rng = view::Rng::from_seed([3; 32]);
@@ -303,7 +303,7 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
     ];
     let is: [fn(&Report) -> bool; 4] = [
         |report| matches!(report, Report::Keys(_)),
-        |report| matches!(report, Report::Hold { .. }),
+        |report| matches!(report, Report::TotalReady { .. }),
         |report| matches!(report, Report::Acknowledge(..)),
         |report| matches!(report, Report::Release(..)),
     ];
@@ -349,7 +349,7 @@ fn a_report_that_comes_before_its_time_names_the_child_that_sends_it() {
     drop(tree.order(|order| matches!(order, Order::Decide(..))));
     assert_eq!((tree.accepted.len(), tree.failed.len()), (2, 0), "it is resumed");
     let by = tree.order[3];
-    tree.up(by, Report::Hold { slot: 0, total: [0; 32], deals: vec![] });
+    tree.up(by, Report::TotalReady { slot: 0, total: [0; 32], deals: vec![] });
     assert_eq!(tree.blamed, [by], "nothing is summed");
 }
 
