@@ -135,7 +135,7 @@ fn time(bytes: usize, repetitions: usize, out: &mut impl Write) -> std::io::Resu
     let released = median(stages.iter().map(|(_, released)| *released).collect());
     writeln!(
         out,
-        "  of which, wall: accept (total to disk) {accepted:.3} s, release {released:.3} s, open and freeze {:.3} s",
+        "  of which, wall: accept (total to disk) {accepted:.3} s, release {released:.3} s, open and commit {:.3} s",
         wall(&opened) - wall(&summed) - accepted - released
     )?;
     let share = |part: f64, costs: &[Cost]| 100.0 * part / cpu(costs);

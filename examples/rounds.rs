@@ -74,8 +74,8 @@ impl Task for Rounds {
         if equal { Ok(()) } else { Err(format!("round {slot} is not the sum of {members:?}")) }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        slot + 1 >= frozen
+    fn retains(&self, slot: u32, committed: u32) -> bool {
+        slot + 1 >= committed
     }
 
     fn outcome(&self, history: &History, _: u64) -> Result<Outcome, String> {

@@ -4,7 +4,7 @@
 //! or the new one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the
 //! record (bincode), SHA-256 of all that. A sealed total is a file of its own, its bytes and nothing else,
 //! named `total-` and its digest in hexadecimal, and on disk before a record that names it: what is
-//! acknowledged and then frozen is written once, and begun while it still comes ([`Store::write_early`]).
+//! acknowledged and then committed is written once, and begun while it still comes ([`Store::write_early`]).
 //! Whoever restores the records holds each total against its digest. A total that no record names is removed.
 //! A lock on the folder refuses a second process. When the session is over ([`Store::finish`]) nothing stays
 //! but what was promised, and the folder is not opened again. Removed files are gone for programs; what a
@@ -273,10 +273,10 @@ impl Store {
         let start = [MAGIC, &length.to_le_bytes()].concat();
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
-        if let Record::Frozen(frozen, _) | Record::Bare(frozen) = record {
+        if let Record::Committed(committed, _) | Record::Bare(committed) = record {
             // What was acknowledged is decided now, and what other views gave for it is of no use. What was
             // drawn for it stays as long as its total: vectors of later slots may be made of it.
-            let SumId { slot, ballot } = frozen.record.value.sum;
+            let SumId { slot, ballot } = committed.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
             if matches!(record, Record::Bare(_)) {
                 done.extend(Some(format!("noised-{slot}")).filter(|name| self.totals.contains_key(name)));

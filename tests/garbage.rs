@@ -62,7 +62,7 @@ fn forged<T: Serialize + DeserializeOwned>(author: Peer, item: &T) -> Signed<T> 
 }
 
 fn hello(facts: &Facts) -> Message {
-    Message::Hello { version: VERSION, session: facts.session, frozen: 0, trace: None }
+    Message::Hello { version: VERSION, session: facts.session, committed: 0, trace: None }
 }
 
 /// After a sound hello, these messages.
@@ -221,7 +221,7 @@ fn frames_that_are_no_messages_are_blamed_by_all() {
 #[test]
 fn messages_out_of_order_or_replayed_are_blamed_by_all() {
     let cases: Vec<(&str, Script)> = vec![
-        ("a message before hello", only(|_| vec![framed(&Message::Status { frozen: 0, in_view: false })])),
+        ("a message before hello", only(|_| vec![framed(&Message::Status { committed: 0, in_view: false })])),
         ("hello twice", greeted(|facts| vec![hello(facts)])),
         (
             "a prepare for another",
@@ -236,7 +236,7 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
                 vec![Message::Begin {
                     ballot,
                     members: vec![Peer(9), Peer(3)],
-                    frozen: 0,
+                    committed: 0,
                     promises: Vec::new(),
                 }]
             }),
@@ -251,9 +251,12 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
         ),
         (
             "a fetch of slot 200",
-            greeted(|_| vec![Message::Transfer(transfer::Message::Fetch(200, transfer::Want::Frozen))]),
+            greeted(|_| vec![Message::Transfer(transfer::Message::Fetch(200, transfer::Want::Committed))]),
         ),
-        ("more frozen than there is", greeted(|_| vec![Message::Status { frozen: 255, in_view: false }])),
+        (
+            "more committed than there is",
+            greeted(|_| vec![Message::Status { committed: 255, in_view: false }]),
+        ),
         (
             "the highest ballot",
             greeted(|facts| vec![Message::Prepare(Ballot { counter: u64::MAX, proposer: facts.me })]),
@@ -269,7 +272,7 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
             "a promise of more than there is",
             greeted(|facts| {
                 let ballot = Ballot { counter: 1, proposer: facts.me };
-                let promise = Promise { frozen: 200, accepted: None, released: false };
+                let promise = Promise { committed: 200, accepted: None, released: false };
                 let promised = Promised { ballot, promise, decision: Vec::new() };
                 vec![Message::Promise(forged(facts.me, &promised))]
             }),
@@ -311,7 +314,7 @@ fn what_a_member_replays_or_makes_up_within_a_view_ends_the_view_and_not_the_ses
 #[test]
 fn another_session_is_refused_by_name_and_cannot_write_on_the_terminal() {
     let other = only(|_| {
-        let hello = Message::Hello { version: VERSION, session: [7; 32], frozen: 0, trace: None };
+        let hello = Message::Hello { version: VERSION, session: [7; 32], committed: 0, trace: None };
         let names = (0..500).map(|i| (format!("\u{1b}[2J made up {i}"), [0; 8])).collect();
         let fields = Message::Fields(names);
         vec![
@@ -326,7 +329,12 @@ fn another_session_is_refused_by_name_and_cannot_write_on_the_terminal() {
     assert_eq!(run("another session", other).1, 4);
     let version = only(|facts| {
         vec![
-            framed(&Message::Hello { version: VERSION + 1, session: facts.session, frozen: 0, trace: None }),
+            framed(&Message::Hello {
+                version: VERSION + 1,
+                session: facts.session,
+                committed: 0,
+                trace: None,
+            }),
             framed(&Message::Fields(Vec::new())),
         ]
     });

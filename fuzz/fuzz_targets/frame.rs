@@ -15,7 +15,7 @@ use flyswarm::protocol::deal::Release;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message, Trace};
 use flyswarm::protocol::promise::Promised;
-use flyswarm::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
+use flyswarm::protocol::record::{Acknowledgement, Committed, Record as SumRecord};
 use flyswarm::protocol::signed::{Item, Signed};
 use flyswarm::protocol::sum_id::SumId;
 use flyswarm::protocol::transfer::{self, Held, Want};
@@ -69,24 +69,24 @@ fn inputs() -> Vec<Vec<u8>> {
     let acknowledgement = signed(Acknowledgement { ballot, slot: 1, value: [2; 32] });
     let key = signed(ViewKey { ballot, public: [1; 32], commitment: Some([2; 32]) });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
-    let frozen = Frozen {
+    let committed = Committed {
         record: record.clone(),
         acknowledgements: vec![acknowledgement.clone()],
         pads: vec![None, Some([4; 32])],
         releases: vec![signed(Release { sum, value: [2; 32], shares: vec![(peer, [5; 32])] })],
     };
     let accepted = Accepted { ballot, slot: 1, value: [2; 32] };
-    let promise = Promise { frozen: 1, accepted: Some(accepted), released: true };
+    let promise = Promise { committed: 1, accepted: Some(accepted), released: true };
     let promise = signed(Promised { ballot, promise, decision: vec![acknowledgement.clone()] });
     let data = Bytes::from_static(b"words");
     let messages = [
-        Message::Hello { version: 1, session: [1; 32], frozen: 1, trace: Some(Trace::Key(key.clone())) },
+        Message::Hello { version: 1, session: [1; 32], committed: 1, trace: Some(Trace::Key(key.clone())) },
         Message::Fields(vec![("name".into(), [1; 8])]),
-        Message::Status { frozen: 2, in_view: true },
+        Message::Status { committed: 2, in_view: true },
         Message::Prepare(ballot),
         Message::Promise(promise.clone()),
         Message::Refuse(ballot, ballot),
-        Message::Begin { ballot, members: vec![Peer(0), peer], frozen: 0, promises: vec![promise.clone()] },
+        Message::Begin { ballot, members: vec![Peer(0), peer], committed: 0, promises: vec![promise.clone()] },
         Message::Failed(signed(Failure { ballot, reason: Reason::Stalled, suspect: Some(peer) })),
         Message::View(view::Message::Up(ballot, Report::Keys(vec![key.clone()]))),
         Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1, total: [1; 32], deals: vec![] })),
@@ -110,7 +110,7 @@ fn inputs() -> Vec<Vec<u8>> {
             index: 1,
         })),
         Message::Transfer(transfer::Message::Fetch(1, Want::Accepted([1; 32]))),
-        Message::Transfer(transfer::Message::Head(1, Box::new(Held::Frozen(frozen.clone())))),
+        Message::Transfer(transfer::Message::Head(1, Box::new(Held::Committed(committed.clone())))),
         Message::Transfer(transfer::Message::Head(1, Box::new(Held::Accepted(record.clone())))),
         Message::Transfer(transfer::Message::Piece { slot: 1, index: 0, data }),
         Message::Transfer(transfer::Message::Credit(1, 1)),
@@ -122,7 +122,7 @@ fn inputs() -> Vec<Vec<u8>> {
         Record::Traces(vec![Trace::Promise(promise)]),
         Record::Silent,
         Record::Accepted(ballot, record, Bytes::new()),
-        Record::Frozen(frozen, Bytes::new()),
+        Record::Committed(committed, Bytes::new()),
     ];
     let frames = messages.iter().map(wire::encode);
     let frames =

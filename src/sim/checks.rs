@@ -2,7 +2,7 @@
 //!
 //! | check | held against |
 //! | --- | --- |
-//! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers freeze the same value |
+//! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers commit the same value |
 //! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
 //! | honest | no peer that follows the protocol blames another that does |
 //! | blamed | a peer that is blamed broke the protocol, and the fault named is one of its way of doing so |
@@ -108,12 +108,12 @@ impl Checks {
         }
     }
 
-    /// Looks at a value that a peer has frozen.
-    pub fn freezes(&mut self, now: Time, peer: Peer, value: &Value) {
+    /// Looks at a value that a peer has committed.
+    pub fn commits(&mut self, now: Time, peer: Peer, value: &Value) {
         self.looked += 1;
         let first = self.values.entry(value.sum.slot).or_insert_with(|| value.clone());
         if first != value {
-            let text = format!("{peer} froze {:?}, another froze {:?}", value.sum, first.sum);
+            let text = format!("{peer} committed {:?}, another committed {:?}", value.sum, first.sum);
             self.violated(now, Check::OneOpening, text);
         }
     }
@@ -131,9 +131,9 @@ impl Checks {
                     );
                 }
             }
-            Done::Open { frozen, opened, .. } => {
+            Done::Open { committed, opened, .. } => {
                 self.looked += 1;
-                let value = &frozen.record.value;
+                let value = &committed.record.value;
                 if value.sum.slot == 0 {
                     let seed = self.seed.get_or_insert_with(|| opened.clone());
                     if seed != opened {
@@ -147,7 +147,7 @@ impl Checks {
                 if !value.members.iter().any(|&member| self.vectors.contains_key(&(slot, member))) {
                     return;
                 }
-                match self.expect(ctx, value, frozen.record.digest(ctx)) {
+                match self.expect(ctx, value, committed.record.digest(ctx)) {
                     Err(text) => self.violated(now, Check::Exact, text),
                     Ok(sum) if sum != opened => {
                         let (slot, members) = (value.sum.slot, value.members.len());
@@ -181,7 +181,7 @@ impl Checks {
         Ok(sum)
     }
 
-    /// The frozen value of each slot.
+    /// The committed value of each slot.
     #[must_use]
     pub fn values(&self) -> &BTreeMap<u32, Value> {
         &self.values

@@ -59,7 +59,9 @@ impl Costs {
                 (bytes * job.masks.masks.len()) as f64 / self.rates.mask
             }
             Job::Exchange(_, job) => job.operations as f64 / self.rates.lift,
-            Job::Open { frozen, total, .. } => (total.len() * frozen.pads.len()) as f64 / self.rates.mask,
+            Job::Open { committed, total, .. } => {
+                (total.len() * committed.pads.len()) as f64 / self.rates.mask
+            }
         }
     }
 

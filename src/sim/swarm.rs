@@ -539,7 +539,7 @@ impl World for Swarm {
                 }
             }
             Event::Exchange(_) | Event::Figures(..) => {}
-            Event::Opened(value) => swarm.checks.freezes(now, peer, &value),
+            Event::Opened(value) => swarm.checks.commits(now, peer, &value),
             Event::Finished(history) => {
                 swarm.tally.enters(now, peer, 0, None);
                 swarm.finished.insert(peer, Finished { at: now, history });

@@ -14,7 +14,7 @@ use crate::session::Peer;
 pub enum Purpose {
     /// Hellos, lists of differing fields.
     Greeting,
-    /// The number of frozen slots, told to peers outside the view.
+    /// The number of committed slots, told to peers outside the view.
     Status,
     /// Proposals, promises, refusals, the beginning and the failure of views.
     Election,

@@ -114,8 +114,8 @@ impl Task for Poisoned {
         self.0.exchanged(slot, result)
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        self.0.retains(slot, frozen)
+    fn retains(&self, slot: u32, committed: u32) -> bool {
+        self.0.retains(slot, committed)
     }
 
     fn keeps(&self, slot: u32, history: &History) -> bool {

@@ -1,7 +1,7 @@
 //! What is written is read back, whatever a crash left.
 
 use super::*;
-use crate::protocol::record::{Frozen, Record as SumRecord, Value};
+use crate::protocol::record::{Committed, Record as SumRecord, Value};
 
 fn promised(counter: u64) -> Record {
     Record::Promised(Ballot { counter, proposer: Peer(1) })
@@ -137,15 +137,15 @@ fn results_of_exchanges_of_other_views_go_when_a_slot_is_decided() {
         deals: [0; 32],
     };
     let record = SumRecord { value, deals: Vec::new() };
-    let frozen = Record::Frozen(
-        Frozen { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() },
+    let committed = Record::Committed(
+        Committed { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() },
         vec![7; 9].into(),
     );
-    store.write(&frozen).unwrap();
+    store.write(&committed).unwrap();
     drop(store);
     let (_, mut records) = Store::open(folder.path()).unwrap();
     records.sort_by_key(Record::name);
-    assert_eq!(records, [decided, next, frozen]);
+    assert_eq!(records, [decided, next, committed]);
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         7,
@@ -167,7 +167,7 @@ fn what_a_crash_left_half_written_is_removed() {
 
 #[test]
 fn a_total_is_written_once_and_goes_with_the_last_record_that_names_it() {
-    use crate::protocol::record::{Frozen, Record as SumRecord};
+    use crate::protocol::record::{Committed, Record as SumRecord};
     let accepted = |counter, total: &'static [u8]| {
         let sum = SumId { ballot: Ballot { counter, proposer: Peer(1) }, slot: 1 };
         let record = SumRecord::new(sum, vec![], Sha256::digest(total).into(), vec![]);
@@ -185,14 +185,16 @@ fn a_total_is_written_once_and_goes_with_the_last_record_that_names_it() {
     assert_eq!(fs::read(file.path()).unwrap(), b"second");
     let written = file.metadata().unwrap().modified().unwrap();
     let Record::Accepted(_, record, total) = accepted(2, b"second") else { unreachable!() };
-    let frozen =
-        Record::Frozen(Frozen { record, acknowledgements: vec![], pads: vec![], releases: vec![] }, total);
-    store.write(&frozen).unwrap();
+    let committed = Record::Committed(
+        Committed { record, acknowledgements: vec![], pads: vec![], releases: vec![] },
+        total,
+    );
+    store.write(&committed).unwrap();
     assert_eq!(totals()[0].metadata().unwrap().modified().unwrap(), written);
     drop(store);
     fs::write(folder.path().join("total-00"), b"what no record names").unwrap();
     let (store, records) = Store::open(folder.path()).unwrap();
-    assert_eq!((records, totals().len()), (vec![frozen], 1));
+    assert_eq!((records, totals().len()), (vec![committed], 1));
     drop(store);
     fs::remove_file(totals()[0].path()).unwrap();
     assert!(Store::open(folder.path()).unwrap_err().to_string().contains(TOTAL));
@@ -311,10 +313,13 @@ fn what_was_drawn_for_a_sum_goes_with_its_total_and_not_before() {
     let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot: 1 };
     let value = Value { sum, members: Vec::new(), total: [1; 32], deals: [0; 32] };
     let record = SumRecord { value, deals: Vec::new() };
-    let frozen = Frozen { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() };
+    let committed =
+        Committed { record, acknowledgements: Vec::new(), pads: Vec::new(), releases: Vec::new() };
     let noised =
         |slot, words: &'static [u8]| Record::Noised(slot, Sha256::digest(words).into(), words.into());
-    for record in [noised(1, b"one"), noised(2, b"two"), Record::Frozen(frozen.clone(), vec![7; 9].into())] {
+    for record in
+        [noised(1, b"one"), noised(2, b"two"), Record::Committed(committed.clone(), vec![7; 9].into())]
+    {
         store.write(&record).unwrap();
     }
     let names = |store: Store| {
@@ -323,10 +328,10 @@ fn what_was_drawn_for_a_sum_goes_with_its_total_and_not_before() {
         (store, records.iter().map(Record::name).collect::<std::collections::BTreeSet<_>>())
     };
     let (mut store, stored) = names(store);
-    assert_eq!(stored, ["frozen-1", "noised-1", "noised-2"].map(str::to_owned).into());
-    store.write(&Record::Bare(frozen)).unwrap();
+    assert_eq!(stored, ["committed-1", "noised-1", "noised-2"].map(str::to_owned).into());
+    store.write(&Record::Bare(committed)).unwrap();
     let (_, stored) = names(store);
-    assert_eq!(stored, ["frozen-1", "noised-2"].map(str::to_owned).into());
+    assert_eq!(stored, ["committed-1", "noised-2"].map(str::to_owned).into());
     let files = fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(files, 4, "lock, two records and what is beside one of them");
 }

@@ -56,17 +56,17 @@ pub(crate) fn faults() -> Value {
     let for_child = Ballot { counter: 2, proposer: child };
     let foreign = made(1);
     let promise = |author: Peer, ballot| {
-        let promise = Promise { frozen: 0, accepted: None, released: false };
+        let promise = Promise { committed: 0, accepted: None, released: false };
         Signed::new(&foreign.contexts[author.index()], Promised { ballot, promise, decision: Vec::new() })
     };
-    let justified = |ballot, members: &[Peer], frozen, promises| Message::Begin {
+    let justified = |ballot, members: &[Peer], committed, promises| Message::Begin {
         ballot,
         members: members.to_vec(),
-        frozen,
+        committed,
         promises,
     };
-    let begin = |ballot: Ballot, members: &[Peer], frozen| {
-        justified(ballot, members, frozen, vec![promise(leader, ballot), promise(child, ballot)])
+    let begin = |ballot: Ballot, members: &[Peer], committed| {
+        justified(ballot, members, committed, vec![promise(leader, ballot), promise(child, ballot)])
     };
     let failed = |author: Peer, ballot, suspect| {
         let failure = Failure { ballot, reason: Reason::Lost, suspect };
@@ -74,8 +74,8 @@ pub(crate) fn faults() -> Value {
     };
     let up = |ballot, report| Message::View(view::Message::Up(ballot, report));
     let down = |ballot, order| Message::View(view::Message::Down(ballot, order));
-    let hello = || Message::Hello { version: VERSION, session: id, frozen: 0, trace: None };
-    let status = || Message::Status { frozen: 0, in_view: false };
+    let hello = || Message::Hello { version: VERSION, session: id, committed: 0, trace: None };
+    let status = || Message::Status { committed: 0, in_view: false };
     let sum = SumId { ballot: view, slot: 1 };
     let chunk = |sum, direction, index, length| {
         let data = Bytes::from(vec![0; length]);
@@ -115,7 +115,7 @@ pub(crate) fn faults() -> Value {
         ("begin: the receiver is no member", GREETED, leader, child, begin(later, &without(child), 0)),
         ("begin: the proposer is no member", GREETED, leader, child, begin(later, &without(leader), 0)),
         ("begin: the receiver is the proposer", GREETED, child, leader, begin(later, &all, 0)),
-        ("begin: more slots frozen than there are", GREETED, leader, child, begin(later, &all, slots + 1)),
+        ("begin: more slots committed than there are", GREETED, leader, child, begin(later, &all, slots + 1)),
         ("begin: from no parent", GREETED, other, child, begin(later, &all, 0)),
         ("begin: the promise of one of three", GREETED, leader, child, {
             justified(later, &all, 0, vec![promise(leader, later)])
@@ -128,12 +128,12 @@ pub(crate) fn faults() -> Value {
         }),
         ("begin: a forged promise", GREETED, leader, child, {
             let mut forged = promise(other, later);
-            forged.item.promise.frozen = 1;
+            forged.item.promise.committed = 1;
             justified(later, &all, 1, vec![promise(leader, later), forged])
         }),
-        ("begin: before what its promises have frozen", GREETED, leader, child, {
+        ("begin: before what its promises have committed", GREETED, leader, child, {
             let mut ahead = promise(leader, later).item;
-            ahead.promise.frozen = 1;
+            ahead.promise.committed = 1;
             let ahead = Signed::new(&foreign.contexts[leader.index()], ahead);
             justified(later, &all, 0, vec![ahead, promise(child, later)])
         }),
@@ -156,10 +156,10 @@ pub(crate) fn faults() -> Value {
             GREETED,
             other,
             child,
-            Message::Transfer(transfer::Message::Fetch(slots, Want::Frozen)),
+            Message::Transfer(transfer::Message::Fetch(slots, Want::Committed)),
         ),
-        ("a status with more frozen slots than there are", GREETED, other, child, {
-            Message::Status { frozen: slots + 1, in_view: false }
+        ("a status with more committed slots than there are", GREETED, other, child, {
+            Message::Status { committed: slots + 1, in_view: false }
         }),
         ("a report from the parent", KEYS, leader, child, up(view, Report::Keys(Vec::new()))),
         ("an order from a child", KEYS, child, leader, down(view, Order::Sum(1))),

@@ -10,7 +10,7 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::deal::{self, Deal, Opening, Release};
 use crate::protocol::pairwise::{Reveal, ViewKey};
-use crate::protocol::record::{Acknowledgement, Frozen, Record};
+use crate::protocol::record::{Acknowledgement, Committed, Record};
 use crate::protocol::signed::{Item, Signed};
 use crate::protocol::wire;
 use crate::session::Peer;
@@ -30,7 +30,7 @@ pub(crate) struct Made {
     pub(crate) record: Record,
     pub(crate) acknowledgements: Vec<Signed<Acknowledgement>>,
     pub(crate) releases: Vec<Signed<Release>>,
-    pub(crate) frozen: Frozen,
+    pub(crate) committed: Committed,
 }
 
 /// The random bytes of one deal in a council of three: secret, one coefficient, ephemeral key.
@@ -81,14 +81,14 @@ pub(crate) fn made(slot: u32) -> Made {
             Signed::new(ctx, Release { sum, value, shares: deal::own_shares(ctx, i, &deals).unwrap() })
         })
         .collect();
-    let frozen = Frozen {
+    let committed = Committed {
         record: record.clone(),
         acknowledgements: acknowledgements[..2].to_vec(),
         pads: pads.iter().copied().map(Some).collect(),
         releases: Vec::new(),
     };
-    frozen.check(&contexts[0]).unwrap();
-    Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, frozen }
+    committed.check(&contexts[0]).unwrap();
+    Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, committed }
 }
 
 /// A part of the draw of a mask graph.
@@ -175,7 +175,7 @@ pub(crate) fn items() -> Value {
         })
         .collect();
     let coin = self::made(0);
-    let seed = coin.frozen.seed(ctx);
+    let seed = coin.committed.seed(ctx);
     let without = unsound();
     json!({
         "about": "items of one sum of slot 1 over three peers, and of a coin (spec, sections 3, 10, 12)",
@@ -191,13 +191,13 @@ pub(crate) fn items() -> Value {
         "value": hex(wire::canonical(&made.record.value)),
         "deals_digest": hex(made.record.value.deals),
         "value_digest": hex(made.record.digest(ctx)),
-        "frozen": hex(wire::canonical(&made.frozen)),
-        "coin": { "frozen": hex(wire::canonical(&coin.frozen)), "seed": hex(seed) },
-        "coin_with_an_unsound_deal": { "frozen": hex(wire::canonical(&without)), "seed": hex(without.seed(ctx)) },
-        "bad_coins": bad_coins(&coin.frozen, &without),
+        "committed": hex(wire::canonical(&made.committed)),
+        "coin": { "committed": hex(wire::canonical(&coin.committed)), "seed": hex(seed) },
+        "coin_with_an_unsound_deal": { "committed": hex(wire::canonical(&without)), "seed": hex(without.seed(ctx)) },
+        "bad_coins": bad_coins(&coin.committed, &without),
         "bad": bad,
         "bad_records": bad_records(&made),
-        "bad_frozen": bad_frozen(&made),
+        "bad_committed": bad_committed(&made),
         "bad_releases": bad_releases(&made),
         "bad_deals": bad_deals(&made),
     })
@@ -252,7 +252,7 @@ fn bad_records(made: &Made) -> Vec<Value> {
 }
 
 /// A coin of which one deal is inconsistent, with the releases that show it.
-fn unsound() -> Frozen {
+fn unsound() -> Committed {
     let coin = self::made(0);
     let contexts = &coin.contexts;
     let mut deals = coin.deals.clone();
@@ -271,20 +271,20 @@ fn unsound() -> Frozen {
         let shares = deal::own_shares(ctx, i, &deals).unwrap();
         Signed::new(ctx, Release { sum: value.sum, value: digest, shares })
     };
-    let mut pads = coin.frozen.pads;
+    let mut pads = coin.committed.pads;
     pads[1] = None;
-    let frozen = Frozen {
+    let committed = Committed {
         record,
         acknowledgements: council[..2].iter().map(acknowledge).collect(),
         pads,
         releases: council[..2].iter().enumerate().map(release).collect(),
     };
-    frozen.check(dealer).unwrap();
-    frozen
+    committed.check(dealer).unwrap();
+    committed
 }
 
 /// Coins that say of a deal what its shares do not show.
-fn bad_coins(sound: &Frozen, unsound: &Frozen) -> Vec<Value> {
+fn bad_coins(sound: &Committed, unsound: &Committed) -> Vec<Value> {
     let ctx = &*self::made(0).contexts[0];
     let mut without = sound.clone();
     without.pads[1] = None;
@@ -304,26 +304,26 @@ fn bad_coins(sound: &Frozen, unsound: &Frozen) -> Vec<Value> {
         ("releases of another value", foreign),
     ]
     .into_iter()
-    .map(|(what, frozen)| {
-        let text = frozen.check(ctx).expect_err(what);
-        json!({ "what": what, "frozen": hex(wire::canonical(&frozen)), "class": "bad-record", "text": text })
+    .map(|(what, committed)| {
+        let text = committed.check(ctx).expect_err(what);
+        json!({ "what": what, "committed": hex(wire::canonical(&committed)), "class": "bad-record", "text": text })
     })
     .collect()
 }
 
-fn bad_frozen(made: &Made) -> Vec<Value> {
+fn bad_committed(made: &Made) -> Vec<Value> {
     let ctx = &*made.contexts[0];
-    let acknowledged = |acknowledgements: Vec<_>| Frozen { acknowledgements, ..made.frozen.clone() };
+    let acknowledged = |acknowledgements: Vec<_>| Committed { acknowledgements, ..made.committed.clone() };
     let one = made.acknowledgements[0].clone();
     let mut ballot = sum_id(1).ballot;
     ballot.counter += 1;
     let later = Acknowledgement { ballot, slot: 1, value: one.item.value };
     let outvoted = Signed::new(&made.contexts[made.acknowledgements[1].author.index()], later);
-    let mut wrong_pad = made.frozen.clone();
+    let mut wrong_pad = made.committed.clone();
     wrong_pad.pads.swap(0, 1);
-    let mut no_pad = made.frozen.clone();
+    let mut no_pad = made.committed.clone();
     no_pad.pads[2] = None;
-    let mut short = made.frozen.clone();
+    let mut short = made.committed.clone();
     short.pads.pop();
     [
         ("one acknowledgement of three", acknowledged(vec![one.clone()])),
@@ -335,9 +335,9 @@ fn bad_frozen(made: &Made) -> Vec<Value> {
         ("too few pads", short),
     ]
     .into_iter()
-    .map(|(what, frozen)| {
-        let text = frozen.check(ctx).expect_err(what);
-        json!({ "what": what, "frozen": hex(wire::canonical(&frozen)), "class": "bad-record", "text": text })
+    .map(|(what, committed)| {
+        let text = committed.check(ctx).expect_err(what);
+        json!({ "what": what, "committed": hex(wire::canonical(&committed)), "class": "bad-record", "text": text })
     })
     .collect()
 }

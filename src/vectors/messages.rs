@@ -41,20 +41,21 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let part = |what, last| exchanged(Body::Part { what, last }, data.clone());
     let accepted = Accepted { ballot, slot: 1, value: digest };
     let promises = [(0, 0, None, false), (1, 1, Some(accepted.clone()), false), (2, 1, Some(accepted), true)];
-    let promises = promises.map(|(author, frozen, accepted, released)| {
+    let promises = promises.map(|(author, committed, accepted, released)| {
         let decision = if released { made.acknowledgements[..2].to_vec() } else { Vec::new() };
-        let promise = Promise { frozen, accepted, released };
+        let promise = Promise { committed, accepted, released };
         Signed::new(&made.contexts[author], Promised { ballot: other, promise, decision })
     });
-    let hello = |trace| Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: Some(trace) };
+    let hello =
+        |trace| Message::Hello { version: VERSION, session: ctx.id.0, committed: 0, trace: Some(trace) };
     let failed = |reason, suspect| Message::Failed(Signed::new(ctx, Failure { ballot, reason, suspect }));
     vec![
-        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, frozen: 0, trace: None }),
+        ("hello", Message::Hello { version: VERSION, session: ctx.id.0, committed: 0, trace: None }),
         ("hello, with a promise", hello(Trace::Promise(promises[1].clone()))),
         ("hello, with a view key", hello(Trace::Key(made.keys[0].clone()))),
         ("fields", Message::Fields(small(3).fields())),
         ("fields, none", Message::Fields(Vec::new())),
-        ("status", Message::Status { frozen: 2, in_view: true }),
+        ("status", Message::Status { committed: 2, in_view: true }),
         ("prepare", Message::Prepare(ballot)),
         ("prepare, large counter", Message::Prepare(Ballot { counter: u64::MAX, proposer: Peer(1023) })),
         ("promise, nothing acknowledged", Message::Promise(promises[0].clone())),
@@ -66,7 +67,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
             Message::Begin {
                 ballot,
                 members: vec![Peer(0), Peer(1), Peer(2)],
-                frozen: 1,
+                committed: 1,
                 promises: promises[..2].to_vec(),
             },
         ),
@@ -119,15 +120,18 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
             reduce(all_reduce::Message::Credit { sum: sum_id(1), direction: Direction::Up, index: 0 }),
         ),
         ("working", Message::View(view::Message::KeepAlive(ballot))),
-        ("fetch frozen", transfer(transfer::Message::Fetch(1, Want::Frozen))),
+        ("fetch committed", transfer(transfer::Message::Fetch(1, Want::Committed))),
         ("fetch accepted", transfer(transfer::Message::Fetch(1, Want::Accepted(digest)))),
         ("lacking", transfer(transfer::Message::Lacking(1))),
-        ("head frozen", transfer(transfer::Message::Head(1, Box::new(Held::Frozen(made.frozen.clone()))))),
+        (
+            "head committed",
+            transfer(transfer::Message::Head(1, Box::new(Held::Committed(made.committed.clone())))),
+        ),
         (
             "head accepted",
             transfer(transfer::Message::Head(1, Box::new(Held::Accepted(made.record.clone())))),
         ),
-        ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.frozen.clone()))))),
+        ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.committed.clone()))))),
         ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
         ("exchange begin", exchange(Body::Begin(vec![Peer(0), Peer(300)]))),

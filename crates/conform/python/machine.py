@@ -20,7 +20,7 @@ from primitives.encoding import (
     Accepted,
     Ballot,
     Failure,
-    Frozen,
+    Committed,
     Malformed,
     Message,
     Promise,
@@ -40,7 +40,7 @@ from transfer import Transfers
 from view import EndView, View
 
 from session import Session
-from store import AcceptedState, FrozenState, Loaded, ReleasedState, Small
+from store import AcceptedState, CommittedState, Loaded, ReleasedState, Small
 
 NEAR = 1 << 20
 MOST = 1 << 48
@@ -77,7 +77,7 @@ class Machine:
         self.traces: dict[int, Any] = dict(kept)
         self.accepted: AcceptedState | None = loaded.accepted
         self.released: ReleasedState | None = loaded.released
-        self.frozen: list[FrozenState] = list(loaded.frozen)
+        self.committed: list[CommittedState] = list(loaded.committed)
         self.opened: dict[int, bytes] = {}
         self.opening = 0
         self.candidates: dict[bytes, tuple[Record, bytes]] = {}  # what was accepted or fetched, by digest
@@ -86,7 +86,7 @@ class Machine:
 
         # the others
         self.up_peers: set[int] = set()
-        self.known: dict[int, int] = {}   # greeted peers, and how many slots they have frozen
+        self.known: dict[int, int] = {}   # greeted peers, and how many slots they have committed
         self.said_in_view: dict[int, bool] = {}
         self.mismatched: set[int] = set()
         self.blamed: set[int] = set()
@@ -97,7 +97,7 @@ class Machine:
         self.view: View | None = None
         self.last_members: list[int] = []
         self.failed_views = 0
-        self.last_alive = self.heard_of_view = now  # in a view, or a slot frozen
+        self.last_alive = self.heard_of_view = now  # in a view, or a slot committed
         self.done_since: float | None = None
         self.ended_for: Counter[int] = Counter()
         self.hold_off: dict[int, float] = {}  # council members to whom nothing is promised, until when
@@ -113,7 +113,7 @@ class Machine:
     def up(self, peer: int) -> None:
         if peer not in self.blamed:
             self.up_peers.add(peer)
-            self.send(peer, Message.Hello(VERSION, self.session.id, len(self.frozen), self.traces.get(peer)))
+            self.send(peer, Message.Hello(VERSION, self.session.id, len(self.committed), self.traces.get(peer)))
 
     @event
     def lost(self, peer: int) -> None:
@@ -200,10 +200,10 @@ class Machine:
 
     def tell(self, peers: set[int]) -> None:
         for peer in sorted(peers):
-            self.send(peer, Message.Status(len(self.frozen), self.view is not None))
+            self.send(peer, Message.Status(len(self.committed), self.view is not None))
 
     def may_sum(self, slot: int, members: set[int]) -> bool:
-        holders = self.frozen[1].frozen.record.value.members if len(self.frozen) > 1 else []
+        holders = self.committed[1].committed.record.value.members if len(self.committed) > 1 else []
         return self.task.may_sum(slot, members, self.opened, holders)
 
     def note_counter(self, counter: int) -> None:
@@ -245,7 +245,7 @@ class Machine:
         possible = self.could_sum()
         self.complete.discard(peer)
         self.known[peer] = 0
-        self.note_frozen(peer, hello.frozen)
+        self.note_committed(peer, hello.committed)
         self.proposer.failures.peer_greeted(peer)
         if hello.trace is not None:
             self.on_trace(hello.trace.signed)
@@ -256,7 +256,7 @@ class Machine:
             self.tell({peer} - set(self.view.members))
 
     def could_sum(self) -> bool:
-        peers, slot = self.reachable(), len(self.frozen)
+        peers, slot = self.reachable(), len(self.committed)
         return self.session.enough(peers) and (slot == len(self.session.plan) or self.may_sum(slot, peers))
 
     def on_fields(self, peer: int, message: Any) -> None:
@@ -278,15 +278,15 @@ class Machine:
             self.driver.say("it votes and releases no more in this session")
 
     def on_status(self, peer: int, status: Any) -> None:
-        self.note_frozen(peer, status.frozen)
+        self.note_committed(peer, status.committed)
         self.said_in_view[peer] = status.in_view
         if status.in_view:
             self.heard_of_view = self.now
 
-    def note_frozen(self, peer: int, frozen: int) -> None:
-        expect(frozen <= len(self.session.plan), "inconsistent", "more slots frozen than there are")
-        self.known[peer] = max(self.known[peer], frozen)
-        if frozen == len(self.session.plan):
+    def note_committed(self, peer: int, committed: int) -> None:
+        expect(committed <= len(self.session.plan), "inconsistent", "more slots committed than there are")
+        self.known[peer] = max(self.known[peer], committed)
+        if committed == len(self.session.plan):
             self.complete.add(peer)
 
     def on_transfer(self, peer: int, message: Any) -> None:
@@ -325,7 +325,7 @@ class Machine:
             self.hold_off[other] = self.now + 2 ** min(k - 2, 8) * self.seconds("propose_ms")
 
     def promise(self, ballot: Ballot) -> Signed[Promised]:
-        slot, accepted, decision = len(self.frozen), None, []
+        slot, accepted, decision = len(self.committed), None, []
         if self.accepted is not None and self.accepted.record.value.sum.slot == slot:
             digest = value_digest(self.session, self.accepted.record.value)
             accepted = Accepted(self.accepted.ballot, slot, digest)
@@ -356,7 +356,7 @@ class Machine:
             self.traces[author] = max(trace, old, key=lambda t: t.signed.item.ballot)
 
     def on_promise(self, peer: int, message: Any) -> None:
-        self.note_frozen(peer, message.signed.item.promise.frozen)
+        self.note_committed(peer, message.signed.item.promise.committed)
         self.proposer.on_promise(peer, message.signed)
 
     def on_refuse(self, peer: int, message: Any) -> None:
@@ -387,11 +387,11 @@ class Machine:
         expect(self.me in members and ballot.proposer in members, kind, "receiver or proposer is no member")
         expect(session.enough(set(members)), kind, "the members are too few")
         expect(ballot.proposer in session.council and ballot.proposer != self.me, kind, "the proposer")
-        expect(begin.frozen <= len(session.plan), kind, "more slots frozen than there are")
+        expect(begin.committed <= len(session.plan), kind, "more slots committed than there are")
         expect(ballot.counter <= MOST, kind, "a counter too high")
         if ballot == self.joined:
             return
-        if ballot < max(self.joined, self.promised) or len(self.frozen) == len(session.plan):
+        if ballot < max(self.joined, self.promised) or len(self.committed) == len(session.plan):
             self.tell({peer})
             self.send(peer, Message.Failed(self.sign(Failure(ballot, Reason.Superseded, None))))
             return
@@ -402,7 +402,7 @@ class Machine:
         expect(len(authors) == len(begin.promises) >= session.quorum, kind, "no quorum of promises")
         for promise in begin.promises:
             check_promise(session, promise, ballot)
-            expect(promise.item.promise.frozen <= begin.frozen, kind, "promises have more frozen")
+            expect(promise.item.promise.committed <= begin.committed, kind, "promises have more committed")
         self.fail_view(Reason.Superseded, None)
         self.proposer.proposal = None
         for promise in begin.promises:
@@ -471,28 +471,28 @@ class Machine:
         else:
             self.fail_view(reason, suspect, signed, peer)
 
-    # --- frozen slots
+    # --- committed slots
 
-    def freeze(self, frozen: Frozen, total: bytes) -> None:
-        slot = len(self.frozen)
-        self.frozen.append(FrozenState(frozen, total))
-        self.persist(f"frozen-{slot}", self.frozen[-1])
+    def commit(self, committed: Committed, total: bytes) -> None:
+        slot = len(self.committed)
+        self.committed.append(CommittedState(committed, total))
+        self.persist(f"committed-{slot}", self.committed[-1])
         self.last_alive = self.now
         self.failed_views = 0
-        self.proposer.failures.slot_frozen()
+        self.proposer.failures.slot_committed()
         for noted in (self.candidates, self.ended_for, self.hold_off):
             noted.clear()
         if self.view is not None:
             self.tell(self.trusted() - set(self.view.members))
         self.opening += 1
-        self.driver.compute(functools.partial(opened_vector, self.session, frozen, total),
+        self.driver.compute(functools.partial(opened_vector, self.session, committed, total),
                             functools.partial(self.opened_slot, slot))
 
     def opened_slot(self, slot: int, vector: bytes) -> None:
         self.opening -= 1
         self.opened[slot] = vector
         self.task.check_opened(slot, vector)
-        if len(self.frozen) == len(self.session.plan) and not self.opening:
+        if len(self.committed) == len(self.session.plan) and not self.opening:
             self.view = None
             self.proposer.proposal = None
             self.tell(self.trusted())
@@ -502,9 +502,9 @@ class Machine:
             self.tell(self.trusted())
 
     def reopen(self) -> None:
-        """After a restart: opens what was frozen before."""
-        for slot, (frozen, total) in enumerate(self.frozen):
-            self.opened[slot] = opened_vector(self.session, frozen, total)
+        """After a restart: opens what was committed before."""
+        for slot, (committed, total) in enumerate(self.committed):
+            self.opened[slot] = opened_vector(self.session, committed, total)
             self.task.check_opened(slot, self.opened[slot])
 
     # --- the end (section 17)

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
     store = Store(arguments.state, identity.public, session.id)
 
     def done(machine: Machine) -> None:
-        last = machine.frozen[-1].frozen.record.value
+        last = machine.committed[-1].committed.record.value
         data = model_file(session, machine.opened, task.moments(machine.opened), last.members, PROGRAM)
         write_whole(Path(arguments.out), data)
         print(f"the model is in {arguments.out}", flush=True)

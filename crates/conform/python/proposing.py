@@ -49,7 +49,7 @@ class Proposer:
         m = self.machine
         if not m.in_council or m.lost_state or m.view is not None or self.idle_since is None:
             return False
-        if m.opening or m.transfers.wanting() or len(m.frozen) == len(m.session.plan):
+        if m.opening or m.transfers.wanting() or len(m.committed) == len(m.session.plan):
             return False
         present = [p for p in m.session.council if p in m.reachable()]
         return m.now - self.idle_since >= present.index(m.me) * m.seconds("propose_ms")
@@ -106,31 +106,31 @@ class Proposer:
 
     def go_on(self) -> None:
         m, proposal, owed = self.machine, self.proposal, self.owed()
-        frozen = len(m.frozen)
+        committed = len(m.committed)
         if owed is None:
             if m.now - proposal.since >= m.seconds("propose_ms"):
                 self.wait(0.0)
             return
         slot, accepted, _ = owed
-        if frozen < slot or len(m.opened) < frozen:
+        if committed < slot or len(m.opened) < committed:
             return  # fetching, opening
-        if frozen == len(m.session.plan):
+        if committed == len(m.session.plan):
             self.proposal = None
             return
-        finish = accepted is not None and frozen == slot
+        finish = accepted is not None and committed == slot
         if finish and accepted.value not in m.candidates:
             return  # fetching
         members = self.choose_members()
-        if not finish and not m.may_sum(frozen, members):
+        if not finish and not m.may_sum(committed, members):
             members = m.reachable()
-        if not finish and not m.may_sum(frozen, members):
+        if not finish and not m.may_sum(committed, members):
             self.wait(m.seconds("propose_ms"))
         elif not m.session.enough(members):
             self.wait(0.0)
         else:
             self.proposal = None
             promises = [proposal.promises[author] for author in sorted(proposal.promises)]
-            m.enter(Message.Begin(proposal.ballot, sorted(members), frozen, promises))
+            m.enter(Message.Begin(proposal.ballot, sorted(members), committed, promises))
 
     def choose_members(self) -> set[int]:
         m = self.machine
@@ -176,7 +176,7 @@ class Failures:
         if count[peer] >= most:
             self.skipped[peer] = seen + 2 ** min(count[peer] - most + 1, 16)
 
-    def slot_frozen(self) -> None:
+    def slot_committed(self) -> None:
         for noted in (self.lost, self.ended, self.skipped):
             noted.clear()
 

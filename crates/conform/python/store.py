@@ -20,11 +20,11 @@ encoding.define("""
 Small         { promised: Ballot, joined: Ballot, lost_state: bool, traces: Vec<(peer, Trace)> }
 AcceptedState { ballot: Ballot, record: Record, total: Vec<u8> }
 ReleasedState { slot: u32, value: [u8; 32], decision: Vec<Signed<Acknowledgement>> }
-FrozenState   { frozen: Frozen, total: Vec<u8> }
+CommittedState   { committed: Committed, total: Vec<u8> }
 """)
-Small, AcceptedState, ReleasedState, FrozenState = (
-    encoding.TYPES[name] for name in ("Small", "AcceptedState", "ReleasedState", "FrozenState"))
-Loaded = namedtuple("Loaded", "small accepted released frozen")
+Small, AcceptedState, ReleasedState, CommittedState = (
+    encoding.TYPES[name] for name in ("Small", "AcceptedState", "ReleasedState", "CommittedState"))
+Loaded = namedtuple("Loaded", "small accepted released committed")
 NOTHING = Small(Ballot(0, 0), Ballot(0, 0), False, [])
 
 
@@ -58,11 +58,11 @@ class Store:
             raise OSError(f"{path} is damaged: {error}") from None
 
     def load(self) -> Loaded:
-        frozen: list[Any] = []
-        while (state := self.read(f"frozen-{len(frozen)}", "FrozenState")) is not None:
-            frozen.append(state)
+        committed: list[Any] = []
+        while (state := self.read(f"committed-{len(committed)}", "CommittedState")) is not None:
+            committed.append(state)
         return Loaded(self.read("small", "Small") or NOTHING, self.read("accepted", "AcceptedState"),
-                      self.read("released", "ReleasedState"), frozen)
+                      self.read("released", "ReleasedState"), committed)
 
 
 def write_whole(path: Path, data: bytes) -> None:

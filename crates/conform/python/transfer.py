@@ -1,4 +1,4 @@
-"""Transfer of frozen slots and of values that must be finished (spec, section 14): as asker and as asked."""
+"""Transfer of committed slots and of values that must be finished (spec, section 14): as asker and as asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from primitives.decision import CHUNK, check_frozen, check_record, chunk_count, expect, sealed_digest, value_digest
+from primitives.decision import CHUNK, check_committed, check_record, chunk_count, expect, sealed_digest, value_digest
 from primitives.encoding import Held, Message, TransferMessage, Want
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Transfers:
             self.failed()
 
     def view_ended(self) -> None:
-        if self.fetching is not None and self.fetching.want != Want.Frozen:
+        if self.fetching is not None and self.fetching.want != Want.Committed:
             self.fetching = None
 
     def on_message(self, peer: int, body: Any) -> None:
@@ -79,7 +79,7 @@ class Transfers:
     def target(self) -> tuple[int, Any, list[int]] | None:
         """The slot that is lacking, what of it, and who may have it."""
         m = self.machine
-        slot, view, owed, trusted = len(m.frozen), m.view, m.proposer.owed(), m.trusted()
+        slot, view, owed, trusted = len(m.committed), m.view, m.proposer.owed(), m.trusted()
         having = [p for p in trusted if m.known[p] > slot]
         if slot == len(m.session.plan):
             return None
@@ -87,19 +87,19 @@ class Transfers:
             most, accepted, who = owed
             if slot < most:
                 promises = m.proposer.proposal.promises
-                promised = [a for a, p in promises.items() if p.item.promise.frozen > slot]
-                return slot, Want.Frozen, [p for p in {*having, *promised} if p in trusted]
+                promised = [a for a, p in promises.items() if p.item.promise.committed > slot]
+                return slot, Want.Committed, [p for p in {*having, *promised} if p in trusted]
             if accepted is not None and slot == most and accepted.value not in m.candidates:
                 return slot, Want.Accepted(accepted.value), [p for p in who if p in trusted]
             return None
         if view is not None:
-            if slot < max(view.begin.frozen, view.slot):
-                leader = {view.leader} & trusted if slot < view.begin.frozen else set()
-                return slot, Want.Frozen, sorted({*having, *leader})
+            if slot < max(view.begin.committed, view.slot):
+                leader = {view.leader} & trusted if slot < view.begin.committed else set()
+                return slot, Want.Committed, sorted({*having, *leader})
             if view.accepting and view.total is None and view.slot == slot:
                 return slot, Want.Accepted(value_digest(m.session, view.record.value)), [view.leader]
             return None
-        return (slot, Want.Frozen, having) if having else None
+        return (slot, Want.Committed, having) if having else None
 
     def advance(self) -> None:
         m = self.machine
@@ -132,7 +132,7 @@ class Transfers:
 
     def on_lacking(self, peer: int, body: Any) -> None:
         if self.asked(peer, body.slot):
-            said = self.fetching.want == Want.Frozen and self.machine.known[peer] > body.slot
+            said = self.fetching.want == Want.Committed and self.machine.known[peer] > body.slot
             expect(not said, "out-of-order", "lacking what it has said that it has")
             self.failed()
 
@@ -140,11 +140,11 @@ class Transfers:
         fetching, session, held = self.fetching, self.machine.session, body.held
         if not self.asked(peer, body.slot) or fetching.head is not None:
             return
-        if (fetching.want == Want.Frozen) == isinstance(held, Held.Accepted):
+        if (fetching.want == Want.Committed) == isinstance(held, Held.Accepted):
             return  # a late answer, to another question
-        if fetching.want == Want.Frozen:
-            expect(isinstance(held, Held.Frozen), "bad-record", "a vector that is needed was dropped")
-            check_frozen(session, held.frozen, body.slot)
+        if fetching.want == Want.Committed:
+            expect(isinstance(held, Held.Committed), "bad-record", "a vector that is needed was dropped")
+            check_committed(session, held.committed, body.slot)
         else:
             if value_digest(session, held.record.value) != fetching.want.digest:
                 return
@@ -171,12 +171,12 @@ class Transfers:
         if len(fetching.pieces) < chunk_count(m.session.plan[fetching.slot].length):
             return
         total = b"".join(fetching.pieces)
-        whole = isinstance(fetching.head, Held.Frozen)
-        record = fetching.head.frozen.record if whole else fetching.head.record
+        whole = isinstance(fetching.head, Held.Committed)
+        record = fetching.head.committed.record if whole else fetching.head.record
         expect(sealed_digest(m.session, record, total) == record.value.total, "bad-record", "another total")
         self.fetching = None
         if whole:
-            m.freeze(fetching.head.frozen, total)
+            m.commit(fetching.head.committed, total)
         else:
             m.keep_candidate(record, total)
 
@@ -190,11 +190,11 @@ class Transfers:
             return
         self.serving.pop(peer, None)
         held, total = None, b""
-        if body.want == Want.Frozen:
-            if slot < len(m.frozen):
-                frozen, total = m.frozen[slot]
-                held = Held.Frozen(frozen)
-        elif slot >= len(m.frozen) and body.want.digest in m.candidates:
+        if body.want == Want.Committed:
+            if slot < len(m.committed):
+                committed, total = m.committed[slot]
+                held = Held.Committed(committed)
+        elif slot >= len(m.committed) and body.want.digest in m.candidates:
             record, total = m.candidates[body.want.digest]
             held = Held.Accepted(record) if record.value.sum.slot == slot else None
         if held is None:

@@ -29,7 +29,7 @@ from primitives.decision import (
 from primitives.encoding import (
     Acknowledgement,
     Direction,
-    Frozen,
+    Committed,
     Message,
     Order,
     Reason,
@@ -206,7 +206,7 @@ class View:
         self.wait_for("Keys", -1)
         self.pairs: dict[int, bytes] | None = None  # k_ij
         self.acks: list[Signed] = []
-        self.froze_one = False
+        self.committed_one = False
         self.new_slot(-1)
 
     def new_slot(self, slot: int) -> None:
@@ -355,11 +355,11 @@ class View:
 
     def next_order(self) -> None:
         """Leader: the next slot (section 9)."""
-        machine, slot = self.machine, len(self.machine.frozen)
+        machine, slot = self.machine, len(self.machine.committed)
         if not self.leading or slot == len(self.session.plan):
             return
         waiting = [p for p in machine.trusted() - set(self.members) if machine.known[p] >= slot - 1]
-        if self.froze_one and waiting and machine.now - self.begun >= machine.seconds("enlarge_ms"):
+        if self.committed_one and waiting and machine.now - self.begun >= machine.seconds("enlarge_ms"):
             raise EndView(Reason.Enlarged, None, "peers wait outside")
         if self.owed is not None and slot == self.owed_slot:
             self.order_down(Order.Accept(machine.candidates[self.owed.value][0]))
@@ -371,17 +371,17 @@ class View:
         if not self.machine.may_sum(slot, set(self.members)):
             raise EndView(Reason.TooFew, None, "too few for this sum")
 
-    def not_frozen(self, slot: int) -> None:
-        if slot < len(self.machine.frozen):
-            raise EndView(Reason.Superseded, None, "the slot is frozen here")
+    def not_committed(self, slot: int) -> None:
+        if slot < len(self.machine.committed):
+            raise EndView(Reason.Superseded, None, "the slot is committed here")
 
     def on_sum(self, order: Any) -> None:
         slot = order.slot
         disagree(self.pairs is not None, "a sum before the keys")
         disagree(self.slot < slot < len(self.session.plan), "slots out of order")
-        disagree(slot >= self.owed_slot, "a sum of a slot that is frozen")
+        disagree(slot >= self.owed_slot, "a sum of a slot that is committed")
         disagree(slot > self.owed_slot or self.owed is None, "a value must be finished first")
-        self.not_frozen(slot)
+        self.not_committed(slot)
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
         self.wait_for("TotalReady", slot)
@@ -390,7 +390,7 @@ class View:
     def advance(self) -> None:
         """Goes on with what waited for earlier slots or their opening."""
         machine = self.machine
-        if self.slot != len(machine.frozen) or self.slot > len(machine.opened):
+        if self.slot != len(machine.committed) or self.slot > len(machine.opened):
             return
         reduction, slot = self.reduction, self.slot
         if reduction is not None and not self.computing:
@@ -420,8 +420,8 @@ class View:
             check_record(self.session, record)
         except Fault as fault:
             disagree(False, str(fault))
-        disagree(slot >= self.owed_slot, "a value of a slot that is frozen")
-        self.not_frozen(slot)
+        disagree(slot >= self.owed_slot, "a value of a slot that is committed")
+        self.not_committed(slot)
         owed = self.owed if slot == self.owed_slot else None
         if value.sum.ballot == self.ballot:
             disagree(owed is None, "another value must be finished")
@@ -440,7 +440,7 @@ class View:
     def try_accept(self) -> None:
         machine, session = self.machine, self.session
         slot, digest = self.slot, value_digest(session, self.record.value)
-        if slot != len(machine.frozen):
+        if slot != len(machine.committed):
             return
         if self.total is None:
             if digest not in machine.candidates:
@@ -493,10 +493,10 @@ class View:
         bad = [r.author for r in releases if r not in good]
         if len(good) >= session.quorum:
             pads = pads_of(session, self.record, good)
-            frozen = Frozen(self.record, self.acks, pads, good if None in pads else [])
+            committed = Committed(self.record, self.acks, pads, good if None in pads else [])
             self.reduction = None
-            self.froze_one = True
-            self.machine.freeze(frozen, self.total)
+            self.committed_one = True
+            self.machine.commit(committed, self.total)
         if bad:
             raise Fault("bad-share", "a released share", bad[0])
         disagree(len(good) >= session.quorum, "too few releases")

@@ -1,5 +1,5 @@
 //! One participant: connections, elections, views, decisions and transfers, until every quantity of the plan
-//! is frozen.
+//! is committed.
 //!
 //! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event
 //! queue. It knows nothing of the task but the [`Task`] trait: what is summed, how this peer's vector is
@@ -57,8 +57,8 @@ pub enum Timer {
 
 type Out = Step<Node>;
 
-/// A participant of a session, as a machine. Its state is that of the machines below; it only passes inputs to
-/// them, and what one of them says to the others.
+/// A participant of a session, as a machine. Its state is that of the machines below; it only passes inputs
+/// to them, and what one of them says to the others.
 pub struct Node {
     ctx: Arc<Context>,
     rng: Rng,
@@ -85,8 +85,8 @@ enum Lifecycle {
 
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (frozen, view) = (self.slots.frozen(), self.membership.view());
-        write!(f, "Node {{ me: {}, frozen: {frozen}, view: {view:?} }}", self.ctx.me)
+        let (committed, view) = (self.slots.committed(), self.membership.view());
+        write!(f, "Node {{ me: {}, committed: {committed}, view: {view:?} }}", self.ctx.me)
     }
 }
 
@@ -112,9 +112,9 @@ impl Machine for Node {
                 self.finish_complete();
             }
             Input::PeerUp(peer) => {
-                let (session, frozen) = (self.ctx.id.0, self.slots.announced());
+                let (session, committed) = (self.ctx.id.0, self.slots.announced());
                 let trace = self.elections.trace_of(peer);
-                self.out.send(peer, Message::Hello { version: VERSION, session, frozen, trace });
+                self.out.send(peer, Message::Hello { version: VERSION, session, committed, trace });
             }
             Input::PeerLost(peer) => self.lost(peer),
             Input::Message { from, message } => {
@@ -180,7 +180,7 @@ impl Node {
     ) -> Result<Self, RestoreError> {
         let archive::Restored { votes, archive, exchanged, mut noised } = archive::restore(&ctx, stored)?;
         noised.iter().for_each(|(&slot, vector)| task.take_noised(slot, vector));
-        noised.retain(|&slot, _| slot >= archive.frozen());
+        noised.retain(|&slot, _| slot >= archive.committed());
         Ok(Self {
             rng: Rng::from_seed(seed),
             now: Time::default(),
@@ -307,12 +307,12 @@ impl Node {
         if busy || self.lifecycle != Lifecycle::Running || self.elections.fetches_later(self.now) {
             return;
         }
-        let behind = self.presence.holders(self.slots.frozen()).next().is_some();
+        let behind = self.presence.holders(self.slots.committed()).next().is_some();
         let Some(slot) = self.slots.missing(behind, self.membership.reached()) else { return };
         let leader = self.membership.holder(slot).filter(|peer| self.presence.has(*peer));
         let holders = self.presence.holders(slot).chain(leader);
         if let Some(holder) = self.elections.source(self.now, holders) {
-            self.fetch(holder, slot, Want::Frozen);
+            self.fetch(holder, slot, Want::Committed);
         }
     }
 
@@ -329,7 +329,7 @@ impl Node {
             Move::Fetch(peer, slot, want) => self.fetch(peer, slot, want),
             Move::Lead(ballot, members, promises, duty) => {
                 let view = self.new_view(ballot, members);
-                self.enter(view, self.slots.frozen(), (promises, Some(duty)));
+                self.enter(view, self.slots.committed(), (promises, Some(duty)));
             }
         }
     }

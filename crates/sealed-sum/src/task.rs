@@ -63,21 +63,22 @@ pub trait Task: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether the opened vector of `slot` is still needed when `frozen` slots are frozen. Once it is not, it
-    /// never is again. The answer follows from the session alone; peers that come later are not given it.
-    fn retains(&self, _slot: u32, _frozen: u32) -> bool {
+    /// Whether the opened vector of `slot` is still needed when `committed` slots are committed. Once it is
+    /// not, it never is again. The answer follows from the session alone; peers that come later are not given
+    /// it.
+    fn retains(&self, _slot: u32, _committed: u32) -> bool {
         true
     }
 
     /// As [`Task::retains`], where the opened vectors themselves say more: whether that of `slot` is needed
-    /// after those that are frozen. While they do not tell yet, as with a vector that is to be fetched again,
-    /// it is needed.
+    /// after those that are committed. While they do not tell yet, as with a vector that is to be fetched
+    /// again, it is needed.
     fn keeps(&self, slot: u32, history: &History) -> bool {
-        self.retains(slot, history.frozen())
+        self.retains(slot, history.committed())
     }
 
-    /// Whether nothing is summed after the slots that are frozen, although the plan goes on. All peers that
-    /// hold the vectors which [`Task::keeps`] says come to the same verdict.
+    /// Whether nothing is summed after the slots that are committed, although the plan goes on. All peers
+    /// that hold the vectors which [`Task::keeps`] says come to the same verdict.
     fn ends(&self, _history: &History) -> bool {
         false
     }
@@ -88,7 +89,7 @@ pub trait Task: Debug + Send + Sync {
         Map::new()
     }
 
-    /// The result, when every slot is frozen. An error says why this peer has none. `unix` is the time in
+    /// The result, when every slot is committed. An error says why this peer has none. `unix` is the time in
     /// seconds since 1970, for a file that says when it was made; the digest does not depend on it.
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;
 

@@ -20,7 +20,7 @@ const HANDSHAKES: u64 = 64;
 const SMALL: u64 = 16 << 20;
 
 /// Bytes that a session's state may take at the same time: the total acknowledged, the one that is being
-/// written and the frozen one, 4 bytes a count.
+/// written and the committed one, 4 bytes a count.
 fn state_bytes(session: &Session) -> u64 {
     3 * vector_bytes(session) + SMALL
 }

@@ -196,11 +196,11 @@ impl Task for Filled {
         }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn retains(&self, slot: u32, committed: u32) -> bool {
         match slot {
-            0 => self.unfilled.retains(slot, frozen.saturating_sub(SLOTS)),
+            0 => self.unfilled.retains(slot, committed.saturating_sub(SLOTS)),
             VALUES | FILLS => true,
-            _ => self.unfilled.retains(slot - SLOTS, frozen.saturating_sub(SLOTS)),
+            _ => self.unfilled.retains(slot - SLOTS, committed.saturating_sub(SLOTS)),
         }
     }
 

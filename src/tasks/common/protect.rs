@@ -419,9 +419,9 @@ impl Task for Protected {
         }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        let behind = frozen.saturating_sub(self.layout.first).min(self.layout.added);
-        self.layout.inner(slot).is_none_or(|inner| self.task.retains(inner, frozen - behind))
+    fn retains(&self, slot: u32, committed: u32) -> bool {
+        let behind = committed.saturating_sub(self.layout.first).min(self.layout.added);
+        self.layout.inner(slot).is_none_or(|inner| self.task.retains(inner, committed - behind))
     }
 
     fn keeps(&self, slot: u32, history: &History) -> bool {

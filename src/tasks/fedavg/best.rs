@@ -61,18 +61,19 @@ impl Judged {
 }
 
 impl Plan {
-    /// What the rounds that are frozen say; `None` while the vector that tells it is not here.
+    /// What the rounds that are committed say; `None` while the vector that tells it is not here.
     pub(super) fn judged(&self, history: &History) -> Option<Judged> {
-        let open = history.frozen() > self.last();
+        let open = history.committed() > self.last();
         let scores = if open { Some(self.scores(history).ok()?) } else { None };
-        let curve = self.carried(history.frozen().min(self.last()), history).ok()?.curve;
+        let curve = self.carried(history.committed().min(self.last()), history).ok()?.curve;
         Some(Judged { curve, scores })
     }
 
-    /// Whether training ends with the rounds that are frozen.
+    /// Whether training ends with the rounds that are committed.
     pub(in crate::tasks) fn ends(&self, history: &History) -> bool {
         let patience = self.spec.patience;
-        let training = patience > 0 && history.frozen() > self.first() && history.frozen() <= self.last();
+        let training =
+            patience > 0 && history.committed() > self.first() && history.committed() <= self.last();
         let best = self.judged(history).filter(|_| training).and_then(|judged| judged.best());
         best.is_some_and(|best| best.waited(self.uncounted) >= patience)
     }

@@ -60,7 +60,7 @@ pub(crate) struct Fedavg {
     others: Option<Dataset>,
     /// What trains; the built-in learner where nothing else does.
     trainer: Option<Arc<dyn Trainer>>,
-    /// Its scaled rows, once the slots before the first round are frozen.
+    /// Its scaled rows, once the slots before the first round are committed.
     prepared: OnceLock<Prepared>,
 }
 
@@ -477,14 +477,14 @@ impl Task for Fedavg {
         checked.map_err(|error| error.to_string())
     }
 
-    /// The last round, until the next is frozen; the last of all to the end.
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        self.plan.round(slot).is_none_or(|_| slot + 1 >= frozen.min(self.plan.last()))
+    /// The last round, until the next is committed; the last of all to the end.
+    fn retains(&self, slot: u32, committed: u32) -> bool {
+        self.plan.round(slot).is_none_or(|_| slot + 1 >= committed.min(self.plan.last()))
     }
 
     /// With a `patience` also the round whose weights are the best so far.
     fn keeps(&self, slot: u32, history: &History) -> bool {
-        self.retains(slot, history.frozen()) || self.plan.may_be_result(slot, history)
+        self.retains(slot, history.committed()) || self.plan.may_be_result(slot, history)
     }
 
     fn ends(&self, history: &History) -> bool {

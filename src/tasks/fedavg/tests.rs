@@ -14,7 +14,7 @@ use crate::crypto::identity::Identity;
 use crate::data::deal::shuffle;
 use crate::data::digits::digits;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::record::Value as Frozen;
+use crate::protocol::record::Value as Committed;
 use crate::protocol::sum_id::SumId;
 use crate::sim::participants::Participants;
 use crate::sim::run::play;
@@ -75,15 +75,15 @@ fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Fedavg> {
     peers.map(task).collect()
 }
 
-fn frozen(slot: u32, members: &[Peer]) -> Frozen {
+fn committed(slot: u32, members: &[Peer]) -> Committed {
     let sum = SumId { ballot: Ballot::default(), slot };
-    Frozen { sum, members: members.to_vec(), total: [0; 32], deals: [0; 32] }
+    Committed { sum, members: members.to_vec(), total: [0; 32], deals: [0; 32] }
 }
 
 /// Sums slot after slot over the members that `members` gives; a vector that is not needed any more is gone.
 fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
     let everybody: Vec<_> = (0u16..).map(Peer).take(tasks.len()).collect();
-    let mut slots = vec![(frozen(0, &everybody), Bytes::copy_from_slice(&COIN))];
+    let mut slots = vec![(committed(0, &everybody), Bytes::copy_from_slice(&COIN))];
     for (slot, quantity) in (0u32..).zip(tasks[0].plan()).skip(1) {
         let history = History::of(slots.clone());
         let members = members(slot);
@@ -94,7 +94,7 @@ fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<His
             assert_eq!(vector.len(), quantity.len(), "{}", quantity.name);
             crate::crypto::mask::add(quantity.word(), &mut total, &vector);
         }
-        slots.push((frozen(slot, &members), total.into()));
+        slots.push((committed(slot, &members), total.into()));
         let history = History::of(slots.clone());
         tasks.iter().try_for_each(|task| task.check(slot, &history))?;
         for (before, (_, vector)) in (0u32..).zip(&mut slots) {
@@ -461,7 +461,7 @@ fn a_peer_without_rows_is_refused_and_so_is_a_round_of_too_few_that_train() {
     let tasks = tasks(&session, &parts);
     let slots = (0..3).map(|slot| {
         let vector = if slot == 0 { Bytes::copy_from_slice(&COIN) } else { Bytes::from(vec![9; 44]) };
-        (frozen(slot, &(0..6).map(Peer).collect::<Vec<_>>()), vector)
+        (committed(slot, &(0..6).map(Peer).collect::<Vec<_>>()), vector)
     });
     let history = History::of(slots);
     let trains = tasks[0].plan.trains(3, &history);

@@ -59,7 +59,7 @@ impl Layout {
         self.first + self.round(number) + PARTS * number
     }
 
-    /// How many slots are frozen when nobody needs a propagation's labels any more: those of the next one
+    /// How many slots are committed when nobody needs a propagation's labels any more: those of the next one
     /// are counted, or all rounds are over.
     pub(super) fn end(self, number: u32) -> u32 {
         match number + 1 < self.propagations() {
@@ -81,9 +81,9 @@ impl Layout {
         matches!(self.place(slot), Place::Training(_))
     }
 
-    /// How many slots of the task `fedavg` are among the first `frozen` of the session.
-    pub(super) fn trained(self, frozen: u32) -> u32 {
-        match self.place(frozen) {
+    /// How many slots of the task `fedavg` are among the first `committed` of the session.
+    pub(super) fn trained(self, committed: u32) -> u32 {
+        match self.place(committed) {
             Place::Training(slot) => slot,
             Place::Propagation(number, _) => self.first + self.round(number),
         }
@@ -113,15 +113,15 @@ mod tests {
             }
             expected.push(Place::Training(3 + rounds));
             assert_eq!(places, expected, "{layout:?}");
-            for frozen in 0..=layout.slots() {
-                let before = places[..frozen as usize].iter();
+            for committed in 0..=layout.slots() {
+                let before = places[..committed as usize].iter();
                 let trained = before.filter(|place| matches!(place, Place::Training(_))).count();
-                assert_eq!(layout.trained(frozen), trained as u32, "{layout:?}, {frozen} frozen");
+                assert_eq!(layout.trained(committed), trained as u32, "{layout:?}, {committed} committed");
             }
             for round in 0..rounds {
                 let latest = layout.latest(round);
                 assert_eq!(latest.is_some(), round >= after);
-                // The labels that a round trains on are still there while it is not frozen.
+                // The labels that a round trains on are still there while it is not committed.
                 let slot = places.iter().position(|&place| place == Place::Training(3 + round));
                 assert!(
                     latest.is_none_or(|number| slot.is_some_and(|slot| slot as u32 <= layout.end(number)))

@@ -102,7 +102,7 @@ impl Plan {
 
     /// The history as the training sees it.
     fn trained(&self, history: &History) -> History {
-        history.only((0..history.frozen()).filter(|&slot| self.layout.is_training(slot)))
+        history.only((0..history.committed()).filter(|&slot| self.layout.is_training(slot)))
     }
 
     /// The history as a propagation sees it.
@@ -189,7 +189,7 @@ impl FedavgXclp {
         Ok(Self { plan, me, fedavg, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
-    /// This peer's part in a propagation: from when the round before it is frozen to when the next one is.
+    /// This peer's part in a propagation: from when the round before it is committed to when the next one is.
     fn propagation(&self, number: u32, history: &History) -> Result<&Xclp, String> {
         let place = self.propagations.get(number as usize).ok_or("no such propagation")?;
         if let Some(xclp) = place.get() {
@@ -319,20 +319,20 @@ impl Task for FedavgXclp {
         }
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
+    fn retains(&self, slot: u32, committed: u32) -> bool {
         let layout = self.plan.layout;
         match layout.place(slot) {
-            Place::Training(slot) => self.fedavg.retains(slot, layout.trained(frozen)),
+            Place::Training(slot) => self.fedavg.retains(slot, layout.trained(committed)),
             // Shares of the output are kept until every owner has its own.
-            Place::Propagation(_, COMPUTED) => frozen <= slot + 1,
+            Place::Propagation(_, COMPUTED) => committed <= slot + 1,
             // The labels are those of all rounds until they are found anew.
-            Place::Propagation(number, _) => frozen <= layout.end(number),
+            Place::Propagation(number, _) => committed <= layout.end(number),
         }
     }
 
     /// With a `patience` also the round whose weights are the best so far; after an early end no labels.
     fn keeps(&self, slot: u32, history: &History) -> bool {
-        let retained = self.retains(slot, history.frozen());
+        let retained = self.retains(slot, history.committed());
         if !self.patient {
             return retained;
         }

@@ -116,7 +116,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
 fn shares_are_forgotten_at_once_and_labels_when_the_next_ones_are_counted() {
     let task = task(HEAD, &[None; 5]).unwrap();
     let place = |name: &str| slot(&*task, name);
-    let retained = |name: &str, frozen: u32| task.retains(place(name), frozen);
+    let retained = |name: &str, committed: u32| task.retains(place(name), committed);
     let next = place("counts-2");
     assert!(retained("computed-1", place("labelled-1")) && !retained("computed-1", place("labelled-1") + 1));
     for name in ["points-1", "labelled-1", "counts-1"] {

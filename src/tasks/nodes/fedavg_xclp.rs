@@ -313,7 +313,7 @@ impl Lab {
             let outcome = self.tasks[peer.index()].outcome(history, 0).unwrap();
             let network = Classifier::decode(&outcome.file).unwrap();
             assert_eq!(bits(network.weights()), bits(&weights), "{peer}");
-            assert_eq!(history.frozen(), last + 1, "{peer}");
+            assert_eq!(history.committed(), last + 1, "{peer}");
             if spec.patience > 0 {
                 assert_eq!(outcome.details["best_round"], best, "{peer}");
                 continue;
@@ -405,7 +405,7 @@ fn training_ends_early_with_the_best_rounds_weights_and_not_before_labels_were_f
         // Nobody keeps anything of the last propagation.
         let points = lab.slot(&format!("points-{}", (made - 4) / 2 + 1));
         for (peer, history) in lab.histories().iter().filter(|_| made < 12) {
-            assert!(history.frozen() > points && history.vector(points).is_none(), "{peer}");
+            assert!(history.committed() > points && history.vector(points).is_none(), "{peer}");
         }
         ended.push((made, best));
     }

@@ -75,7 +75,7 @@ impl Lab {
 
     /// Who computed, and over whose rows, as `history` says.
     fn computed(&self, history: &History) -> ([Peer; 3], Vec<Peer>) {
-        let slot = history.frozen() - 2;
+        let slot = history.committed() - 2;
         let words = history.vector(slot).map(|bytes| bytes.to_vec());
         assert_eq!(words, None, "who computed is forgotten with the shares");
         let members = history.members(slot).to_vec();
@@ -95,7 +95,7 @@ impl Lab {
             members.into_iter().filter(|peer| !self.tasks[peer.index()].labels().is_empty()).collect();
         let tasks: Vec<&Xclp> = owners.iter().map(|peer| &*self.tasks[peer.index()]).collect();
         let planes = xclp::planes(&self.session, first).unwrap();
-        let moments = first.vector(2).filter(|_| first.frozen() == 5).map(|bytes| &bytes[..]);
+        let moments = first.vector(2).filter(|_| first.committed() == 5).map(|bytes| &bytes[..]);
         let (pooled, _) = Xclp::pooled(&tasks, &planes, moments).unwrap();
         let mut told = Vec::new();
         for (peer, expected) in owners.iter().zip(&pooled) {

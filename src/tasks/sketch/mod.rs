@@ -6,7 +6,7 @@
 //! the scaling needs them; `sketch`, the counters and the number of records; where the session says so
 //! `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its own place,
 //! and `draw`, random words of every member: their sum is a second coin, which nobody can know before the
-//! scores are frozen.
+//! scores are committed.
 //!
 //! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin,
 //! `sketch`, of which each peer draws a noised one once (`DistributionSketch::release`), and what the
@@ -72,7 +72,7 @@ pub struct SketchTask {
     /// How a table became these rows, where columns are described; with what filled missing values.
     preparation: Option<Arc<Preparation>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Its own sketch, once the slots before it are frozen.
+    /// Its own sketch, once the slots before it are committed.
     own: OnceLock<DistributionSketch>,
     /// What it has released of it, where sketches are private.
     released: Mutex<Option<PrivateSketch>>,

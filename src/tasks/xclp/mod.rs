@@ -569,8 +569,8 @@ impl Task for Xclp {
     }
 
     /// Shares of the output are kept until every owner has its own.
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        slot != self.plan.computed() || frozen <= slot + 1
+    fn retains(&self, slot: u32, committed: u32) -> bool {
+        slot != self.plan.computed() || committed <= slot + 1
     }
 }
 

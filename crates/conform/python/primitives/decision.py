@@ -1,4 +1,4 @@
-"""Checks of records, decisions, frozen slots and promises, and obligations (spec, sections 8 and 10)."""
+"""Checks of records, decisions, committed slots and promises, and obligations (spec, sections 8 and 10)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy
 
 from . import Refused
 from .crypto import CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged, total_digest, verify
-from .encoding import Accepted, Acknowledgement, Ballot, Deal, Frozen, Promised, Record, Release, Signed, Value, canonical
+from .encoding import Accepted, Acknowledgement, Ballot, Deal, Committed, Promised, Record, Release, Signed, Value, canonical
 from .session import Session
 
 CHUNK = 262_144
@@ -94,36 +94,36 @@ def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -
     return pads
 
 
-def check_frozen(session: Session, frozen: Frozen, slot: int) -> None:
-    kind, record = "bad-record", frozen.record
+def check_committed(session: Session, committed: Committed, slot: int) -> None:
+    kind, record = "bad-record", committed.record
     expect(record.value.sum.slot == slot, kind, "another slot")
     check_record(session, record)
     digest = value_digest(session, record.value)
-    expect(decides(session, frozen.acknowledgements, slot, digest), kind, "no quorum acknowledged it")
-    expect(len(frozen.pads) == len(record.deals), kind, "the number of pads")
-    for pad, deal in zip(frozen.pads, record.deals):
+    expect(decides(session, committed.acknowledgements, slot, digest), kind, "no quorum acknowledged it")
+    expect(len(committed.pads) == len(record.deals), kind, "the number of pads")
+    for pad, deal in zip(committed.pads, record.deals):
         good = pad is None or pad_hash(deal_context(session.id, deal), pad) == deal.item.pad_hash
         expect(good, kind, "a pad does not match its hash")
-    if None not in frozen.pads:
-        expect(not frozen.releases, kind, "releases where no pad is missing")
+    if None not in committed.pads:
+        expect(not committed.releases, kind, "releases where no pad is missing")
         return
     expect(slot == 0, kind, "a pad is missing")
-    authors = [r.author for r in frozen.releases]
+    authors = [r.author for r in committed.releases]
     expect(len(set(authors)) == len(authors) >= session.quorum, kind, "too few releases")
-    for release in frozen.releases:
+    for release in committed.releases:
         good = release_fits(session, record, release) and verifies(session, release)
         expect(good and release_matches(session, record, release), kind, "a release does not fit")
-    expect(pads_of(session, record, frozen.releases) == frozen.pads, kind, "a missing pad is sound")
+    expect(pads_of(session, record, committed.releases) == committed.pads, kind, "a missing pad is sound")
 
 
-def opened_vector(session: Session, frozen: Frozen, total: bytes) -> bytes:
+def opened_vector(session: Session, committed: Committed, total: bytes) -> bytes:
     """The seed for the coin, else the sealed total without its pads (sections 10 and 12)."""
-    value, deals = frozen.record.value, frozen.record.deals
+    value, deals = committed.record.value, committed.record.deals
     if value.sum.slot == 0:
-        parts = [le16(d.author) + pad for d, pad in zip(deals, frozen.pads) if pad is not None]
+        parts = [le16(d.author) + pad for d, pad in zip(deals, committed.pads) if pad is not None]
         return tagged("seed", session.id, *parts)
     vector = numpy.frombuffer(total, f"<u{session.plan[value.sum.slot].word}").copy()
-    for pad in frozen.pads:
+    for pad in committed.pads:
         if pad is None:
             raise Unopenable("a pad is not sound")
         add_mask(vector, -1, pad, "pad", sum_bytes(value.sum))
@@ -135,10 +135,10 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
     promise, kind = signed.item.promise, "inconsistent"
     expect(signed.item.ballot == ballot, kind, "a promise of another ballot")
     expect(signed.author in session.council, kind, "a promise from outside the council")
-    expect(promise.frozen <= len(session.plan), kind, "more slots frozen than there are")
+    expect(promise.committed <= len(session.plan), kind, "more slots committed than there are")
     accepted = promise.accepted
     if accepted is not None:
-        good = accepted.slot == promise.frozen < len(session.plan) and accepted.ballot < ballot
+        good = accepted.slot == promise.committed < len(session.plan) and accepted.ballot < ballot
         expect(good, kind, "what is accepted is of another slot or ballot")
     expect(promise.released == bool(signed.item.decision), kind, "released without a decision")
     expect(not promise.released or accepted is not None, kind, "released, but not accepted")
@@ -149,10 +149,10 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
 
 
 def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, list[int]]:
-    """The highest number of frozen slots, the value of the next that must be finished, and who has it."""
+    """The highest number of committed slots, the value of the next that must be finished, and who has it."""
     states = {p.author: p.item.promise for p in promises}
-    most = max(state.frozen for state in states.values())
-    having = {a: state for a, state in states.items() if state.frozen == most and state.accepted is not None}
+    most = max(state.committed for state in states.values())
+    having = {a: state for a, state in states.items() if state.committed == most and state.accepted is not None}
     candidates = {a: state for a, state in having.items() if state.released} or having
     if not candidates:
         return most, None, []

@@ -1,9 +1,9 @@
-"""The vectors `items`: what is signed, records, frozen quantities, deals and releases."""
+"""The vectors `items`: what is signed, records, committed quantities, deals and releases."""
 
 from primitives import Refused
 from primitives.crypto import Identity, exchange_public, le, make_deal, open_share, rebuild_pad, scalar, share_matches
 from primitives.decision import (
-    check_frozen,
+    check_committed,
     check_record,
     deals_digest,
     opened_vector,
@@ -16,7 +16,7 @@ from primitives.encoding import Ballot, SumId, canonical, decode, shown
 from vectors.common import check, check_refused, session_of, vectors
 from vectors.wire import KINDS
 
-# Why the records and frozen quantities of items.json must be refused.
+# Why the records and committed quantities of items.json must be refused.
 RECORDS = {
     "deals do not match their digest": "the deals do not match their digest",
     "no such slot": "no such slot",
@@ -29,7 +29,7 @@ RECORDS = {
     "deals of another sum": "a deal of another sum",
     "a hash is missing": "a deal of another council",
 }
-FROZEN = {
+COMMITTED = {
     "one acknowledgement of three": "no quorum acknowledged it",
     "one acknowledgement twice": "no quorum acknowledged it",
     "acknowledgements of two ballots": "no quorum acknowledged it",
@@ -105,23 +105,23 @@ def check_items():
         item = decode("Signed<Deal>", bytes.fromhex(case["signed"])).item
         pad = check_deal(session, number, item, case)
         check("pad", pad.hex() == case["pad"] and item.pad_hash.hex() == case["pad_hash"])
-    check_frozen(session, decode("Frozen", bytes.fromhex(file["frozen"])), 1)
+    check_committed(session, decode("Committed", bytes.fromhex(file["committed"])), 1)
     for name in ("coin", "coin_with_an_unsound_deal"):
-        frozen = decode("Frozen", bytes.fromhex(file[name]["frozen"]))
-        check_frozen(session, frozen, 0)
-        check(name, opened_vector(session, frozen, b"").hex() == file[name]["seed"])
+        committed = decode("Committed", bytes.fromhex(file[name]["committed"]))
+        check_committed(session, committed, 0)
+        check(name, opened_vector(session, committed, b"").hex() == file[name]["seed"])
     for case in file["bad"]:
         signed = decode(f"Signed<{KINDS[case['context']]}>", bytes.fromhex(case["signed"]))
         check_refused(case["what"], case["class"], check_item, session, signed)
     for case in file["bad_records"]:
         bad = decode("Record", bytes.fromhex(case["record"]))
         check_refused(case["what"], case["class"], check_record, session, bad, why=RECORDS[case["what"]])
-    for case in file["bad_frozen"]:
-        bad = decode("Frozen", bytes.fromhex(case["frozen"]))
-        check_refused(case["what"], case["class"], check_frozen, session, bad, 1, why=FROZEN[case["what"]])
+    for case in file["bad_committed"]:
+        bad = decode("Committed", bytes.fromhex(case["committed"]))
+        check_refused(case["what"], case["class"], check_committed, session, bad, 1, why=COMMITTED[case["what"]])
     for case in file["bad_coins"]:
-        bad = decode("Frozen", bytes.fromhex(case["frozen"]))
-        check_refused(case["what"], case["class"], check_frozen, session, bad, 0, why=COINS[case["what"]])
+        bad = decode("Committed", bytes.fromhex(case["committed"]))
+        check_refused(case["what"], case["class"], check_committed, session, bad, 0, why=COINS[case["what"]])
     for case in file["bad_releases"]:
         release = decode("Signed<Release>", bytes.fromhex(case["signed"]))
         check_item(session, release)

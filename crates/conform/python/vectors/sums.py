@@ -55,7 +55,7 @@ def check_sum():
         if "persist" in entry:
             disk[peer].add(entry["persist"])
             if entry["persist"] == "accepted":
-                slots[len([name for name in disk[peer] if name.startswith("frozen")])].acks.setdefault(peer, False)
+                slots[len([name for name in disk[peer] if name.startswith("committed")])].acks.setdefault(peer, False)
             continue
         to, payload = entry["to"], bytes.fromhex(entry["payload"])
         message = read_frame(entry["channel"], bytes.fromhex(entry["header"]), payload)
@@ -93,7 +93,7 @@ def check_sum():
                 expected = {peer: exchange_public(bytes.fromhex(file["view_secrets"][peer]["secret"])) for peer in keys}
                 check("view secrets", keys == expected)
             case ["View", "Down", "Sum"]:
-                check("slots in order", inner.slot == 0 or f"frozen-{inner.slot - 1}" in disk[peer])
+                check("slots in order", inner.slot == 0 or f"committed-{inner.slot - 1}" in disk[peer])
             case ["View", "Reduce", "Chunk"]:
                 chunk = message.message.message
                 slot = slots[chunk.sum.slot]

@@ -20,8 +20,8 @@ pub(super) enum Drama {
     Forgets,
     /// Our leader dies at this stage of the counts.
     LeaderDies(&'static str),
-    /// One of our own is frozen for some seconds.
-    Frozen,
+    /// One of our own is committed for some seconds.
+    Committed,
     /// One of our own, or all of them, send it what they should not, or correct messages in an unusual form.
     Deviates(&'static Kind),
 }
@@ -132,9 +132,13 @@ const SESSIONS: [Case; 15] = [
         Drama::LeaderDies("release"),
     ),
     case(
-        ("frozen", "another peer says nothing for 8 s: the view fails, and another comes", "sections 6, 9"),
+        (
+            "committed",
+            "another peer says nothing for 8 s: the view fails, and another comes",
+            "sections 6, 9",
+        ),
         (5, Place::Inner),
-        Drama::Frozen,
+        Drama::Committed,
     ),
 ];
 

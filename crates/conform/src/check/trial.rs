@@ -23,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 const SHORT: u32 = 512;
 /// So many that the counts of ten classes fill ten chunks.
 const LONG: u32 = 60_000;
-/// How long a node is frozen: longer than its neighbours wait for an answer to a ping.
-const FROZEN: Duration = Duration::from_secs(8);
+/// How long a node is committed: longer than its neighbours wait for an answer to a ping.
+const COMMITTED: Duration = Duration::from_secs(8);
 /// By then the program listens, and has met a stranger.
 const MET: Duration = Duration::from_secs(20);
 /// By then a message has arrived, and what it asks for is on disk.
@@ -99,7 +99,7 @@ fn fewest(case: &Case) -> u16 {
     let loses = match case.drama {
         Drama::Late | Drama::Forgets | Drama::LeaderDies(_) => true,
         Drama::Deviates(kind) => kind.expected == Expected::Blame,
-        Drama::Nothing | Drama::NetworkKey | Drama::Stranger | Drama::Restart(_) | Drama::Frozen => false,
+        Drama::Nothing | Drama::NetworkKey | Drama::Stranger | Drama::Restart(_) | Drama::Committed => false,
     };
     let peers = u16::try_from(case.peers).unwrap_or(u16::MAX);
     if loses { peers - 1 } else { peers }
@@ -124,7 +124,7 @@ fn timing(case: &Case) -> Timing {
 /// Lets a session run to its end, with what the case wants to happen on the way.
 fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize) -> Result<(), Failure> {
     let mut done = matches!(drama, Drama::Nothing | Drama::NetworkKey | Drama::Stranger | Drama::Deviates(_));
-    let mut frozen: Option<(usize, std::time::Instant)> = None;
+    let mut committed: Option<(usize, std::time::Instant)> = None;
     while ground.hear()? {
         match drama {
             _ if done => {}
@@ -149,24 +149,24 @@ fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize)
                 ours.retain(|i| *i != leader);
                 done = true;
             }
-            Drama::Frozen
+            Drama::Committed
                 if ground.anyone(&[("event", "stage"), ("slot", "counts"), ("stage", "compute")]) =>
             {
                 let last = ground.tree.iter().rev().copied().find(|i| *i != ground.checked && *i != leader);
                 let whom = last.unwrap_or(leader);
                 ground.signal(whom, "STOP")?;
-                frozen = Some((whom, now() + FROZEN));
+                committed = Some((whom, now() + COMMITTED));
                 done = true;
             }
             _ => {}
         }
-        if let Some((whom, until)) = frozen
+        if let Some((whom, until)) = committed
             && now() >= until
         {
             ground.signal(whom, "CONT")?;
-            frozen = None;
+            committed = None;
         }
-        if done && frozen.is_none() && ground.over(ours) {
+        if done && committed.is_none() && ground.over(ours) {
             break;
         }
     }

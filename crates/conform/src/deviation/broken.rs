@@ -10,7 +10,7 @@ use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message};
 use flyswarm::protocol::pairwise::ViewKey;
 use flyswarm::protocol::promise::Promised;
-use flyswarm::protocol::record::{Acknowledgement, Frozen, Record};
+use flyswarm::protocol::record::{Acknowledgement, Committed, Record};
 use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::sum_id::SumId;
 use flyswarm::protocol::transfer::{self, Held, Want};
@@ -61,22 +61,25 @@ pub(super) const BY_LEADER: [Kind; 23] = [
     }),
     by_leader(
         "begin-behind-promises",
-        "a view that begins before what its promises have frozen",
+        "a view that begins before what its promises have committed",
         "section 9",
         |case| {
             begin(case, |begin| {
                 let own = begin.promises.iter_mut().find(|promise| promise.author == case.ctx.me);
                 if let Some(own) = own {
                     let mut promised = own.item.clone();
-                    promised.promise.frozen += 1;
+                    promised.promise.committed += 1;
                     *own = Signed::new(case.ctx, promised);
                 }
             })
         },
     ),
-    by_leader("begin-too-many-frozen", "a view with more frozen slots than there are", "section 9", |case| {
-        begin(case, |begin| begin.frozen += FAR)
-    }),
+    by_leader(
+        "begin-too-many-committed",
+        "a view with more committed slots than there are",
+        "section 9",
+        |case| begin(case, |begin| begin.committed += FAR),
+    ),
     by_leader("begin-few-promises", "a view with one promise", "section 9", |case| {
         begin(case, |begin| begin.promises.truncate(1))
     }),
@@ -148,7 +151,7 @@ pub(super) const BY_CHILD: [Kind; 30] = [
         ungreeted: true,
         ..by_child("before-hello", "a message before hello", "section 7", |case| {
             matches!(case.message, Message::Hello { .. }).then_some(())?;
-            let status = Message::Status { frozen: 0, in_view: false };
+            let status = Message::Status { committed: 0, in_view: false };
             Some(vec![wire::encode(&status), case.frame()])
         })
     },
@@ -169,16 +172,17 @@ pub(super) const BY_CHILD: [Kind; 30] = [
             "section 14, M14.1",
             |case| match case.message {
                 Message::Transfer(transfer::Message::Lacking(slot)) => {
-                    let head = transfer::Message::Head(*slot, Box::new(Held::Frozen(made_up(case, *slot))));
+                    let head =
+                        transfer::Message::Head(*slot, Box::new(Held::Committed(made_up(case, *slot))));
                     Some(vec![wire::encode(&Message::Transfer(head))])
                 }
                 _ => ahead(case),
             },
         )
     },
-    by_child("status-beyond", "a status with more frozen slots than there are", "section 7", |case| {
+    by_child("status-beyond", "a status with more committed slots than there are", "section 7", |case| {
         keys(case)?;
-        after(case, &Message::Status { frozen: FAR, in_view: true })
+        after(case, &Message::Status { committed: FAR, in_view: true })
     }),
     by_child("refusal-of-another", "a refusal of another's ballot", "section 8", |case| {
         let Message::Promise(promise) = case.message else { return None };
@@ -192,10 +196,10 @@ pub(super) const BY_CHILD: [Kind; 30] = [
             Some(vec![wire::encode(&Message::Promise(unsigned(case, promise)))])
         })
     },
-    by_child("promise-beyond", "a promise with more frozen slots than there are", "section 7", |case| {
+    by_child("promise-beyond", "a promise with more committed slots than there are", "section 7", |case| {
         let Message::Promise(promise) = case.message else { return None };
         let mut promised = promise.item.clone();
-        promised.promise.frozen += FAR;
+        promised.promise.committed += FAR;
         Some(vec![wire::encode(&Message::Promise(Signed::new(case.ctx, promised)))])
     }),
     by_child("order-from-child", "an order from a child", "section 9, M9.2", |case| {
@@ -267,7 +271,7 @@ pub(super) const BY_CHILD: [Kind; 30] = [
     }),
     by_child("fetch-of-unknown", "a request for a slot that does not exist", "section 14", |case| {
         keys(case)?;
-        after(case, &Message::Transfer(transfer::Message::Fetch(FAR, Want::Frozen)))
+        after(case, &Message::Transfer(transfer::Message::Fetch(FAR, Want::Committed)))
     }),
     by_child("no-message", "a header that is no message", "section 2, M2.1", |case| {
         keys(case)?;
@@ -275,7 +279,7 @@ pub(super) const BY_CHILD: [Kind; 30] = [
     }),
     by_child("integer-too-wide", "an integer wider than its type", "section 2, M2.1", |case| {
         keys(case)?;
-        // A status with 2^32 frozen slots.
+        // A status with 2^32 committed slots.
         let header = Bytes::from_static(&[2, 253, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
         Some(vec![case.frame(), Frame { header, ..case.frame() }])
     }),
@@ -334,20 +338,20 @@ fn total_ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     }
 }
 
-/// A hello that says that the first slot, the coin, is frozen; who believes it asks for it at once.
+/// A hello that says that the first slot, the coin, is committed; who believes it asks for it at once.
 fn ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::Hello { version, session, trace, .. } = case.message.clone() else { return None };
-    Some(vec![wire::encode(&Message::Hello { version, session, frozen: 1, trace })])
+    Some(vec![wire::encode(&Message::Hello { version, session, committed: 1, trace })])
 }
 
 /// A decision of one peer alone.
-fn made_up(case: &Case<'_>, slot: u32) -> Frozen {
+fn made_up(case: &Case<'_>, slot: u32) -> Committed {
     let ballot = Ballot { counter: 1, proposer: case.ctx.me };
     let members = case.ctx.session.peers().collect();
     let record = Record::new(SumId { ballot, slot }, members, [0; 32], Vec::new());
     let value = record.digest(case.ctx);
     let acknowledgements = vec![Signed::new(case.ctx, Acknowledgement { ballot, slot, value })];
-    Frozen { record, acknowledgements, pads: Vec::new(), releases: Vec::new() }
+    Committed { record, acknowledgements, pads: Vec::new(), releases: Vec::new() }
 }
 
 /// A message and then another.
@@ -373,16 +377,16 @@ fn other(case: &Case<'_>) -> Peer {
 struct Begin {
     ballot: Ballot,
     members: Vec<Peer>,
-    frozen: u32,
+    committed: u32,
     promises: Vec<Signed<Promised>>,
 }
 
 fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begin)) -> Option<Vec<Frame>> {
-    let Message::Begin { ballot, members, frozen, promises } = case.message.clone() else { return None };
-    let mut begin = Begin { ballot, members, frozen, promises };
+    let Message::Begin { ballot, members, committed, promises } = case.message.clone() else { return None };
+    let mut begin = Begin { ballot, members, committed, promises };
     change(&mut begin);
-    let Begin { ballot, members, frozen, promises } = begin;
-    Some(vec![wire::encode(&Message::Begin { ballot, members, frozen, promises })])
+    let Begin { ballot, members, committed, promises } = begin;
+    Some(vec![wire::encode(&Message::Begin { ballot, members, committed, promises })])
 }
 
 fn order_to_sum(case: &Case<'_>) -> Option<(Ballot, u32)> {

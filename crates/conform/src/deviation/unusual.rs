@@ -133,7 +133,7 @@ fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
     let earlier = Ballot { counter: 0, proposer: ballot.proposer };
     let up = Direction::Up;
     let data = Bytes::from_static(&[0; 12]);
-    let nothing = Promise { frozen: 0, accepted: None, released: false };
+    let nothing = Promise { committed: 0, accepted: None, released: false };
     let promised = Promised { ballot: earlier, promise: nothing, decision: Vec::new() };
     let failure = Failure { ballot: earlier, reason: Reason::Stalled, suspect: None };
     let mut frames = vec![case.frame()];

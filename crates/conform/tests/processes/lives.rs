@@ -19,7 +19,7 @@ pub fn succeeded(ended: &Ended) {
 }
 
 #[test]
-fn restarted_peers_are_given_the_frozen_result() {
+fn restarted_peers_are_given_the_committed_result() {
     let mut swarm = Swarm::new(5, |session| session.timing.linger_ms = 40_000);
     let tree = swarm.first_tree();
     let (early, late) = (tree[3], tree[4]);
@@ -286,7 +286,7 @@ fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not
     // What is kept while they linger, and a piece of each that is in no other file.
     let secret = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-        ["total-", "frozen-", "drawn-", "kept-", "outcome-", "accepted"]
+        ["total-", "committed-", "drawn-", "kept-", "outcome-", "accepted"]
             .iter()
             .any(|kind| name.starts_with(kind))
     };
@@ -301,7 +301,7 @@ fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not
         })
         .collect();
     let names = |kind: &str| pieces.iter().filter(|(path, _)| path.to_string_lossy().contains(kind)).count();
-    assert!(names("/total-") >= 4 && names("/frozen-") >= 8, "{pieces:?}");
+    assert!(names("/total-") >= 4 && names("/committed-") >= 8, "{pieces:?}");
     swarm.start(held, &[]);
     for i in 0..5 {
         succeeded(&swarm.wait_end(i));

@@ -76,8 +76,8 @@ fn the_demo_gives_seven_processes_one_sketch_and_ranks_them_by_their_classes() {
     assert!(result["spearman"].as_f64().unwrap() > 0.7, "{result:#}");
 }
 
-/// Killed when its release is frozen and its distance is to be summed, a peer comes back to the release that
-/// it has drawn: a new one would be paid for again, and another distance.
+/// Killed when its release is committed and its distance is to be summed, a peer comes back to the release
+/// that it has drawn: a new one would be paid for again, and another distance.
 #[test]
 fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
     let mut swarm = Swarm::new(PEERS, |session| {

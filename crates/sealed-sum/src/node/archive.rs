@@ -1,4 +1,4 @@
-//! The state of a node: promises, the acknowledged value and frozen quantities; and the records of it that
+//! The state of a node: promises, the acknowledged value and committed quantities; and the records of it that
 //! must survive a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Quantity};
 use crate::protocol::council::Accepted;
 use crate::protocol::message::Trace;
-use crate::protocol::record::{self, Acknowledgement, Frozen, Record as SumRecord, Value};
+use crate::protocol::record::{self, Acknowledgement, Committed, Record as SumRecord, Value};
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
@@ -33,14 +33,14 @@ pub enum Record {
     /// The value acknowledged in this ballot, with the sealed total.
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
     /// A decided slot with its pads and the sealed total.
-    Frozen(Frozen, #[serde(skip)] Bytes),
+    Committed(Committed, #[serde(skip)] Bytes),
     /// This peer's vector of a slot with noise, and its SHA-256: never made again, sent again as it is.
     Noised(u32, [u8; 32], #[serde(skip)] Bytes),
     /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum
     /// may be the one that is decided.
     Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
     /// A decided slot whose total no later slot needs; the total is removed if it is here.
-    Bare(Frozen),
+    Bare(Committed),
     /// This council member releases its shares for this value of the slot, and for no other; with the
     /// acknowledgements that decided it.
     Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
@@ -58,8 +58,8 @@ impl Record {
             Self::Promised(_) => "promised".into(),
             Self::Joined(_) => "joined".into(),
             Self::Accepted(..) => "accepted".into(),
-            Self::Frozen(frozen, _) | Self::Bare(frozen) => {
-                format!("frozen-{}", frozen.record.value.sum.slot)
+            Self::Committed(committed, _) | Self::Bare(committed) => {
+                format!("committed-{}", committed.record.value.sum.slot)
             }
             Self::Exchanged(SumId { ballot, slot }, ..) => format!("exchanged-{slot}-{ballot}"),
             Self::Noised(slot, ..) => format!("noised-{slot}"),
@@ -91,7 +91,7 @@ impl Record {
                 return Some((digest, bytes));
             }
             Self::Accepted(_, record, total) => (&record.value, total),
-            Self::Frozen(frozen, total) => (&frozen.record.value, total),
+            Self::Committed(committed, total) => (&committed.record.value, total),
         };
         (value.sum.slot > 0).then_some((&value.total, total))
     }
@@ -102,7 +102,7 @@ impl Record {
         if let Self::Exchanged(.., total)
         | Self::Noised(.., total)
         | Self::Accepted(.., total)
-        | Self::Frozen(_, total) = &mut self
+        | Self::Committed(_, total) = &mut self
         {
             *total = bytes;
         }
@@ -113,7 +113,7 @@ impl Record {
 /// Stored records that do not fit the session or each other.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A frozen quantity is missing below another.
+    /// A committed quantity is missing below another.
     #[error("stored slot {0} has no slot before it")]
     Gap(u32),
     /// A record does not verify.
@@ -131,8 +131,8 @@ pub(super) struct Sealed {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Archive {
-    /// The frozen slots. Sealed totals are not kept: opened vectors and pads give them again.
-    frozen: Vec<Frozen>,
+    /// The committed slots. Sealed totals are not kept: opened vectors and pads give them again.
+    committed: Vec<Committed>,
     history: Arc<History>,
     /// Slots whose vector was not given to this peer, though a later slot may need it.
     missing: BTreeSet<u32>,
@@ -143,9 +143,9 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Number of frozen slots, as messages have it.
-    pub(super) fn frozen(&self) -> u32 {
-        self.history.frozen()
+    /// Number of committed slots, as messages have it.
+    pub(super) fn committed(&self) -> u32 {
+        self.history.committed()
     }
 
     /// The opened slots so far.
@@ -167,23 +167,23 @@ impl Archive {
     }
 
     /// Drops the vectors that no later slot needs; returns the decisions on them.
-    pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Frozen> {
+    pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Committed> {
         let history = &self.history;
         let over: Vec<u32> = history.held().filter(|&slot| slot > 0 && !task.keeps(slot, history)).collect();
         self.missing.retain(|&slot| task.keeps(slot, history));
         over.iter().for_each(|&slot| Arc::make_mut(&mut self.history).forget(slot));
-        over.iter().map(|&slot| self.frozen[slot as usize].clone()).collect()
+        over.iter().map(|&slot| self.committed[slot as usize].clone()).collect()
     }
 
     /// Adds the next slot; without its opened vector where no later slot needs it.
-    pub(super) fn freeze(
+    pub(super) fn commit(
         &mut self,
         ctx: &Context,
-        frozen: Frozen,
+        committed: Committed,
         opened: Option<Bytes>,
         exchanged: Option<Bytes>,
     ) {
-        let Value { sum, members, .. } = &frozen.record.value;
+        let Value { sum, members, .. } = &committed.record.value;
         let history = Arc::make_mut(&mut self.history);
         if let Some(result) = exchanged.filter(|_| members.contains(&ctx.me)) {
             history.set_exchanged(sum.slot, result);
@@ -191,8 +191,8 @@ impl Archive {
         if opened.is_none() {
             self.missing.insert(sum.slot);
         }
-        history.push(frozen.record.value.clone(), opened);
-        self.frozen.push(frozen);
+        history.push(committed.record.value.clone(), opened);
+        self.committed.push(committed);
         self.decide();
     }
 
@@ -227,20 +227,20 @@ impl Archive {
     /// The answer to another peer that fetches, if this peer has it.
     pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
         match want {
-            Want::Frozen => {
-                let frozen = self.frozen.get(slot as usize)?;
+            Want::Committed => {
+                let committed = self.committed.get(slot as usize)?;
                 let opened = self.history.vector(slot);
                 #[cfg(any(test, feature = "harness"))]
                 let opened = opened.filter(|_| ctx.bug != Some(crate::protocol::context::Bug::ServesBare));
                 let Some(opened) = opened else {
-                    return Some((Held::Bare(frozen.clone()), Served::Sealed(Bytes::new())));
+                    return Some((Held::Bare(committed.clone()), Served::Sealed(Bytes::new())));
                 };
-                let held = Held::Frozen(frozen.clone());
+                let held = Held::Committed(committed.clone());
                 // The coin has no vector.
                 let served = if slot == 0 {
                     Served::Sealed(Bytes::new())
                 } else {
-                    Served::Opened(opened.clone(), job::pads(ctx, frozen, Sign::Add))
+                    Served::Opened(opened.clone(), job::pads(ctx, committed, Sign::Add))
                 };
                 Some((held, served))
             }
@@ -255,9 +255,9 @@ impl Archive {
 pub(super) struct Restored {
     pub(super) votes: Votes,
     pub(super) archive: Archive,
-    /// Results of exchanges for slots that are not frozen.
+    /// Results of exchanges for slots that are not committed.
     pub(super) exchanged: BTreeMap<SumId, Bytes>,
-    /// Vectors with noise, also of slots that are frozen.
+    /// Vectors with noise, also of slots that are committed.
     pub(super) noised: BTreeMap<u32, Bytes>,
 }
 
@@ -269,7 +269,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         exchanged: BTreeMap::new(),
         noised: BTreeMap::new(),
     };
-    let mut frozen = Vec::new();
+    let mut committed = Vec::new();
     let mut accepted = None;
     let mut released = None;
     for record in stored {
@@ -280,8 +280,8 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
                 out.votes.acceptor.promised = out.votes.acceptor.promised.max(ballot);
             }
             Record::Accepted(ballot, record, total) => accepted = Some((ballot, record, total)),
-            Record::Frozen(each, total) => frozen.push((each, Some(total))),
-            Record::Bare(each) => frozen.push((each, None)),
+            Record::Committed(each, total) => committed.push((each, Some(total))),
+            Record::Bare(each) => committed.push((each, None)),
             Record::Released(slot, value, decision) => released = Some((slot, value, decision)),
             Record::Traces(traces) => {
                 let whose = traces.into_iter().filter_map(|trace| Some((trace.author(ctx)?, trace)));
@@ -302,10 +302,10 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             }
         }
     }
-    frozen.sort_by_key(|(each, _)| each.record.value.sum.slot);
-    for (each, total) in frozen {
+    committed.sort_by_key(|(each, _)| each.record.value.sum.slot);
+    for (each, total) in committed {
         let slot = each.record.value.sum.slot;
-        if slot != out.archive.frozen() {
+        if slot != out.archive.committed() {
             return Err(RestoreError::Gap(slot));
         }
         each.check(ctx)
@@ -314,12 +314,12 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
         let opened = total.map(|total| job::open(ctx, &each, total));
         let exchanged = out.exchanged.remove(&each.record.value.sum);
         out.exchanged.retain(|sum, _| sum.slot != slot);
-        out.votes.acceptor.freeze(slot);
-        out.archive.freeze(ctx, each, opened, exchanged);
+        out.votes.acceptor.commit(slot);
+        out.archive.commit(ctx, each, opened, exchanged);
     }
     if let Some((ballot, record, total)) = accepted {
         let slot = record.value.sum.slot;
-        if slot == out.archive.frozen() {
+        if slot == out.archive.committed() {
             record
                 .check(ctx)
                 .and_then(|()| check_total(ctx, &record, &total))
@@ -330,8 +330,8 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             out.archive.accepted = Some(Sealed { record, digest, total });
         }
     }
-    // One of a slot that is frozen has served its end.
-    if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.frozen()) {
+    // One of a slot that is committed has served its end.
+    if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.committed()) {
         if !record::decided(ctx, slot, &value, &decision) {
             return Err(RestoreError::Broken(slot, "what was released was not decided".into()));
         }

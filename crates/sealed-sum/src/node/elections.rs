@@ -37,7 +37,7 @@ pub(super) struct Elections {
     /// Since when there has been no view, here or anywhere this peer knows of; attempts to begin one do not
     /// count.
     without_view: Time,
-    /// When this peer was last in a view or froze a slot; words of others do not count.
+    /// When this peer was last in a view or committed a slot; words of others do not count.
     went_on: Time,
     /// Highest ballot counter seen.
     seen: u64,
@@ -50,9 +50,9 @@ pub(super) struct Elections {
     fetch_again: Time,
     /// The members of the last view.
     members: Vec<Peer>,
-    /// Views entered since a slot was frozen.
+    /// Views entered since a slot was committed.
     views: u64,
-    /// When this peer entered its last view, and whether a slot was frozen since.
+    /// When this peer entered its last view, and whether a slot was committed since.
     entered: (Time, bool),
 }
 
@@ -164,16 +164,16 @@ impl Elections {
         self.views += 1;
     }
 
-    /// A slot is frozen.
-    pub(super) fn froze(&mut self, now: Time, slot: u32) {
-        self.votes.acceptor.freeze(slot);
+    /// A slot is committed.
+    pub(super) fn committed(&mut self, now: Time, slot: u32) {
+        self.votes.acceptor.commit(slot);
         self.went_on = now;
         self.entered.1 = true;
         self.views = 0;
-        self.standing.froze();
+        self.standing.committed();
     }
 
-    /// A view has failed, as `author` says; the number of views since a slot was frozen.
+    /// A view has failed, as `author` says; the number of views since a slot was committed.
     pub(super) fn failed(
         &mut self,
         now: Time,
@@ -224,13 +224,13 @@ impl Elections {
 
     /// Leader, between two slots: whether a larger view may begin now, at most once per `enlarge_ms`.
     pub(super) fn may_enlarge(&self, now: Time) -> bool {
-        let (entered, froze) = self.entered;
-        froze && now >= entered.plus_ms(self.ctx.session.timing.enlarge_ms)
+        let (entered, committed) = self.entered;
+        committed && now >= entered.plus_ms(self.ctx.session.timing.enlarge_ms)
     }
 
     /// The value, by its digest, that the promises of this view oblige its leader to finish in `slot`.
     pub(super) fn take_resume(&mut self, slot: u32) -> Option<[u8; 32]> {
-        let obligation = self.obligation.take().filter(|obligation| obligation.frozen == slot)?;
+        let obligation = self.obligation.take().filter(|obligation| obligation.committed == slot)?;
         obligation.resume.map(|(_, accepted)| accepted.value)
     }
 
@@ -362,8 +362,8 @@ impl Elections {
         Ok(())
     }
 
-    /// Fetches the vectors that the promises of a quorum oblige to, then begins the view. `None` while too few
-    /// of the promises can be relied on.
+    /// Fetches the vectors that the promises of a quorum oblige to, then begins the view. `None` while too
+    /// few of the promises can be relied on.
     fn begin(&mut self, at: Around<'_>) -> Option<Move> {
         let Around { now, presence, slots, transfer } = at;
         let proposal = self.proposal.as_ref()?;
@@ -380,14 +380,14 @@ impl Elections {
             _ if self.is_naive() => Duty { resume: None, ..obligation },
             _ => obligation,
         };
-        let frozen = slots.frozen();
+        let committed = slots.committed();
         // What was asked for before did not come: the proposal does not wait for it.
         let asked = transfer.asked();
-        let fetch = |holder, want| (asked != Some(holder)).then_some(Move::Fetch(holder, frozen, want));
-        if obligation.frozen > frozen {
-            return fetch(obligation.holder, Want::Frozen);
+        let fetch = |holder, want| (asked != Some(holder)).then_some(Move::Fetch(holder, committed, want));
+        if obligation.committed > committed {
+            return fetch(obligation.holder, Want::Committed);
         }
-        let resume = obligation.resume.as_ref().filter(|_| obligation.frozen == frozen);
+        let resume = obligation.resume.as_ref().filter(|_| obligation.committed == committed);
         if let Some((holder, accepted)) = resume
             && slots.sealed(&accepted.value).is_none()
         {

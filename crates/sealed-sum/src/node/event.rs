@@ -29,13 +29,13 @@ pub enum Event {
     NeedsConnection(Peer),
     /// A stage of a slot began.
     Stage(u32, Stage),
-    /// A slot is frozen: the view in which it was summed, and the members.
+    /// A slot is committed: the view in which it was summed, and the members.
     Opened(Value),
-    /// What the task says of its progress, by the slot that is frozen.
+    /// What the task says of its progress, by the slot that is committed.
     Figures(u32, serde_json::Map<String, serde_json::Value>),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
-    /// Every slot is frozen.
+    /// Every slot is committed.
     Finished(Arc<History>),
     /// No peer needs this node any more; the driver may stop.
     Done,

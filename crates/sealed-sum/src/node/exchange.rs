@@ -150,8 +150,8 @@ impl ExchangeState {
         self.slot
     }
 
-    /// Ends the exchange of a slot that is frozen; messages of the next one's exchange are kept.
-    pub(super) fn froze(&mut self, slot: u32) {
+    /// Ends the exchange of a slot that is committed; messages of the next one's exchange are kept.
+    pub(super) fn committed(&mut self, slot: u32) {
         if self.wanted(slot) {
             *self = Self { early: std::mem::take(&mut self.early), ..Self::default() };
         }

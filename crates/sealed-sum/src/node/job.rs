@@ -10,7 +10,7 @@ use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::context::Context;
 use crate::protocol::pairwise::{Mask, Masks};
-use crate::protocol::record::Frozen;
+use crate::protocol::record::Committed;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Rng;
 use crate::task::{History, Task, exchange};
@@ -38,7 +38,7 @@ pub enum Job {
         /// The plan.
         ctx: Arc<Context>,
         /// The decision and its pads.
-        frozen: Frozen,
+        committed: Committed,
         /// The sealed total; opened in its own memory where nobody else holds it.
         total: Bytes,
     },
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Job {
             Self::Contribution { slot, .. } => write!(f, "Contribution({slot}, <redacted>)"),
             Self::Mask(job) => job.fmt(f),
             Self::Exchange(_, job) => job.fmt(f),
-            Self::Open { frozen, .. } => write!(f, "Open({frozen:?})"),
+            Self::Open { committed, .. } => write!(f, "Open({committed:?})"),
         }
     }
 }
@@ -89,7 +89,7 @@ pub enum Done {
     /// The opened words; for the coin, the seed.
     Open {
         /// As in the job.
-        frozen: Frozen,
+        committed: Committed,
         /// The words without pads.
         opened: Bytes,
     },
@@ -127,9 +127,9 @@ impl Job {
             }
             Self::Mask(job) => Done::Mask(job.run()),
             Self::Exchange(sum, job) => Done::Exchange(sum, job.run()),
-            Self::Open { ctx, frozen, total } => {
-                let opened = open(&ctx, &frozen, total);
-                Done::Open { frozen, opened }
+            Self::Open { ctx, committed, total } => {
+                let opened = open(&ctx, &committed, total);
+                Done::Open { committed, opened }
             }
         }
     }
@@ -137,19 +137,19 @@ impl Job {
 
 /// Takes the pads off a total; for slot 0 derives the seed.
 #[must_use]
-pub(super) fn open(ctx: &Context, frozen: &Frozen, total: Bytes) -> Bytes {
-    if frozen.record.value.sum.slot == 0 {
-        return Bytes::copy_from_slice(&frozen.seed(ctx));
+pub(super) fn open(ctx: &Context, committed: &Committed, total: Bytes) -> Bytes {
+    if committed.record.value.sum.slot == 0 {
+        return Bytes::copy_from_slice(&committed.seed(ctx));
     }
     let mut words = total.try_into_mut().unwrap_or_else(|shared| shared[..].into());
-    pads(ctx, frozen, Sign::Subtract).apply(&mut words, 0);
+    pads(ctx, committed, Sign::Subtract).apply(&mut words, 0);
     words.freeze()
 }
 
 /// The pads of a decision: added to what was opened they give the sealed total again.
-pub(super) fn pads(ctx: &Context, frozen: &Frozen, sign: Sign) -> Masks {
-    let sum = frozen.record.value.sum;
-    let pads = frozen.pads.iter().flatten();
+pub(super) fn pads(ctx: &Context, committed: &Committed, sign: Sign) -> Masks {
+    let sum = committed.record.value.sum;
+    let pads = committed.pads.iter().flatten();
     let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, sign)).collect();
     Masks { word: ctx.plan[sum.slot as usize].word(), masks }
 }

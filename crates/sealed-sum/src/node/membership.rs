@@ -33,8 +33,8 @@ pub(super) struct Membership {
 struct Part {
     /// The view waits for this peer's vector.
     wanted: Option<u32>,
-    /// Number of slots that the leader had frozen when the view began.
-    frozen: u32,
+    /// Number of slots that the leader had committed when the view began.
+    committed: u32,
     /// The obligation that follows from the promises with which it began.
     duty: Option<Duty>,
     /// The sealed total that this view made, and its digest.
@@ -71,7 +71,7 @@ impl Membership {
     }
 
     /// Checks the members of a view that another peer leads.
-    pub(super) fn check(&self, ballot: Ballot, members: &[Peer], frozen: u32) -> Result<(), Fault> {
+    pub(super) fn check(&self, ballot: Ballot, members: &[Peer], committed: u32) -> Result<(), Fault> {
         let ctx = &self.ctx;
         let sound = members.is_sorted_by(|a, b| a < b)
             && members.last().is_some_and(|last| last.0 < ctx.peers())
@@ -80,7 +80,7 @@ impl Membership {
             && ballot.proposer != ctx.me
             && ctx.council_index(ballot.proposer).is_some()
             && ctx.suffice(members)
-            && (frozen as usize) <= ctx.plan.len();
+            && (committed as usize) <= ctx.plan.len();
         if !sound {
             return Err(Fault::Inconsistent("view with wrong members".into()));
         }
@@ -95,14 +95,14 @@ impl Membership {
         &mut self,
         now: Time,
         view: View,
-        frozen: u32,
+        committed: u32,
         (promises, duty): (Vec<Signed<Promised>>, Option<Duty>),
         presence: &Presence,
         step: &mut Out,
     ) {
         let (ballot, members) = (view.ballot(), view.members().to_vec());
         step.output(Event::ViewBegan(ballot, members.clone()));
-        let begin = Message::Begin { ballot, members, frozen, promises };
+        let begin = Message::Begin { ballot, members, committed, promises };
         let mut unreached = BTreeSet::new();
         for &child in &view.place().children {
             if presence.has(child) {
@@ -115,7 +115,7 @@ impl Membership {
         // As long as a silent member is given: a dial after back-off takes longer than `propose_ms`.
         let until = now.plus_ms(self.ctx.session.timing.stall_ms);
         let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
-        self.part = Part { frozen, duty, unreached, ..Part::default() };
+        self.part = Part { committed, duty, unreached, ..Part::default() };
         self.view = Some(view);
     }
 
@@ -151,12 +151,12 @@ impl Membership {
 
     /// The number of slots that the view has reached, if there is one.
     pub(super) fn reached(&self) -> Option<u32> {
-        self.view.as_ref().map(|view| view.slot().unwrap_or(0).max(self.part.frozen))
+        self.view.as_ref().map(|view| view.slot().unwrap_or(0).max(self.part.committed))
     }
 
     /// The leader, if it has this slot, as far as who passed that on says.
     pub(super) fn holder(&self, slot: u32) -> Option<Peer> {
-        self.ballot().filter(|_| self.part.frozen > slot).map(|ballot| ballot.proposer)
+        self.ballot().filter(|_| self.part.committed > slot).map(|ballot| ballot.proposer)
     }
 
     /// This peer's seat in an exchange of the view.
@@ -225,10 +225,10 @@ impl Membership {
     /// Whether the promises of this view allow a new sum of `slot`, or this record to be acknowledged.
     pub(super) fn allows(&self, slot: u32, record: Option<&SumRecord>) -> bool {
         let Some(duty) = &self.part.duty else { return true };
-        let obliged = duty.resume.as_ref().filter(|_| duty.frozen == slot).map(|(_, accepted)| accepted);
+        let obliged = duty.resume.as_ref().filter(|_| duty.committed == slot).map(|(_, accepted)| accepted);
         let fresh = || record.is_none_or(|record| Some(record.value.sum.ballot) == self.ballot());
         match (obliged, record) {
-            _ if slot < duty.frozen => false,
+            _ if slot < duty.committed => false,
             (Some(accepted), Some(record)) => record.digest(&self.ctx) == accepted.value,
             (Some(_), None) => false,
             (None, _) => fresh(),

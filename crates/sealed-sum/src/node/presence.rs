@@ -13,7 +13,7 @@ use crate::session::Peer;
 pub(super) struct Presence {
     ctx: Arc<Context>,
     /// Connected peers that have said hello with the same session, and the number of slots that each has
-    /// frozen.
+    /// committed.
     greeted: BTreeMap<Peer, u32>,
     /// Those of them that are in a view, by their last status.
     in_view: BTreeSet<Peer>,
@@ -80,14 +80,14 @@ impl Presence {
 
     /// The connected peers that have this slot, by their own word.
     pub(super) fn holders(&self, slot: u32) -> impl Iterator<Item = Peer> {
-        self.greeted.iter().filter(move |&(_, &frozen)| frozen > slot).map(|(&peer, _)| peer)
+        self.greeted.iter().filter(move |&(_, &committed)| committed > slot).map(|(&peer, _)| peer)
     }
 
     /// Takes a greeting; whether the peer has the same session.
     pub(super) fn hello(
         &mut self,
         from: Peer,
-        (version, session, frozen): (u16, [u8; 32], u32),
+        (version, session, committed): (u16, [u8; 32], u32),
         step: &mut Out,
     ) -> Result<bool, Fault> {
         if self.has(from) {
@@ -98,7 +98,7 @@ impl Presence {
             step.send(from, Message::Fields(self.ctx.session.fields.clone()));
             return Ok(false);
         }
-        self.progress(from, frozen)?;
+        self.progress(from, committed)?;
         self.refused.remove(&from);
         Ok(true)
     }
@@ -133,8 +133,8 @@ impl Presence {
         Err(Fault::OutOfOrder("message before hello"))
     }
 
-    pub(super) fn status(&mut self, from: Peer, frozen: u32, in_view: bool) -> Result<(), Fault> {
-        self.progress(from, frozen)?;
+    pub(super) fn status(&mut self, from: Peer, committed: u32, in_view: bool) -> Result<(), Fault> {
+        self.progress(from, committed)?;
         if in_view {
             self.in_view.insert(from);
         } else {
@@ -143,23 +143,26 @@ impl Presence {
         Ok(())
     }
 
-    /// Notes how many slots a peer has frozen.
-    pub(super) fn progress(&mut self, peer: Peer, frozen: u32) -> Result<(), Fault> {
-        if frozen as usize > self.ctx.plan.len() {
-            return Err(Fault::Inconsistent(format!("{frozen} frozen slots of {}", self.ctx.plan.len())));
+    /// Notes how many slots a peer has committed.
+    pub(super) fn progress(&mut self, peer: Peer, committed: u32) -> Result<(), Fault> {
+        if committed as usize > self.ctx.plan.len() {
+            return Err(Fault::Inconsistent(format!(
+                "{committed} committed slots of {}",
+                self.ctx.plan.len()
+            )));
         }
-        self.greeted.insert(peer, frozen);
-        if frozen >= self.whole {
+        self.greeted.insert(peer, committed);
+        if committed >= self.whole {
             self.finished.insert(peer);
         }
         Ok(())
     }
 
     /// This peer has everything with this many slots, and so have the others.
-    pub(super) fn complete(&mut self, frozen: u32) {
-        self.whole = frozen;
+    pub(super) fn complete(&mut self, committed: u32) {
+        self.whole = committed;
         self.finished
-            .extend(self.greeted.iter().filter(|&(_, &theirs)| theirs >= frozen).map(|(&peer, _)| peer));
+            .extend(self.greeted.iter().filter(|&(_, &theirs)| theirs >= committed).map(|(&peer, _)| peer));
     }
 
     pub(super) fn lost(&mut self, peer: Peer, step: &mut Out) {
@@ -198,9 +201,9 @@ impl Presence {
     }
 
     /// Whether a peer outside of this view has all slots, or all but the last.
-    pub(super) fn waits_outside(&self, members: &[Peer], frozen: u32) -> bool {
+    pub(super) fn waits_outside(&self, members: &[Peer], committed: u32) -> bool {
         self.greeted.iter().any(|(peer, &theirs)| {
-            !members.contains(peer) && !self.blamed.contains(peer) && theirs + 1 >= frozen
+            !members.contains(peer) && !self.blamed.contains(peer) && theirs + 1 >= committed
         })
     }
 

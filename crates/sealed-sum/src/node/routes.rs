@@ -10,7 +10,7 @@ use super::{Done, Ending, Event, Job, Lifecycle, Message, Node, Timer, event};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::failure::Failure;
 use crate::protocol::promise::{Duty, Promised};
-use crate::protocol::record::Frozen;
+use crate::protocol::record::Committed;
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{self, Transfer, Want};
@@ -23,8 +23,8 @@ impl Node {
     /// Takes a message of another peer.
     pub(super) fn hear(&mut self, from: Peer, message: Message) -> Result<(), Fault> {
         match message {
-            Message::Hello { version, session, frozen, trace } => {
-                if !self.presence.hello(from, (version, session, frozen), &mut self.out)? {
+            Message::Hello { version, session, committed, trace } => {
+                if !self.presence.hello(from, (version, session, committed), &mut self.out)? {
                     return Ok(());
                 }
                 if let Some(trace) = trace {
@@ -39,7 +39,7 @@ impl Node {
             }
             Message::Fields(theirs) => self.presence.fields(from, &theirs, &mut self.out)?,
             _ if !self.presence.admits(from)? => {}
-            Message::Status { frozen, in_view } => self.presence.status(from, frozen, in_view)?,
+            Message::Status { committed, in_view } => self.presence.status(from, committed, in_view)?,
             Message::Prepare(ballot) => {
                 let promise =
                     self.elections.prepare(self.now, from, ballot, self.membership.view(), &mut self.out)?;
@@ -50,14 +50,14 @@ impl Node {
                 }
             }
             Message::Promise(signed) => {
-                self.presence.progress(from, signed.item.promise.frozen)?;
+                self.presence.progress(from, signed.item.promise.committed)?;
                 self.elections.promised(from, signed, &mut self.out)?;
             }
             Message::Refuse(ballot, other) => {
                 self.elections.refused(self.now, from, (ballot, other), &self.presence)?;
             }
-            Message::Begin { ballot, members, frozen, promises } => {
-                self.begun(from, (ballot, members, frozen, promises))?;
+            Message::Begin { ballot, members, committed, promises } => {
+                self.begun(from, (ballot, members, committed, promises))?;
             }
             Message::Failed(signed) => self.heard_failure(from, signed)?,
             Message::View(message) => {
@@ -72,7 +72,7 @@ impl Node {
             }
             Message::Transfer(message) => self.carry(Input::Message { from, message }),
             Message::Exchange { sum, content } => {
-                let slots = self.slots.frozen()..self.ctx.plan.len() as u32;
+                let slots = self.slots.committed()..self.ctx.plan.len() as u32;
                 if self.membership.ballot() != Some(sum.ballot) || sum.slot < slots.start {
                     return Ok(());
                 }
@@ -108,9 +108,9 @@ impl Node {
                 let computed = self.slots.computed(slot, result, &mut self.out);
                 self.contribute_after(computed);
             }
-            Done::Open { frozen, opened } => {
-                if let Some((frozen, opened)) = self.slots.opened(frozen, opened) {
-                    self.freeze(frozen, Some(opened));
+            Done::Open { committed, opened } => {
+                if let Some((committed, opened)) = self.slots.opened(committed, opened) {
+                    self.commit(committed, Some(opened));
                 } else {
                     if !self.finish_complete() && self.slots.lacks().is_none() {
                         self.tell(self.presence.outside(&[]));
@@ -121,10 +121,10 @@ impl Node {
         }
     }
 
-    /// Tells these peers how many slots this one has frozen.
+    /// Tells these peers how many slots this one has committed.
     fn tell(&mut self, peers: Vec<Peer>) {
-        let (frozen, in_view) = (self.slots.announced(), self.membership.view().is_some());
-        peers.into_iter().for_each(|peer| self.out.send(peer, Message::Status { frozen, in_view }));
+        let (committed, in_view) = (self.slots.announced(), self.membership.view().is_some());
+        peers.into_iter().for_each(|peer| self.out.send(peer, Message::Status { committed, in_view }));
     }
 
     pub(super) fn end(&mut self, ending: Ending) {
@@ -155,9 +155,9 @@ impl Node {
     fn begun(
         &mut self,
         from: Peer,
-        (ballot, members, frozen, promises): (Ballot, Vec<Peer>, u32, Vec<Signed<Promised>>),
+        (ballot, members, committed, promises): (Ballot, Vec<Peer>, u32, Vec<Signed<Promised>>),
     ) -> Result<(), Fault> {
-        self.membership.check(ballot, &members, frozen)?;
+        self.membership.check(ballot, &members, committed)?;
         if ballot == self.elections.joined() {
             return Ok(());
         }
@@ -172,9 +172,9 @@ impl Node {
         if view.place().parent != Some(from) {
             return Err(Fault::OutOfOrder("begin"));
         }
-        let duty = self.elections.justified(ballot, frozen, &promises, &mut self.out)?;
+        let duty = self.elections.justified(ballot, committed, &promises, &mut self.out)?;
         let omitted = self.presence.omitted(view.members());
-        self.enter(view, frozen, (promises, duty));
+        self.enter(view, committed, (promises, duty));
         if omitted.is_some() {
             // Its children have been told, so that all say at once whom they miss.
             self.fail_view(Reason::Omitted, omitted, None);
@@ -183,10 +183,10 @@ impl Node {
     }
 
     /// Enters a view as its leader or as a member.
-    pub(super) fn enter(&mut self, view: View, frozen: u32, begun: (Vec<Signed<Promised>>, Option<Duty>)) {
+    pub(super) fn enter(&mut self, view: View, committed: u32, begun: (Vec<Signed<Promised>>, Option<Duty>)) {
         self.elections.entered(self.now, &view, &mut self.out);
         self.exchange = ExchangeState::default();
-        self.membership.enter(self.now, view, frozen, begun, &self.presence, &mut self.out);
+        self.membership.enter(self.now, view, committed, begun, &self.presence, &mut self.out);
         self.tell(self.presence.outside(self.membership.members()));
         self.drive(Input::Start);
     }
@@ -302,8 +302,8 @@ impl Node {
                     let child = self.membership.view_mut().map(|view| view.release(slot, item));
                     self.viewed(child);
                 }
-                view::Output::Opened(frozen) => {
-                    if let Err(ending) = self.slots.open_accepted(frozen, &mut self.out) {
+                view::Output::Opened(committed) => {
+                    if let Err(ending) = self.slots.open_accepted(committed, &mut self.out) {
                         self.end(ending);
                     }
                 }
@@ -315,7 +315,7 @@ impl Node {
     /// Leader: starts or resumes the next slot.
     fn next_slot(&mut self) {
         let Some(view) = self.membership.view().filter(|view| view.leads()) else { return };
-        let (slot, members) = (self.slots.frozen(), view.members());
+        let (slot, members) = (self.slots.committed(), view.members());
         if self.elections.may_enlarge(self.now) && self.presence.waits_outside(members, slot) {
             self.fail_view(Reason::Enlarged, None, None);
             if self.lifecycle == Lifecycle::Running {
@@ -366,7 +366,7 @@ impl Node {
     pub(super) fn accept(&mut self) {
         let Some(record) = self.membership.to_accept() else { return };
         let slot = record.value.sum.slot;
-        if self.slots.frozen() > slot {
+        if self.slots.committed() > slot {
             return self.fail_view(Reason::Superseded, None, None);
         }
         let Some(ballot) = self.membership.ballot().filter(|_| self.slots.is_next(slot)) else { return };
@@ -394,11 +394,11 @@ impl Node {
     }
 
     /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
-    pub(super) fn freeze(&mut self, frozen: Frozen, opened: Option<Bytes>) {
-        let slot = frozen.record.value.sum.slot;
-        self.elections.froze(self.now, slot);
-        self.exchange.froze(slot);
-        if let Err(ending) = self.slots.freeze(frozen, opened, &mut self.out) {
+    pub(super) fn commit(&mut self, committed: Committed, opened: Option<Bytes>) {
+        let slot = committed.record.value.sum.slot;
+        self.elections.committed(self.now, slot);
+        self.exchange.committed(slot);
+        if let Err(ending) = self.slots.commit(committed, opened, &mut self.out) {
             return self.end(ending);
         }
         if !self.finish_complete() {
@@ -409,14 +409,14 @@ impl Node {
         }
     }
 
-    /// Finishes if every slot is frozen that the session sums, with what is kept of it.
+    /// Finishes if every slot is committed that the session sums, with what is kept of it.
     pub(super) fn finish_complete(&mut self) -> bool {
         let finishes = self.lifecycle == Lifecycle::Running && self.slots.is_complete();
         if finishes {
             self.membership.leave();
             self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
             self.out.output(Event::Finished(self.slots.history().clone()));
-            self.presence.complete(self.slots.frozen());
+            self.presence.complete(self.slots.committed());
             self.tell(self.presence.outside(&[]));
         }
         finishes
@@ -439,7 +439,7 @@ impl Node {
                     match self.slots.fetched((from, slot), *held, total, &mut self.out) {
                         Ok(Fetched::Nothing) => {}
                         Ok(Fetched::Failed) => self.elections.fetch_failed(self.now, from),
-                        Ok(Fetched::Bare(frozen)) => self.freeze(*frozen, None),
+                        Ok(Fetched::Bare(committed)) => self.commit(*committed, None),
                         Ok(Fetched::Offered) => self.accept(),
                         Err(ending) => self.end(ending),
                     }

@@ -1,4 +1,4 @@
-//! The slots of one peer: its own vectors, what it has acknowledged, what it opens, and what is frozen.
+//! The slots of one peer: its own vectors, what it has acknowledged, what it opens, and what is committed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::job::Noise;
 use super::waits::{Awaited, Waits};
 use super::{Ending, Event, Job, Out, Record};
 use crate::protocol::context::{Context, Quantity, SMALLEST_SUM};
-use crate::protocol::record::{Frozen, Record as SumRecord};
+use crate::protocol::record::{Committed, Record as SumRecord};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::protocol::{Action, Fault, Time};
@@ -23,13 +23,13 @@ pub(super) struct Slots {
     ctx: Arc<Context>,
     task: Arc<dyn Task>,
     archive: Archive,
-    /// This peer's vectors of slots that are not frozen yet, so that a repeated view need not compute them
+    /// This peer's vectors of slots that are not committed yet, so that a repeated view need not compute them
     /// again.
     inputs: BTreeMap<u32, Bytes>,
     /// The vector that is being made, and since when.
     computing: Option<(u32, Time)>,
     opening: Option<u32>,
-    /// Results of exchanges for slots that are not frozen.
+    /// Results of exchanges for slots that are not committed.
     exchanged: BTreeMap<SumId, Bytes>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Slots {
 pub(super) enum Contribution {
     /// It cannot be made yet, or is being made.
     Later,
-    /// The slot is frozen here.
+    /// The slot is committed here.
     Superseded,
     /// The members are too few for the sum.
     TooFew,
@@ -52,7 +52,7 @@ pub(super) enum Fetched {
     /// The peer did not give what it said it had.
     Failed,
     /// A decided slot whose vector no later slot needs.
-    Bare(Box<Frozen>),
+    Bare(Box<Committed>),
     /// A value that may be acknowledged.
     Offered,
 }
@@ -68,9 +68,9 @@ impl Slots {
         Self { ctx, task, archive, inputs, computing: None, opening: None, exchanged }
     }
 
-    /// Number of frozen slots, as messages have it.
-    pub(super) fn frozen(&self) -> u32 {
-        self.archive.frozen()
+    /// Number of committed slots, as messages have it.
+    pub(super) fn committed(&self) -> u32 {
+        self.archive.committed()
     }
 
     /// The opened slots so far.
@@ -83,15 +83,15 @@ impl Slots {
         self.archive.lacks(&*self.task)
     }
 
-    /// How many slots this peer says that it has frozen: one fewer while it lacks a vector that it needs, or
-    /// others would take it for done and leave.
+    /// How many slots this peer says that it has committed: one fewer while it lacks a vector that it needs,
+    /// or others would take it for done and leave.
     pub(super) fn announced(&self) -> u32 {
-        self.frozen() - u32::from(self.lacks().is_some())
+        self.committed() - u32::from(self.lacks().is_some())
     }
 
-    /// Whether every slot is frozen that the session sums, with what is kept of it.
+    /// Whether every slot is committed that the session sums, with what is kept of it.
     pub(super) fn is_complete(&self) -> bool {
-        self.frozen() as usize == self.ctx.plan.len()
+        self.committed() as usize == self.ctx.plan.len()
             || (self.task.ends(self.history()) && self.lacks().is_none())
     }
 
@@ -113,17 +113,17 @@ impl Slots {
         if members.len() < SMALLEST_SUM {
             return Err(format!("a sum needs {SMALLEST_SUM} members, there are {}", members.len()));
         }
-        self.task.allows(self.frozen(), self.history(), members)
+        self.task.allows(self.committed(), self.history(), members)
     }
 
     /// Whether the slots before this one are open, and it is not.
     pub(super) fn is_next(&self, slot: u32) -> bool {
-        self.frozen() == slot && !self.is_opening()
+        self.committed() == slot && !self.is_opening()
     }
 
     /// This peer's vector for `slot` in a view, if everything it depends on is there.
     pub(super) fn contribution(&self, slot: u32, members: Option<&[Peer]>) -> Contribution {
-        if self.frozen() > slot {
+        if self.committed() > slot {
             return Contribution::Superseded;
         }
         if !self.is_next(slot) || self.lacks().is_some() {
@@ -160,7 +160,7 @@ impl Slots {
     ) -> Result<(), Ending> {
         self.computing = None;
         let vector = result.map_err(Ending::Own)?;
-        if slot < self.frozen() {
+        if slot < self.committed() {
             return Ok(());
         }
         if self.is_noised(slot) {
@@ -221,23 +221,23 @@ impl Slots {
     }
 
     /// Opens the acknowledged value, now that its pads are known.
-    pub(super) fn open_accepted(&mut self, frozen: Frozen, step: &mut Out) -> Result<(), Ending> {
-        match self.archive.accepted_total(&frozen.record) {
-            Some(total) => self.open(frozen, total, step),
+    pub(super) fn open_accepted(&mut self, committed: Committed, step: &mut Out) -> Result<(), Ending> {
+        match self.archive.accepted_total(&committed.record) {
+            Some(total) => self.open(committed, total, step),
             None => Ok(()),
         }
     }
 
     /// Takes the pads off. The decision and the sealed total are on disk before: a peer that crashes here
     /// opens it when it is back.
-    pub(super) fn open(&mut self, frozen: Frozen, total: Bytes, step: &mut Out) -> Result<(), Ending> {
-        let SumId { slot, .. } = frozen.record.value.sum;
+    pub(super) fn open(&mut self, committed: Committed, total: Bytes, step: &mut Out) -> Result<(), Ending> {
+        let SumId { slot, .. } = committed.record.value.sum;
         let lacked = self.lacks() == Some(slot);
-        if (slot != self.frozen() && !lacked) || self.is_opening() {
+        if (slot != self.committed() && !lacked) || self.is_opening() {
             return Ok(());
         }
-        let unsound = frozen.pads.iter().position(Option::is_none).filter(|_| slot > 0);
-        if let Some(deal) = unsound.and_then(|i| frozen.record.deals.get(i)) {
+        let unsound = committed.pads.iter().position(Option::is_none).filter(|_| slot > 0);
+        if let Some(deal) = unsound.and_then(|i| committed.record.deals.get(i)) {
             let name = self.ctx.session.name(deal.author);
             let text = format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
             return Err(Ending::Unopenable(text));
@@ -245,36 +245,36 @@ impl Slots {
         self.opening = Some(slot);
         if !lacked {
             self.archive.decide();
-            step.0.push(Action::Persist(Record::Frozen(frozen.clone(), total.clone())));
+            step.0.push(Action::Persist(Record::Committed(committed.clone(), total.clone())));
         }
-        step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), frozen, total }));
+        step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), committed, total }));
         Ok(())
     }
 
-    /// Takes an opened vector that was lacking; gives that of the next slot back, which is to be frozen.
-    pub(super) fn opened(&mut self, frozen: Frozen, opened: Bytes) -> Option<(Frozen, Bytes)> {
+    /// Takes an opened vector that was lacking; gives that of the next slot back, which is to be committed.
+    pub(super) fn opened(&mut self, committed: Committed, opened: Bytes) -> Option<(Committed, Bytes)> {
         self.opening = None;
-        let slot = frozen.record.value.sum.slot;
-        if slot >= self.frozen() {
-            return Some((frozen, opened));
+        let slot = committed.record.value.sum.slot;
+        if slot >= self.committed() {
+            return Some((committed, opened));
         }
         self.archive.recall(slot, opened);
         None
     }
 
     /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
-    pub(super) fn freeze(
+    pub(super) fn commit(
         &mut self,
-        frozen: Frozen,
+        committed: Committed,
         opened: Option<Bytes>,
         step: &mut Out,
     ) -> Result<(), Ending> {
-        let value = frozen.record.value.clone();
+        let value = committed.record.value.clone();
         let slot = value.sum.slot;
         let bare = opened.is_none();
         let exchanged = self.exchanged.remove(&value.sum);
         self.exchanged.retain(|sum, _| sum.slot != slot);
-        self.archive.freeze(&self.ctx, frozen, opened, exchanged);
+        self.archive.commit(&self.ctx, committed, opened, exchanged);
         self.inputs.remove(&slot);
         step.output(Event::Opened(value));
         // Whoever opened it has looked at it.
@@ -291,14 +291,14 @@ impl Slots {
         Ok(())
     }
 
-    /// The slot to fetch, if one is to be: the next one, unless the view is about to open that very slot, or a
-    /// lacking vector. `behind` says whether a peer has frozen more than this one; `reached` is the view's
-    /// slot.
+    /// The slot to fetch, if one is to be: the next one, unless the view is about to open that very slot, or
+    /// a lacking vector. `behind` says whether a peer has committed more than this one; `reached` is the
+    /// view's slot.
     pub(super) fn missing(&self, behind: bool, reached: Option<u32>) -> Option<u32> {
         // A vector that others have dropped is of no use where they are further: first the slots they have.
         let lacked = self.lacks().filter(|_| !behind);
-        let due = reached.is_none_or(|reached| reached > self.frozen());
-        lacked.or(due.then(|| self.frozen()))
+        let due = reached.is_none_or(|reached| reached > self.committed());
+        lacked.or(due.then(|| self.committed()))
     }
 
     /// The answer to another peer that fetches, if this peer has it.
@@ -315,19 +315,19 @@ impl Slots {
         step: &mut Out,
     ) -> Result<Fetched, Ending> {
         match held {
-            Held::Frozen(frozen) => self.open(frozen, total, step).map(|()| Fetched::Nothing),
+            Held::Committed(committed) => self.open(committed, total, step).map(|()| Fetched::Nothing),
             Held::Bare(_) if self.task.retains(slot, self.ctx.plan.len() as u32) => {
                 // Nobody honest drops what is needed to the end.
                 step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
                 Ok(Fetched::Failed)
             }
-            Held::Bare(frozen) if self.is_next(slot) => {
+            Held::Bare(committed) if self.is_next(slot) => {
                 self.archive.decide();
-                step.0.push(Action::Persist(Record::Bare(frozen.clone())));
-                Ok(Fetched::Bare(Box::new(frozen)))
+                step.0.push(Action::Persist(Record::Bare(committed.clone())));
+                Ok(Fetched::Bare(Box::new(committed)))
             }
             Held::Bare(_) => Ok(Fetched::Failed),
-            Held::Accepted(_) if slot != self.frozen() => Ok(Fetched::Nothing),
+            Held::Accepted(_) if slot != self.committed() => Ok(Fetched::Nothing),
             Held::Accepted(record) => {
                 let digest = record.digest(&self.ctx);
                 // Held to be served and acknowledged in the view to come; not an acknowledgement by itself.

@@ -25,8 +25,8 @@ pub enum Message {
         version: u16,
         /// Id of the sender's session file.
         session: [u8; 32],
-        /// Number of slots that the sender has frozen.
-        frozen: u32,
+        /// Number of slots that the sender has committed.
+        committed: u32,
         /// The highest ballot that the sender has of the receiver's own making: proof that it was there.
         trace: Option<Trace>,
     },
@@ -34,8 +34,8 @@ pub enum Message {
     Fields(Vec<(String, [u8; 8])>),
     /// The progress of the sender.
     Status {
-        /// Number of slots that it has frozen.
-        frozen: u32,
+        /// Number of slots that it has committed.
+        committed: u32,
         /// Whether it is in a view.
         in_view: bool,
     },
@@ -51,8 +51,8 @@ pub enum Message {
         ballot: Ballot,
         /// The members, ascending.
         members: Vec<Peer>,
-        /// Number of frozen slots, all of which a member must have before it can go on.
-        frozen: u32,
+        /// Number of committed slots, all of which a member must have before it can go on.
+        committed: u32,
         /// A quorum's promises: every member checks that the leader keeps the obligation that follows from
         /// them.
         promises: Vec<Signed<Promised>>,

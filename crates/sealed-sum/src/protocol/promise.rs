@@ -17,7 +17,7 @@ use crate::session::Peer;
 pub struct Promised {
     /// The ballot; no lower one is promised or acknowledged any more.
     pub ballot: Ballot,
-    /// The state of the author: frozen slots, and the acknowledged value by its digest.
+    /// The state of the author: committed slots, and the acknowledged value by its digest.
     pub promise: Promise<[u8; 32]>,
     /// The acknowledgements that decided that value, where it has released shares for it; else empty.
     pub decision: Vec<Signed<Acknowledgement>>,
@@ -27,8 +27,8 @@ impl Item for Promised {
     const TAG: &'static str = "promise";
 }
 
-/// The obligation that follows from a view's promises: the value to be finished in slot `frozen`, if any, and
-/// the peer whose promise says so.
+/// The obligation that follows from a view's promises: the value to be finished in slot `committed`, if any,
+/// and the peer whose promise says so.
 pub type Duty = Obligation<Peer, [u8; 32]>;
 
 /// Checks one promise for `ballot`, except for what only its author can know.
@@ -41,11 +41,11 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     if ctx.council_index(signed.author).is_none() || *of != ballot {
         return inconsistent("does not belong here");
     }
-    if promise.frozen as usize > ctx.plan.len() {
-        return inconsistent("names more frozen slots than there are");
+    if promise.committed as usize > ctx.plan.len() {
+        return inconsistent("names more committed slots than there are");
     }
     let accepted = promise.accepted.as_ref();
-    if accepted.is_some_and(|accepted| accepted.slot != promise.frozen || accepted.ballot >= ballot) {
+    if accepted.is_some_and(|accepted| accepted.slot != promise.committed || accepted.ballot >= ballot) {
         return inconsistent("names a value of another slot or of no earlier ballot");
     }
     if promise.released == decision.is_empty() || (promise.released && accepted.is_none()) {

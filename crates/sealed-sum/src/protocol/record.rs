@@ -51,7 +51,7 @@ impl Item for Acknowledgement {
 
 /// A decided and opened quantity, with the proof of both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frozen {
+pub struct Committed {
     /// The record that was decided.
     pub record: Record,
     /// A quorum's acknowledgements in one ballot.
@@ -62,9 +62,9 @@ pub struct Frozen {
     pub releases: Vec<Signed<Release>>,
 }
 
-impl std::fmt::Debug for Frozen {
+impl std::fmt::Debug for Committed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Frozen({:?}, <redacted>)", self.record.value)
+        write!(f, "Committed({:?}, <redacted>)", self.record.value)
     }
 }
 
@@ -133,7 +133,7 @@ pub fn decided(
     authors.len() >= ctx.quorum
 }
 
-impl Frozen {
+impl Committed {
     /// Checks everything but the sealed total, whose digest stands in the value.
     pub fn check(&self, ctx: &Context) -> Result<(), String> {
         self.record.check(ctx)?;

@@ -1,4 +1,4 @@
-//! Transfer of a frozen or acknowledged slot to a peer that lacks it (spec, section "Transfer").
+//! Transfer of a committed or acknowledged slot to a peer that lacks it (spec, section "Transfer").
 //!
 //! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads
 //! by their hashes, the sealed total by the digest that was decided. So it does not matter whom it asks.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::all_reduce::{self, CHUNK, WINDOW};
 use super::context::Context;
 use super::pairwise::Masks;
-use super::record::{Frozen, Record};
+use super::record::{Committed, Record};
 use super::sparse;
 use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
@@ -25,7 +25,7 @@ use crate::session::Peer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
     /// A decided and opened quantity.
-    Frozen,
+    Committed,
     /// The acknowledged value of this digest.
     Accepted([u8; 32]),
 }
@@ -33,12 +33,13 @@ pub enum Want {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
-    /// Answers [`Want::Frozen`].
-    Frozen(Frozen),
+    /// Answers [`Want::Committed`].
+    Committed(Committed),
     /// Answers [`Want::Accepted`].
     Accepted(Record),
-    /// Answers [`Want::Frozen`] where no later slot needs the vector: the decision alone, no pieces follow.
-    Bare(Frozen),
+    /// Answers [`Want::Committed`] where no later slot needs the vector: the decision alone, no pieces
+    /// follow.
+    Bare(Committed),
 }
 
 /// A message between the two peers.
@@ -76,7 +77,7 @@ pub enum Output {
     Wanted(Peer, u32, Want),
     /// The requested slot is here, whole and checked.
     Fetched(Peer, u32, Box<Held>, Bytes),
-    /// A peer does not have a frozen slot that it was asked for; [`Output::Failed`] follows.
+    /// A peer does not have a committed slot that it was asked for; [`Output::Failed`] follows.
     Lacks(Peer, u32),
     /// The requested slot did not come; ask another peer.
     Failed(Peer),
@@ -298,10 +299,10 @@ impl Transfer {
                 }
             }
             Message::Lacking(slot) => {
-                // No fault even for something frozen: that it is there may be another's word, passed on with
-                // `Begin`.
+                // No fault even for something committed: that it is there may be another's word, passed on
+                // with `Begin`.
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
-                if fetching.want == Want::Frozen && fetching.held.is_none() {
+                if fetching.want == Want::Committed && fetching.held.is_none() {
                     step.output(Output::Lacks(from, slot));
                 }
                 self.give_up(from, step);
@@ -346,7 +347,7 @@ impl Transfer {
                         data.len()
                     )));
                 }
-                if let Some(Held::Frozen(Frozen { record, .. }) | Held::Accepted(record)) =
+                if let Some(Held::Committed(Committed { record, .. }) | Held::Accepted(record)) =
                     fetching.held.as_deref()
                 {
                     let early = EarlyWrite::Chunk(record.value.sum, fetching.buffer.len(), data.clone());
@@ -370,7 +371,7 @@ impl Transfer {
     /// given up.
     fn answers(&self, want: Want, held: &Held) -> bool {
         match (want, held) {
-            (Want::Frozen, Held::Frozen(_) | Held::Bare(_)) => true,
+            (Want::Committed, Held::Committed(_) | Held::Bare(_)) => true,
             (Want::Accepted(digest), Held::Accepted(record)) => record.digest(&self.ctx) == digest,
             _ => false,
         }
@@ -378,9 +379,9 @@ impl Transfer {
 
     fn check(&self, slot: u32, held: &Held) -> Result<(), String> {
         let record = match held {
-            Held::Frozen(frozen) | Held::Bare(frozen) => {
-                frozen.check(&self.ctx)?;
-                &frozen.record
+            Held::Committed(committed) | Held::Bare(committed) => {
+                committed.check(&self.ctx)?;
+                &committed.record
             }
             Held::Accepted(record) => {
                 record.check(&self.ctx)?;
@@ -403,7 +404,7 @@ impl Transfer {
         let Some(fetching) = self.fetching.take_if(whole) else { return Ok(()) };
         let Some(held) = fetching.held else { return Ok(()) };
         let value = match &*held {
-            Held::Frozen(frozen) => &frozen.record.value,
+            Held::Committed(committed) => &committed.record.value,
             Held::Accepted(record) => &record.value,
             Held::Bare(_) => {
                 step.output(Output::Fetched(fetching.from, slot, held, Bytes::new()));

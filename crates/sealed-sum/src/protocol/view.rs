@@ -34,7 +34,7 @@ use super::context::{Context, FULL_MESH};
 use super::convergecast::Convergecast;
 use super::deal::{self, Deal, Opening, Pad, Release};
 use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
-use super::record::{self, Acknowledgement, Frozen, Record};
+use super::record::{self, Acknowledgement, Committed, Record};
 use super::signed::Signed;
 use super::sum_id::SumId;
 use super::tree::{self, Place};
@@ -74,7 +74,7 @@ pub enum Output {
     /// Answer with [`View::release`].
     Decided(Record, Vec<Signed<Acknowledgement>>),
     /// The pads are known.
-    Opened(Frozen),
+    Opened(Committed),
     /// The view is over.
     Failed(Reason, Option<Peer>),
 }
@@ -549,14 +549,14 @@ impl View {
                 if pads.iter().all(Option::is_some) {
                     sound.clear();
                 }
-                let frozen = Frozen {
+                let committed = Committed {
                     releases: sound,
                     record: record.clone(),
                     acknowledgements: round.acknowledgements.clone(),
                     pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),
                 };
                 step.output(Output::Stage(slot, Stage::Open));
-                step.output(Output::Opened(frozen));
+                step.output(Output::Opened(committed));
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::protocol::record::Value;
 use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 
-/// The frozen slots of a session, in order from slot 0 (the coin).
+/// The committed slots of a session, in order from slot 0 (the coin).
 ///
 /// All peers hold the same values and vectors. A vector that no later slot needs ([`super::Task::retains`])
 /// is forgotten; its value, which says over whom it was summed, stays. Results of exchanges are this
@@ -54,9 +54,9 @@ impl History {
         Self::of((0u32..).map(value).zip(vectors.iter().cloned()))
     }
 
-    /// How many slots are frozen.
+    /// How many slots are committed.
     #[must_use]
-    pub fn frozen(&self) -> u32 {
+    pub fn committed(&self) -> u32 {
         u32::try_from(self.values.len()).unwrap_or_else(|_| unreachable!("BUG: the session bounds the plan"))
     }
 
@@ -78,7 +78,7 @@ impl History {
         self.values.get(slot as usize)
     }
 
-    /// The members of the sum of one slot, ascending; nobody where it is not frozen.
+    /// The members of the sum of one slot, ascending; nobody where it is not committed.
     #[must_use]
     pub fn members(&self, slot: u32) -> &[Peer] {
         self.value(slot).map_or(&[], |value| &value.members)
@@ -90,7 +90,7 @@ impl History {
         &self.vectors
     }
 
-    /// The opened words of one slot, unless it is not frozen or forgotten.
+    /// The opened words of one slot, unless it is not committed or forgotten.
     #[must_use]
     pub fn vector(&self, slot: u32) -> Option<&Bytes> {
         self.vectors.get(slot as usize).filter(|_| self.held.contains(&slot))
@@ -102,7 +102,7 @@ impl History {
         self.exchanged.get(&slot)
     }
 
-    /// Frozen slots whose vector is here.
+    /// Committed slots whose vector is here.
     pub fn held(&self) -> impl Iterator<Item = u32> {
         self.held.iter().copied()
     }
@@ -110,7 +110,7 @@ impl History {
     /// Adds the next slot.
     pub fn push(&mut self, value: Value, vector: Option<Bytes>) {
         if vector.is_some() {
-            self.held.insert(self.frozen());
+            self.held.insert(self.committed());
         }
         self.values.push(value);
         self.vectors.push(vector.unwrap_or_default());
@@ -125,16 +125,16 @@ impl History {
     /// count on from there.
     pub fn without(&self, first: u32, count: u32) -> Self {
         let hidden = first..first.saturating_add(count);
-        self.only((0..self.frozen()).filter(|slot| !hidden.contains(slot)))
+        self.only((0..self.committed()).filter(|slot| !hidden.contains(slot)))
     }
 
     /// The same as a part of a task sees it that knows these slots alone, ascending, and counts them from 0.
-    /// Those that are not frozen are left out.
+    /// Those that are not committed are left out.
     pub fn only(&self, slots: impl IntoIterator<Item = u32>) -> Self {
         let mut seen = Self::default();
         for slot in slots {
             let Some(value) = self.value(slot) else { break };
-            let at = seen.frozen();
+            let at = seen.committed();
             seen.push(value.clone(), self.vector(slot).cloned());
             if let Some(result) = self.exchanged.get(&slot) {
                 seen.set_exchanged(at, result.clone());
@@ -143,7 +143,7 @@ impl History {
         seen
     }
 
-    /// Drops the vector of a frozen slot.
+    /// Drops the vector of a committed slot.
     pub fn forget(&mut self, slot: u32) {
         if self.held.remove(&slot) {
             self.vectors[slot as usize] = Bytes::new();

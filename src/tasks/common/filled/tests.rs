@@ -244,13 +244,15 @@ fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
         assert_eq!((&*long[1].name, &*long[2].name), ("values", "fills"));
         assert_eq!([&long[..1], &long[3..]].concat(), short);
         let all = short.len() as u32;
-        for (slot, frozen) in (1..all).flat_map(|slot| (slot + 1..=all).map(move |frozen| (slot, frozen))) {
+        for (slot, committed) in
+            (1..all).flat_map(|slot| (slot + 1..=all).map(move |committed| (slot, committed)))
+        {
             assert_eq!(
-                filled.retains(slot + 2, frozen + 2),
-                plain.retains(slot, frozen),
-                "{task} {slot} {frozen}"
+                filled.retains(slot + 2, committed + 2),
+                plain.retains(slot, committed),
+                "{task} {slot} {committed}"
             );
-            assert!(filled.retains(2, frozen + 2));
+            assert!(filled.retains(2, committed + 2));
         }
     }
 }

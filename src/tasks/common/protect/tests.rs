@@ -30,7 +30,7 @@ impl Task for Probe {
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         self.hear("contribution");
-        assert!(slot == 1 && history.frozen() == 1, "slot {slot} of {}", history.frozen());
+        assert!(slot == 1 && history.committed() == 1, "slot {slot} of {}", history.committed());
         Ok(vec![7; 8].into())
     }
 

@@ -17,7 +17,7 @@ fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best
     let members = |slot: u32| history.members(slot).to_vec();
     let (plain, best, rounds) = plain_rounds(&session, &history.seed().unwrap(), &parts, members, false);
     assert!(best > 0 && rounds < 12, "round {best} of {rounds}");
-    assert_eq!(history.frozen(), 3 + rounds, "nothing was summed after the round that ended it");
+    assert_eq!(history.committed(), 3 + rounds, "nothing was summed after the round that ended it");
     let mut reports = std::collections::BTreeSet::new();
     for &peer in swarm.finished.keys() {
         let outcome = swarm.outcome(peer).unwrap().unwrap();

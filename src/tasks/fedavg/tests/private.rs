@@ -28,7 +28,7 @@ fn signed(bytes: &[u8]) -> Vec<i64> {
 
 /// Sums the coin, `rows` and the first rounds over these members; gives the vectors of the last of them, too.
 fn summed(tasks: &[Fedavg], slots: u32, members: impl Fn(u32) -> Vec<Peer>) -> (History, Vec<Bytes>) {
-    let mut opened = vec![(frozen(0, &members(0)), Bytes::copy_from_slice(&COIN))];
+    let mut opened = vec![(committed(0, &members(0)), Bytes::copy_from_slice(&COIN))];
     let mut vectors = Vec::new();
     for (slot, quantity) in (0u32..slots).zip(tasks[0].plan()).skip(1) {
         let history = History::of(opened.clone());
@@ -40,7 +40,7 @@ fn summed(tasks: &[Fedavg], slots: u32, members: impl Fn(u32) -> Vec<Peer>) -> (
         vectors = members(slot).iter().map(|peer| vector(peer).unwrap()).collect();
         let mut total = vec![0; quantity.len()];
         vectors.iter().for_each(|vector| crate::crypto::mask::add(quantity.word(), &mut total, vector));
-        opened.push((frozen(slot, &members(slot)), total.into()));
+        opened.push((committed(slot, &members(slot)), total.into()));
         tasks[0].check(slot, &History::of(opened.clone())).unwrap();
     }
     (History::of(opened), vectors)

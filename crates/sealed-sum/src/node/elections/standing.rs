@@ -43,8 +43,8 @@ impl Standing {
         self.reports_before = std::mem::take(&mut self.reports);
     }
 
-    /// A slot is frozen: what went wrong before it is forgiven.
-    pub(super) fn froze(&mut self) {
+    /// A slot is committed: what went wrong before it is forgiven.
+    pub(super) fn committed(&mut self) {
         self.losses.clear();
         self.skipped.clear();
         self.led.clear();

@@ -182,7 +182,7 @@ impl Elections {
     pub(in crate::node) fn justified(
         &mut self,
         ballot: Ballot,
-        frozen: u32,
+        committed: u32,
         promises: &[Signed<Promised>],
         step: &mut Out,
     ) -> Result<Option<Duty>, Fault> {
@@ -191,8 +191,10 @@ impl Elections {
             return Ok(None);
         }
         let duty = promise::justify(&self.ctx, ballot, promises)?;
-        if frozen < duty.frozen {
-            return Err(Fault::Inconsistent("view that begins before what its promises have frozen".into()));
+        if committed < duty.committed {
+            return Err(Fault::Inconsistent(
+                "view that begins before what its promises have committed".into(),
+            ));
         }
         self.convict(promises, step);
         for signed in promises {

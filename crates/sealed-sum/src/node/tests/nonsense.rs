@@ -24,22 +24,22 @@ fn catalogue(ctx: &Context, current: Ballot, liar: Peer) -> Vec<Message> {
     let high = Ballot { counter: current.counter + 1, proposer: liar };
     let stale = Ballot { counter: 0, proposer: Peer(u16::MAX) };
     let mut out = vec![
-        Message::Hello { version: VERSION, session: [0; 32], frozen: 0, trace: None },
-        Message::Hello { version: u16::MAX, session: [7; 32], frozen: u32::MAX, trace: None },
+        Message::Hello { version: VERSION, session: [0; 32], committed: 0, trace: None },
+        Message::Hello { version: u16::MAX, session: [7; 32], committed: u32::MAX, trace: None },
         Message::Fields(vec![("\u{1b}[2J".into(), [0; 8]); 1000]),
         Message::Fields(Vec::new()),
-        Message::Status { frozen: u32::MAX, in_view: true },
-        Message::Status { frozen: 2, in_view: true },
-        Message::Status { frozen: 0, in_view: false },
+        Message::Status { committed: u32::MAX, in_view: true },
+        Message::Status { committed: 2, in_view: true },
+        Message::Status { committed: 0, in_view: false },
     ];
     for ballot in [last, high, stale, current, Ballot { proposer: Peer(u16::MAX), ..high }] {
         out.push(Message::Prepare(ballot));
         out.push(Message::Refuse(current, ballot));
         out.push(Message::Refuse(ballot, ballot));
         let accepted = Accepted { ballot, slot: 0, value: [9; 32] };
-        for frozen in [0, 1, 2, u32::MAX] {
+        for committed in [0, 1, 2, u32::MAX] {
             let promise = |ballot, accepted, released| {
-                let promise = Promise { frozen, accepted, released };
+                let promise = Promise { committed, accepted, released };
                 Signed::new(ctx, Promised { ballot, promise, decision: Vec::new() })
             };
             out.push(Message::Promise(promise(current, Some(accepted.clone()), false)));
@@ -58,10 +58,10 @@ fn catalogue(ctx: &Context, current: Ballot, liar: Peer) -> Vec<Message> {
         for list in lists {
             let members: Vec<_> = list.iter().map(|&peer| Peer(peer)).collect();
             let promises = Vec::new();
-            out.push(Message::Begin { ballot, members: members.clone(), frozen: u32::MAX, promises });
-            let promise = Promise { frozen: 0, accepted: None, released: false };
+            out.push(Message::Begin { ballot, members: members.clone(), committed: u32::MAX, promises });
+            let promise = Promise { committed: 0, accepted: None, released: false };
             let promises = vec![Signed::new(ctx, Promised { ballot, promise, decision: Vec::new() }); 3];
-            out.push(Message::Begin { ballot, members, frozen: 0, promises });
+            out.push(Message::Begin { ballot, members, committed: 0, promises });
         }
         for suspect in [None, Some(liar), Some(Peer(u16::MAX))] {
             out.push(Message::Failed(Signed::new(ctx, Failure { ballot, reason: Reason::Stalled, suspect })));
@@ -69,7 +69,7 @@ fn catalogue(ctx: &Context, current: Ballot, liar: Peer) -> Vec<Message> {
         out.extend(in_view(ballot).into_iter().map(Message::View));
     }
     for slot in [0, 1, 2, u32::MAX] {
-        out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Frozen)));
+        out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Committed)));
         out.push(Message::Transfer(transfer::Message::Fetch(slot, Want::Accepted([0; 32]))));
         out.push(Message::Transfer(transfer::Message::Lacking(slot)));
         out.push(Message::Transfer(transfer::Message::Head(

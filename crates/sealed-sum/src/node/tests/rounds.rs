@@ -18,7 +18,7 @@ struct Rounds {
     me: Peer,
     rounds: u32,
     words: u64,
-    /// The slot whose vector is the result, and how many slots are frozen when the session ends, where the
+    /// The slot whose vector is the result, and how many slots are committed when the session ends, where the
     /// opened vectors say so.
     early: Option<(u32, u32)>,
 }
@@ -26,7 +26,7 @@ struct Rounds {
 impl Rounds {
     /// Whether the last opened vector is here, which tells what is kept.
     fn tells(history: &History) -> bool {
-        history.frozen().checked_sub(1).is_some_and(|last| history.vector(last).is_some())
+        history.committed().checked_sub(1).is_some_and(|last| history.vector(last).is_some())
     }
 }
 
@@ -42,17 +42,17 @@ impl Task for Rounds {
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    fn retains(&self, slot: u32, frozen: u32) -> bool {
-        slot + 1 >= frozen
+    fn retains(&self, slot: u32, committed: u32) -> bool {
+        slot + 1 >= committed
     }
 
     fn keeps(&self, slot: u32, history: &History) -> bool {
         let best = self.early.is_some_and(|(best, _)| slot == best || !Self::tells(history));
-        best || self.retains(slot, history.frozen())
+        best || self.retains(slot, history.committed())
     }
 
     fn ends(&self, history: &History) -> bool {
-        self.early.is_some_and(|(_, end)| history.frozen() == end) && Self::tells(history)
+        self.early.is_some_and(|(_, end)| history.committed() == end) && Self::tells(history)
     }
 
     fn outcome(&self, _: &History, _unix: u64) -> Result<Outcome, String> {
@@ -114,7 +114,7 @@ fn vectors_that_no_slot_needs_are_gone_from_memory_and_disk() {
     net.run_unchecked(600_000, |net| net.finished_count() == 4);
     net.check();
     for (peer, history) in histories(&net) {
-        assert_eq!(history.frozen(), rounds + 1);
+        assert_eq!(history.committed(), rounds + 1);
         let held: Vec<u32> = (0..=rounds).filter(|&slot| history.vector(slot).is_some()).collect();
         assert_eq!(held, [0, rounds], "{peer}");
         last_sum_is_plain(&history, rounds);
@@ -178,8 +178,8 @@ fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_resu
         assert_eq!(histories(&net).len(), 4, "{:?}", net.endings());
         for (peer, history) in histories(&net) {
             let held: Vec<u32> =
-                (0..history.frozen()).filter(|&slot| history.vector(slot).is_some()).collect();
-            assert_eq!((history.frozen(), held), (9, vec![0, 5, 8]), "{peer}");
+                (0..history.committed()).filter(|&slot| history.vector(slot).is_some()).collect();
+            assert_eq!((history.committed(), held), (9, vec![0, 5, 8]), "{peer}");
             last_sum_is_plain(&history, 5);
         }
         // Everybody has said that it is done: nobody lingers for the ten minutes that it may.

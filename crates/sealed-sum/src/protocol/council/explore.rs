@@ -2,10 +2,10 @@
 //! next.
 //!
 //! The acceptors are the real ones, `oblige` is the real one; the proposers do what `node/election.rs` and
-//! `view.rs` do: prepare, promises of a majority, fetch what is frozen, resume or sum anew, acknowledgements
-//! of a majority, shares, open, next slot. A message that was sent may be delivered at any later time, more
-//! than once, or never, so loss, delay and reordering need no actions of their own. A crash takes what is in
-//! memory and leaves what is on disk.
+//! `view.rs` do: prepare, promises of a majority, fetch what is committed, resume or sum anew,
+//! acknowledgements of a majority, shares, open, next slot. A message that was sent may be delivered at any
+//! later time, more than once, or never, so loss, delay and reordering need no actions of their own. A crash
+//! takes what is in memory and leaves what is on disk.
 //!
 //! Peers that propose nothing are alike, so states that differ only by which of them did what are explored
 //! once. Values are named by the ballot in which they were summed.
@@ -61,8 +61,8 @@ enum Rule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Local {
     promised: u8,
-    frozen: u8,
-    /// Ballot and value of what is acknowledged in slot `frozen`; 0 for nothing.
+    committed: u8,
+    /// Ballot and value of what is acknowledged in slot `committed`; 0 for nothing.
     accepted: (u8, u8),
     /// Highest ballot whose view it has entered, on disk.
     joined: u8,
@@ -74,7 +74,7 @@ struct Local {
     acks: [[u8; BALLOTS]; SLOTS],
     /// For each slot: bits of the values whose shares it has released.
     released: [u8; SLOTS],
-    /// On disk: the value of slot `frozen` that it has released shares for, 0 for none.
+    /// On disk: the value of slot `committed` that it has released shares for, 0 for none.
     kept: u8,
     /// Whether it has lost its state and does not vote.
     silent: bool,
@@ -182,24 +182,32 @@ impl World {
     /// The member's acceptor as the real code has it.
     fn acceptor(&self, local: &Local) -> Acceptor<u8> {
         let (number, value) = local.accepted;
-        let accepted =
-            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: local.frozen.into(), value });
+        let accepted = (value > 0).then(|| Accepted {
+            ballot: self.ballot(number),
+            slot: local.committed.into(),
+            value,
+        });
         let released = (local.kept > 0).then_some(local.kept);
-        Acceptor { promised: self.ballot(local.promised), frozen: local.frozen.into(), accepted, released }
+        Acceptor {
+            promised: self.ballot(local.promised),
+            committed: local.committed.into(),
+            accepted,
+            released,
+        }
     }
 
     fn keep(local: &mut Local, acceptor: &Acceptor<u8>) {
         let number = |ballot: Ballot| u8::try_from(ballot.counter).unwrap();
         local.promised = number(acceptor.promised);
-        local.frozen = acceptor.frozen as u8;
+        local.committed = acceptor.committed as u8;
         local.kept = acceptor.released.unwrap_or(0);
         local.accepted = acceptor.accepted.as_ref().map_or((0, 0), |a| (number(a.ballot), a.value));
     }
 
-    fn promise(&self, (frozen, (number, value)): (u8, (u8, u8))) -> Promise<u8> {
+    fn promise(&self, (committed, (number, value)): (u8, (u8, u8))) -> Promise<u8> {
         let accepted =
-            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: frozen.into(), value });
-        Promise { frozen: frozen.into(), accepted, released: false }
+            (value > 0).then(|| Accepted { ballot: self.ballot(number), slot: committed.into(), value });
+        Promise { committed: committed.into(), accepted, released: false }
     }
 
     fn count(&self, state: &State, holds: impl Fn(&Local) -> bool) -> u32 {
@@ -214,7 +222,7 @@ impl World {
             Act::Propose(b) => {
                 let (lead, p) = (&mut next.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
                 let local = &mut next.locals[usize::from(p)];
-                if lead.phase != Phase::Idle || local.frozen >= self.slots {
+                if lead.phase != Phase::Idle || local.committed >= self.slots {
                     return None;
                 }
                 if self.rule == Rule::Naive {
@@ -222,7 +230,7 @@ impl World {
                         return None;
                     }
                     lead.phase = Phase::Leading;
-                    lead.values[usize::from(local.frozen)] = b;
+                    lead.values[usize::from(local.committed)] = b;
                     (local.joined, local.view) = (b, b);
                 } else {
                     lead.phase = Phase::Preparing;
@@ -252,7 +260,7 @@ impl World {
                     promises.push((a, self.promise(if self.lies(a) { claimed } else { sent })));
                 }
                 let obligation = oblige(promises.iter().map(|(a, promise)| (*a, promise)))?;
-                if obligation.frozen > u32::from(local.frozen) || local.frozen >= self.slots {
+                if obligation.committed > u32::from(local.committed) || local.committed >= self.slots {
                     return None;
                 }
                 let resume = match self.rule {
@@ -260,13 +268,13 @@ impl World {
                     Rule::OldestValue => promises
                         .iter()
                         .filter_map(|(_, promise)| promise.accepted.clone())
-                        .filter(|accepted| accepted.slot == obligation.frozen)
+                        .filter(|accepted| accepted.slot == obligation.committed)
                         .min_by_key(|accepted| accepted.ballot),
                     _ => obligation.resume.map(|(_, accepted)| accepted),
                 };
-                let resume = resume.filter(|_| obligation.frozen == u32::from(local.frozen));
+                let resume = resume.filter(|_| obligation.committed == u32::from(local.committed));
                 lead.phase = Phase::Leading;
-                lead.values[usize::from(local.frozen)] = resume.map_or(b, |accepted| accepted.value);
+                lead.values[usize::from(local.committed)] = resume.map_or(b, |accepted| accepted.value);
                 (local.joined, local.view) = (b, b);
             }
             Act::Accept(b, s, a) => {
@@ -290,7 +298,7 @@ impl World {
                     (local.joined, local.view) = (b, b);
                 }
                 if self.rule == Rule::Naive {
-                    if s != local.frozen {
+                    if s != local.committed {
                         return None;
                     }
                     local.released[usize::from(s)] |= 1 << value;
@@ -314,7 +322,7 @@ impl World {
                     local.released[usize::from(s)] |= 1 << value;
                     return Some(next);
                 }
-                if !acknowledged || !decided || local.view != b || local.frozen != s || again {
+                if !acknowledged || !decided || local.view != b || local.committed != s || again {
                     return None;
                 }
                 let mut acceptor = self.acceptor(local);
@@ -330,12 +338,12 @@ impl World {
                 let p = self.proposers[usize::from(b) - 1];
                 let lead = &mut next.leads[usize::from(b) - 1];
                 let local = &mut next.locals[usize::from(a)];
-                if !enough || local.view != b || local.frozen != s || self.lies(a) {
+                if !enough || local.view != b || local.committed != s || self.lies(a) {
                     return None;
                 }
                 self.open(local, s, value);
-                if a == p && lead.phase == Phase::Leading && local.frozen < self.slots {
-                    lead.values[usize::from(local.frozen)] = b;
+                if a == p && lead.phase == Phase::Leading && local.committed < self.slots {
+                    lead.values[usize::from(local.committed)] = b;
                 }
             }
             Act::Fetch(a) => {
@@ -343,8 +351,8 @@ impl World {
                 let leading = mine.view > 0
                     && self.proposers[usize::from(mine.view) - 1] == a
                     && leads[usize::from(mine.view) - 1].phase == Phase::Leading;
-                let s = mine.frozen;
-                let holder = state.locals.iter().find(|other| other.frozen > s)?;
+                let s = mine.committed;
+                let holder = state.locals.iter().find(|other| other.committed > s)?;
                 if leading || self.lies(a) {
                     return None;
                 }
@@ -359,7 +367,7 @@ impl World {
                 *value = twin(b);
             }
             Act::Serve(a, value) => {
-                let s = state.locals[usize::from(a)].frozen;
+                let s = state.locals[usize::from(a)].committed;
                 let shown = matches!(self.rule, Rule::LiarServes(_)) || self.shown(state, s, value);
                 if !self.has_liar() || self.lies(a) || s >= self.slots || !shown {
                     return None;
@@ -375,7 +383,7 @@ impl World {
                 match self.rule {
                     Rule::LosesDisk | Rule::LosesDiskAndVote => {
                         // What it has sent is still there.
-                        (local.promised, local.joined, local.frozen) = (0, 0, 0);
+                        (local.promised, local.joined, local.committed) = (0, 0, 0);
                         (local.accepted, local.kept) = ((0, 0), 0);
                         local.silent = self.rule == Rule::LosesDiskAndVote;
                     }
@@ -405,13 +413,13 @@ impl World {
         let promise = acceptor.prepare(self.ballot(b)).ok()?;
         Self::keep(local, &acceptor);
         local.view = 0;
-        local.promises[usize::from(b) - 1] = Some((promise.frozen as u8, local.accepted));
+        local.promises[usize::from(b) - 1] = Some((promise.committed as u8, local.accepted));
         Some(())
     }
 
     fn open(&self, local: &mut Local, s: u8, value: u8) {
         let mut acceptor = self.acceptor(local);
-        acceptor.freeze(s.into());
+        acceptor.commit(s.into());
         Self::keep(local, &acceptor);
         local.opened[usize::from(s)] = value;
     }
@@ -578,7 +586,7 @@ impl World {
         while let Some((index, state)) = queue.pop_front() {
             for act in self.acts(&state) {
                 let Some(next) = self.after(&state, act) else { continue };
-                finished |= next.locals.iter().any(|local| local.frozen == self.slots);
+                finished |= next.locals.iter().any(|local| local.committed == self.slots);
                 let wrong = self.wrong(&next);
                 let next = self.canonical(next);
                 if !seen.insert(fingerprint(&next)) {

@@ -108,7 +108,7 @@ pub enum Reason {
     TooFew,
     /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
     Disagreement,
-    /// A slot is frozen and peers outside the view wait: the leader proposes a larger one.
+    /// A slot is committed and peers outside the view wait: the leader proposes a larger one.
     Enlarged,
     /// The members lack a peer that one of them is connected to.
     Omitted,

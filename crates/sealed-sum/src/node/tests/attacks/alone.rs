@@ -14,7 +14,7 @@ use crate::protocol::deal;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
-use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
+use crate::protocol::record::{Acknowledgement, Committed, Record as SumRecord};
 use crate::protocol::signed::{Item, Signed};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Reason};
@@ -80,8 +80,8 @@ impl One {
         self.net.peers().filter(|&peer| peer != self.me).collect()
     }
 
-    pub(super) fn hello(&self, frozen: u32, trace: Option<Trace>) -> Message {
-        Message::Hello { version: VERSION, session: self.net.session().id.0, frozen, trace }
+    pub(super) fn hello(&self, committed: u32, trace: Option<Trace>) -> Message {
+        Message::Hello { version: VERSION, session: self.net.session().id.0, committed, trace }
     }
 
     pub(super) fn greet(&mut self, peer: Peer) {
@@ -146,15 +146,15 @@ impl One {
         Ballot { counter, proposer: self.council[0] }
     }
 
-    pub(super) fn promise(&self, by: Peer, ballot: Ballot, frozen: u32) -> Signed<Promised> {
-        let promise = Promise { frozen, accepted: None, released: false };
+    pub(super) fn promise(&self, by: Peer, ballot: Ballot, committed: u32) -> Signed<Promised> {
+        let promise = Promise { committed, accepted: None, released: false };
         self.sign(by, Promised { ballot, promise, decision: Vec::new() })
     }
 
     /// The beginning of a view of these, with the promises of the council.
     pub(super) fn begin(&self, ballot: Ballot, members: Vec<Peer>, promised: u32) -> Message {
         let promises = self.net.council().iter().map(|&by| self.promise(by, ballot, promised)).collect();
-        Message::Begin { ballot, members, frozen: 0, promises }
+        Message::Begin { ballot, members, committed: 0, promises }
     }
 
     /// A ballot above `counter` whose leader is this node's parent in a view of `members`.
@@ -206,13 +206,13 @@ impl One {
 #[test]
 fn greetings_count_once_and_only_of_this_session_and_version() {
     let session = begun().session().id.0;
-    let hello = |version, session, frozen| Message::Hello { version, session, frozen, trace: None };
+    let hello = |version, session, committed| Message::Hello { version, session, committed, trace: None };
     let cases = [
         ("as it is", hello(VERSION, session, 0), true, false),
         ("another version", hello(VERSION + 1, session, 0), false, false),
         ("another session", hello(VERSION, [0; 32], 0), false, false),
-        ("more frozen slots than there are", hello(VERSION, session, 3), false, true),
-        ("nothing that may come first", Message::Status { frozen: 0, in_view: false }, false, true),
+        ("more committed slots than there are", hello(VERSION, session, 3), false, true),
+        ("nothing that may come first", Message::Status { committed: 0, in_view: false }, false, true),
     ];
     for (what, message, greeted, named) in cases {
         let mut one = One::strange(Vec::new());
@@ -229,7 +229,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
     // The fields of another session are told once, and what is said before it knows is passed over.
     let mut one = One::strange(Vec::new());
     one.hear(peer, hello(VERSION, [0; 32], 0));
-    assert!(!one.blames(peer, Message::Status { frozen: 0, in_view: false }));
+    assert!(!one.blames(peer, Message::Status { committed: 0, in_view: false }));
     for _ in 0..3 {
         assert!(!one.blames(peer, Message::Fields(vec![("name".into(), [0; 8])])));
     }
@@ -312,7 +312,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
         ("of an earlier ballot", false, |one, ballot, by| {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 0)
         }),
-        ("of an earlier ballot, with more frozen slots than there are", true, |one, ballot, by| {
+        ("of an earlier ballot, with more committed slots than there are", true, |one, ballot, by| {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 9)
         }),
         ("not signed by its author", true, |one, ballot, by| {
@@ -336,7 +336,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     };
     one.node.elections.votes_mut().decision = acks(&one, [1; 32]);
     let accepted = Some(Accepted { ballot: earlier, slot: 0, value: [2; 32] });
-    let promise = Promise { frozen: 0, accepted, released: true };
+    let promise = Promise { committed: 0, accepted, released: true };
     let decision = acks(&one, [2; 32]);
     one.hear(other, Message::Promise(one.sign(other, Promised { ballot, promise, decision })));
     let convicted = one.blamed.iter().any(|(_, fault)| *fault == Fault::TwoValues);
@@ -353,7 +353,7 @@ fn a_refusal_of_an_earlier_proposal_changes_nothing() {
 }
 
 #[test]
-fn a_view_that_begins_before_what_its_promises_have_frozen_is_not_joined() {
+fn a_view_that_begins_before_what_its_promises_have_committed_is_not_joined() {
     let mut one = One::new();
     let ballot = one.below(0, &one.all());
     let begin = one.begin(ballot, one.all(), 1);
@@ -383,14 +383,14 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
     let record = |ballot, slot| one.decided(ballot, slot, [0; 32]).0;
     let (fresh, earlier) = (record(ballot, 1), record(one.ballot(1), 1));
     let accepted = Accepted { ballot: one.ballot(1), slot: 1, value: earlier.digest(&one.node.ctx) };
-    let duty = |frozen, resume| Some(Obligation { frozen, holder: one.me, resume });
+    let duty = |committed, resume| Some(Obligation { committed, holder: one.me, resume });
     let (free, bound) = (duty(1, None), duty(1, Some((one.me, accepted))));
     let mut allowed = |duty: &Option<_>, slot, record| {
         one.node.membership.oblige(duty.clone());
         one.node.membership.allows(slot, record)
     };
     assert!(allowed(&free, 1, None) && allowed(&free, 1, Some(&fresh)) && allowed(&bound, 1, Some(&earlier)));
-    assert!(!allowed(&free, 0, None), "a slot that is frozen somewhere");
+    assert!(!allowed(&free, 0, None), "a slot that is committed somewhere");
     assert!(!allowed(&free, 1, Some(&earlier)), "a value of an earlier view that no promise names");
     assert!(!allowed(&bound, 1, None), "a new sum where a value was acknowledged");
     assert!(!allowed(&bound, 1, Some(&fresh)), "another value than that");
@@ -455,10 +455,10 @@ fn an_acceptor_promises_upwards_and_acknowledges_what_it_may() {
     assert!(!acceptor.release(0, &2) && !acceptor.release(1, &1), "what it did not acknowledge");
     assert!(acceptor.release(0, &1));
     assert_eq!(acceptor.accept(ballot(6), 0, 2), Err(Refusal::Released));
-    acceptor.freeze(1);
-    assert_eq!(acceptor.frozen, 0, "slots in their order");
-    acceptor.freeze(0);
-    assert_eq!((acceptor.frozen, acceptor.released, acceptor.accepted), (1, None, None));
+    acceptor.commit(1);
+    assert_eq!(acceptor.committed, 0, "slots in their order");
+    acceptor.commit(0);
+    assert_eq!((acceptor.committed, acceptor.released, acceptor.accepted), (1, None, None));
 }
 
 #[test]
@@ -466,11 +466,12 @@ fn an_opening_takes_the_pads_off_the_total_that_belongs_to_it() {
     let mut one = One::new();
     let (early, ballot) = (one.ballot(1), one.join(9, one.all()));
     let (record, acknowledgements) = one.decided(ballot, 0, [0; 32]);
-    let frozen = Frozen { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
-    let (other, same) = (one.decided(early, 0, [0; 32]).0, frozen.record.clone());
+    let committed =
+        Committed { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
+    let (other, same) = (one.decided(early, 0, [0; 32]).0, committed.record.clone());
     for (held, opens) in [(other, false), (same, true)] {
         one.node.slots.accept(held, Bytes::new());
-        let opened = Step(vec![Action::Output(view::Output::Opened(frozen.clone()))]);
+        let opened = Step(vec![Action::Output(view::Output::Opened(committed.clone()))]);
         one.node.viewed(Some(opened));
         assert_eq!(one.node.slots.is_opening(), opens);
     }

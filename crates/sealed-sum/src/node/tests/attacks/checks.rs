@@ -142,7 +142,7 @@ fn a_fetched_total_that_is_not_the_decided_one_is_refused_and_its_server_named()
 
 /// Promises of everybody for a ballot.
 fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
-    let promise = || Promise { frozen: 0, accepted: None, released: false };
+    let promise = || Promise { committed: 0, accepted: None, released: false };
     let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
     net.peers().map(|peer| Signed::new(&net.context(peer), item())).collect()
 }
@@ -159,7 +159,7 @@ fn a_view_below_what_was_promised_is_not_joined() {
     let order = crate::protocol::tree::order(net.session(), low, &members);
     net.say(liar, order[1], Message::Prepare(ballot(60)));
     let promises = promises(&net, low);
-    net.say(liar, order[1], Message::Begin { ballot: low, members, frozen: 0, promises });
+    net.say(liar, order[1], Message::Begin { ballot: low, members, committed: 0, promises });
     assert_ne!(net.current(), Some(low));
 }
 
@@ -175,7 +175,7 @@ fn a_view_without_the_promises_of_a_quorum_is_not_joined_and_its_leader_named() 
         let promises = promises(&net, ballot)[shown].to_vec();
         // One author three times is no quorum either.
         let promises = if promises.len() == 1 { vec![promises[0].clone(); 3] } else { promises };
-        net.say(liar, order[1], Message::Begin { ballot, members, frozen: 0, promises });
+        net.say(liar, order[1], Message::Begin { ballot, members, committed: 0, promises });
         assert_ne!(net.current(), Some(ballot));
         assert_eq!(net.named(), BTreeSet::from([liar]));
     }
@@ -196,14 +196,14 @@ fn two_decisions_in_one_ballot_name_who_acknowledged_both() {
         };
         let decision = voters.iter().map(acknowledge).collect();
         let accepted = Some(Accepted { ballot: earlier, slot: 0, value });
-        let promise = Promise { frozen: 0, accepted, released: true };
+        let promise = Promise { committed: 0, accepted, released: true };
         Signed::new(&net.context(author), Promised { ballot, promise, decision })
     };
     let mut shown = promises(&net, ballot);
     shown.retain(|signed| ![honest[0], honest[2]].contains(&signed.author));
     shown.push(promised(honest[0], [1; 32], [liar, honest[0], honest[1]]));
     shown.push(promised(honest[2], [2; 32], [liar, honest[2], honest[3]]));
-    net.say(liar, order[1], Message::Begin { ballot, members, frozen: 0, promises: shown });
+    net.say(liar, order[1], Message::Begin { ballot, members, committed: 0, promises: shown });
     assert_eq!(net.named(), BTreeSet::from([liar]));
     let why = &net.blames[0].2;
     assert!(why.contains("two values"), "{why}");

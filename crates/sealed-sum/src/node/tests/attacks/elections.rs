@@ -82,9 +82,9 @@ fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() 
             }
             match message.clone() {
                 Message::Hello { version, session, trace, .. } => {
-                    Some(Message::Hello { version, session, frozen: 2, trace })
+                    Some(Message::Hello { version, session, committed: 2, trace })
                 }
-                Message::Status { in_view, .. } => Some(Message::Status { frozen: 2, in_view }),
+                Message::Status { in_view, .. } => Some(Message::Status { committed: 2, in_view }),
                 _ => None,
             }
         }));

@@ -5,7 +5,7 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::council::{Accepted, Promise};
 use crate::protocol::deal::{self, Deal};
 use crate::protocol::promise::{self, Promised};
-use crate::protocol::record::{self, Acknowledgement, Frozen, Record};
+use crate::protocol::record::{self, Acknowledgement, Committed, Record};
 use crate::protocol::signed::{Item, Signed};
 use crate::protocol::view::Rng;
 use crate::session::Peer;
@@ -22,7 +22,7 @@ pub(super) struct Done {
     pub(super) net: Network,
     pub(super) council: Vec<Peer>,
     pub(super) other: Peer,
-    pub(super) frozen: [Frozen; 2],
+    pub(super) committed: [Committed; 2],
 }
 
 impl Done {
@@ -34,13 +34,13 @@ impl Done {
         net.run(60_000);
         let council = net.council();
         let other = net.peers().find(|peer| !council.contains(peer)).unwrap();
-        let frozen = [0, 1].map(|slot| match net.disk(Peer(0)).get(&format!("frozen-{slot}")) {
-            Some(crate::node::Record::Frozen(frozen, _) | crate::node::Record::Bare(frozen)) => {
-                frozen.clone()
+        let committed = [0, 1].map(|slot| match net.disk(Peer(0)).get(&format!("committed-{slot}")) {
+            Some(crate::node::Record::Committed(committed, _) | crate::node::Record::Bare(committed)) => {
+                committed.clone()
             }
             _ => panic!("slot {slot} is not there"),
         });
-        Self { net, council, other, frozen }
+        Self { net, council, other, committed }
     }
 
     pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
@@ -53,10 +53,10 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
     let ballot = Ballot { counter: 50, proposer: done.council[0] };
-    let [coin, sum] = &done.frozen;
+    let [coin, sum] = &done.committed;
     let (acks, earlier) = (&sum.acknowledgements, sum.acknowledgements[0].item.ballot);
     let accepted = Some(Accepted { ballot: earlier, slot: 1, value: sum.record.digest(&ctx) });
-    let promise = Promise { frozen: 1, accepted, released: true };
+    let promise = Promise { committed: 1, accepted, released: true };
     let good = Promised { ballot, promise, decision: acks.clone() };
     let broken = |by: Peer, change: &dyn Fn(&mut Promised)| {
         let mut item = good.clone();
@@ -80,9 +80,9 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
     };
     let changes: [(&str, &Change<'_>); 8] = [
         ("another ballot", &|item| item.ballot.counter += 1),
-        ("more frozen slots than there are", &|item| {
+        ("more committed slots than there are", &|item| {
             free(item);
-            item.promise.frozen = 3;
+            item.promise.committed = 3;
         }),
         ("a value of another slot than the next", &of_coin),
         ("a value of the same ballot", &|item| accept(item, &|accepted| accepted.ballot = ballot)),
@@ -119,7 +119,7 @@ fn nobody_is_convicted_by_what_it_did_not_sign_or_of_two_slots() {
 fn acknowledgements_that_break_any_rule_decide_nothing() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let sum = &done.frozen[1];
+    let sum = &done.committed[1];
     let (value, item) = (sum.record.digest(&ctx), sum.acknowledgements[0].item.clone());
     let (a, b) = (done.council[0], done.council[1]);
     let decided = |items: &[Signed<Acknowledgement>]| record::decided(&ctx, 1, &value, items);
@@ -147,7 +147,7 @@ fn acknowledgements_that_break_any_rule_decide_nothing() {
 fn records_and_deals_that_break_any_rule_are_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let good = &done.frozen[1].record;
+    let good = &done.committed[1].record;
     let (value, deals) = (&good.value, &good.deals);
     let of =
         |members: Vec<Peer>, deals: Vec<Signed<Deal>>| Record::new(value.sum, members, value.total, deals);
@@ -198,15 +198,15 @@ fn records_and_deals_that_break_any_rule_are_refused() {
 }
 
 #[test]
-fn a_frozen_slot_that_breaks_any_rule_is_refused() {
+fn a_committed_slot_that_breaks_any_rule_is_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let [coin, sum] = &done.frozen;
+    let [coin, sum] = &done.committed;
     assert_eq!((coin.check(&ctx), sum.check(&ctx)), (Ok(()), Ok(())));
-    let refused = |what: &str, of: &Frozen, change: &dyn Fn(&mut Frozen)| {
-        let mut frozen = of.clone();
-        change(&mut frozen);
-        assert!(frozen.check(&ctx).is_err(), "{what}");
+    let refused = |what: &str, of: &Committed, change: &dyn Fn(&mut Committed)| {
+        let mut committed = of.clone();
+        change(&mut committed);
+        assert!(committed.check(&ctx).is_err(), "{what}");
     };
     let release = |value: [u8; 32]| {
         let index = |peer: Peer| ctx.council_index(peer).unwrap();
@@ -216,20 +216,20 @@ fn a_frozen_slot_that_breaks_any_rule_is_refused() {
         done.council.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
     };
     let value = coin.record.digest(&ctx);
-    refused("deals", sum, &|frozen| {
-        frozen.record.deals.pop();
+    refused("deals", sum, &|committed| {
+        committed.record.deals.pop();
     });
-    refused("too few acknowledgements", sum, &|frozen| frozen.acknowledgements.truncate(1));
-    refused("a pad too many", sum, &|frozen| frozen.pads.push(Some([0; 32])));
-    refused("a pad too few", sum, &|frozen| {
-        frozen.pads.pop();
+    refused("too few acknowledgements", sum, &|committed| committed.acknowledgements.truncate(1));
+    refused("a pad too many", sum, &|committed| committed.pads.push(Some([0; 32])));
+    refused("a pad too few", sum, &|committed| {
+        committed.pads.pop();
     });
-    refused("another pad", sum, &|frozen| frozen.pads[0] = Some([1; 32]));
-    refused("no pad of a sum", sum, &|frozen| frozen.pads[0] = None);
-    refused("releases that show nothing", coin, &|frozen| frozen.releases = release(value));
-    refused("a sound pad left out", coin, &|frozen| {
-        frozen.pads[0] = None;
-        frozen.releases = release(value);
+    refused("another pad", sum, &|committed| committed.pads[0] = Some([1; 32]));
+    refused("no pad of a sum", sum, &|committed| committed.pads[0] = None);
+    refused("releases that show nothing", coin, &|committed| committed.releases = release(value));
+    refused("a sound pad left out", coin, &|committed| {
+        committed.pads[0] = None;
+        committed.releases = release(value);
     });
-    refused("a pad left out and nothing shown", coin, &|frozen| frozen.pads[0] = None);
+    refused("a pad left out and nothing shown", coin, &|committed| committed.pads[0] = None);
 }

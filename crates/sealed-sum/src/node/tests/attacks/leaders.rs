@@ -184,9 +184,9 @@ fn a_served_coin_that_lacks_a_sound_pad_is_refused_and_the_server_named() {
         net.liars.insert(liar);
         net.rewrite = Some(Box::new(|_, _, message| {
             let Message::Transfer(transfer::Message::Head(0, held)) = message else { return None };
-            let Held::Frozen(mut frozen) = (**held).clone() else { return None };
-            frozen.pads[1] = None;
-            Some(Message::Transfer(transfer::Message::Head(0, Box::new(Held::Frozen(frozen)))))
+            let Held::Committed(mut committed) = (**held).clone() else { return None };
+            committed.pads[1] = None;
+            Some(Message::Transfer(transfer::Message::Head(0, Box::new(Held::Committed(committed)))))
         }));
         let now = net.now_ms();
         net.at_ms(now, Fault::Heal(late, liar));

@@ -18,7 +18,7 @@ use crate::session::{Peer, Timing};
 #[test]
 fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_ever() {
     // It is in a view without them, or has a slot that it never gives.
-    for (frozen, in_view) in [(0, true), (1, false)] {
+    for (committed, in_view) in [(0, true), (1, false)] {
         let timing = Timing { compute_ms: 10_000, quorum_ms: 40_000, ..timing() };
         let mut net = Network::new(3, &[3], timing, 9);
         let liar = net.council()[0];
@@ -28,7 +28,7 @@ fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_eve
             net.run_unchecked(second * 1_000, |_| false);
             let pairs = net.peers().flat_map(|a| (0..3).map(move |b| (a, Peer(b))));
             for (from, to) in pairs {
-                let message = Message::Status { frozen, in_view };
+                let message = Message::Status { committed, in_view };
                 if from == liar || to == liar {
                     net.say(from, to, message);
                 }
@@ -39,7 +39,7 @@ fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_eve
         }
         let endings = net.endings();
         for peer in without(&net, &[liar]) {
-            assert!(matches!(endings.get(&peer), Some(Ending::TooFew(_))), "{frozen}: {endings:?}");
+            assert!(matches!(endings.get(&peer), Some(Ending::TooFew(_))), "{committed}: {endings:?}");
         }
     }
 }
@@ -100,8 +100,8 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     let mut net = Network::new(3, &[3], timing(), 4);
     net.run(60_000);
     let ctx = Arc::new(net.context(Peer(0)));
-    let stored = |slot: u32| match net.disk(Peer(0)).get(&format!("frozen-{slot}")) {
-        Some(crate::node::Record::Frozen(frozen, total)) => (frozen.clone(), total.clone()),
+    let stored = |slot: u32| match net.disk(Peer(0)).get(&format!("committed-{slot}")) {
+        Some(crate::node::Record::Committed(committed, total)) => (committed.clone(), total.clone()),
         _ => panic!("slot {slot} is not there"),
     };
     let ((coin, _), (sum, total)) = (stored(0), stored(1));
@@ -120,17 +120,18 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
         }
         (client.receiving(), fetched, blamed)
     };
-    let frozen =
-        |slot, frozen: &crate::protocol::record::Frozen| Head(slot, Box::new(Held::Frozen(frozen.clone())));
+    let committed = |slot, committed: &crate::protocol::record::Committed| {
+        Head(slot, Box::new(Held::Committed(committed.clone())))
+    };
     let accepted = |record: &Record| Head(1, Box::new(Held::Accepted(record.clone())));
     let piece = |slot, index, data: &bytes::Bytes| Piece { slot, index, data: data.clone() };
-    let (head, whole) = (frozen(1, &sum), piece(1, 0, &total));
+    let (head, whole) = (committed(1, &sum), piece(1, 0, &total));
     let (nothing, all, wrong) = ((false, false, false), (false, true, false), (false, false, true));
     let pending = (true, false, false);
-    let asked = Want::Frozen;
+    let asked = Want::Committed;
     assert_eq!(run(asked, &[(server, head.clone()), (server, whole.clone())]), all);
     assert_eq!(run(asked, &[(other, head.clone())]), nothing, "of another peer");
-    assert_eq!(run(asked, &[(server, frozen(0, &coin))]), nothing, "of another slot");
+    assert_eq!(run(asked, &[(server, committed(0, &coin))]), nothing, "of another slot");
     assert_eq!(run(asked, &[(server, accepted(&sum.record))]), nothing, "not of this kind");
     assert_eq!(run(Want::Accepted([0; 32]), &[(server, accepted(&sum.record))]), nothing, "another value");
     assert_eq!(run(Want::Accepted(digest), &[(server, accepted(&sum.record)), (server, whole.clone())]), all);
@@ -138,11 +139,11 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     assert_eq!(run(asked, &[(server, head.clone()), (other, whole.clone())]), pending, "of another peer");
     assert_eq!(run(asked, &[(server, head.clone()), (server, piece(1, 1, &total))]), pending, "not the next");
     assert_eq!(run(asked, &[(server, head.clone()), (server, piece(0, 0, &total))]), pending, "another slot");
-    assert_eq!(run(asked, &[(server, frozen(1, &coin))]), wrong, "under a false number");
+    assert_eq!(run(asked, &[(server, committed(1, &coin))]), wrong, "under a false number");
     let mut few = sum.clone();
     few.acknowledgements.truncate(1);
-    assert_eq!(run(asked, &[(server, frozen(1, &few))]), wrong, "not decided");
-    assert_eq!(run(asked, &[(server, head.clone()), (server, frozen(1, &few))]), pending, "a second head");
+    assert_eq!(run(asked, &[(server, committed(1, &few))]), wrong, "not decided");
+    assert_eq!(run(asked, &[(server, head.clone()), (server, committed(1, &few))]), pending, "a second head");
     let mut record = sum.record.clone();
     record.deals.pop();
     assert_eq!(run(Want::Accepted(digest), &[(server, accepted(&record))]), wrong, "without its deals");
@@ -157,7 +158,7 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     // The server: credits for what was not sent, twice, or of another slot bring nothing more.
     let mut serving = Transfer::new(ctx);
     let long = Served::Sealed(bytes::Bytes::from(vec![1; 20 * CHUNK]));
-    drop(serving.serve(Time(0), server, 1, Some((Held::Frozen(sum), long))));
+    drop(serving.serve(Time(0), server, 1, Some((Held::Committed(sum), long))));
     let mut sent = |credit| {
         let step = serving.handle(Time(0), Input::Message { from: server, message: credit });
         step.0.len()
@@ -169,12 +170,12 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
 }
 
 #[test]
-fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told_of_what_is_frozen() {
+fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told_of_what_is_committed() {
     use transfer::Message::{Head, Lacking, Piece};
     let mut net = Network::new(3, &[65_537], timing(), 4);
     net.run(60_000);
     let ctx = Arc::new(net.context(Peer(0)));
-    let Some(crate::node::Record::Frozen(frozen, total)) = net.disk(Peer(0)).get("frozen-1") else {
+    let Some(crate::node::Record::Committed(committed, total)) = net.disk(Peer(0)).get("committed-1") else {
         panic!("slot 1 is not there")
     };
     let server = Peer(1);
@@ -187,10 +188,10 @@ fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told
         }
         last
     };
-    let head = || Head(1, Box::new(Held::Frozen(frozen.clone())));
+    let head = || Head(1, Box::new(Held::Committed(committed.clone())));
     for (length, wrong) in [(CHUNK, false), (CHUNK - 4, true), (CHUNK + 4, true), (0, true)] {
         let data = total.slice(..length);
-        let last = ask(Want::Frozen, vec![head(), Piece { slot: 1, index: 0, data }]);
+        let last = ask(Want::Committed, vec![head(), Piece { slot: 1, index: 0, data }]);
         assert_eq!(last.iter().any(|action| matches!(action, Action::Blame { .. })), wrong, "{length}");
     }
     let lacks = |want, messages| {
@@ -200,8 +201,12 @@ fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told
         };
         (is(|output| matches!(output, Output::Lacks(..))), is(|output| matches!(output, Output::Failed(_))))
     };
-    assert_eq!(lacks(Want::Frozen, vec![Lacking(1)]), (true, true));
-    assert_eq!(lacks(Want::Frozen, vec![Lacking(0)]), (false, false), "of another slot");
-    assert_eq!(lacks(Want::Frozen, vec![head(), Lacking(1)]), (false, true), "it has shown that it has it");
+    assert_eq!(lacks(Want::Committed, vec![Lacking(1)]), (true, true));
+    assert_eq!(lacks(Want::Committed, vec![Lacking(0)]), (false, false), "of another slot");
+    assert_eq!(
+        lacks(Want::Committed, vec![head(), Lacking(1)]),
+        (false, true),
+        "it has shown that it has it"
+    );
     assert_eq!(lacks(Want::Accepted([0; 32]), vec![Lacking(1)]), (false, true), "it never said it had that");
 }

@@ -29,7 +29,7 @@ pub(super) fn begun() -> Network {
 }
 
 fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
-    let promise = || Promise { frozen: 0, accepted: None, released: false };
+    let promise = || Promise { committed: 0, accepted: None, released: false };
     let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
     net.council().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
 }
@@ -58,18 +58,18 @@ fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_
         ("members do not ascend", high, reversed, 0, false),
         ("its leader is no member", high, without_leader, 0, false),
         ("its leader is not of the council", Ballot { proposer: spare, ..high }, all.clone(), 0, false),
-        ("more frozen slots than there are", high, all.clone(), 9, false),
+        ("more committed slots than there are", high, all.clone(), 9, false),
         ("a ballot above the last", Ballot { counter: Ballot::LAST + 1, ..high }, all.clone(), 0, false),
         ("too few members", high, all[..2].to_vec(), 0, false),
         ("too few of the council", high, one_votes.collect(), 0, false),
     ];
-    for (what, ballot, members, frozen, sound) in cases {
+    for (what, ballot, members, committed, sound) in cases {
         let mut net = begun();
         let order = order(&net, ballot, &members);
         let (from, to) = (order[0], order[1]);
         net.liars.insert(from);
         let promises = promises(&net, ballot);
-        net.say(from, to, Message::Begin { ballot, members, frozen, promises });
+        net.say(from, to, Message::Begin { ballot, members, committed, promises });
         assert_eq!(entered(&net, to, ballot), usize::from(sound), "{what}");
         assert_eq!(net.named().contains(&from), !sound, "{what}");
     }
@@ -77,7 +77,7 @@ fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_
     let mut net = begun();
     let tree = order(&net, high, &all);
     let begin =
-        Message::Begin { ballot: high, members: all.clone(), frozen: 0, promises: promises(&net, high) };
+        Message::Begin { ballot: high, members: all.clone(), committed: 0, promises: promises(&net, high) };
     net.say(tree[1], tree[2], begin.clone());
     assert_eq!(entered(&net, tree[2], high), 0, "not from its parent");
     net.say(tree[0], tree[1], begin.clone());
@@ -148,7 +148,7 @@ fn what_is_asked_and_told_in_elections_counts_from_whom_it_concerns() {
             1 => Message::Prepare(high(liar)),
             2 => Message::Refuse(high(liar), high(liar)),
             3 => Message::Refuse(high(to), high(liar)),
-            4 => Message::Status { frozen: 3, in_view: false },
+            4 => Message::Status { committed: 3, in_view: false },
             _ => Message::Fields(Vec::new()),
         };
         net.say(liar, to, message);
@@ -178,7 +178,7 @@ fn a_promise_that_is_not_one_does_not_make_its_honest_receiver_break_a_rule() {
                     let accepted = Accepted { ballot: item.ballot, slot: 0, value: [3; 32] };
                     item.promise.accepted = Some(accepted);
                 }
-                _ => item.promise.frozen = 9,
+                _ => item.promise.committed = 9,
             }
             Some(Message::Promise(Signed::new(&own, item)))
         }));

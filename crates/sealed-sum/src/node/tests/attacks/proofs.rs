@@ -12,16 +12,16 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Context, Kind};
 use crate::protocol::deal::{self, Opening, Release};
 use crate::protocol::pairwise::{ViewKey, ViewKeys};
-use crate::protocol::record::{Acknowledgement, Frozen, Record as SumRecord};
+use crate::protocol::record::{Acknowledgement, Committed, Record as SumRecord};
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Rng;
 use crate::session::Peer;
 
 /// Decided, although one deal of it hides another pad than it says.
-fn unsound(done: &Done, slot: u32) -> Frozen {
+fn unsound(done: &Done, slot: u32) -> Committed {
     let ctx = done.net.context(Peer(0));
-    let sum = SumId { slot, ..done.frozen[1].record.value.sum };
+    let sum = SumId { slot, ..done.committed[1].record.value.sum };
     let mut rng = Rng::from_seed([5; 32]);
     let deal = |&peer: &Peer| deal::make(&done.net.context(peer), sum, &mut rng).1;
     let mut deals: Vec<_> = done.council.iter().map(deal).collect();
@@ -37,7 +37,7 @@ fn unsound(done: &Done, slot: u32) -> Frozen {
     releases.iter().for_each(|release| opening.add(&ctx, &record.deals, release).unwrap());
     let pads = opening.pads(&ctx, &record.deals).unwrap();
     let pads = pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect();
-    Frozen { record, acknowledgements, pads, releases }
+    Committed { record, acknowledgements, pads, releases }
 }
 
 fn release(done: &Done, by: Peer, record: &SumRecord) -> Signed<Release> {
@@ -54,29 +54,31 @@ fn a_coin_goes_without_a_pad_that_releases_show_to_be_unsound_and_nothing_else_d
     assert_eq!(coin.pads.iter().filter(|pad| pad.is_none()).count(), 1);
     assert_eq!(coin.check(&ctx), Ok(()));
     assert!(sum.check(&ctx).is_err(), "a sum without a pad");
-    let refused = |what: &str, change: &dyn Fn(&mut Frozen)| {
-        let mut frozen = coin.clone();
-        change(&mut frozen);
-        assert!(frozen.check(&ctx).is_err(), "{what}");
+    let refused = |what: &str, change: &dyn Fn(&mut Committed)| {
+        let mut committed = coin.clone();
+        change(&mut committed);
+        assert!(committed.check(&ctx).is_err(), "{what}");
     };
     let other = |at: usize, change: &dyn Fn(&mut Release)| {
         let mut item = coin.releases[at].item.clone();
         change(&mut item);
         done.sign(coin.releases[at].author, item)
     };
-    refused("more releases than council members", &|frozen| frozen.releases.extend(coin.releases.clone()));
-    refused("a release of another value", &|frozen| {
-        frozen.releases[0] = other(0, &|item| item.value[0] ^= 1);
+    refused("more releases than council members", &|committed| {
+        committed.releases.extend(coin.releases.clone())
     });
-    refused("a release with a wrong share", &|frozen| {
-        frozen.releases[2] = other(2, &|item| item.shares[1].1[0] ^= 1);
+    refused("a release of another value", &|committed| {
+        committed.releases[0] = other(0, &|item| item.value[0] ^= 1);
     });
-    refused("a release that its author has not signed", &|frozen| {
+    refused("a release with a wrong share", &|committed| {
+        committed.releases[2] = other(2, &|item| item.shares[1].1[0] ^= 1);
+    });
+    refused("a release that its author has not signed", &|committed| {
         let mut forged = done.sign(done.council[1], coin.releases[0].item.clone());
         forged.author = done.council[0];
-        frozen.releases[0] = forged;
+        committed.releases[0] = forged;
     });
-    let mut altered = done.frozen[1].clone();
+    let mut altered = done.committed[1].clone();
     assert_eq!(altered.check(&ctx), Ok(()));
     altered.record.deals[1].item.share_hashes[0][0] ^= 1;
     assert!(altered.check(&ctx).is_err(), "a deal that its dealer has not signed");
@@ -85,7 +87,7 @@ fn a_coin_goes_without_a_pad_that_releases_show_to_be_unsound_and_nothing_else_d
 #[test]
 fn shares_count_as_their_dealer_has_published_them() {
     let done = Done::new();
-    let deals = &done.frozen[1].record.deals;
+    let deals = &done.committed[1].record.deals;
     let of = |at: usize| done.net.context(done.council[at]);
     let with = |change: &dyn Fn(&mut deal::Deal)| {
         let mut deals = deals.clone();
@@ -103,7 +105,7 @@ fn shares_count_as_their_dealer_has_published_them() {
     let pads = |deals: &[Signed<deal::Deal>]| {
         let mut opening = Opening::default();
         for &by in &done.council[..2] {
-            let record = SumRecord { deals: deals.to_vec(), ..done.frozen[1].record.clone() };
+            let record = SumRecord { deals: deals.to_vec(), ..done.committed[1].record.clone() };
             opening.add(&of(2), deals, &release(&done, by, &record)).unwrap();
         }
         let pads = opening.pads(&of(2), deals).unwrap();
@@ -112,12 +114,12 @@ fn shares_count_as_their_dealer_has_published_them() {
     assert_eq!(pads(deals), [true, true, true]);
     assert_eq!(pads(&with(&|deal| deal.share_hashes[2][0] ^= 1)), [false, true, true]);
     assert_eq!(pads(&with(&|deal| deal.pad_hash[0] ^= 1)), [false, true, true]);
-    let mut wrong = release(&done, done.council[0], &done.frozen[1].record).item;
+    let mut wrong = release(&done, done.council[0], &done.committed[1].record).item;
     wrong.shares[0].1[0] ^= 1;
     let wrong = done.sign(done.council[0], wrong);
     let added = Opening::default().add(&of(2), deals, &wrong);
     assert_eq!(added, Err(Fault::BadShare(deals[0].author)));
-    let mut nobody = release(&done, done.council[0], &done.frozen[1].record);
+    let mut nobody = release(&done, done.council[0], &done.committed[1].record);
     nobody.author = Peer(99);
     assert!(!nobody.verify(&of(2)), "nobody of the roster");
     nobody.author = done.other;
@@ -143,26 +145,26 @@ fn the_keys_of_a_view_are_one_of_each_member_and_of_this_view() {
 fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let stored = |slot: u32| match done.net.disk(Peer(0)).get(&format!("frozen-{slot}")) {
-        Some(Record::Frozen(frozen, total)) => (frozen.clone(), total.clone()),
+    let stored = |slot: u32| match done.net.disk(Peer(0)).get(&format!("committed-{slot}")) {
+        Some(Record::Committed(committed, total)) => (committed.clone(), total.clone()),
         _ => panic!("slot {slot} is not there"),
     };
     let ((coin, empty), (sum, total)) = (stored(0), stored(1));
     let ballot = sum.acknowledgements[0].item.ballot;
     let restore = |records: Vec<Record>| archive::restore(&ctx, records);
-    let coin = Record::Frozen(coin, empty);
-    let frozen = |sum: Frozen, total: &Bytes| vec![coin.clone(), Record::Frozen(sum, total.clone())];
+    let coin = Record::Committed(coin, empty);
+    let committed = |sum: Committed, total: &Bytes| vec![coin.clone(), Record::Committed(sum, total.clone())];
     let refused = |what: &str, records: Vec<Record>| {
         let told = restore(records).err();
         assert!(matches!(told, Some(RestoreError::Broken(1, _))), "{what}: {told:?}");
     };
     let other = Bytes::from(vec![0xaa; total.len()]);
-    assert_eq!(restore(frozen(sum.clone(), &total)).unwrap().archive.frozen(), 2);
-    assert!(matches!(restore(frozen(sum.clone(), &total)[1..].to_vec()), Err(RestoreError::Gap(1))));
-    let few = Frozen { acknowledgements: sum.acknowledgements[..1].to_vec(), ..sum.clone() };
-    refused("decided by too few", frozen(few, &total));
-    refused("another total", frozen(sum.clone(), &other));
-    // Acknowledged and not yet frozen.
+    assert_eq!(restore(committed(sum.clone(), &total)).unwrap().archive.committed(), 2);
+    assert!(matches!(restore(committed(sum.clone(), &total)[1..].to_vec()), Err(RestoreError::Gap(1))));
+    let few = Committed { acknowledgements: sum.acknowledgements[..1].to_vec(), ..sum.clone() };
+    refused("decided by too few", committed(few, &total));
+    refused("another total", committed(sum.clone(), &other));
+    // Acknowledged and not yet committed.
     let accepted = |record: SumRecord, total: &Bytes| {
         vec![coin.clone(), Record::Accepted(ballot, record, total.clone())]
     };
@@ -185,8 +187,8 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
         (Some(value), sum.acknowledgements.len())
     );
     refused("released what was not decided", with(&sum.acknowledgements[..1]));
-    let over = [frozen(sum.clone(), &total), vec![released(&sum.acknowledgements)]].concat();
-    assert_eq!(restore(over).unwrap().votes.acceptor.released, None, "of a slot that is frozen");
+    let over = [committed(sum.clone(), &total), vec![released(&sum.acknowledgements)]].concat();
+    assert_eq!(restore(over).unwrap().votes.acceptor.released, None, "of a slot that is committed");
     // Promises.
     let high = Ballot { counter: 70, ..ballot };
     for records in [vec![Record::Joined(high)], vec![Record::Promised(high), Record::Promised(ballot)]] {

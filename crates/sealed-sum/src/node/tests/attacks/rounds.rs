@@ -135,8 +135,8 @@ impl Tree {
                     let item = ctx.council_index(peer).map(|_| self.release(peer, &record));
                     self.view(peer).release(record.value.sum.slot, item)
                 }
-                Action::Output(Output::Opened(frozen)) => {
-                    let slot = frozen.record.value.sum.slot;
+                Action::Output(Output::Opened(committed)) => {
+                    let slot = committed.record.value.sum.slot;
                     if peer == self.at() {
                         self.opened.push(slot);
                     }

@@ -6,7 +6,7 @@ use super::alone::One;
 use crate::node::{Event, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::message::Message;
-use crate::protocol::record::{Frozen, Record as SumRecord};
+use crate::protocol::record::{Committed, Record as SumRecord};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Output, Transfer};
 use crate::protocol::view::Reason;
@@ -50,21 +50,26 @@ fn a_value_is_acknowledged_with_its_own_total_in_its_turn_and_with_sound_shares(
 
 #[test]
 fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
-    let frozen = |one: &One, slot| {
+    let committed = |one: &One, slot| {
         let (record, acknowledgements) = one.decided(one.ballot(1), slot, [0; 32]);
-        Frozen { record, acknowledgements, pads: vec![None, Some([0; 32]), Some([0; 32])], releases: vec![] }
+        Committed {
+            record,
+            acknowledgements,
+            pads: vec![None, Some([0; 32]), Some([0; 32])],
+            releases: vec![],
+        }
     };
     for (slot, opens) in [(0, true), (1, false)] {
         let mut one = One::new();
-        let mut frozen = frozen(&one, slot);
-        frozen.pads[0] = Some([0; 32]);
-        assert!(one.node.slots.open(frozen, Bytes::new(), &mut Step::none()).is_ok());
-        assert_eq!(one.node.slots.is_opening(), opens, "slot {slot} where none is frozen");
+        let mut committed = committed(&one, slot);
+        committed.pads[0] = Some([0; 32]);
+        assert!(one.node.slots.open(committed, Bytes::new(), &mut Step::none()).is_ok());
+        assert_eq!(one.node.slots.is_opening(), opens, "slot {slot} where none is committed");
     }
     let mut one = One::new();
-    let (coin, sum) = (frozen(&one, 0), frozen(&one, 1));
-    one.node.freeze(coin, Some(Bytes::from(vec![0; 32])));
-    let held = Box::new(Held::Frozen(sum));
+    let (coin, sum) = (committed(&one, 0), committed(&one, 1));
+    one.node.commit(coin, Some(Bytes::from(vec![0; 32])));
+    let held = Box::new(Held::Committed(sum));
     let fetched = Output::Fetched(one.others[0], 1, held, Bytes::from(vec![0; 12]));
     one.node.transferred(Step(vec![Action::Output(fetched)]));
     one.take_out();
@@ -79,7 +84,7 @@ fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
     let told = |output: &dyn Fn(&One) -> Output, says: u32| {
         let mut one = One::new();
         let from = one.others[0];
-        one.hear(from, Message::Status { frozen: says, in_view: false });
+        one.hear(from, Message::Status { committed: says, in_view: false });
         let child: Step<Transfer> = Step(vec![Action::Output(output(&one))]);
         one.node.transferred(child);
         one.take_out();
@@ -90,8 +95,8 @@ fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
     assert_eq!(told(&|one| Output::Lacks(one.others[0], 0), 0), []);
     let bare = |one: &One| {
         let (record, acknowledgements) = one.decided(one.ballot(1), 0, [0; 32]);
-        let frozen = Frozen { record, acknowledgements, pads: vec![], releases: vec![] };
-        Output::Fetched(one.others[0], 0, Box::new(Held::Bare(frozen)), Bytes::new())
+        let committed = Committed { record, acknowledgements, pads: vec![], releases: vec![] };
+        Output::Fetched(one.others[0], 0, Box::new(Held::Bare(committed)), Bytes::new())
     };
     assert_eq!(told(&bare, 1), [from]);
 }

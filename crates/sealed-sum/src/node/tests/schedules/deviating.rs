@@ -58,20 +58,20 @@ fn answers(liar: Peer, slots: u32, mut random: Stream) -> Rewrite {
             return None;
         }
         let answer = match message.clone() {
-            Message::Status { in_view, .. } => return Some(Message::Status { frozen: slots, in_view }),
+            Message::Status { in_view, .. } => return Some(Message::Status { committed: slots, in_view }),
             Message::Transfer(transfer::Message::Piece { slot, index, data }) => {
                 let mut data = data.to_vec();
                 *data.first_mut()? ^= 1;
                 transfer::Message::Piece { slot, index, data: data.into() }
             }
             Message::Transfer(transfer::Message::Head(slot, held)) => {
-                let Held::Frozen(mut frozen) = *held else { return None };
+                let Held::Committed(mut committed) = *held else { return None };
                 match random.below(3) {
-                    0 => frozen.pads[0] = None,
-                    1 => frozen.record.value.total[0] ^= 1,
-                    _ => frozen.acknowledgements.truncate(1),
+                    0 => committed.pads[0] = None,
+                    1 => committed.record.value.total[0] ^= 1,
+                    _ => committed.acknowledgements.truncate(1),
                 }
-                transfer::Message::Head(slot, Box::new(Held::Frozen(frozen)))
+                transfer::Message::Head(slot, Box::new(Held::Committed(committed)))
             }
             _ => return None,
         };

@@ -172,7 +172,7 @@ fn an_acceptor_that_has_released_acknowledges_nothing_else_in_the_slot() {
     assert_eq!(acceptor.accept(ballot(2, 1), 0, 8), Err(Refusal::Released));
     acceptor.accept(ballot(3, 1), 0, 7).unwrap();
     assert!(acceptor.prepare(ballot(4, 0)).unwrap().released);
-    acceptor.freeze(0);
+    acceptor.commit(0);
     acceptor.accept(ballot(5, 1), 1, 8).unwrap();
     assert!(!acceptor.prepare(ballot(6, 0)).unwrap().released);
 }

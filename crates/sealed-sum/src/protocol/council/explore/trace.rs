@@ -33,7 +33,7 @@ fn describe(act: Act) -> String {
         Act::Accept(b, s, a) => format!("{a} acknowledges slot {s} in ballot {b}"),
         Act::Release(b, s, a) => format!("{a} releases its shares of slot {s} in ballot {b}"),
         Act::Open(b, s, a) => format!("{a} opens slot {s} in ballot {b}"),
-        Act::Fetch(a) => format!("{a} fetches the next frozen slot"),
+        Act::Fetch(a) => format!("{a} fetches the next committed slot"),
         Act::Turn(b, s) => format!("the leader of ballot {b} shows another sum of slot {s}"),
         Act::Serve(a, value) => format!("the liar serves {value} to {a}"),
         Act::Crash(a) => format!("{a} crashes and restarts"),
