@@ -5,7 +5,7 @@
 //! both from the moment when the first node begins to mask: `summed` until the last node holds the sealed
 //! total, has hashed it and knows that all do (its stage `Accept` begins); and `opened` until the last node
 //! has taken the pads off and has the result on disk: the acknowledgements, with the total synced to disk by
-//! every council member before its own, the shares, and the opening lie between. The vectors themselves are
+//! every committee member before its own, the shares, and the opening lie between. The vectors themselves are
 //! made before.
 //!
 //! **Bare**: a swarm for each node with nothing but `libp2p-stream`, default settings and TCP without delay.

@@ -35,7 +35,7 @@ pub use builder::{Builder, MakeInterpose};
 #[cfg(feature = "cli")]
 pub(crate) use builder::{mark_file, not_built_in, state_folder};
 pub use event::{Event, Timed};
-pub use receipt::{Council, DataDigest, Opened, Place, Receipt, Spent};
+pub use receipt::{Committee, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
 #[cfg(feature = "cli")]
 pub(crate) use signals::wait_for_signal;

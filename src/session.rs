@@ -11,7 +11,7 @@
 
 mod builder;
 mod columns;
-mod council;
+mod committee;
 pub(crate) mod encoding;
 pub(crate) mod file;
 mod noise;
@@ -32,11 +32,11 @@ pub use crate::model::readout::Score;
 
 pub use builder::SessionBuilder;
 pub use columns::{Bounds, ColumnChecks};
-pub use council::CouncilSpec;
+pub use committee::CommitteeSpec;
 pub use encoding::Field;
 pub use flyswarm_data::prepare::Preparation;
 pub use flyswarm_learn::learner::{Architecture, Schedule};
-pub(crate) use flyswarm_sealed_sum::session::COUNCIL;
+pub(crate) use flyswarm_sealed_sum::session::COMMITTEE;
 pub use flyswarm_sealed_sum::session::{Faults, MOST_SLOTS, Peer, SessionId, Timing};
 pub use noise::{NoiseMode, NoiseSpec};
 pub use rules::{Limit, SessionError};
@@ -64,7 +64,7 @@ pub struct Session {
     /// The limits that protect the peers' rows.
     pub privacy: Privacy,
     /// Who votes, and which faults of theirs are borne.
-    pub voting: CouncilSpec,
+    pub voting: CommitteeSpec,
     /// Time-outs.
     pub timing: Timing,
     /// Multiaddresses of relays as text, each with the relay's peer id, at most 8. Not part of the session

@@ -81,7 +81,10 @@ fn peers_of_one_program_get_the_pooled_model_and_receipts_from_arrays() {
     for (i, each) in finished.iter().enumerate() {
         assert_eq!(outcome(each).digest, pooled.digest());
         assert!(each.receipt.counted);
-        assert_eq!((each.receipt.council.faults.as_str(), each.receipt.council.members), ("crash", PEERS));
+        assert_eq!(
+            (each.receipt.committee.faults.as_str(), each.receipt.committee.members),
+            ("crash", PEERS)
+        );
         assert_eq!(each.receipt.session, session.id().to_string());
         assert_eq!(each.receipt.data.rows, part(i, PEERS).len());
         assert_eq!(each.receipt.quantities.last().expect("a quantity").members.len(), PEERS);

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use flyswarm::net::driver::peer_id;
 use flyswarm::net::{Channel, Command, Config, Event, Frame, Multiaddr, Network, PeerId};
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::council::Promise;
+use flyswarm::protocol::committee::Promise;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel as Way, Message, VERSION};
 use flyswarm::protocol::promise::Promised;
@@ -136,8 +136,8 @@ fn run(what: &str, script: Script) -> (usize, usize) {
         session.timing.linger_ms = 1_000;
         session.timing.quorum_ms = 30_000;
     });
-    // Last in the council, so that it is nobody's first proposer.
-    let me = swarm.session.council()[4].index();
+    // Last in the committee, so that it is nobody's first proposer.
+    let me = swarm.session.committee()[4].index();
     let other = False::start(&swarm, me, script);
     let real: Vec<_> = (0..5).filter(|&i| i != me).collect();
     for &i in &real {

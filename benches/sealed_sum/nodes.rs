@@ -15,7 +15,7 @@ use flyswarm::node::Event;
 use flyswarm::protocol::context::{Context, Quantity};
 use flyswarm::protocol::view::Stage;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
+    ColumnChecks, CommitteeSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
 };
 use flyswarm::tasks::ModelSpec;
 use flyswarm::tasks::{History, Outcome, Task, Work};
@@ -80,7 +80,7 @@ fn session() -> Session {
             preparation: None,
         },
         privacy: Privacy::default(),
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing: Timing { gather_ms: 60_000, stall_ms: 60_000, ..Timing::default() },
         roster: (0..NODES)

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use flyswarm::node::Record;
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::council::{Accepted, Promise};
+use flyswarm::protocol::committee::{Accepted, Promise};
 use flyswarm::protocol::deal::Release;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message, Trace};
@@ -86,10 +86,18 @@ fn inputs() -> Vec<Vec<u8>> {
         Message::Prepare(ballot),
         Message::Promise(promise.clone()),
         Message::Refuse(ballot, ballot),
-        Message::Begin { ballot, members: vec![Peer(0), peer], committed: 0, promises: vec![promise.clone()] },
+        Message::Begin {
+            ballot,
+            members: vec![Peer(0), peer],
+            committed: 0,
+            promises: vec![promise.clone()],
+        },
         Message::Failed(signed(Failure { ballot, reason: Reason::Stalled, suspect: Some(peer) })),
         Message::View(view::Message::Up(ballot, Report::Keys(vec![key.clone()]))),
-        Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1, total: [1; 32], deals: vec![] })),
+        Message::View(view::Message::Up(
+            ballot,
+            Report::TotalReady { slot: 1, total: [1; 32], deals: vec![] },
+        )),
         Message::View(view::Message::Up(ballot, Report::Acknowledge(1, vec![acknowledgement.clone()]))),
         Message::View(view::Message::Up(ballot, Report::Release(1, vec![]))),
         Message::View(view::Message::Up(ballot, Report::Reveal(vec![]))),

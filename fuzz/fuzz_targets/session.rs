@@ -41,7 +41,7 @@ fn inputs() -> Vec<Vec<u8>> {
                     checks: ColumnChecks::default(),
                 },
                 privacy: Privacy { min_holders: 3, colluding: 0.25, noise: None },
-                voting: flyswarm::session::CouncilSpec::default(),
+                voting: flyswarm::session::CommitteeSpec::default(),
                 timing: Timing::default(),
                 relays: vec![format!("/ip4/127.0.0.1/tcp/4009/p2p/{}", Identity::from_seed([9; 32]).public())],
                 roster: (1..=4).map(entry).collect(),

@@ -24,7 +24,9 @@ use super::simulate::columns;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
 use crate::data::Dataset;
-use crate::session::{CouncilSpec, DataSpec, Entry, NoiseSpec, Privacy, Scaling, Session, TaskSpec, Timing};
+use crate::session::{
+    CommitteeSpec, DataSpec, Entry, NoiseSpec, Privacy, Scaling, Session, TaskSpec, Timing,
+};
 use crate::tasks::Hamming;
 
 /// Holders of each class among the peers.
@@ -254,7 +256,7 @@ fn session(scene: &Scene, identities: &[Identity]) -> Result<Session, Failure> {
             ..DataSpec::default()
         },
         privacy: scene.privacy,
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing: Timing { gather_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
         roster: identities.iter().zip(&NAMES).map(entry).collect(),

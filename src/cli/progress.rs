@@ -76,7 +76,7 @@ impl Progress {
                     Stage::Keys => "exchanging keys".to_owned(),
                     Stage::Compute => format!("{slot}: computing"),
                     Stage::Sum => format!("{slot}: summing"),
-                    Stage::Accept => format!("{slot}: the council decides"),
+                    Stage::Accept => format!("{slot}: the committee decides"),
                     Stage::Release | Stage::Open => format!("{slot}: opening"),
                 });
             }

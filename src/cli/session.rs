@@ -2,7 +2,7 @@
 
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
-mod council;
+mod committee;
 mod draft;
 mod fedavg;
 pub(in crate::cli) mod forecast;
@@ -55,7 +55,7 @@ pub(super) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show everything a session file means: sizes, council, timing
+    /// Show everything a session file means: sizes, committee, timing
     Show {
         /// The session file
         file: PathBuf,
@@ -193,7 +193,7 @@ pub(super) struct NewArguments {
     #[arg(long, value_name = "SHARE")]
     colluding: Option<f64>,
     #[command(flatten)]
-    council: council::CouncilArguments,
+    committee: committee::CommitteeArguments,
     #[command(flatten)]
     noise: NoiseArguments,
     /// A time by its name in the file, such as gather_ms=5000; repeatable
@@ -544,7 +544,7 @@ impl NewArguments {
                 colluding: self.colluding.unwrap_or(defaults.colluding),
                 noise,
             },
-            voting: self.council.spec(),
+            voting: self.committee.spec(),
             timing,
             relays: self.relays,
             roster: self.peers.into_iter().map(|peer| peer.0).collect(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
-use super::receipt::{Council, DataDigest, Opened, Place, Receipt, stages};
+use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, stages};
 use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
 use crate::http::Server;
@@ -304,7 +304,7 @@ impl Node {
                 .iter()
                 .map(|value| self.opened.get(&value.sum.slot).copied())
                 .collect(),
-            council: Council::of(session),
+            committee: Committee::of(session),
             roles: (!self.roles.is_empty()).then(|| self.roles.clone()),
             views: self.views,
             data: DataDigest {

@@ -35,8 +35,8 @@ pub struct Receipt {
     /// When this peer had each of them, in seconds since 1970; `None` where that was before it was started
     /// again.
     pub opened_unix: Vec<Option<f64>>,
-    /// What the council bears: `crash` or `byzantine`, and what that does not prevent.
-    pub council: Council,
+    /// What the committee bears: `crash` or `byzantine`, and what that does not prevent.
+    pub committee: Committee,
     /// Peers by role, where the session had an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<BTreeMap<String, Vec<String>>>,
@@ -71,9 +71,9 @@ pub struct Place {
     pub parent: String,
 }
 
-/// What the council of a session bears.
+/// What the committee of a session bears.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Council {
+pub struct Committee {
     /// The kind of faults, as in the session file.
     pub faults: String,
     /// How many members voted.
@@ -84,9 +84,9 @@ pub struct Council {
     pub not_prevented: &'static str,
 }
 
-impl Council {
+impl Committee {
     pub(super) fn of(session: &Session) -> Self {
-        let (faults, members) = (session.voting.faults, session.council().len());
+        let (faults, members) = (session.voting.faults, session.committee().len());
         let not_prevented = match faults {
             Faults::Crash => "a member that breaks the rules and leads may open a quantity twice",
             Faults::Byzantine => {

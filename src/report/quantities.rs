@@ -24,7 +24,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
         let seconds = each["seconds"].as_f64().unwrap_or(0.0);
         cells![text(&each["name"]), time(1000.0 * seconds), bytes(each["bytes"].as_f64().unwrap_or(0.0))]
     });
-    let council = &receipt["council"];
+    let committee = &receipt["committee"];
     let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
     let session = [
         ("name", text(&receipt["name"]).to_owned()),
@@ -35,10 +35,10 @@ pub(super) fn decided(receipt: &Value) -> Markup {
         ("took", time(1000.0 * receipt["seconds"].as_f64().unwrap_or(0.0))),
         ("views", number(&receipt["views"])),
         (
-            "council",
-            format!("{} members vote; faults: {}", number(&council["members"]), text(&council["faults"])),
+            "committee",
+            format!("{} members vote; faults: {}", number(&committee["members"]), text(&committee["faults"])),
         ),
-        ("not prevented", text(&council["not_prevented"]).to_owned()),
+        ("not prevented", text(&committee["not_prevented"]).to_owned()),
         ("own rows", number(&receipt["data"]["rows"])),
         (
             "fewest holders",
@@ -54,7 +54,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
             }
             h3 { "Decisions" }
             p {
-                "Each line is one sum over the members of a view. It is decided when a quorum of the council has \
+                "Each line is one sum over the members of a view. It is decided when a quorum of the committee has \
                  accepted it; the time is when this peer had it open. Times from before a restart of \
                  this peer are not kept."
             }

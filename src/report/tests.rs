@@ -32,7 +32,7 @@ fn receipt() -> Value {
         "name": EVIL, "peer": EVIL, "session": EVIL, "created": EVIL, "started_unix": 1.0, "seconds": 61.0,
         "counted": true, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
         "privacy": {"epsilon": null, "min_holders": 3},
-        "council": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
+        "committee": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "quantities": [
             {"name": "counts", "view": EVIL, "members": [EVIL, "bob"], "sealed_total": EVIL},
             {"name": EVIL, "view": "1 of 2", "members": [EVIL, "bob"], "sealed_total": "00"},
@@ -109,7 +109,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     for name in ["name", "peer", "session", "created", "task"] {
         receipt[name] = json!(mark());
     }
-    receipt["council"] = json!({"members": 3, "faults": mark(), "not_prevented": mark()});
+    receipt["committee"] = json!({"members": 3, "faults": mark(), "not_prevented": mark()});
     receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_holders": 3});
     receipt["stages"] = json!([{"name": mark(), "seconds": 0.5, "bytes": 1500}]);
     receipt["quantities"] = json!([

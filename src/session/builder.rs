@@ -9,7 +9,7 @@ use rand::rngs::SysRng;
 
 use super::rules::{FEATURES, SessionError};
 use super::{
-    Bounds, ColumnChecks, CouncilSpec, DataSpec, Entry, NoiseSpec, Preparation, Privacy, Run, Scaling,
+    Bounds, ColumnChecks, CommitteeSpec, DataSpec, Entry, NoiseSpec, Preparation, Privacy, Run, Scaling,
     Session, TaskSpec, Timing,
 };
 use crate::crypto::identity::PublicKey;
@@ -35,7 +35,7 @@ impl Session {
             min_peers: 0,
             data: DataSpec::default(),
             privacy: Privacy::default(),
-            voting: CouncilSpec::default(),
+            voting: CommitteeSpec::default(),
             timing: Timing::default(),
             relays: Vec::new(),
             roster: Vec::new(),
@@ -155,7 +155,7 @@ impl SessionBuilder {
     }
 
     /// Who votes, and which of their faults are tolerated.
-    pub fn voting(mut self, voting: CouncilSpec) -> Self {
+    pub fn voting(mut self, voting: CommitteeSpec) -> Self {
         self.session.voting = voting;
         self
     }

@@ -16,7 +16,7 @@ use super::run::{RawRun, RawSeries};
 use super::table::{self, RawTable};
 use super::task::{Name, Sections};
 use super::{
-    Bounds, ColumnChecks, CouncilSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, TaskSpec,
+    Bounds, ColumnChecks, CommitteeSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, TaskSpec,
     Timing, words,
 };
 use crate::tasks::Select;
@@ -42,7 +42,7 @@ struct RawSession {
     #[serde(default)]
     privacy: RawPrivacy,
     #[serde(default)]
-    council: CouncilSpec,
+    committee: CommitteeSpec,
     #[serde(default)]
     timing: BTreeMap<String, i64>,
     roster: Vec<RawEntry>,
@@ -325,7 +325,7 @@ impl RawSession {
         }
         let RawPrivacy { epsilon, delta, top, mode, colluders, .. } = self.privacy;
         let noise = RawNoise { epsilon, delta, top, mode, colluders };
-        privacy.noise = noise.resolve(&task, &data, (min_peers, self.council.quorum(roster.len())))?;
+        privacy.noise = noise.resolve(&task, &data, (min_peers, self.committee.quorum(roster.len())))?;
         let usual = ColumnChecks::usual(&task, privacy.noise.is_some());
         data.checks.compare = self.data.check_columns.unwrap_or(usual);
         let mut timing = Timing::default();
@@ -339,7 +339,7 @@ impl RawSession {
             min_peers,
             data,
             privacy,
-            voting: self.council,
+            voting: self.committee,
             timing,
             relays: self.relays,
             roster,

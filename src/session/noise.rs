@@ -28,7 +28,7 @@ pub struct NoiseSpec {
     pub mode: NoiseMode,
     /// With the modes `central` and `member`, the number of peers that may pool their knowledge without
     /// learning more: 1 to `min_peers` - 1, and fewer than the 3 dealers of a sum and than a majority of the
-    /// council. Default 1; 0 with another mode, which needs no such bound.
+    /// committee. Default 1; 0 with another mode, which needs no such bound.
     pub colluders: u16,
 }
 
@@ -237,7 +237,7 @@ impl NoiseSpec {
         if mode.in_shares() {
             writeln!(
                 out,
-                "# Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a council majority."
+                "# Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a committee majority."
             )?;
             writeln!(out, "colluders = {colluders}")?;
         }
@@ -344,11 +344,11 @@ fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-/// All dealers of a sum together, or a majority of the council, could take the pads off a failed view. They
+/// All dealers of a sum together, or a majority of the committee, could take the pads off a failed view. They
 /// would see two totals with one noise.
 fn colluders(min_peers: u16, majority: usize) -> Limit {
     let most = (u64::from(min_peers) - 1).min(DEALERS as u64 - 1).min(majority as u64 - 1);
-    let what = " (fewer than min_peers, than the 3 dealers of a sum and than a majority of the council)";
+    let what = " (fewer than min_peers, than the 3 dealers of a sum and than a majority of the committee)";
     Limit::new("privacy.colluders", 1, most).saying(what)
 }
 

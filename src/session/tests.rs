@@ -37,7 +37,7 @@ fn session(peers: u64) -> Session {
             preparation: None,
         },
         privacy: Privacy::default(),
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing: Timing::default(),
         roster: (0..peers).map(entry).collect(),

@@ -2,7 +2,7 @@
 //!
 //! | check | held against |
 //! | --- | --- |
-//! | one opening | a majority of the council releases the pads of at most one sum of each quantity, and all peers commit the same value |
+//! | one opening | a majority of the committee releases the pads of at most one sum of each quantity, and all peers commit the same value |
 //! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
 //! | honest | no peer that follows the protocol blames another that does |
 //! | blamed | a peer that is blamed broke the protocol, and the fault named is one of its way of doing so |
@@ -60,7 +60,7 @@ pub struct Checks {
     pub liars: BTreeMap<Peer, Tamper>,
     /// Peers with another session file: they and the others refuse each other.
     pub strangers: BTreeSet<Peer>,
-    /// sum -> council members whose shares of its pads have left.
+    /// sum -> committee members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     opened_sums: BTreeMap<u32, SumId>,
     values: BTreeMap<u32, Value>,

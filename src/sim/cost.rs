@@ -30,7 +30,7 @@ impl Costs {
         let rates = scenario.rates;
         let mut speed = vec![1.0; usize::from(scenario.peers)];
         for each in &scenario.speed {
-            for peer in each.peers.of(&ctx.council, scenario.peers) {
+            for peer in each.peers.of(&ctx.committee, scenario.peers) {
                 speed[peer.index()] = each.factor;
             }
         }
@@ -100,7 +100,7 @@ impl Costs {
                 }
                 Order::Sum(_) => 0.0,
                 Order::Accept(record) => {
-                    let shares = if ctx.council_index(peer).is_some() { record.deals.len() } else { 0 };
+                    let shares = if ctx.committee_index(peer).is_some() { record.deals.len() } else { 0 };
                     record.deals.len() as f64 * verify + shares as f64 * agree
                 }
                 Order::Decide(_, items) => items.len() as f64 * verify,

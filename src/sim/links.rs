@@ -61,7 +61,7 @@ pub(crate) struct Paths {
 impl Paths {
     /// The paths of a scenario.
     #[must_use]
-    pub(crate) fn new(scenario: &Scenario, council: &[Peer], seed: u64) -> Self {
+    pub(crate) fn new(scenario: &Scenario, committee: &[Peer], seed: u64) -> Self {
         let network = &scenario.network;
         let none = Path { latency_us: 0, jitter_us: 0, bytes_per_s: 1 };
         let usual =
@@ -69,7 +69,7 @@ impl Paths {
         let mut site_of = vec![None; usize::from(scenario.peers)];
         let mut sites = BTreeMap::new();
         for (i, site) in scenario.site.iter().enumerate() {
-            for peer in site.peers.of(council, scenario.peers) {
+            for peer in site.peers.of(committee, scenario.peers) {
                 site_of[peer.index()] = Some(i);
             }
             sites.insert((i, i), usual.over(site.latency_ms, site.jitter_ms, site.bandwidth_mbit));
@@ -85,7 +85,7 @@ impl Paths {
                 End::Peer(peer) => vec![Peer(*peer)],
                 End::Site(name) => {
                     let site = scenario.site.iter().find(|site| site.name == *name);
-                    site.map_or(Vec::new(), |site| site.peers.of(council, scenario.peers))
+                    site.map_or(Vec::new(), |site| site.peers.of(committee, scenario.peers))
                 }
             };
             let (a, b) = &link.between;

@@ -202,17 +202,17 @@ impl RunReport {
             return None;
         }
         let sums = self.spent_ms(&[Stage::Keys, Stage::Sum]);
-        let council = self.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let rest = (training.session_ms - training.slowest_ms - sums - council).max(0.0);
+        let committee = self.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let rest = (training.session_ms - training.slowest_ms - sums - committee).max(0.0);
         Some(format!(
             "{} is slower than one party with all rows, which needs {} and so leaves little to divide. Of the {} of the \
-             session the longest computation of a peer took {}, sums {}, the council {}, and waiting for others {}.",
+             session the longest computation of a peer took {}, sums {}, the committee {}, and waiting for others {}.",
             self.name,
             time(training.alone_ms),
             time(training.session_ms),
             time(training.slowest_ms),
             time(sums),
-            time(council),
+            time(committee),
             time(rest)
         ))
     }
@@ -268,8 +268,8 @@ pub struct StageRow {
 pub struct Host {
     /// Number.
     pub peer: u16,
-    /// Whether the peer is in the council.
-    pub council: bool,
+    /// Whether the peer is in the committee.
+    pub committee: bool,
     /// Number of rows.
     pub rows: usize,
     /// Frames sent in each stage: slot, stage, count.

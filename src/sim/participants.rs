@@ -11,7 +11,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Context, Quantity};
 use crate::session::{
-    CouncilSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec, Timing,
+    CommitteeSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Run, Session, TaskSpec, Timing,
 };
 use crate::tasks::Task;
 
@@ -150,7 +150,7 @@ fn session(
             colluding: scenario.session.colluding.unwrap_or(usual.colluding),
             noise: noise(scenario),
         },
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing,
         roster: identities.iter().enumerate().map(entry).collect(),

@@ -178,9 +178,15 @@ fn training(results: &Results) -> Markup {
     let rows = results.runs.iter().filter_map(|run| {
         let training = run.training.as_ref()?;
         let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
-        let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let times =
-            [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
+        let committee = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let times = [
+            training.alone_ms,
+            training.matrix_ms,
+            training.session_ms,
+            training.slowest_ms,
+            sums,
+            committee,
+        ];
         let texts = times.map(time).into_iter().chain(run.paces(training));
         Some(cells![run.name].into_iter().chain(texts.map(|text| html! { (text) })).collect())
     });
@@ -194,7 +200,7 @@ fn training(results: &Results) -> Markup {
         "session",
         "slowest's own part",
         "sums",
-        "council",
+        "committee",
         "all in all",
         "without M",
     ];
@@ -240,7 +246,7 @@ fn section(run: &RunReport, open: bool) -> Markup {
             }
             h3 { "Stages" }
             p {
-                "What each peer was doing; a dot marks the council, a tick the result, a number what went wrong. Times \
+                "What each peer was doing; a dot marks the committee, a tick the result, a number what went wrong. Times \
                  in which nobody was in a view are cut short." (shown)
             }
             (legend())
@@ -254,7 +260,7 @@ fn section(run: &RunReport, open: bool) -> Markup {
             (bars::purposes(run))
             @if few && !run.views.is_empty() {
                 h3 { "Tree of the last view" }
-                p { "Sums travel up, totals down. Ringed: the council. The fuller, the more a peer sent." }
+                p { "Sums travel up, totals down. Ringed: the committee. The fuller, the more a peer sent." }
                 (scrolled(&format!("Tree of {}", run.name), &tree::draw(run)))
             }
             (people(run))

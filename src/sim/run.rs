@@ -336,7 +336,7 @@ fn hosts(engine: &Engine<Swarm>) -> Vec<Host> {
             let place = tree::place(&order, peer);
             Host {
                 peer: peer.0,
-                council: world.ctx.council_index(peer).is_some(),
+                committee: world.ctx.committee_index(peer).is_some(),
                 rows: rows(peer),
                 stages: world
                     .tally
@@ -421,7 +421,7 @@ pub(super) fn expected(
     }
     let blamed: BTreeSet<Peer> = world.checks.blames.keys().map(|&(_, who)| who).collect();
     if let Some(wanted) = &expect.blamed {
-        let wanted: BTreeSet<Peer> = wanted.of(&world.ctx.council, scenario.peers).into_iter().collect();
+        let wanted: BTreeSet<Peer> = wanted.of(&world.ctx.committee, scenario.peers).into_iter().collect();
         if wanted != blamed {
             let names = |peers: &BTreeSet<Peer>| {
                 peers.iter().map(|peer| peer.0.to_string()).collect::<Vec<_>>().join(" ")

@@ -269,8 +269,8 @@ pub enum Connections {
     /// Everybody to everybody, as the libp2p node does it.
     #[default]
     Mesh,
-    /// Everybody to the council, and along the tree of each view.
-    Council,
+    /// Everybody to the committee, and along the tree of each view.
+    Committee,
 }
 
 /// A path between two peers.

@@ -165,7 +165,7 @@ impl Swarm {
         let mut tasks = cast.tasks;
         for fault in &faults {
             let peers =
-                fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&ctx.council, scenario.peers));
+                fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&ctx.committee, scenario.peers));
             if fault.kind == Kind::OtherSession {
                 checks.strangers.extend(&peers);
             }
@@ -176,7 +176,7 @@ impl Swarm {
             }
         }
         Self {
-            paths: Paths::new(scenario, &ctx.council, scenario.seed),
+            paths: Paths::new(scenario, &ctx.committee, scenario.seed),
             costs: Costs::new(scenario, &ctx),
             checks,
             tally: Tally::new(scenario.peers),
@@ -261,7 +261,7 @@ impl Swarm {
 
     fn targets(&self, fault: &Fault, scenario_peers: u16, sites: &dyn Fn(&str) -> Vec<Peer>) -> Vec<Peer> {
         let mut out =
-            fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&self.ctx.council, scenario_peers));
+            fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&self.ctx.committee, scenario_peers));
         out.extend(fault.site.as_deref().map_or(Vec::new(), sites));
         out.sort_unstable();
         out.dedup();
@@ -436,7 +436,7 @@ impl World for Swarm {
     fn connects(&self, a: Peer, b: Peer) -> bool {
         let wanted = match self.connections {
             Connections::Mesh => true,
-            Connections::Council => self.ctx.council.contains(&a) || self.ctx.council.contains(&b),
+            Connections::Committee => self.ctx.committee.contains(&a) || self.ctx.committee.contains(&b),
         };
         wanted && !self.banned.contains(&pair(a, b))
     }
@@ -507,7 +507,7 @@ impl World for Swarm {
         }
         match event {
             Event::ViewBegan(ballot, members) => {
-                if swarm.connections == Connections::Council {
+                if swarm.connections == Connections::Committee {
                     let order = tree::order(&swarm.ctx.session, ballot, &members);
                     let place = tree::place(&order, peer);
                     let children = place.map_or(Vec::new(), |place| place.children);

@@ -26,9 +26,9 @@ pub enum Purpose {
     Chunks,
     /// Credits for chunks.
     Credits,
-    /// The value to be decided, and the council's acknowledgements, up and down.
+    /// The value to be decided, and the committee's acknowledgements, up and down.
     Decision,
-    /// The council's shares of the pads, up and down.
+    /// The committee's shares of the pads, up and down.
     Shares,
     /// Messages that a peer is still computing.
     Working,

@@ -85,7 +85,10 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
         ("without_labels = \"0..3\"", "task.without_labels is every peer with rows, must be fewer peers"),
         ("witnesses = 1\nwithout_labels = \"0..2\"", "every peer with rows"),
         ("without_labels = \"all\"", "task.without_labels is \"all\", must be numbers of peers"),
-        ("without_labels = \"council 0\"", "task.without_labels is \"council 0\", must be numbers of peers"),
+        (
+            "without_labels = \"committee 0\"",
+            "task.without_labels is \"committee 0\", must be numbers of peers",
+        ),
         (
             "kind = \"flynn\"\nlabelled_percent = 5",
             "task.labelled_percent is given, must be left out: only in the tasks xclp and fedavg-xclp do rows \
@@ -142,7 +145,7 @@ fn blame_for_a_message_that_was_on_its_way_when_the_view_ended_is_found() {
 #[test]
 fn a_node_that_forgets_its_deadlines_is_found() {
     let crash =
-        "[[fault]]\nkind = \"crash\"\npeers = \"council 0\"\nat = { slot = \"sum\", stage = \"sum\" }\n";
+        "[[fault]]\nkind = \"crash\"\npeers = \"committee 0\"\nat = { slot = \"sum\", stage = \"sum\" }\n";
     assert_eq!(found(&format!("{SUM}{crash}"), 1, |ctx| ctx.bug = Some(Bug::NoAlarm)), Check::Ends);
 }
 

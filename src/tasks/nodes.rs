@@ -9,7 +9,7 @@ use flyswarm_sealed_sum::harness::numbers::timing;
 
 use crate::crypto::identity::Identity;
 use crate::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
+    ColumnChecks, CommitteeSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
 };
 use crate::tasks::ModelSpec;
 
@@ -39,7 +39,7 @@ fn session(identities: &[Identity], timing: Timing) -> Session {
             preparation: None,
         },
         privacy: Privacy { min_holders: 1, ..Privacy::default() },
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing,
         roster,

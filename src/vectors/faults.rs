@@ -4,7 +4,7 @@
 use crate::protocol::Fault;
 use crate::protocol::all_reduce::{self, Direction};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::Promise;
+use crate::protocol::committee::Promise;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, VERSION};
 use crate::protocol::promise::Promised;
@@ -46,8 +46,8 @@ pub(crate) fn faults() -> Value {
     let session = small(3);
     let id = session.id().0;
     let all = vec![Peer(0), Peer(1), Peer(2)];
-    // The first of the council leads the run; the two others are its children.
-    let leader = session.council()[0];
+    // The first of the committee leads the run; the two others are its children.
+    let leader = session.committee()[0];
     let without = |peer| all.iter().copied().filter(|&each| each != peer).collect::<Vec<_>>();
     let [child, other] = without(leader)[..] else { panic!("three peers") };
     let view = Ballot { counter: 1, proposer: leader };

@@ -33,7 +33,7 @@ pub(crate) struct Made {
     pub(crate) committed: Committed,
 }
 
-/// The random bytes of one deal in a council of three: secret, one coefficient, ephemeral key.
+/// The random bytes of one deal in a committee of three: secret, one coefficient, ephemeral key.
 fn deal_random(slot: u32, dealer: Peer) -> [u8; 160] {
     let label = |what: &str| format!("{what} of slot {slot} by {dealer}");
     let mut out = [0; 160];
@@ -69,12 +69,12 @@ pub(crate) fn made(slot: u32) -> Made {
     let digest = total_digest(&contexts[0].id.0, sum, &total);
     let record = Record::new(sum, members, digest, deals.clone());
     let value = record.digest(&contexts[0]);
-    let council: Vec<_> = contexts[0].council.iter().map(|peer| contexts[peer.index()].clone()).collect();
-    let acknowledgements: Vec<_> = council
+    let committee: Vec<_> = contexts[0].committee.iter().map(|peer| contexts[peer.index()].clone()).collect();
+    let acknowledgements: Vec<_> = committee
         .iter()
         .map(|ctx| Signed::new(ctx, Acknowledgement { ballot: sum.ballot, slot, value }))
         .collect();
-    let releases: Vec<_> = council
+    let releases: Vec<_> = committee
         .iter()
         .enumerate()
         .map(|(i, ctx)| {
@@ -238,7 +238,7 @@ fn bad_records(made: &Made) -> Vec<Value> {
         ("a member outside the roster", other(vec![Peer(0), Peer(1), Peer(3)], made.deals.clone())),
         ("no members", other(vec![], vec![])),
         ("a deal is missing", other(members(), made.deals[..2].to_vec())),
-        ("deals not in council order", other(members(), swapped)),
+        ("deals not in committee order", other(members(), swapped)),
         ("a deal is forged", other(members(), forged)),
         ("deals of another sum", other(members(), self::made(2).deals)),
         ("a hash is missing", other(members(), short)),
@@ -263,7 +263,7 @@ fn unsound() -> Committed {
     let Record { value, .. } = coin.record;
     let record = Record::new(value.sum, value.members, value.total, deals.clone());
     let digest = record.digest(dealer);
-    let council: Vec<_> = dealer.council.iter().map(|peer| &*contexts[peer.index()]).collect();
+    let committee: Vec<_> = dealer.committee.iter().map(|peer| &*contexts[peer.index()]).collect();
     let acknowledge = |ctx: &&Context| {
         Signed::new(ctx, Acknowledgement { ballot: value.sum.ballot, slot: 0, value: digest })
     };
@@ -275,9 +275,9 @@ fn unsound() -> Committed {
     pads[1] = None;
     let committed = Committed {
         record,
-        acknowledgements: council[..2].iter().map(acknowledge).collect(),
+        acknowledgements: committee[..2].iter().map(acknowledge).collect(),
         pads,
-        releases: council[..2].iter().enumerate().map(release).collect(),
+        releases: committee[..2].iter().enumerate().map(release).collect(),
     };
     committed.check(dealer).unwrap();
     committed
@@ -378,12 +378,12 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     altered.sealed.boxes[1][0] ^= 1;
     let mut exchanged = good.clone();
     exchanged.sealed.boxes.swap(0, 1);
-    let keys: Vec<_> = dealer.council.iter().map(|&peer| dealer.session.key(peer)).collect();
+    let keys: Vec<_> = dealer.committee.iter().map(|&peer| dealer.session.key(peer)).collect();
     let mut no_scalar = good.clone();
     let context = [&dealer.id.0[..], &good.sum.to_bytes(), &dealer.me.0.to_le_bytes()].concat();
     let raw = [All([0xff; 32]), All([0xff; 32]), All([0xff; 32])];
     no_scalar.sealed = envelope::seal(&keys, &raw, &context, &mut Given::new(&bytes::<32>("no scalar")));
-    let holder = &*made.contexts[dealer.council[1].index()];
+    let holder = &*made.contexts[dealer.committee[1].index()];
     let mut out: Vec<_> = [
         ("a hash does not match its share", wrong_hash),
         ("an envelope is altered", altered),
@@ -412,7 +412,7 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     let ephemeral = bytes::<32>("crooked");
     crooked.sealed =
         envelope::seal(&keys, &[share(0), share(1), share(1)], &context, &mut Given::new(&ephemeral));
-    let holder = &*made.contexts[dealer.council[2].index()];
+    let holder = &*made.contexts[dealer.committee[2].index()];
     let crooked_deal = Signed::new(dealer, crooked.clone());
     assert!(deal::own_shares(holder, 2, std::slice::from_ref(&crooked_deal)).is_ok());
     let crooked = Signed::new(dealer, crooked);

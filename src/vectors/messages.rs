@@ -3,7 +3,7 @@
 use crate::protocol::about::{About, Role};
 use crate::protocol::all_reduce::{self, Direction};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Channel, Message, Trace, VERSION};
 use crate::protocol::promise::Promised;
@@ -90,7 +90,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("up acknowledge", up(Report::Acknowledge(1, made.acknowledgements[..1].to_vec()))),
         ("up release", up(Report::Release(1, made.releases[..1].to_vec()))),
         ("up reveal", up(Report::Reveal(vec![reveal(ctx)]))),
-        ("up reveal, nobody of the council", up(Report::Reveal(Vec::new()))),
+        ("up reveal, nobody of the committee", up(Report::Reveal(Vec::new()))),
         ("down keys", down(Order::Keys(made.keys.clone()))),
         ("down sum", down(Order::Sum(1))),
         ("down accept", down(Order::Accept(made.record.clone()))),

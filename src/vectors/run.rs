@@ -173,7 +173,7 @@ fn seed(peer: Peer) -> [u8; 32] {
     bytes(&format!("node seed of {}", peer.0))
 }
 
-/// What a dealer draws for the pad of a slot, in a council of three: two scalars of 64 bytes, an ephemeral
+/// What a dealer draws for the pad of a slot, in a committee of three: two scalars of 64 bytes, an ephemeral
 /// key.
 fn deal(dealer: Peer, slot: usize, random: &mut impl Rng) -> Value {
     let mut scalar = || {

@@ -1,4 +1,4 @@
-//! Session files and what follows from them: ids, councils, trees, partners.
+//! Session files and what follows from them: ids, committees, trees, partners.
 
 use std::sync::Arc;
 
@@ -206,7 +206,7 @@ fn shown(text: &str) -> Value {
         "id": session.id().to_string(),
         "fields": fields,
         "roster": session.roster.iter().map(|entry| hex(entry.key.as_bytes())).collect::<Vec<_>>(),
-        "council": session.council(),
+        "committee": session.committee(),
         "quorum": session.quorum(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
@@ -226,7 +226,7 @@ pub(crate) fn session() -> Value {
         CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
     let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
     let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
-    let voting = |fields: &str| SMALL.replacen("[data]", &format!("[council]\n{fields}\n[data]"), 1);
+    let voting = |fields: &str| SMALL.replacen("[data]", &format!("[committee]\n{fields}\n[data]"), 1);
     let named = voting(
         "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
     );
@@ -382,14 +382,14 @@ pub(crate) fn session() -> Value {
         ("colluders without the mode central", private("central", "parallel")),
         ("as many colluders as min_peers", private("colluders = 2", "colluders = 3")),
         (
-            "a majority of the council colludes",
+            "a majority of the committee colludes",
             toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
         ),
-        ("a council of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
+        ("a committee of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
         ("another fault model", toml(&voting("faults = \"none\""), 5)),
-        ("a council of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
-        ("a council member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
-        ("a council member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
+        ("a committee of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
+        ("a committee member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
+        ("a committee member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
         ("an epsilon beside exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
@@ -497,7 +497,7 @@ pub(crate) fn session() -> Value {
         json!({ "what": what, "toml": text, "class": "session", "text": error })
     })
     .collect();
-    json!({ "about": "session files, their ids and councils (spec, section 4)", "good": good, "bad": bad, "table": tables::prepared(), "fills": tables::fills() })
+    json!({ "about": "session files, their ids and committees (spec, section 4)", "good": good, "bad": bad, "table": tables::prepared(), "fills": tables::fills() })
 }
 
 pub(crate) fn tree() -> Value {

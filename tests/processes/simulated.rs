@@ -78,7 +78,7 @@ fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
     let cases = [
         ("peers = 65", "peers = 65 cannot be had with --processes"),
         ("[network]\nlatency_ms = 50", "network.latency_ms cannot be had"),
-        ("[network]\nconnections = \"council\"", "network.connections cannot be had"),
+        ("[network]\nconnections = \"committee\"", "network.connections cannot be had"),
         ("[[site]]\nname = \"x\"\npeers = 1", "[[site]] cannot be had"),
         ("[[speed]]\npeers = 1\nfactor = 0.5", "[[speed]] cannot be had"),
         ("[[fault]]\nkind = \"partition\"\npeers = 1\nat_s = 1", "fault 1 (partition) cannot be had"),

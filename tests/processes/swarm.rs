@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use flyswarm::Identity;
 use flyswarm::data::Dataset;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
+    ColumnChecks, CommitteeSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
 };
 use flyswarm::tasks::ModelSpec;
 use flyswarm_data::digits::digits;
@@ -59,7 +59,7 @@ pub fn session(keys: &[Identity]) -> Session {
             preparation: None,
         },
         privacy: Privacy { min_holders: 2, ..Privacy::default() },
-        voting: CouncilSpec::default(),
+        voting: CommitteeSpec::default(),
         relays: Vec::new(),
         timing: Timing {
             gather_ms: 10_000,

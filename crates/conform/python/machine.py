@@ -68,7 +68,7 @@ class Machine:
         self.draw = draw
         self.driver = driver
         self.me = session.roster.index(identity.public)
-        self.in_council = self.me in session.council
+        self.in_committee = self.me in session.committee
         self.now = self.started = now
         self.stopped = False
 
@@ -100,7 +100,7 @@ class Machine:
         self.last_alive = self.heard_of_view = now  # in a view, or a slot committed
         self.done_since: float | None = None
         self.ended_for: Counter[int] = Counter()
-        self.hold_off: dict[int, float] = {}  # council members to whom nothing is promised, until when
+        self.hold_off: dict[int, float] = {}  # committee members to whom nothing is promised, until when
         self.omitted: set[int] = set()
 
         self.proposer = Proposer(self)
@@ -299,8 +299,8 @@ class Machine:
 
     def on_prepare(self, peer: int, message: Any) -> None:
         ballot, view = message.ballot, self.view
-        good = self.in_council and peer in self.session.council and ballot.proposer == peer
-        expect(good, "out-of-order", "prepare of another's ballot, or outside the council")
+        good = self.in_committee and peer in self.session.committee and ballot.proposer == peer
+        expect(good, "out-of-order", "prepare of another's ballot, or outside the committee")
         self.note_counter(ballot.counter)
         if self.lost_state:
             return
@@ -351,7 +351,7 @@ class Machine:
         self.persist_small("traces")
 
     def keep_trace(self, author: int, trace: Any) -> None:
-        if author in self.session.council and author != self.me:
+        if author in self.session.committee and author != self.me:
             old = self.traces.get(author, trace)
             self.traces[author] = max(trace, old, key=lambda t: t.signed.item.ballot)
 
@@ -386,7 +386,7 @@ class Machine:
         expect(ascend(members, len(session.roster)), kind, "members do not ascend, or are not in the roster")
         expect(self.me in members and ballot.proposer in members, kind, "receiver or proposer is no member")
         expect(session.enough(set(members)), kind, "the members are too few")
-        expect(ballot.proposer in session.council and ballot.proposer != self.me, kind, "the proposer")
+        expect(ballot.proposer in session.committee and ballot.proposer != self.me, kind, "the proposer")
         expect(begin.committed <= len(session.plan), kind, "more slots committed than there are")
         expect(ballot.counter <= MOST, kind, "a counter too high")
         if ballot == self.joined:

@@ -1,4 +1,4 @@
-"""How a council member comes to lead (spec, section 8). Section 18.1 lets a peer do without."""
+"""How a committee member comes to lead (spec, section 8). Section 18.1 lets a peer do without."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Proposer:
 
     def my_turn(self) -> bool:
         m = self.machine
-        if not m.in_council or m.lost_state or m.view is not None or self.idle_since is None:
+        if not m.in_committee or m.lost_state or m.view is not None or self.idle_since is None:
             return False
         if m.opening or m.transfers.wanting() or len(m.committed) == len(m.session.plan):
             return False
-        present = [p for p in m.session.council if p in m.reachable()]
+        present = [p for p in m.session.committee if p in m.reachable()]
         return m.now - self.idle_since >= present.index(m.me) * m.seconds("propose_ms")
 
     def propose(self) -> None:
@@ -60,7 +60,7 @@ class Proposer:
         m.seen = ballot.counter
         m.persist_small("promised")
         self.proposal = Proposal(ballot, m.now, {m.me: m.promise(ballot)})
-        for peer in m.session.council:
+        for peer in m.session.committee:
             if peer in m.trusted():
                 m.send(peer, Message.Prepare(ballot))
         self.go_on()
@@ -87,14 +87,14 @@ class Proposer:
 
     def on_refuse(self, peer: int, message: Message.Refuse) -> None:
         m, proposal = self.machine, self.proposal
-        expect(peer in m.session.council, "out-of-order", "a refusal from outside the council")
+        expect(peer in m.session.committee, "out-of-order", "a refusal from outside the committee")
         expect(message.ballot.proposer == m.me, "out-of-order", "a refusal of another's ballot")
         if proposal is None or message.ballot != proposal.ballot:
             return
         m.note_counter(message.other.counter)
         self.refusals[peer] += 1
         proposal.refused.add(peer)
-        left = set(m.session.council) - proposal.refused
+        left = set(m.session.committee) - proposal.refused
         if self.refusals[peer] <= 2 or len(left) < m.session.quorum:
             self.wait(m.seconds("propose_ms") / 2)
 

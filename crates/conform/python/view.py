@@ -269,7 +269,7 @@ class View:
         elif kind == "Keys":
             self.order_down(Order.Keys(this.items))
         elif kind == "TotalReady":
-            deals = sorted(this.items, key=lambda deal: self.session.council.index(deal.author))
+            deals = sorted(this.items, key=lambda deal: self.session.committee.index(deal.author))
             value = Value(SumId(self.ballot, slot), self.members, self.total_digest(), deals_digest(deals))
             self.order_down(Order.Accept(Record(value, deals)))
         elif kind == "Acknowledge":
@@ -312,12 +312,12 @@ class View:
         if kind == "TotalReady":
             good = (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
                     and signed.author in session.dealers(slot, self.members))
-            return good and len(item.share_hashes) == len(item.sealed.boxes) == len(session.council)
+            return good and len(item.share_hashes) == len(item.sealed.boxes) == len(session.committee)
         if self.record is None:
             return False
         if kind == "Acknowledge":
             digest = value_digest(session, self.record.value)
-            return item == Acknowledgement(self.ballot, slot, digest) and signed.author in session.council
+            return item == Acknowledgement(self.ballot, slot, digest) and signed.author in session.committee
         return release_fits(session, self.record, signed)
 
     def compare_totals(self) -> None:
@@ -398,7 +398,7 @@ class View:
             self.computing = True
             if machine.me in self.session.dealers(slot, self.members):
                 self.pad, deal = make_deal(
-                    self.session.id, reduction.sum_id, machine.me, self.session.council_keys(),
+                    self.session.id, reduction.sum_id, machine.me, self.session.committee_keys(),
                     self.session.quorum, machine.draw)
                 self.deal = machine.sign(deal)
             opened = dict(machine.opened)
@@ -447,13 +447,13 @@ class View:
                 return  # the machine fetches it from the leader
             self.total = machine.candidates[digest][1]
         self.accepting = False
-        if machine.in_council:
+        if machine.in_committee:
             self.shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
             released = machine.released
             good = released is None or released.slot != slot or released.value == digest
             disagree(good and machine.promised <= self.ballot, "promised or released otherwise")
         ack = None
-        if machine.in_council and not machine.lost_state:
+        if machine.in_committee and not machine.lost_state:
             machine.accept(self.ballot, self.record, self.total)
             self.acknowledged = True
             ack = machine.sign(Acknowledgement(self.ballot, slot, digest))
@@ -462,7 +462,7 @@ class View:
         self.own_part("Acknowledge", slot, ack)
 
     def own_share(self, deal: Signed) -> bytes:
-        index = self.session.council.index(self.machine.me)
+        index = self.session.committee.index(self.machine.me)
         try:
             return open_share(self.session.id, deal, index, self.machine.identity)
         except CryptoError as error:

@@ -23,7 +23,7 @@ use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::tree;
 use flyswarm::session::{
-    ColumnChecks, CouncilSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, TaskSpec, Timing,
+    ColumnChecks, CommitteeSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, TaskSpec, Timing,
 };
 use flyswarm::tasks::flynn::Plan;
 use flyswarm::tasks::{FlynnSpec, ModelSpec};
@@ -158,7 +158,7 @@ impl Ground {
                 preparation: None,
             },
             privacy: Privacy { min_holders: 1, ..Privacy::default() },
-            voting: CouncilSpec::default(),
+            voting: CommitteeSpec::default(),
             relays: Vec::new(),
             timing,
             roster,
@@ -171,7 +171,7 @@ impl Ground {
         // The number decides who leads, and the tree.
         let (tree, checked) = loop {
             let all: Vec<_> = session.peers().collect();
-            let first = Ballot { counter: 1, proposer: session.council()[0] };
+            let first = Ballot { counter: 1, proposer: session.committee()[0] };
             let tree: Vec<_> =
                 tree::order(&session.settings(), first, &all).into_iter().map(Peer::index).collect();
             // A foreign peer is never the first of the roster, so that its place is not 0 either.

@@ -38,7 +38,7 @@ impl Swarm {
     /// The first view's peers in tree order, if all are there: 0 leads, 1 is an inner node, the others of
     /// five are leaves.
     pub fn first_tree(&self) -> Vec<usize> {
-        let ballot = Ballot { counter: 1, proposer: self.session.council()[0] };
+        let ballot = Ballot { counter: 1, proposer: self.session.committee()[0] };
         let members: Vec<_> = self.session.peers().collect();
         let order = tree::order(&self.session.settings(), ballot, &members);
         order.into_iter().map(Peer::index).collect()

@@ -12,9 +12,9 @@
 pub mod about;
 pub mod all_reduce;
 pub mod ballot;
+pub mod committee;
 pub mod context;
 pub(crate) mod convergecast;
-pub mod council;
 pub mod deal;
 pub mod failure;
 pub mod memo;
@@ -75,7 +75,7 @@ pub enum Fault {
     /// A deal whose envelopes, hashes or polynomial do not fit together.
     #[error("inconsistent deal: {0}")]
     BadDeal(String),
-    /// Two acknowledgements for one slot in one ballot, both signed by the same council member.
+    /// Two acknowledgements for one slot in one ballot, both signed by the same committee member.
     #[error("acknowledged two values for one slot in one view")]
     TwoValues,
     /// A public key of low order.

@@ -11,7 +11,7 @@ use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
 /// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
-pub const COUNCIL: usize = 15;
+pub const COMMITTEE: usize = 15;
 
 /// The most slots of a session's plan.
 pub const MOST_SLOTS: u32 = 100_000;
@@ -50,7 +50,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// What council members may do without harming the others.
+/// What committee members may do without harming the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
@@ -157,8 +157,8 @@ pub struct Settings {
     /// The peers, in the order of their public keys: `roster[p]` is [`Peer`] p.
     pub roster: Vec<Member>,
     /// The peers that vote, in their order.
-    pub council: Vec<Peer>,
-    /// Members of the council that decide, and shares that open.
+    pub committee: Vec<Peer>,
+    /// Members of the committee that decide, and shares that open.
     pub quorum: usize,
     /// The fewest members of a view.
     pub min_peers: u16,
@@ -220,24 +220,24 @@ pub fn differing(ours: &[FieldDigest], theirs: &[FieldDigest]) -> Vec<String> {
     differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
 }
 
-/// The council drawn of these candidates, in its order: the first [`COUNCIL`] by SHA-256(tag "council" ||
+/// The committee drawn of these candidates, in its order: the first [`COMMITTEE`] by SHA-256(tag "council" ||
 /// session id || public key).
 #[must_use]
-pub fn council(id: SessionId, candidates: impl Iterator<Item = (Peer, PublicKey)>) -> Vec<Peer> {
+pub fn committee(id: SessionId, candidates: impl Iterator<Item = (Peer, PublicKey)>) -> Vec<Peer> {
     let rank = |key: PublicKey| -> [u8; 32] {
         tagged_hash("council").chain_update(id.0).chain_update(key.as_bytes()).finalize().into()
     };
     let mut ranked: Vec<_> = candidates.map(|(peer, key)| (rank(key), peer)).collect();
     ranked.sort_unstable();
-    ranked.into_iter().take(COUNCIL).map(|(_, peer)| peer).collect()
+    ranked.into_iter().take(COMMITTEE).map(|(_, peer)| peer).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The smallest council, and the largest.
-    const SIZES: std::ops::RangeInclusive<usize> = 3..=COUNCIL;
+    /// The smallest committee, and the largest.
+    const SIZES: std::ops::RangeInclusive<usize> = 3..=COMMITTEE;
 
     #[test]
     fn two_quorums_meet_in_one_more_than_may_deviate() {

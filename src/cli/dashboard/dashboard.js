@@ -164,7 +164,7 @@ function waitText(node) {
   switch (waits.what) {
     case 'roster': return who ? `Waiting for ${who} to connect` : 'All peers are connected';
     case 'enough': return who ? `Too few peers: waiting for ${who}` : 'Too few peers';
-    case 'view': return 'Waiting for the council to propose a view';
+    case 'view': return 'Waiting for the committee to propose a view';
     case 'others': return who ? `${who} go on without this peer; it joins them later.` : 'Fetches what the others have.';
     case 'connections': return who ? `Waiting for connections to ${who}` : 'Waiting for connections';
     case 'word': return who ? `Waiting for ${who}` : 'Adding up with its neighbours';
@@ -188,7 +188,7 @@ function leftText(node) {
 
 const STAGES = ['keys', 'compute', 'sum', 'accept', 'release', 'open'];
 const DOES = {
-  keys: 'exchanges keys', compute: 'computes its vector', sum: 'sums up the tree', accept: 'the council decides',
+  keys: 'exchanges keys', compute: 'computes its vector', sum: 'sums up the tree', accept: 'the committee decides',
   release: 'opening the sum', open: 'opens the sum',
 };
 function stageText(node) {

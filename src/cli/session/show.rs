@@ -33,13 +33,13 @@ pub(super) struct Shown {
     protections: BTreeMap<&'static str, String>,
     privacy: Privacy,
     timing: Timing,
-    /// What of the council's deviation is borne, how many of it decide, and how many may be away.
+    /// What of the committee's deviation is borne, how many of it decide, and how many may be away.
     faults: Faults,
-    quorum_of_council: usize,
+    quorum_of_committee: usize,
     may_be_away: usize,
     may_deviate: usize,
-    /// Names, in the order of the council.
-    council: Vec<String>,
+    /// Names, in the order of the committee.
+    committee: Vec<String>,
     roster: Vec<ShownPeer>,
 }
 
@@ -135,10 +135,10 @@ impl Shown {
             privacy: session.privacy,
             timing: session.timing,
             faults: session.voting.faults,
-            quorum_of_council: session.quorum(),
-            may_be_away: session.council().len() - session.quorum(),
-            may_deviate: session.voting.faults.deviating(session.council().len()),
-            council: session.council().into_iter().map(|peer| session.name(peer).to_owned()).collect(),
+            quorum_of_committee: session.quorum(),
+            may_be_away: session.committee().len() - session.quorum(),
+            may_deviate: session.voting.faults.deviating(session.committee().len()),
+            committee: session.committee().into_iter().map(|peer| session.name(peer).to_owned()).collect(),
             roster: session.peers().map(peer).collect(),
         }
     }
@@ -226,12 +226,12 @@ impl fmt::Display for Shown {
         )?;
         line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
         line(
-            "council",
+            "committee",
             &format!(
                 "{}, {} decide: {}",
-                self.council.len(),
-                self.quorum_of_council,
-                self.council.join(", ")
+                self.committee.len(),
+                self.quorum_of_committee,
+                self.committee.join(", ")
             ),
         )?;
         let bears = match self.faults {

@@ -193,8 +193,8 @@ fn what_is_shown_is_resolved() {
     assert_eq!(json["id"], session.id().to_string());
     assert_eq!(json["flynn"]["m"], 16_384);
     assert_eq!(json["sizes"]["counts_bytes"], 16_384 * 10 * 4);
-    let council: Vec<&str> = session.council().into_iter().map(|peer| session.name(peer)).collect();
-    assert_eq!(json["council"], serde_json::json!(council));
+    let committee: Vec<&str> = session.committee().into_iter().map(|peer| session.name(peer)).collect();
+    assert_eq!(json["committee"], serde_json::json!(committee));
     assert_eq!(json["roster"].as_array().unwrap().len(), 3);
     let text = shown.to_string();
     assert!(text.contains(&format!("session      {}\n", session.id())), "{text}");

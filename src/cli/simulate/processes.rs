@@ -144,9 +144,9 @@ pub(super) fn play(
         began: None,
         sequence: 0,
     };
-    let council = cast.context(Peer(0)).council;
+    let committee = cast.context(Peer(0)).committee;
     for fault in timeline::whole(scenario) {
-        let targets = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&council, scenario.peers));
+        let targets = fault.peers.as_ref().map_or(Vec::new(), |peers| peers.of(&committee, scenario.peers));
         let targets: Vec<_> = targets.into_iter().map(Peer::index).collect();
         match (fault.at_s, &fault.at) {
             (Some(at), _) => play.plan(Duration::from_secs_f64(at), &fault, &targets),

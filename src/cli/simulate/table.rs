@@ -147,7 +147,7 @@ fn training(runs: &[RunReport]) -> String {
         "session",
         "own part",
         "sums",
-        "council",
+        "committee",
         "all in all",
         "without M",
     ];
@@ -155,9 +155,15 @@ fn training(runs: &[RunReport]) -> String {
     for run in runs {
         let Some(training) = &run.training else { continue };
         let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
-        let council = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let times =
-            [training.alone_ms, training.matrix_ms, training.session_ms, training.slowest_ms, sums, council];
+        let committee = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let times = [
+            training.alone_ms,
+            training.matrix_ms,
+            training.session_ms,
+            training.slowest_ms,
+            sums,
+            committee,
+        ];
         let times = times.map(|ms| format!("{ms:.1} ms"));
         let factors = run.paces(training);
         rows.push(std::iter::once(run.name.clone()).chain(times).chain(factors).collect());

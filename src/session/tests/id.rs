@@ -1,4 +1,4 @@
-//! The session id, the numbers of peers and the council.
+//! The session id, the numbers of peers and the committee.
 
 use super::*;
 
@@ -212,11 +212,11 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
 
     let rank = |peer: &Peer| {
         let key = session.key(*peer);
-        Sha256::digest([&b"flyswarm/5 council\0"[..], &id.0, key.as_bytes()].concat())
+        Sha256::digest([&b"flyswarm/5 committee\0"[..], &id.0, key.as_bytes()].concat())
     };
-    let mut council: Vec<Peer> = session.peers().collect();
-    council.sort_by_key(rank);
-    assert_eq!(session.council(), council);
+    let mut committee: Vec<Peer> = session.peers().collect();
+    committee.sort_by_key(rank);
+    assert_eq!(session.committee(), committee);
 }
 
 #[test]
@@ -232,21 +232,21 @@ fn peers_are_numbered_by_their_keys() {
 }
 
 #[test]
-fn the_council_is_fifteen_or_all_and_differs_between_sessions() {
-    for (peers, council, majority) in [(3, 3, 2), (4, 4, 3), (15, 15, 8), (16, 15, 8), (40, 15, 8)] {
+fn the_committee_is_fifteen_or_all_and_differs_between_sessions() {
+    for (peers, committee, majority) in [(3, 3, 2), (4, 4, 3), (15, 15, 8), (16, 15, 8), (40, 15, 8)] {
         let session = session(peers);
-        let members = session.council();
-        assert_eq!((members.len(), session.quorum()), (council, majority));
+        let members = session.committee();
+        assert_eq!((members.len(), session.quorum()), (committee, majority));
         let distinct: std::collections::BTreeSet<_> = members.iter().collect();
-        assert_eq!(distinct.len(), council);
+        assert_eq!(distinct.len(), committee);
     }
     let (one, mut two) = (session(40), session(40));
     two.name = "another".into();
-    assert_ne!(one.council(), two.council());
+    assert_ne!(one.committee(), two.committee());
 }
 
 #[test]
-fn a_council_that_the_file_names_is_the_council_whatever_the_author_tries_names_for() {
+fn a_committee_that_the_file_names_is_the_committee_whatever_the_author_tries_names_for() {
     let named = |names: &[&str]| {
         let mut session = session(40);
         session.voting.members = names.iter().map(|&name| name.to_owned()).collect();
@@ -257,7 +257,7 @@ fn a_council_that_the_file_names_is_the_council_whatever_the_author_tries_names_
     let five = named(&all[10..15]).check().unwrap();
     assert_eq!(Session::parse(&five.to_toml()).unwrap(), five, "it stands in the file");
     let members =
-        |session: &Session| session.council().into_iter().collect::<std::collections::BTreeSet<_>>();
+        |session: &Session| session.committee().into_iter().collect::<std::collections::BTreeSet<_>>();
     assert_eq!((members(&five), five.quorum()), ((10..15).map(Peer).collect(), 3));
     for name in ["a", "b", "c"] {
         let tried = Session { name: name.into(), ..five.clone() };
@@ -278,7 +278,7 @@ fn a_council_that_the_file_names_is_the_council_whatever_the_author_tries_names_
     let twice = [&all[..4], &all[..1]].concat();
     for wrong in [&all[..2], &all[..16], &stranger, &twice] {
         let told = named(wrong).check().unwrap_err().to_string();
-        assert!(told.contains("council.members"), "{told}");
+        assert!(told.contains("committee.members"), "{told}");
     }
     assert!(named(&all[..15]).check().is_ok());
 }

@@ -200,7 +200,7 @@ fn rosters_of_three_to_1024_are_taken() {
     let two = minimal().rsplit_once("[[roster]]").unwrap().0.to_owned();
     assert_eq!(refusal(&two), "the length of roster is 2, must be 3 to 1024");
     let mut large = session(1024);
-    assert_eq!((large.min_peers, large.quorum(), large.council().len()), (513, 8, 15));
+    assert_eq!((large.min_peers, large.quorum(), large.committee().len()), (513, 8, 15));
     assert_eq!(Session::parse(&large.to_toml()).unwrap(), large);
     large.roster.push(Entry { key: key(1024), name: "one-more".into(), addresses: vec![] });
     assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");

@@ -55,7 +55,7 @@ fn stages(run: &RunReport, host: &Host, axis: &Axis, y: f64, row: f64) -> Markup
     let opened = spans.clone().map(|(span, _)| span.to).max().unwrap_or(0);
     html! {
         text.end.ink x=(LEFT - 16.0) y=(middle + 4.0) { (host.peer) }
-        @if host.council { circle.council cx=(LEFT - 8.0) cy=(middle) r="2.5" {} }
+        @if host.committee { circle.committee cx=(LEFT - 8.0) cy=(middle) r="2.5" {} }
         @for (span, stage) in spans {
             @let (from, to) = (axis.x(span.from), axis.x(span.to.max(span.from)));
             rect x=(px(from)) y=(y + 2.0) width=(px((to - from).max(0.6))) height=(row - 4.0)

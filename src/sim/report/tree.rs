@@ -33,7 +33,7 @@ pub(super) fn draw(run: &RunReport) -> Markup {
         let full = format!("{:.2}", 0.12 + 0.5 * sent(host) / most);
         html! {
             circle cx=(x) cy=(y) r="12" style="fill:var(--card)" {}
-            circle.node.council-ring[host.council] cx=(x) cy=(y) r="12" fill=(fill) fill-opacity=(full) {
+            circle.node.committee-ring[host.committee] cx=(x) cy=(y) r="12" fill=(fill) fill-opacity=(full) {
                 title {
                     "peer " (host.peer) ": " (host.rows) " rows, " (bytes(sent(host))) " sent, "
                     (bytes(host.received as f64)) " received"

@@ -144,8 +144,8 @@ impl Scenario {
                     false => Err(wrong("task.without_labels", "every peer with rows", "fewer peers")),
                 }
             }
-            Some(Peers::Council(rank)) => {
-                Err(wrong("task.without_labels", format!("\"council {rank}\""), "numbers of peers"))
+            Some(Peers::Committee(rank)) => {
+                Err(wrong("task.without_labels", format!("\"committee {rank}\""), "numbers of peers"))
             }
             Some(Peers::All) => Err(wrong("task.without_labels", "\"all\"", "numbers of peers")),
         }

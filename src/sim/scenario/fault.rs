@@ -162,14 +162,14 @@ pub(crate) fn name(fault: &Broken) -> &'static str {
     }
 }
 
-/// Some peers: a number, a list of numbers, `"2..5"` (2, 3, 4 and 5), `"council 0"` or `"all"`.
+/// Some peers: a number, a list of numbers, `"2..5"` (2, 3, 4 and 5), `"committee 0"` or `"all"`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Peers {
     /// The peers with these numbers.
     Some(Vec<u16>),
-    /// The member of this rank of the council.
-    Council(u16),
+    /// The member of this rank of the committee.
+    Committee(u16),
     /// All peers.
     All,
 }
@@ -181,7 +181,7 @@ impl TryFrom<Value> for Peers {
         let number = |number: i64| u16::try_from(number).map_err(|_| format!("there is no peer {number}"));
         let wrong = || {
             format!(
-                "peers are {value}, must be a number, a list of numbers, \"2..5\", \"council 0\" or \"all\""
+                "peers are {value}, must be a number, a list of numbers, \"2..5\", \"committee 0\" or \"all\""
             )
         };
         match &value {
@@ -192,8 +192,8 @@ impl TryFrom<Value> for Peers {
             }
             Value::String(text) if text == "all" => Ok(Self::All),
             Value::String(text) => {
-                if let Some(rank) = text.strip_prefix("council ") {
-                    return Ok(Self::Council(rank.parse().map_err(|_| wrong())?));
+                if let Some(rank) = text.strip_prefix("committee ") {
+                    return Ok(Self::Committee(rank.parse().map_err(|_| wrong())?));
                 }
                 let (from, to) = text.split_once("..").ok_or_else(wrong)?;
                 let (from, to): (u16, u16) =
@@ -206,12 +206,12 @@ impl TryFrom<Value> for Peers {
 }
 
 impl Peers {
-    /// The peers, in a session with this council and so many peers.
+    /// The peers, in a session with this committee and so many peers.
     #[must_use]
-    pub fn of(&self, council: &[Peer], peers: u16) -> Vec<Peer> {
+    pub fn of(&self, committee: &[Peer], peers: u16) -> Vec<Peer> {
         match self {
             Self::Some(numbers) => numbers.iter().copied().map(Peer).collect(),
-            Self::Council(rank) => council.get(usize::from(*rank)).copied().into_iter().collect(),
+            Self::Committee(rank) => committee.get(usize::from(*rank)).copied().into_iter().collect(),
             Self::All => (0..peers).map(Peer).collect(),
         }
     }
@@ -221,7 +221,7 @@ impl Peers {
     pub fn largest(&self) -> Option<u16> {
         match self {
             Self::Some(numbers) => numbers.iter().copied().max(),
-            Self::Council(_) | Self::All => None,
+            Self::Committee(_) | Self::All => None,
         }
     }
 }

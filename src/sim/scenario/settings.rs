@@ -8,7 +8,7 @@ use crate::tasks::{FedavgSpec, FedavgXclpSpec, FlynnSpec, Select, SketchSpec, Xc
 
 impl Scenario {
     /// Takes number of peers, task, limits and times from a session file; rows, network, rates and faults
-    /// stay the scenario's. Names and keys are not taken, nor who is named for the council or to compute.
+    /// stay the scenario's. Names and keys are not taken, nor who is named for the committee or to compute.
     ///
     /// # Errors
     /// [`ScenarioError`] for the tasks `tune` and `custom`, which no scenario has, and where the rest of the

@@ -216,7 +216,7 @@ fn a_computing_party_lost_for_good_is_replaced_and_an_owner_lost_is_left_out() {
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
         let (trio, members) = lab.computed(&lab.histories()[&told[0]]);
-        // Once the council has decided, nothing is computed again: two of the three send what they have.
+        // Once the committee has decided, nothing is computed again: two of the three send what they have.
         let decided = what == "output";
         assert_eq!(trio.contains(&victim), decided, "{what}");
         assert_eq!(members.contains(&victim), decided, "{what}");

@@ -1,5 +1,5 @@
 //! The first exchange (spec, section 15e.2): owners share their input out to three computing parties, which
-//! compute to the end and keep their shares of the output. Nothing of it leaves before the council has
+//! compute to the end and keep their shares of the output. Nothing of it leaves before the committee has
 //! decided over whom.
 //!
 //! 1. Everybody tells everybody who is out ([`Body::Begin`]): who computes follows ([`parties`]).

@@ -1,6 +1,6 @@
-//! The second exchange (spec, section 15e.2): once the council has decided over whom was computed, two of the
-//! computing parties send each owner their shares of its output. The same shares may be sent again in a later
-//! view: what they add up to never changes.
+//! The second exchange (spec, section 15e.2): once the committee has decided over whom was computed, two of
+//! the computing parties send each owner their shares of its output. The same shares may be sent again in a
+//! later view: what they add up to never changes.
 
 use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ impl Deliver {
                 Ok(())
             }
             Body::Credit => self.outgoing.credit(from, step),
-            Body::Working if Self::takes_part(&self.setup, from) => Ok(()),
+            Body::KeepAlive if Self::takes_part(&self.setup, from) => Ok(()),
             _ => Err(NOT_MINE),
         }
     }

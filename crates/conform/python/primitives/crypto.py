@@ -268,7 +268,7 @@ def share_of(coefficients: list[int], index: int) -> bytes:
 
 
 def interpolate(shares: dict[int, int], at: int) -> int:
-    """f(at), from f(c + 1) of as many council indices c as the threshold."""
+    """f(at), from f(c + 1) of as many committee indices c as the threshold."""
     total = 0
     for i, y in shares.items():
         others = [j for j in shares if j != i]
@@ -295,10 +295,10 @@ def share_hash(context: bytes, index: int, share: bytes) -> bytes:
     return tagged("share", length, context, le16(index), share)
 
 
-def seal(context: bytes, council: list[bytes], plain: list[bytes], secret: bytes) -> Sealed:
+def seal(context: bytes, committee: list[bytes], plain: list[bytes], secret: bytes) -> Sealed:
     public = exchange_public(secret)
     boxes = []
-    for key, text in zip(council, plain, strict=True):
+    for key, text in zip(committee, plain, strict=True):
         shared = agree(secret, exchange_key_of(key))
         cipher = ChaCha20Poly1305(derive(shared, "envelope", context + public + key))
         boxes.append(cipher.encrypt(bytes(12), text, context))
@@ -314,15 +314,15 @@ def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> by
         raise CryptoError("envelope", f"box {index} does not open") from None
 
 
-def make_deal(session_id: bytes, sum_id: SumId, dealer: int, council: list[bytes], threshold: int,
+def make_deal(session_id: bytes, sum_id: SumId, dealer: int, committee: list[bytes], threshold: int,
               draw: Draw) -> tuple[bytes, Deal]:
     """A pad and what is published of it."""
     context = context_of(session_id, sum_id, dealer)
     coefficients = [int.from_bytes(draw(64), "little") % ORDER for _ in range(threshold)]
-    shares = [share_of(coefficients, c) for c in range(len(council))]
+    shares = [share_of(coefficients, c) for c in range(len(committee))]
     hashes = [share_hash(context, c, share) for c, share in enumerate(shares)]
     pad = scalar_bytes(coefficients[0])
-    sealed = seal(context, council, shares, draw(32))
+    sealed = seal(context, committee, shares, draw(32))
     return pad, Deal(sum_id, pad_hash(context, pad), hashes, sealed)
 
 

@@ -55,16 +55,16 @@ def check_record(session: Session, record: Record) -> None:
     expect(deals_digest(record.deals) == value.deals, kind, "the deals do not match their digest")
     expect([d.author for d in record.deals] == session.dealers(slot, members), kind, "other dealers")
     for deal in record.deals:
-        item, c = deal.item, len(session.council)
+        item, c = deal.item, len(session.committee)
         expect(item.sum == value.sum, kind, "a deal of another sum")
-        expect(len(item.share_hashes) == c and len(item.sealed.boxes) == c, kind, "a deal of another council")
+        expect(len(item.share_hashes) == c and len(item.sealed.boxes) == c, kind, "a deal of another committee")
         expect(verifies(session, deal), kind, "the signature of a deal")
 
 
 def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, digest: bytes) -> bool:
-    """A quorum of the council, of one ballot, for this value (section 10)."""
+    """A quorum of the committee, of one ballot, for this value (section 10)."""
     authors = {a.author for a in acks}
-    if not (session.quorum <= len(authors) == len(acks) and authors <= set(session.council)):
+    if not (session.quorum <= len(authors) == len(acks) and authors <= set(session.committee)):
         return False
     wanted = Acknowledgement(acks[0].item.ballot, slot, digest)
     return all(a.item == wanted and verifies(session, a) for a in acks)
@@ -73,14 +73,14 @@ def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, di
 def release_fits(session: Session, record: Record, signed: Signed[Release]) -> bool:
     item = signed.item
     return (item.sum == record.value.sum and item.value == value_digest(session, record.value)
-            and signed.author in session.council)
+            and signed.author in session.committee)
 
 
 def release_matches(session: Session, record: Record, signed: Signed[Release]) -> bool:
     """One share for each deal, in the order of the deals, each with its published hash."""
     if [dealer for dealer, _ in signed.item.shares] != [d.author for d in record.deals]:
         return False
-    index = session.council.index(signed.author)
+    index = session.committee.index(signed.author)
     return all(share_matches(session.id, deal, index, share)
                for deal, (_, share) in zip(record.deals, signed.item.shares))
 
@@ -89,7 +89,7 @@ def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -
     """Every pad, from releases that match; None for one that is not sound (section 12)."""
     pads = []
     for place, deal in enumerate(record.deals):
-        shares = {session.council.index(r.author): r.item.shares[place][1] for r in releases}
+        shares = {session.committee.index(r.author): r.item.shares[place][1] for r in releases}
         pads.append(rebuild_pad(session.id, deal, shares, session.quorum))
     return pads
 
@@ -134,7 +134,7 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
     """Section 8: what *checks* means. The signature last."""
     promise, kind = signed.item.promise, "inconsistent"
     expect(signed.item.ballot == ballot, kind, "a promise of another ballot")
-    expect(signed.author in session.council, kind, "a promise from outside the council")
+    expect(signed.author in session.committee, kind, "a promise from outside the committee")
     expect(promise.committed <= len(session.plan), kind, "more slots committed than there are")
     accepted = promise.accepted
     if accepted is not None:

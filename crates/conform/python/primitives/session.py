@@ -1,4 +1,4 @@
-"""The session file, its id, council and plan (spec, sections 4 to 4.2 and 15), and trees (section 9)."""
+"""The session file, its id, committee and plan (spec, sections 4 to 4.2 and 15), and trees (section 9)."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ class Session:
             raise SessionError(str(error)) from error
         fields = {
             "": "name number created series columns table relays task select min_peers data flynn evaluate tune xclp sketch fedavg "
-            "pseudo_labels custom privacy council timing roster",
-            "council": "faults members",
+            "pseudo_labels custom privacy committee timing roster",
+            "committee": "faults members",
             "series": "number parent",
             "table": "delimiter decimal_comma missing label column",
             "data": "features columns classes scaling densify check_columns",
@@ -135,7 +135,7 @@ class Session:
             "timing": " ".join(self.TIMING),
         }
         optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing"))
-        optional += " table relays delimiter decimal_comma missing label features series columns check_columns council faults members select"
+        optional += " table relays delimiter decimal_comma missing label features series columns check_columns committee faults members select"
         optional += " flynn evaluate held_out most learn_all xclp sketch fedavg pseudo_labels after refresh custom bytes classes min_peers"
         optional += " tune privacy timing scaling densify score folds"
         for table, names in fields.items():
@@ -302,11 +302,11 @@ class Session:
                 rho, variance = noise_of_members(epsilon, privacy["delta"], rounds, math.floor(clip * share), parties)
                 need(variance <= 2**54 and 10 * math.sqrt(variance * p) <= (8 - clip) * 2**27, "epsilon")
         need(not self.pairwise or p * (self.rows * self.span + (2 if self.mode else 0)) <= 2**28, "sketch")
-        voting = file.get("council", {})
+        voting = file.get("committee", {})
         self.faults, named = voting.get("faults", "crash"), voting.get("members", [])
         need(self.faults in ("crash", "byzantine"), "faults")
-        need(set(named) <= set(names) and len(set(named)) == len(named), "council")
-        need(not named or 3 <= len(named) <= 15, "council")
+        need(set(named) <= set(names) and len(set(named)) == len(named), "committee")
+        need(not named or 3 <= len(named) <= 15, "committee")
         need(self.faults == "crash" or (len(named) or min(p, 15)) >= 4, "faults")
         timing = self.timing = {name: file.get("timing", {}).get(name, default) for name, (_, _, default) in self.TIMING.items()}
         for name, (low, high, _) in self.TIMING.items():
@@ -391,8 +391,8 @@ class Session:
             ("privacy.min_holders", le(self.min_holders, 8)),
             ("privacy.colluding", number(self.colluding)),
             *noise,
-            *self.only(self.faults != "crash", ("council.faults", self.faults.encode())),
-            *self.only(named, ("council.members", self.list(name.encode() for name in sorted(named, key=str.encode)))),
+            *self.only(self.faults != "crash", ("committee.faults", self.faults.encode())),
+            *self.only(named, ("committee.members", self.list(name.encode() for name in sorted(named, key=str.encode)))),
             *((f"timing.{name}", le(value, 8)) for name, value in timing.items()),
             ("roster.peer_id", self.list(self.roster)),
             ("roster.name", self.list(name.encode() for name in names)),
@@ -402,8 +402,8 @@ class Session:
         self.fields = [[name, tagged("session field", entry)[:8].hex()] for name, entry in entries]
         voters = [peer for peer, name in enumerate(names) if not named or name in named]
         ranked = sorted((tagged("council", self.id, self.roster[peer]), peer) for peer in voters)
-        self.council = [peer for _, peer in ranked][:15]
-        n, deviating = len(self.council), (len(self.council) - 1) // 3
+        self.committee = [peer for _, peer in ranked][:15]
+        n, deviating = len(self.committee), (len(self.committee) - 1) // 3
         self.quorum = n // 2 + 1 if self.faults == "crash" else -(-(n + deviating + 1) // 2)
 
     @staticmethod
@@ -577,11 +577,11 @@ class Session:
             yield entry("initial", bytes.fromhex(own["initial"]))
 
     def dealers(self, slot, members):
-        present = [peer for peer in self.council if peer in members]
+        present = [peer for peer in self.committee if peer in members]
         return present if slot == 0 else present[:3]
 
-    def council_keys(self):
-        return [self.roster[peer] for peer in self.council]
+    def committee_keys(self):
+        return [self.roster[peer] for peer in self.committee]
 
     def tree(self, ballot, members):
         """Members in the order of places; the one at place i > 0 is below the one at (i - 1) // 2."""
@@ -590,8 +590,8 @@ class Session:
         return [ballot.proposer, *(peer for _, peer in others)]
 
     def enough(self, peers):
-        """Section 8: `min_peers` of the roster and a quorum of the council."""
-        return len(peers) >= self.min_peers and len(set(peers) & set(self.council)) >= self.quorum
+        """Section 8: `min_peers` of the roster and a quorum of the committee."""
+        return len(peers) >= self.min_peers and len(set(peers) & set(self.committee)) >= self.quorum
 
 
 def parse_session(data, kind=Session):

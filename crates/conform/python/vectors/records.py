@@ -24,10 +24,10 @@ RECORDS = {
     "a member outside the roster": "members do not ascend, or are not in the roster",
     "no members": "members do not ascend, or are not in the roster",
     "a deal is missing": "other dealers",
-    "deals not in council order": "other dealers",
+    "deals not in committee order": "other dealers",
     "a deal is forged": "the signature of a deal",
     "deals of another sum": "a deal of another sum",
-    "a hash is missing": "a deal of another council",
+    "a hash is missing": "a deal of another committee",
 }
 COMMITTED = {
     "one acknowledgement of three": "no quorum acknowledged it",
@@ -54,7 +54,7 @@ def check_item(session, signed):
 
 def check_release(session, deals, signed):
     """The shares {dealer: share} of a release; refuses one of no deal, and one that does not have its hash."""
-    index, shares = session.council.index(signed.author), {}
+    index, shares = session.committee.index(signed.author), {}
     for dealer, share in signed.item.shares:
         deal = next((deal for deal in deals if deal.author == dealer and deal.item.sum == signed.item.sum), None)
         if deal is None:
@@ -70,7 +70,7 @@ def check_deal(session, number, item, drawn):
     """That a deal for this sum is made of what its dealer drew; gives the pad."""
     scalars = [le(scalar(bytes.fromhex(c)), 64) for c in drawn["coefficients"]]
     draws = iter([*scalars, bytes.fromhex(drawn["ephemeral_secret"])])
-    pad, deal = make_deal(session.id, number, drawn["dealer"], session.council_keys(), len(scalars), lambda _: next(draws))
+    pad, deal = make_deal(session.id, number, drawn["dealer"], session.committee_keys(), len(scalars), lambda _: next(draws))
     check("pad hash", deal.pad_hash == item.pad_hash)
     check("share hashes of the deal", deal.share_hashes == item.share_hashes)
     check("boxes of the deal", deal.sealed == item.sealed and deal == item)
@@ -133,5 +133,5 @@ def check_items():
             shares = {index: bytes.fromhex(share) for index, share in enumerate(case["shares"])}
             check(case["what"], rebuild_pad(session.id, deal, shares, session.quorum) is None)
         else:
-            index = session.council.index(case["holder"])
+            index = session.committee.index(case["holder"])
             check_refused(case["what"], case["class"], open_share, session.id, deal, index, identities[case["holder"]])

@@ -110,7 +110,7 @@ def check_sessions():
     file = vectors("session")
     for case in file["good"]:
         session = Session(case["toml"])
-        for name in ("council", "quorum", "min_peers", "fields"):
+        for name in ("committee", "quorum", "min_peers", "fields"):
             check(f"session {name}", getattr(session, name) == case[name])
         check("session id", session.id.hex() == case["id"])
         check("roster", [public.hex() for public in session.roster] == case["roster"])
@@ -159,7 +159,7 @@ def check_sessions():
         keys = [(peer, bytes.fromhex(key), c and bytes.fromhex(c)) for peer, key, c in case["keys"]]
         members = sorted(peer for peer, _, _ in keys)
         large = len(members) > 64
-        drawing = [peer for peer in members if large and peer in session.council]
+        drawing = [peer for peer in members if large and peer in session.committee]
         check("who draws", [peer for peer, _ in parts] == drawing)
         made = {peer: tagged("commitment", session.id, ballot_bytes(ballot), le(peer, 2), part) for peer, part in parts}
         check("commitments", all(c == made.get(peer) for peer, _, c in keys))

@@ -106,11 +106,11 @@ def check_trees_shown():
     """The trees of section 6.2: the sessions they are drawn for, and their order."""
     shown = " ".join(SPEC.split("### 6.2")[1].split("## 7.")[0].split())
     session = session_of(vectors("sum")["toml"])
-    order = session.tree(Ballot(1, session.council[0]), [0, 1, 2])
+    order = session.tree(Ballot(1, session.committee[0]), [0, 1, 2])
     check("the tree of three", f"The tree is {', '.join(map(str, order))}." in shown)
     number = int(shown.split("Five peers.** Session ")[1].split()[0])
     session = session_of(vectors("session")["good"][number]["toml"])
-    order = session.tree(Ballot(1, session.council[0]), [0, 1, 2, 3, 4])
+    order = session.tree(Ballot(1, session.committee[0]), [0, 1, 2, 3, 4])
     check("the tree of five", f"The tree is {', '.join(map(str, order))}." in shown)
 
 

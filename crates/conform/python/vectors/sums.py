@@ -128,7 +128,7 @@ def check_sum():
                     check("released on disk", "released" in disk[release.author])
                     check("value released", release.item.value == value_digest(session, record.value))
                     check_release(session, record.deals, release)
-                    index, owner = session.council.index(release.author), identities[release.author]
+                    index, owner = session.committee.index(release.author), identities[release.author]
                     for deal, (_, share) in zip(record.deals, release.item.shares):
                         check("share in the envelope", open_share(session.id, deal, index, owner) == share)
                 pads[number] = dict(zip([deal.author for deal in record.deals], pads_of(session, record, releases)))

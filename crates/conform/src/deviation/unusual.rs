@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Case, Expected, From, Kind, When, integers};
 use flyswarm::protocol::all_reduce::{self, Direction};
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::council::Promise;
+use flyswarm::protocol::committee::Promise;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::Message;
 use flyswarm::protocol::promise::Promised;

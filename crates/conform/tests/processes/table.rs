@@ -93,8 +93,9 @@ fn killed_at_any_stage_in_any_role_the_others_end_with_one_exact_result() {
             scope.spawn(|| {
                 while let Some((stage, place)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let cell = (0..5).find_map(|_| kill(*place, stage));
-                    let cell = cell
-                        .unwrap_or_else(|| panic!("the first to propose was never the first in the council"));
+                    let cell = cell.unwrap_or_else(|| {
+                        panic!("the first to propose was never the first in the committee")
+                    });
                     cells.lock().expect("not poisoned").insert((stage.clone(), *place), cell);
                 }
             });

@@ -96,7 +96,7 @@ pub struct Lab {
     pub travelled: Vec<(Peer, Peer, SumId, Direction, Bytes)>,
     /// What each peer masked each vector with.
     streams_used: BTreeMap<(Peer, SumId), Vec<Mask>>,
-    /// sum -> council members whose shares of its pads have left.
+    /// sum -> committee members whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// (key, label, params) -> vectors masked with it.
     masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
@@ -398,9 +398,9 @@ impl Network {
         self.0.disk(peer)
     }
 
-    /// The council, in its order.
-    pub fn council(&self) -> Vec<Peer> {
-        self.session.council.clone()
+    /// The committee, in its order.
+    pub fn committee(&self) -> Vec<Peer> {
+        self.session.committee.clone()
     }
 
     /// What a running node waits for: what, whom, until when.

@@ -7,7 +7,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::protocol::context::Quantity;
-use crate::session::{Faults, Member, Peer, SessionId, Settings, Timing, council};
+use crate::session::{Faults, Member, Peer, SessionId, Settings, Timing, committee};
 use crate::task::{History, Outcome, Task, Work};
 
 /// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
@@ -64,7 +64,7 @@ pub struct Voting {
 pub struct Session {
     /// The peers.
     pub roster: Vec<Member>,
-    /// The council.
+    /// The committee.
     pub voting: Voting,
     /// The fewest members of a view.
     pub min_peers: u16,
@@ -80,12 +80,12 @@ impl Session {
         let (id, named) = (SessionId(id.into()), &self.voting.members);
         let candidates = (0u16..).map(Peer).zip(&self.roster);
         let candidates = candidates.filter(|(_, member)| named.is_empty() || named.contains(&member.name));
-        let council = council(id, candidates.map(|(peer, member)| (peer, member.key)));
+        let committee = committee(id, candidates.map(|(peer, member)| (peer, member.key)));
         Settings {
             id,
             roster: self.roster.clone(),
-            quorum: self.voting.faults.quorum(council.len()),
-            council,
+            quorum: self.voting.faults.quorum(committee.len()),
+            committee,
             min_peers: self.min_peers,
             colluding: 1.0 / 3.0,
             timing: self.timing,

@@ -13,8 +13,8 @@ use super::job;
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::committee::Accepted;
 use crate::protocol::context::{Context, Quantity};
-use crate::protocol::council::Accepted;
 use crate::protocol::message::Trace;
 use crate::protocol::record::{self, Acknowledgement, Committed, Record as SumRecord, Value};
 use crate::protocol::signed::Signed;
@@ -41,10 +41,10 @@ pub enum Record {
     Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
     /// A decided slot whose total no later slot needs; the total is removed if it is here.
     Bare(Committed),
-    /// This council member releases its shares for this value of the slot, and for no other; with the
+    /// This committee member releases its shares for this value of the slot, and for no other; with the
     /// acknowledgements that decided it.
     Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
-    /// Signed items that show that council members were in a ballot: the highest of each.
+    /// Signed items that show that committee members were in a ballot: the highest of each.
     Traces(Vec<Trace>),
     /// This peer has lost its state before, and does not vote in this session.
     Silent,
@@ -136,7 +136,7 @@ pub(super) struct Archive {
     history: Arc<History>,
     /// Slots whose vector was not given to this peer, though a later slot may need it.
     missing: BTreeSet<u32>,
-    /// The value of the next slot that this peer has acknowledged, or would have were it in the council.
+    /// The value of the next slot that this peer has acknowledged, or would have were it in the committee.
     accepted: Option<Sealed>,
     /// A value fetched for a view to come.
     offered: Option<Sealed>,

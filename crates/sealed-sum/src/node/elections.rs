@@ -1,6 +1,6 @@
 //! The election: which peer proposes a view, when, and with which members (spec, section "Elections").
 //!
-//! Council members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
+//! Committee members propose, the one of rank r after r x `propose_ms` without progress, rank counted among
 //! those that are reachable. No peer proposes before the whole roster is there or `gather_ms` have passed. A
 //! proposer takes in all peers that it is connected to, except those that it has blamed, that keep getting
 //! lost, or that are the weaker end of an edge reported dead.
@@ -265,9 +265,9 @@ impl Elections {
         given || (said && now < self.patience())
     }
 
-    /// The time of this peer's turn to propose; `None` outside the council.
+    /// The time of this peer's turn to propose; `None` outside the committee.
     fn turn(&self, presence: &Presence) -> Option<Time> {
-        let rank = presence.council().position(|peer| peer == self.ctx.me);
+        let rank = presence.committee().position(|peer| peer == self.ctx.me);
         let rank = rank.filter(|_| !self.votes.silent)?;
         Some(self.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.propose_ms))
     }
@@ -344,7 +344,7 @@ impl Elections {
         false
     }
 
-    /// Asks the council for its promises.
+    /// Asks the committee for its promises.
     pub(super) fn propose(&mut self, now: Time, presence: &Presence, step: &mut Out) -> Result<(), Ending> {
         let ballot = Ballot::above(self.highest(), self.ctx.me)
             .ok_or_else(|| Ending::Refused("a peer has used up the numbers of views".into()))?;
@@ -356,7 +356,7 @@ impl Elections {
         let until = now.plus_ms(self.ctx.session.timing.propose_ms);
         let promises = BTreeMap::from([(self.ctx.me, own)]);
         self.proposal = Some(Proposal { ballot, promises, refused: BTreeSet::new(), until });
-        for peer in presence.council().filter(|&peer| peer != self.ctx.me) {
+        for peer in presence.committee().filter(|&peer| peer != self.ctx.me) {
             step.send(peer, Message::Prepare(ballot));
         }
         Ok(())

@@ -41,7 +41,7 @@ struct Part {
     total: Option<([u8; 32], Bytes)>,
     /// A value that waits for its total, or for slots before it.
     accept: Option<SumRecord>,
-    /// This council member's shares of the pads of the value it acknowledged.
+    /// This committee member's shares of the pads of the value it acknowledged.
     shares: Shares,
     /// Children to which the view's beginning could not be sent yet, and the time until which this peer
     /// tries.
@@ -78,7 +78,7 @@ impl Membership {
             && members.contains(&ctx.me)
             && members.contains(&ballot.proposer)
             && ballot.proposer != ctx.me
-            && ctx.council_index(ballot.proposer).is_some()
+            && ctx.committee_index(ballot.proposer).is_some()
             && ctx.suffice(members)
             && (committed as usize) <= ctx.plan.len();
         if !sound {

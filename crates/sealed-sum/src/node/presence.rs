@@ -182,8 +182,9 @@ impl Presence {
     pub(super) fn reach(&self) -> (usize, bool) {
         let reached = |peer: Peer| self.has(peer) && !self.blamed.contains(&peer);
         let others = self.greeted.len() - self.blamed.iter().filter(|peer| self.has(**peer)).count();
-        let council = self.ctx.council.iter().filter(|&&peer| peer == self.ctx.me || reached(peer)).count();
-        let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && council >= self.ctx.quorum;
+        let committee =
+            self.ctx.committee.iter().filter(|&&peer| peer == self.ctx.me || reached(peer)).count();
+        let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && committee >= self.ctx.quorum;
         (others + 1, enough)
     }
 
@@ -195,9 +196,9 @@ impl Presence {
         all.into_iter().collect()
     }
 
-    /// The council members that are connected, and this peer if it is one.
-    pub(super) fn council(&self) -> impl Iterator<Item = Peer> {
-        self.ctx.council.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
+    /// The committee members that are connected, and this peer if it is one.
+    pub(super) fn committee(&self) -> impl Iterator<Item = Peer> {
+        self.ctx.committee.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
     }
 
     /// Whether a peer outside of this view has all slots, or all but the last.
@@ -232,13 +233,13 @@ impl Presence {
             })
             .collect();
         let needed = session.min_peers;
-        let council = if reachable.len() >= usize::from(needed) {
-            format!(" and {} of its council of {}", self.ctx.quorum, self.ctx.council.len())
+        let committee = if reachable.len() >= usize::from(needed) {
+            format!(" and {} of its committee of {}", self.ctx.quorum, self.ctx.committee.len())
         } else {
             String::new()
         };
         format!(
-            "only {} of {} peers are reachable (missing: {}), the session needs {needed}{council}",
+            "only {} of {} peers are reachable (missing: {}), the session needs {needed}{committee}",
             reachable.len(),
             session.roster.len(),
             missing.join(", ")

@@ -151,7 +151,7 @@ impl Node {
             .unwrap_or_else(|| unreachable!("BUG: this peer is a member"))
     }
 
-    /// Joins the view that a quorum of the council has promised its leader.
+    /// Joins the view that a quorum of the committee has promised its leader.
     fn begun(
         &mut self,
         from: Peer,

@@ -101,10 +101,10 @@ fn one_cut_link_between_live_peers_does_not_stop_the_session() {
     }
 }
 
-/// In a council of three one acknowledges, one dies, the third was away and returns: the opening that was
+/// In a committee of three one acknowledges, one dies, the third was away and returns: the opening that was
 /// begun is finished.
 #[test]
-fn an_opening_begun_in_a_council_of_three_is_finished_when_the_third_returns() {
+fn an_opening_begun_in_a_committee_of_three_is_finished_when_the_third_returns() {
     let mut begun = 0;
     for seed in 0..40 {
         let mut net = Network::new(3, &[3], timing(), seed);
@@ -136,20 +136,20 @@ fn peers_that_are_connected_but_never_answer_are_not_waited_for_for_ever() {
     assert!(first >= 1 && endings.values().all(|ending| matches!(ending, Ending::TooFew(_))), "{endings:?}");
 }
 
-/// Of 17 peers 15 are the council, unless the file names it: then those it names, and no others.
+/// Of 17 peers 15 are the committee, unless the file names it: then those it names, and no others.
 #[test]
-fn above_fifteen_peers_a_majority_of_the_council_must_be_there_whatever_min_peers_says() {
+fn above_fifteen_peers_a_majority_of_the_committee_must_be_there_whatever_min_peers_says() {
     for (dead, finish) in [(7, 10), (8, 0)] {
         let mut net = Network::new(17, &[1], timing(), 5);
-        let council = net.council();
-        assert_eq!((council.len(), net.session().min_peers), (15, 9));
-        council[..dead].iter().for_each(|&peer| net.at_ms(0, Fault::Crash(peer)));
+        let committee = net.committee();
+        assert_eq!((committee.len(), net.session().min_peers), (15, 9));
+        committee[..dead].iter().for_each(|&peer| net.at_ms(0, Fault::Crash(peer)));
         net.run(60_000);
         assert_eq!(net.finished().len(), finish, "{dead} dead: {:?}", net.endings());
         for ending in net.endings().values() {
             let Ending::TooFew(text) = ending else { panic!("{ending}") };
             assert!(
-                text.contains("9 of 17 peers are reachable") && text.contains("8 of its council of 15"),
+                text.contains("9 of 17 peers are reachable") && text.contains("8 of its committee of 15"),
                 "{text}"
             );
         }

@@ -13,7 +13,7 @@ pub enum Awaited {
     Roster,
     /// Enough peers; then this peer gives up.
     Enough,
-    /// A view, which the council proposes; then this peer gives up.
+    /// A view, which the committee proposes; then this peer gives up.
     View,
     /// Others, who go on without this peer.
     Others,

@@ -1,4 +1,4 @@
-//! What every machine of a node knows and never changes: the session, the council, this peer's identity and
+//! What every machine of a node knows and never changes: the session, the committee, this peer's identity and
 //! the plan.
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 impl Quantity {
-    /// The coin: no words, a pad of every council member in the view.
+    /// The coin: no words, a pad of every committee member in the view.
     #[must_use]
     pub fn coin() -> Self {
         Self::exact("coin", 4, 0)
@@ -124,9 +124,9 @@ pub struct Context {
     pub session: Arc<Settings>,
     /// Its id.
     pub id: SessionId,
-    /// The council, in its order.
-    pub council: Vec<Peer>,
-    /// Council members that decide, and shares that open.
+    /// The committee, in its order.
+    pub committee: Vec<Peer>,
+    /// Committee members that decide, and shares that open.
     pub quorum: usize,
     /// This peer.
     pub me: Peer,
@@ -154,7 +154,7 @@ impl Context {
         Self {
             id: session.id,
             quorum: session.quorum,
-            council: session.council.clone(),
+            committee: session.committee.clone(),
             session,
             me,
             identity,
@@ -172,7 +172,7 @@ impl Context {
         Self {
             session: self.session.clone(),
             id: self.id,
-            council: self.council.clone(),
+            committee: self.committee.clone(),
             quorum: self.quorum,
             me,
             identity,
@@ -184,29 +184,29 @@ impl Context {
         }
     }
 
-    /// A peer's place in the council.
+    /// A peer's place in the committee.
     #[must_use]
-    pub fn council_index(&self, peer: Peer) -> Option<usize> {
-        self.council.iter().position(|&member| member == peer)
+    pub fn committee_index(&self, peer: Peer) -> Option<usize> {
+        self.committee.iter().position(|&member| member == peer)
     }
 
-    /// How many of `peers` are in the council.
+    /// How many of `peers` are in the committee.
     #[must_use]
-    pub fn council_count(&self, peers: &[Peer]) -> usize {
-        self.council.iter().filter(|peer| peers.contains(peer)).count()
+    pub fn committee_count(&self, peers: &[Peer]) -> usize {
+        self.committee.iter().filter(|peer| peers.contains(peer)).count()
     }
 
-    /// Whether a view may have these members: at least `min_peers`, and a quorum of the council.
+    /// Whether a view may have these members: at least `min_peers`, and a quorum of the committee.
     #[must_use]
     pub fn suffice(&self, members: &[Peer]) -> bool {
-        members.len() >= usize::from(self.session.min_peers) && self.council_count(members) >= self.quorum
+        members.len() >= usize::from(self.session.min_peers) && self.committee_count(members) >= self.quorum
     }
 
-    /// Whether this member of a view has a part in the draw of its mask graph: the council's members do, in
+    /// Whether this member of a view has a part in the draw of its mask graph: the committee's members do, in
     /// views of more than [`FULL_MESH`].
     #[must_use]
     pub fn draws(&self, peer: Peer, members: &[Peer]) -> bool {
-        members.len() > FULL_MESH && self.council_index(peer).is_some()
+        members.len() > FULL_MESH && self.committee_index(peer).is_some()
     }
 
     /// Number of peers in the roster.
@@ -216,8 +216,8 @@ impl Context {
             .unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
     }
 
-    /// Whose pads hide `slot` in a view of `members`: for the coin every council member there, otherwise the
-    /// first three; nobody's where nothing is hidden.
+    /// Whose pads hide `slot` in a view of `members`: for the coin every committee member there, otherwise
+    /// the first three; nobody's where nothing is hidden.
     #[must_use]
     pub fn dealers(&self, slot: u32, members: &[Peer]) -> Vec<Peer> {
         let most = match self.plan.get(slot as usize) {
@@ -225,6 +225,6 @@ impl Context {
             _ if slot == 0 => usize::MAX,
             _ => 3,
         };
-        self.council.iter().copied().filter(|peer| members.contains(peer)).take(most).collect()
+        self.committee.iter().copied().filter(|peer| members.contains(peer)).take(most).collect()
     }
 }

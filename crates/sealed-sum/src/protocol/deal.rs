@@ -1,10 +1,10 @@
-//! Pads: dealing them to the council, and putting them together again.
+//! Pads: dealing them to the committee, and putting them together again.
 //!
-//! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole council
-//! (Shamir 1979, threshold: the council's quorum), each share sealed to its holder's roster identity, so that
-//! a member that is away can still use its share when it returns. The dealer signs the hash of the pad and of
-//! every share: a wrong share is seen when it is released, and a deal whose shares do not lie on one
-//! polynomial is seen by everybody alike when it is put together.
+//! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole
+//! committee (Shamir 1979, threshold: the committee's quorum), each share sealed to its holder's roster
+//! identity, so that a member that is away can still use its share when it returns. The dealer signs the hash
+//! of the pad and of every share: a wrong share is seen when it is released, and a deal whose shares do not
+//! lie on one polynomial is seen by everybody alike when it is put together.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::session::Peer;
 /// A pad's key, from which its stream is derived.
 pub type Pad = Zeroizing<[u8; 32]>;
 
-/// A council member's share of each pad: (dealer, share), in the order of the deals.
+/// A committee member's share of each pad: (dealer, share), in the order of the deals.
 pub type Shares = Vec<(Peer, [u8; 32])>;
 
 /// The public part of a pad.
@@ -35,9 +35,9 @@ pub struct Deal {
     pub sum: SumId,
     /// See [`pad_hash`].
     pub pad_hash: [u8; 32],
-    /// See `shamir::share_hash`, in council order.
+    /// See `shamir::share_hash`, in committee order.
     pub share_hashes: Vec<[u8; 32]>,
-    /// The shares, each for one council member, in council order.
+    /// The shares, each for one committee member, in committee order.
     pub sealed: Sealed,
 }
 
@@ -45,7 +45,7 @@ impl Item for Deal {
     const TAG: &'static str = "deal";
 }
 
-/// Shares of every pad of one sum, as one council member releases them.
+/// Shares of every pad of one sum, as one committee member releases them.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// The sum whose pads these are: the one that was decided, perhaps of an earlier view.
@@ -90,13 +90,13 @@ fn envelope_context(ctx: &Context, sum: SumId, dealer: Peer) -> Vec<u8> {
     out
 }
 
-/// A fresh pad of this peer, dealt to the council.
+/// A fresh pad of this peer, dealt to the committee.
 pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed<Deal>) {
     let secret = Secret::random(rng);
     let pad = secret.key();
-    let n = ctx.council.len();
+    let n = ctx.committee.len();
     let shares = shamir::deal(&secret, ctx.quorum, n, rng);
-    let keys: Vec<_> = ctx.council.iter().map(|&peer| ctx.session.key(peer)).collect();
+    let keys: Vec<_> = ctx.committee.iter().map(|&peer| ctx.session.key(peer)).collect();
     let deal = Deal {
         sum,
         pad_hash: pad_hash(ctx, sum, ctx.me, &pad),
@@ -122,11 +122,11 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
     if dealers != ctx.dealers(sum.slot, members) {
         return Err(format!("deals by {dealers:?}, expected {:?}", ctx.dealers(sum.slot, members)));
     }
-    let n = ctx.council.len();
+    let n = ctx.committee.len();
     for deal in deals {
         if deal.item.sum != sum || deal.item.share_hashes.len() != n || deal.item.sealed.boxes.len() != n {
             return Err(format!(
-                "deal of {} does not fit the sum or the council",
+                "deal of {} does not fit the sum or the committee",
                 ctx.session.name(deal.author)
             ));
         }
@@ -137,8 +137,8 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
     Ok(())
 }
 
-/// This council member's share of every deal, opened and checked; `Err` names the dealer of one that does not
-/// fit.
+/// This committee member's share of every deal, opened and checked; `Err` names the dealer of one that does
+/// not fit.
 pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Shares, (Peer, Fault)> {
     deals
         .iter()
@@ -154,7 +154,7 @@ pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result
             .map_err(|_| bad("an envelope does not open"))?;
             let share = Share::from_bytes(*bytes).ok_or_else(|| bad("a share is no scalar"))?;
             let place = u16::try_from(index)
-                .unwrap_or_else(|_| unreachable!("BUG: councils have at most 15 members"));
+                .unwrap_or_else(|_| unreachable!("BUG: committees have at most 15 members"));
             let hash = shamir::share_hash(&context(ctx, sum), deal.author.0, place, &share);
             if deal.item.share_hashes.get(index) != Some(&hash) {
                 return Err(bad("a share does not match its published hash"));
@@ -167,7 +167,7 @@ pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result
 /// Puts released shares together.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// dealer -> (council index -> share)
+    /// dealer -> (committee index -> share)
     shares: BTreeMap<Peer, BTreeMap<usize, Share>>,
 }
 
@@ -179,9 +179,9 @@ impl Opening {
         deals: &[Signed<Deal>],
         release: &Signed<Release>,
     ) -> Result<(), Fault> {
-        let index = ctx.council_index(release.author).ok_or(Fault::OutOfOrder("release"))?;
+        let index = ctx.committee_index(release.author).ok_or(Fault::OutOfOrder("release"))?;
         let place =
-            u16::try_from(index).unwrap_or_else(|_| unreachable!("BUG: councils have at most 15 members"));
+            u16::try_from(index).unwrap_or_else(|_| unreachable!("BUG: committees have at most 15 members"));
         for (dealer, bytes) in &release.item.shares {
             let deal = deals
                 .iter()
@@ -210,7 +210,7 @@ impl Opening {
                     .iter()
                     .map(|(&index, share)| (index, share.clone()))
                     .collect();
-                let (secret, all) = shamir::reconstruct(&shares, ctx.quorum, ctx.council.len())?;
+                let (secret, all) = shamir::reconstruct(&shares, ctx.quorum, ctx.committee.len())?;
                 let pad = secret.key();
                 let sound = hashes(ctx, deal.item.sum, deal.author, &all) == deal.item.share_hashes
                     && pad_hash(ctx, deal.item.sum, deal.author, &pad) == deal.item.pad_hash;

@@ -39,7 +39,7 @@ pub enum Message {
         /// Whether it is in a view.
         in_view: bool,
     },
-    /// A proposer asks a council member for its promise.
+    /// A proposer asks a committee member for its promise.
     Prepare(Ballot),
     /// The promise.
     Promise(Signed<Promised>),

@@ -4,9 +4,9 @@
 //! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
 //! subtracts it for j < i. Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners
 //! form a random circulant graph (Bell et al. 2020, section 3) over the members in an order that is drawn
-//! once every key of the view is fixed: with its key each council member commits itself to a secret, and it
+//! once every key of the view is fixed: with its key each committee member commits itself to a secret, and it
 //! reveals the secret under the digest of all keys. So nobody chooses its partners, the leader included, as
-//! long as one of the council's members in the view follows the protocol.
+//! long as one of the committee's members in the view follows the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Item for ViewKey {
     const TAG: &'static str = "view key";
 }
 
-/// A council member's part of the draw of the mask graph.
+/// A committee member's part of the draw of the mask graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reveal {
     /// The view.

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Fault;
 use super::ballot::Ballot;
+use super::committee::{self, Obligation, Promise};
 use super::context::Context;
-use super::council::{self, Obligation, Promise};
 use super::record::{self, Acknowledgement};
 use super::signed::{Item, Signed};
 use crate::session::Peer;
 
-/// A council member's answer to the proposer of a ballot.
+/// A committee member's answer to the proposer of a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promised {
     /// The ballot; no lower one is promised or acknowledged any more.
@@ -38,7 +38,7 @@ pub type Duty = Obligation<Peer, [u8; 32]>;
 pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
     let Promised { ballot: of, promise, decision } = &signed.item;
     let inconsistent = |what: &str| Err(Fault::Inconsistent(format!("promise of {} {what}", signed.author)));
-    if ctx.council_index(signed.author).is_none() || *of != ballot {
+    if ctx.committee_index(signed.author).is_none() || *of != ballot {
         return inconsistent("does not belong here");
     }
     if promise.committed as usize > ctx.plan.len() {
@@ -78,10 +78,10 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
 /// The obligation that follows from promises; `None` where there are no promises.
 #[must_use]
 pub fn duty(promises: &[Signed<Promised>]) -> Option<Duty> {
-    council::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))
+    committee::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))
 }
 
-/// A council member that has acknowledged two values for one slot in one ballot, by its own signatures.
+/// A committee member that has acknowledged two values for one slot in one ballot, by its own signatures.
 #[must_use]
 pub fn equivocator<'a>(
     ctx: &Context,

@@ -1,4 +1,4 @@
-//! Values, on which the council decides, and the records of a decision.
+//! Values, on which the committee decides, and the records of a decision.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -30,11 +30,12 @@ pub struct Value {
 pub struct Record {
     /// The value.
     pub value: Value,
-    /// The pads' deals, in council order of their dealers.
+    /// The pads' deals, in committee order of their dealers.
     pub deals: Vec<Signed<Deal>>,
 }
 
-/// A council member's acknowledgement of a value in a ballot: it has stored the record and the sealed total.
+/// A committee member's acknowledgement of a value in a ballot: it has stored the record and the sealed
+/// total.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledgement {
     /// The ballot in which it is acknowledged (not always the one in which it was summed).
@@ -105,7 +106,7 @@ fn deals_digest(deals: &[Signed<Deal>]) -> [u8; 32] {
     tagged_hash("deals").chain_update(wire::canonical(&deals)).finalize().into()
 }
 
-/// Whether these are acknowledgements of `value` for `slot` by a quorum of the council, all in one ballot.
+/// Whether these are acknowledgements of `value` for `slot` by a quorum of the committee, all in one ballot.
 #[must_use]
 pub fn decided(
     ctx: &Context,
@@ -114,7 +115,7 @@ pub fn decided(
     acknowledgements: &[Signed<Acknowledgement>],
 ) -> bool {
     let Some(ballot) = acknowledgements.first().map(|first| first.item.ballot) else { return false };
-    if acknowledgements.len() > ctx.council.len() {
+    if acknowledgements.len() > ctx.committee.len() {
         return false;
     }
     let mut authors: Vec<_> = acknowledgements
@@ -123,7 +124,7 @@ pub fn decided(
             each.item.ballot == ballot
                 && each.item.slot == slot
                 && each.item.value == *value
-                && ctx.council_index(each.author).is_some()
+                && ctx.committee_index(each.author).is_some()
                 && each.verify(ctx)
         })
         .map(|each| each.author)
@@ -139,7 +140,7 @@ impl Committed {
         self.record.check(ctx)?;
         let SumId { slot, .. } = self.record.value.sum;
         if !decided(ctx, slot, &self.record.digest(ctx), &self.acknowledgements) {
-            return Err("no quorum of the council acknowledged it".into());
+            return Err("no quorum of the committee acknowledged it".into());
         }
         if self.pads.len() != self.record.deals.len() {
             return Err(format!("{} pads for {} deals", self.pads.len(), self.record.deals.len()));
@@ -163,8 +164,8 @@ impl Committed {
             let none = if self.releases.is_empty() { Ok(()) } else { Err("releases that show nothing") };
             return none.map(|()| vec![false; deals.len()]).map_err(Into::into);
         }
-        if self.releases.len() > ctx.council.len() {
-            return Err("more releases than council members".into());
+        if self.releases.len() > ctx.committee.len() {
+            return Err("more releases than committee members".into());
         }
         let value = self.record.digest(ctx);
         let mut opening = Opening::default();

@@ -10,8 +10,8 @@
 //! | `Keys`: all of them   | above 64 members `Reveal`: parts of the draw |
 //! | `Reveal`: all of them |                                              |
 //! | `Sum`: of a slot      | chunks; then `TotalReady`: total's digest, deals   |
-//! | `Accept`: the record  | `Acknowledge`: the council's acknowledgements |
-//! | `Decide`: all of them | `Release`: the council's shares of the pads  |
+//! | `Accept`: the record  | `Acknowledge`: the committee's acknowledgements |
+//! | `Decide`: all of them | `Release`: the committee's shares of the pads  |
 //! | `Open`: all of them   |                                              |
 //!
 //! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a quorum
@@ -109,7 +109,7 @@ pub struct View {
     keys_report: Convergecast<Signed<ViewKey>>,
     /// Every member's key, as the leader has shown them.
     fixed: Option<ViewKeys>,
-    /// This council member's part of the draw of the mask graph, until it is revealed.
+    /// This committee member's part of the draw of the mask graph, until it is revealed.
     part: Option<[u8; 32]>,
     reveals: Convergecast<Signed<Reveal>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
@@ -301,7 +301,7 @@ impl View {
         step
     }
 
-    /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the council.
+    /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the committee.
     pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -311,7 +311,7 @@ impl View {
         step
     }
 
-    /// This peer's answer to [`Output::Decided`]: its shares if it is in the council.
+    /// This peer's answer to [`Output::Decided`]: its shares if it is in the committee.
     pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -521,7 +521,7 @@ impl View {
             }
             Order::Open(slot, releases) => {
                 let round = self.round.as_mut().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
-                if round.acknowledgements.is_empty() || releases.len() > self.ctx.council.len() {
+                if round.acknowledgements.is_empty() || releases.len() > self.ctx.committee.len() {
                     return Err(DISAGREEMENT);
                 }
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;

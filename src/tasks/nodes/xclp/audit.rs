@@ -9,7 +9,7 @@ use crate::protocol::view::{self, Order, Report};
 /// What counts, in the order in which it is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
-    /// Shares that open the sum of a slot: its council has decided.
+    /// Shares that open the sum of a slot: its committee has decided.
     Decided(u32),
     /// A share of an output, in the exchange of a slot.
     Output(u32),

@@ -1,4 +1,4 @@
-//! This peer as a member of the council, and its checks of a leader: promises and their obligations,
+//! This peer as a member of the committee, and its checks of a leader: promises and their obligations,
 //! releases that are final, and traces of members that were in a view and no longer know it.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::Elections;
 use crate::node::presence::Presence;
 use crate::node::{Event, Out, Record};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::Acceptor;
+use crate::protocol::committee::Acceptor;
 use crate::protocol::message::{Message, Trace};
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::{self, Duty, Promised};
@@ -33,7 +33,7 @@ pub(in crate::node) struct Votes {
     pub(in crate::node) joined: Ballot,
     /// The acknowledgements that decided the value for which it has released shares.
     pub(in crate::node) decision: Vec<Signed<Acknowledgement>>,
-    /// The highest ballot that each council member has shown itself in.
+    /// The highest ballot that each committee member has shown itself in.
     pub(in crate::node) traces: BTreeMap<Peer, Trace>,
     /// It was in a view that its disk does not have: it does not vote in this session any more.
     pub(in crate::node) silent: bool,
@@ -77,8 +77,8 @@ impl Elections {
         view: Option<&View>,
         step: &mut Out,
     ) -> Result<Option<Signed<Promised>>, Fault> {
-        let councillors = self.ctx.council_index(self.ctx.me).and(self.ctx.council_index(from));
-        if ballot.proposer != from || councillors.is_none() {
+        let both = self.ctx.committee_index(self.ctx.me).and(self.ctx.committee_index(from));
+        if ballot.proposer != from || both.is_none() {
             return Err(Fault::OutOfOrder("prepare"));
         }
         self.near(ballot)?;
@@ -145,7 +145,7 @@ impl Elections {
         Ok(())
     }
 
-    /// Notes that a council member does not promise this peer's ballot, but has promised `other`. Its word
+    /// Notes that a committee member does not promise this peer's ballot, but has promised `other`. Its word
     /// alone ends a proposal twice; then it only does not count, or one could end them all.
     pub(in crate::node) fn refused(
         &mut self,
@@ -154,7 +154,7 @@ impl Elections {
         (ballot, other): (Ballot, Ballot),
         presence: &Presence,
     ) -> Result<(), Fault> {
-        if self.ctx.council_index(from).is_none() || ballot.proposer != self.ctx.me {
+        if self.ctx.committee_index(from).is_none() || ballot.proposer != self.ctx.me {
             return Err(Fault::OutOfOrder("refusal"));
         }
         if self.proposed() != Some(ballot) {
@@ -169,7 +169,7 @@ impl Elections {
         }
         let times = self.standing.refusals.entry(from).or_default();
         *times += 1;
-        let open = presence.council().filter(|peer| !proposal.refused.contains(peer)).count();
+        let open = presence.committee().filter(|peer| !proposal.refused.contains(peer)).count();
         if *times <= 2 || open < self.ctx.quorum {
             self.proposal = None;
             // Whoever refuses is busy: asking again at once would only make everybody write to disk.
@@ -231,9 +231,9 @@ impl Elections {
         Ok(Some((Signed::new(&self.ctx, Acknowledgement { ballot, slot, value }), shares)))
     }
 
-    /// This peer's place in the council, if it votes.
+    /// This peer's place in the committee, if it votes.
     fn vote(&self) -> Option<usize> {
-        self.ctx.council_index(self.ctx.me).filter(|_| !self.votes.silent)
+        self.ctx.committee_index(self.ctx.me).filter(|_| !self.votes.silent)
     }
 
     /// Releases this peer's shares of the pads of a record that a quorum has acknowledged, if it votes. That
@@ -261,11 +261,11 @@ impl Elections {
         Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }))
     }
 
-    /// Keeps the keys of the council as proof that its members were in this view.
+    /// Keeps the keys of the committee as proof that its members were in this view.
     pub(in crate::node) fn witness(&mut self, keys: Vec<Signed<ViewKey>>, step: &mut Out) {
         for key in keys {
             // Those of others than the partners were not looked at.
-            let other = key.author != self.ctx.me && self.ctx.council_index(key.author).is_some();
+            let other = key.author != self.ctx.me && self.ctx.committee_index(key.author).is_some();
             if other && key.verify(&self.ctx) {
                 self.votes.saw(key.author, Trace::Key(key));
             }

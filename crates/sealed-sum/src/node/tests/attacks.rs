@@ -37,7 +37,7 @@ fn tree_of(net: &Network, ballot: Ballot) -> Vec<Peer> {
 
 /// Who leads the first view.
 fn leader(net: &Network) -> Peer {
-    net.council()[0]
+    net.committee()[0]
 }
 
 /// The peers but these.

@@ -37,7 +37,7 @@ enum Liar {
 fn slots_in_two_minutes(who: Liar) -> u32 {
     let mut net = network(5, 4_000, usual(), 1);
     net.delay_us = (100, 20_000);
-    let liar = net.council()[if matches!(who, Liar::Leads) { 0 } else { 2 }];
+    let liar = net.committee()[if matches!(who, Liar::Leads) { 0 } else { 2 }];
     if !matches!(who, Liar::Nobody) {
         net.liars.insert(liar);
     }
@@ -87,8 +87,8 @@ fn a_member_that_enlarges_each_view_costs_few_slots() {
 fn one_accuser_keeps_nobody_out_of_many_rounds() {
     let mut net = network(5, 2_000, Timing { enlarge_ms: 1_000, ..usual() }, 2);
     net.delay_us = (100, 5_000);
-    let council = net.council();
-    let (liar, victim) = (council[2], council[4]);
+    let committee = net.committee();
+    let (liar, victim) = (committee[2], committee[4]);
     net.liars.insert(liar);
     let ctx = net.context(liar);
     let mut last = None;
@@ -114,7 +114,7 @@ fn one_accuser_keeps_nobody_out_of_many_rounds() {
             Event::Opened(value) if value.sum.slot > 0 => Some(value.members.contains(&victim)),
             _ => None,
         };
-        net.events.iter().filter(|(_, peer, _)| *peer == council[0]).filter_map(|(_, _, e)| of(e)).collect()
+        net.events.iter().filter(|(_, peer, _)| *peer == committee[0]).filter_map(|(_, _, e)| of(e)).collect()
     };
     let rounds = with_victim(&net);
     let with = rounds.iter().filter(|with| **with).count();

@@ -24,7 +24,7 @@ fn opened(net: &Network, peer: Peer) -> bool {
 
 /// Who leads the first view.
 fn leader(net: &Network) -> Peer {
-    net.council()[0]
+    net.committee()[0]
 }
 
 /// Runs until `peer` has opened slot 1 and, by `hold`, nobody else.
@@ -111,12 +111,12 @@ fn the_naive_rule_opens_twice_when_the_opener_is_killed() {
     }
 }
 
-/// In a council of three x, the leader, and y acknowledge while z is away; y's acknowledgement is stopped and
-/// y dies. So one who acknowledged is left; z returns.
+/// In a committee of three x, the leader, and y acknowledge while z is away; y's acknowledgement is stopped
+/// and y dies. So one who acknowledged is left; z returns.
 fn one_acknowledges_one_dies(rule: OpeningRule, seed: u64) -> Network {
     let mut net = Network::with_rule(3, &[3], timing(), seed, rule);
-    let council = net.council();
-    let (x, y, z) = (council[0], council[1], council[2]);
+    let committee = net.committee();
+    let (x, y, z) = (committee[0], committee[1], committee[2]);
     let stopped: Hold = Box::new(move |from, _, message| {
         from != x && matches!(message, Message::View(view::Message::Up(_, Report::Acknowledge(1, _))))
     });
@@ -133,11 +133,11 @@ fn one_acknowledges_one_dies(rule: OpeningRule, seed: u64) -> Network {
 }
 
 #[test]
-fn in_a_council_of_three_one_acknowledges_one_dies_the_third_returns() {
+fn in_a_committee_of_three_one_acknowledges_one_dies_the_third_returns() {
     for seed in 0..20 {
         let mut net = one_acknowledges_one_dies(Decided, seed);
-        let z = net.council()[2];
-        let x = net.council()[0];
+        let z = net.committee()[2];
+        let x = net.committee()[0];
         let before: Vec<_> = net.acknowledged(1);
         assert!(!before.is_empty(), "seed {seed}: somebody must have acknowledged");
         net.hold = None;

@@ -48,11 +48,11 @@ pub enum Report {
         /// The deals of the dealers in the subtree.
         deals: Vec<Signed<Deal>>,
     },
-    /// The council's acknowledgements.
+    /// The committee's acknowledgements.
     Acknowledge(u32, Vec<Signed<Acknowledgement>>),
-    /// The council's shares of the pads.
+    /// The committee's shares of the pads.
     Release(u32, Vec<Signed<Release>>),
-    /// Large views: the council's parts of the draw of the mask graph.
+    /// Large views: the committee's parts of the draw of the mask graph.
     Reveal(Vec<Signed<Reveal>>),
 }
 

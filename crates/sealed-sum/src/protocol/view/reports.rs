@@ -54,7 +54,7 @@ impl View {
                     each.item.ballot == self.ballot
                         && each.item.slot == slot
                         && Some(each.item.value) == value
-                        && self.ctx.council_index(each.author).is_some()
+                        && self.ctx.committee_index(each.author).is_some()
                 })?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.record.is_some());
                 if !round.ok_or(Fault::OutOfOrder("acknowledgement"))?.acknowledge.child(from, items) {
@@ -66,7 +66,7 @@ impl View {
                 let value = self.record().map(|record| (record.value.sum, record.digest(&self.ctx)));
                 self.verify(from, &items, "release", |each| {
                     Some((each.item.sum, each.item.value)) == value
-                        && self.ctx.council_index(each.author).is_some()
+                        && self.ctx.committee_index(each.author).is_some()
                 })?;
                 let round = self
                     .round
@@ -122,7 +122,7 @@ impl View {
                 step.send(parent, Message::Up(self.ballot, Report::TotalReady { slot, total, deals }))
             }
             None => {
-                deals.sort_by_key(|deal| self.ctx.council_index(deal.author));
+                deals.sort_by_key(|deal| self.ctx.committee_index(deal.author));
                 let record = Record::new(self.sum_id(slot), self.members.clone(), total, deals);
                 self.order(Order::Accept(record), step);
             }

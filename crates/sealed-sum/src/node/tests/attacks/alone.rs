@@ -9,7 +9,7 @@ use super::super::numbers::Numbers;
 use super::messages::begun;
 use crate::node::{Event, Node, Record, Timer};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Acceptor, Obligation, Promise, Refusal};
+use crate::protocol::committee::{Accepted, Acceptor, Obligation, Promise, Refusal};
 use crate::protocol::deal;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::pairwise::ViewKey;
@@ -22,13 +22,13 @@ use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
 use chacha20::rand_core::SeedableRng;
 
-/// A node of a session of five, a member of its council of three that does not lead, and its world.
+/// A node of a session of five, a member of its committee of three that does not lead, and its world.
 pub(super) struct One {
     pub(super) net: Network,
     pub(super) node: Node,
     pub(super) me: Peer,
-    /// The council without it, and the others.
-    pub(super) council: Vec<Peer>,
+    /// The committee without it, and the others.
+    pub(super) committee: Vec<Peer>,
     pub(super) others: Vec<Peer>,
     pub(super) now: Time,
     pub(super) sent: Vec<(Peer, Message)>,
@@ -54,16 +54,16 @@ impl One {
     /// Connected to nobody.
     pub(super) fn strange(stored: Vec<Record>) -> Self {
         let net = begun();
-        let council = net.council();
-        let me = council[1];
+        let committee = net.committee();
+        let me = committee[1];
         let task = Arc::new(Numbers { me, words: vec![3] });
         let node = Node::new(Arc::new(net.context(me)), task, [1; 32], stored).unwrap();
-        let others = net.peers().filter(|peer| !council.contains(peer)).collect();
+        let others = net.peers().filter(|peer| !committee.contains(peer)).collect();
         let mut one = Self {
             net,
             node,
             me,
-            council: vec![council[0], council[2]],
+            committee: vec![committee[0], committee[2]],
             others,
             now: Time(0),
             sent: Vec::new(),
@@ -143,7 +143,7 @@ impl One {
     }
 
     pub(super) fn ballot(&self, counter: u64) -> Ballot {
-        Ballot { counter, proposer: self.council[0] }
+        Ballot { counter, proposer: self.committee[0] }
     }
 
     pub(super) fn promise(&self, by: Peer, ballot: Ballot, committed: u32) -> Signed<Promised> {
@@ -151,9 +151,9 @@ impl One {
         self.sign(by, Promised { ballot, promise, decision: Vec::new() })
     }
 
-    /// The beginning of a view of these, with the promises of the council.
+    /// The beginning of a view of these, with the promises of the committee.
     pub(super) fn begin(&self, ballot: Ballot, members: Vec<Peer>, promised: u32) -> Message {
-        let promises = self.net.council().iter().map(|&by| self.promise(by, ballot, promised)).collect();
+        let promises = self.net.committee().iter().map(|&by| self.promise(by, ballot, promised)).collect();
         Message::Begin { ballot, members, committed: 0, promises }
     }
 
@@ -193,11 +193,11 @@ impl One {
     ) -> (SumRecord, Vec<Signed<Acknowledgement>>) {
         let sum = SumId { ballot, slot };
         let mut rng = view::Rng::from_seed([5; 32]);
-        let council = self.net.council();
-        let deals = council.iter().map(|&peer| deal::make(&self.net.context(peer), sum, &mut rng).1);
+        let committee = self.net.committee();
+        let deals = committee.iter().map(|&peer| deal::make(&self.net.context(peer), sum, &mut rng).1);
         let record = SumRecord::new(sum, self.all(), total, deals.collect());
         let value = record.digest(&self.node.ctx);
-        let acks = council.iter().map(|&by| self.sign(by, Acknowledgement { ballot, slot, value }));
+        let acks = committee.iter().map(|&by| self.sign(by, Acknowledgement { ballot, slot, value }));
         let acks = acks.collect();
         (record, acks)
     }
@@ -241,7 +241,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
 fn who_has_lost_its_state_promises_and_releases_nothing() {
     let silent = One::with(vec![Record::Silent]);
     for (mut one, votes) in [(One::new(), true), (silent, false)] {
-        let (from, ballot) = (one.council[0], one.ballot(9));
+        let (from, ballot) = (one.committee[0], one.ballot(9));
         one.hear(from, Message::Prepare(ballot));
         assert_eq!(matches!(one.last_to(from), Some(Message::Promise(_))), votes);
         assert_eq!(one.stored.contains(&Record::Promised(ballot)), votes);
@@ -269,7 +269,7 @@ fn shares_are_released_for_what_was_acknowledged_and_for_nothing_else() {
 #[test]
 fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_and_again() {
     let mut one = One::new();
-    let outsider = one.council[1];
+    let outsider = one.committee[1];
     let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != outsider).collect();
     // Nobody that it is connected to is left out.
     one.input(Input::PeerLost(outsider));
@@ -280,7 +280,7 @@ fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_a
     assert!(one.failures().is_empty(), "the view goes on");
 
     let mut one = One::new();
-    let eager = one.council[1];
+    let eager = one.committee[1];
     let mut counter = 0;
     for time in 0..5 {
         counter = one.join(counter, one.all()).counter + 1;
@@ -293,10 +293,10 @@ fn a_proposal_does_not_end_a_view_that_it_is_not_in_or_that_it_has_ended_again_a
 
 #[test]
 fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
-    // As the first of the council that it is connected to it proposes.
+    // As the first of the committee that it is connected to it proposes.
     let proposer = || {
         let mut one = One::strange(Vec::new());
-        let (other, rest) = (one.council[1], one.others.clone());
+        let (other, rest) = (one.committee[1], one.others.clone());
         one.greet(other);
         rest.into_iter().for_each(|peer| one.greet(peer));
         one.wait(3_000);
@@ -308,7 +308,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     assert!(one.node.membership.view().is_some(), "two of three are a quorum");
     type Make = fn(&One, Ballot, Peer) -> Signed<Promised>;
     let cases: [(&str, bool, Make); 4] = [
-        ("another's", false, |one, ballot, _| one.promise(one.council[0], ballot, 0)),
+        ("another's", false, |one, ballot, _| one.promise(one.committee[0], ballot, 0)),
         ("of an earlier ballot", false, |one, ballot, by| {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 0)
         }),
@@ -316,7 +316,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
             one.promise(by, Ballot { counter: ballot.counter - 1, ..ballot }, 9)
         }),
         ("not signed by its author", true, |one, ballot, by| {
-            let mut forged = one.promise(one.council[0], ballot, 0);
+            let mut forged = one.promise(one.committee[0], ballot, 0);
             forged.author = by;
             forged
         }),
@@ -332,7 +332,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     let earlier = one.ballot(0);
     let acks = |one: &One, value: [u8; 32]| -> Vec<_> {
         let item = Acknowledgement { ballot: earlier, slot: 0, value };
-        one.net.council().iter().map(|&by| one.sign(by, item.clone())).collect()
+        one.net.committee().iter().map(|&by| one.sign(by, item.clone())).collect()
     };
     one.node.elections.votes_mut().decision = acks(&one, [1; 32]);
     let accepted = Some(Accepted { ballot: earlier, slot: 0, value: [2; 32] });
@@ -346,7 +346,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
 #[test]
 fn a_refusal_of_an_earlier_proposal_changes_nothing() {
     let mut one = One::new();
-    let (from, own) = (one.council[0], Ballot { counter: 3, proposer: one.me });
+    let (from, own) = (one.committee[0], Ballot { counter: 3, proposer: one.me });
     let seen = one.node.elections.seen();
     one.hear(from, Message::Refuse(own, one.ballot(77)));
     assert_eq!((one.node.elections.seen(), one.blamed.len()), (seen, 0));
@@ -406,7 +406,7 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
 fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
     let mut one = One::new();
     let key = |ballot| ViewKey { ballot, public: [9; 32], commitment: None };
-    let (by, other) = (one.council[0], one.council[1]);
+    let (by, other) = (one.committee[0], one.committee[1]);
     let mut forged = one.sign(other, key(one.ballot(5)));
     forged.author = by;
     one.node.elections.witness(vec![forged, one.sign(other, key(one.ballot(5)))], &mut Step::none());
@@ -520,12 +520,12 @@ fn a_node_that_is_held_up_says_that_it_is_at_work_to_whom_it_concerns() {
     assert_eq!(one.node.beat(), [], "to nobody that is gone");
     // A leader says it to its children.
     let mut one = One::strange(Vec::new());
-    for peer in one.peers().into_iter().filter(|&peer| peer != one.council[0]).collect::<Vec<_>>() {
+    for peer in one.peers().into_iter().filter(|&peer| peer != one.committee[0]).collect::<Vec<_>>() {
         one.greet(peer);
     }
     one.wait(3_000);
     let ballot = one.node.elections.proposed().unwrap();
-    one.hear(one.council[1], Message::Promise(one.promise(one.council[1], ballot, 0)));
+    one.hear(one.committee[1], Message::Promise(one.promise(one.committee[1], ballot, 0)));
     let view = one.node.membership.view().unwrap();
     let children = view.place().children.clone();
     assert_eq!((view.leads(), children.len()), (true, 2));

@@ -7,7 +7,7 @@ use super::super::network::{Fault, Network, Rewrite};
 use super::super::numbers::timing;
 use super::{honest_finish, leader, tree_of, without};
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
@@ -115,7 +115,7 @@ fn a_view_goes_no_further_when_a_childs_total_differs() {
 fn a_fetched_total_that_is_not_the_decided_one_is_refused_and_its_server_named() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let (liar, late) = (net.council()[0], net.council()[4]);
+        let (liar, late) = (net.committee()[0], net.committee()[4]);
         for peer in without(&net, &[late]) {
             net.at_ms(0, Fault::Cut(late, peer));
         }
@@ -279,7 +279,7 @@ fn a_report_with_items_that_do_not_fit_the_round_names_who_passes_it_on() {
 #[test]
 fn an_item_of_a_peer_that_is_no_member_is_held_against_who_passes_it_on() {
     let mut net = Network::new(5, &[3], timing(), 2);
-    let away = net.council()[4];
+    let away = net.committee()[4];
     net.at_ms(0, Fault::Crash(away));
     net.run_unchecked(10_000, |net| net.current().is_some());
     let liar = tree_of(&net, net.current().unwrap())[3];

@@ -18,7 +18,7 @@ const FAR: u64 = 1 << 48;
 fn a_proposal_far_ahead_does_not_use_up_the_ballots_and_its_author_is_named() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let liar = net.council()[2];
+        let liar = net.committee()[2];
         net.liars.insert(liar);
         net.run_unchecked(10_000, |net| net.reached(liar, 0, Stage::Accept));
         for peer in net.peers().filter(|&peer| peer != liar) {
@@ -35,7 +35,7 @@ fn a_refusal_that_names_a_ballot_far_ahead_does_not_use_them_up() {
     let mut named = 0;
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let liar = net.council()[2];
+        let liar = net.committee()[2];
         net.liars.insert(liar);
         net.rewrite = Some(Box::new(move |from, _, message| {
             let ballot = match message {
@@ -56,7 +56,7 @@ fn a_refusal_that_names_a_ballot_far_ahead_does_not_use_them_up() {
 fn a_member_that_ends_every_view_is_set_aside() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let liar = net.council()[2];
+        let liar = net.committee()[2];
         net.liars.insert(liar);
         let ctx = net.context(liar);
         net.rewrite = Some(Box::new(move |from, _, message| {
@@ -73,7 +73,7 @@ fn a_member_that_ends_every_view_is_set_aside() {
 fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let liar = net.council()[3];
+        let liar = net.committee()[3];
         assert_ne!(liar, leader(&net));
         net.liars.insert(liar);
         net.rewrite = Some(Box::new(move |from, _, message| {

@@ -21,7 +21,7 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     let net = Network::new(66, &[1], timing(), 1);
     let members: Vec<_> = net.peers().collect();
     let ctx = net.context(members[0]);
-    let ballot = Ballot { counter: 1, proposer: ctx.council[0] };
+    let ballot = Ballot { counter: 1, proposer: ctx.committee[0] };
     let part = |peer: Peer| [peer.0 as u8; 32];
     let key = |&peer: &Peer| {
         let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
@@ -34,7 +34,7 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     let reveal = |keys: &ViewKeys, author: Peer, secret: [u8; 32]| {
         Signed::new(&net.context(author), Reveal { ballot, keys: keys.digest, secret })
     };
-    let reveals: Vec<_> = ctx.council.iter().map(|&peer| reveal(&all, peer, part(peer))).collect();
+    let reveals: Vec<_> = ctx.committee.iter().map(|&peer| reveal(&all, peer, part(peer))).collect();
     assert!(reveals.len() > 3 && all.draw(&ctx, &reveals).is_some());
     assert_eq!(all.draw(&ctx, &reveals[1..]), None, "one is missing");
     let twice = [&reveals[1..], &reveals[1..2]].concat();
@@ -43,12 +43,12 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     assert_eq!(all.draw(&ctx, &more), None, "all, and one of them twice");
     let with = |first: Signed<Reveal>| [vec![first], reveals[1..].to_vec()].concat();
     assert_eq!(
-        all.draw(&ctx, &with(reveal(&all, ctx.council[0], [0; 32]))),
+        all.draw(&ctx, &with(reveal(&all, ctx.committee[0], [0; 32]))),
         None,
         "not what was committed to"
     );
-    let mut forged = reveal(&all, ctx.council[1], part(ctx.council[0]));
-    forged.author = ctx.council[0];
+    let mut forged = reveal(&all, ctx.committee[1], part(ctx.committee[0]));
+    forged.author = ctx.committee[0];
     assert_eq!(all.draw(&ctx, &with(forged)), None, "not signed by its author");
     // The leader puts another key of its own in the list.
     let last = ballot.proposer.index();
@@ -116,7 +116,7 @@ impl Views {
 fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
     let net = Network::new(66, &[1], timing(), 1);
     let members: Vec<_> = net.peers().collect();
-    let leader = net.council()[0];
+    let leader = net.committee()[0];
     let ballot = Ballot { counter: 1, proposer: leader };
     let mut honest = Views::new(&net, ballot, &members);
     assert_eq!(
@@ -152,7 +152,7 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
         }
         to == leader
     });
-    assert_eq!(reveals.len() + 1, ctx.council.len(), "all parts but its own");
+    assert_eq!(reveals.len() + 1, ctx.committee.len(), "all parts but its own");
     // Its own part, for the first list; it would sign one for the other as well.
     let mut secret = [0; 32];
     let mut random = <view::Rng as SeedableRng>::from_seed([leader.0 as u8; 32]);
@@ -175,7 +175,7 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
 fn parts_of_a_draw_are_heeded_once_and_as_they_were_committed_to() {
     let net = Network::new(66, &[1], timing(), 1);
     let members: Vec<_> = net.peers().collect();
-    let ballot = Ballot { counter: 1, proposer: net.council()[0] };
+    let ballot = Ballot { counter: 1, proposer: net.committee()[0] };
     let mut views = Views::new(&net, ballot, &members);
     let (mut keys, mut parts) = (Vec::new(), Vec::new());
     views.run(VecDeque::new(), |from, to, message| {

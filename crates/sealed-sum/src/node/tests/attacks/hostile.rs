@@ -47,8 +47,8 @@ fn no_reason_for_failed_views_stops_a_session() {
         for suspected in [None, Some(2), Some(4)] {
             for seed in 0..3 {
                 let mut net = Network::new(5, &[3], timing(), seed);
-                let liar = net.council()[2];
-                let suspect = suspected.map(|place: usize| net.council()[place]);
+                let liar = net.committee()[2];
+                let suspect = suspected.map(|place: usize| net.committee()[place]);
                 net.liars.insert(liar);
                 let ctx = net.context(liar);
                 net.rewrite = Some(Box::new(move |_, _, message| {
@@ -78,7 +78,7 @@ fn two_accusers_open_no_sum_with_one_honest_member() {
         for seed in 0..6 {
             let mut net = Network::altered(5, &[3], timing(), seed, |s| s.voting.faults = faults);
             net.delay_us = (100, 2_000);
-            let rest = without(&net, &[net.council()[0]]);
+            let rest = without(&net, &[net.committee()[0]]);
             let (liars, victims) = ([rest[0], rest[1]], [rest[2], rest[3]]);
             net.liars.extend(liars);
             let mut seen = BTreeSet::new();
@@ -178,16 +178,16 @@ fn exchange_messages_of_later_slots_are_not_kept() {
     only_liars_are_named(&net, "after the messages");
 }
 
-/// A liar of the council changes its reports before an opening; the others must finish without it.
+/// A liar of the committee changes its reports before an opening; the others must finish without it.
 fn changes_its_reports(what: &str, change: fn(&Network, Peer) -> super::super::network::Rewrite) {
     for place in [1usize, 2, 4] {
         for seed in 0..3 {
             let mut net = Network::new(5, &[3], timing(), seed);
-            let liar = net.council()[place];
+            let liar = net.committee()[place];
             net.liars.insert(liar);
             net.rewrite = Some(change(&net, liar));
             net.run_unchecked(600_000, |_| false);
-            let what = format!("{what}, place {place} of the council, seed {seed}");
+            let what = format!("{what}, place {place} of the committee, seed {seed}");
             honest_finish(&net, &what);
             only_liars_are_named(&net, &what);
             for members in opened(&net, 1) {

@@ -63,8 +63,8 @@ fn three_dealers_below_a_quorum_read_no_vector() {
                 session.min_peers = min_peers;
             });
             net.delay_us = (100, 2_000);
-            let council = net.council();
-            let (dealers, victim) = ([council[0], council[1], council[2]], council[8]);
+            let committee = net.committee();
+            let (dealers, victim) = ([committee[0], committee[1], committee[2]], committee[8]);
             let [leads, second, _] = dealers;
             net.liars.extend(dealers);
             // If it ever leads, the second dealer leaves the victim out.

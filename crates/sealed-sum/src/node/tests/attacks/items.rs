@@ -2,7 +2,7 @@
 
 use crate::harness::numbers::Session;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::deal::{self, Deal};
 use crate::protocol::promise::{self, Promised};
 use crate::protocol::record::{self, Acknowledgement, Committed, Record};
@@ -17,10 +17,10 @@ use super::super::numbers::timing;
 /// What makes a promise wrong.
 type Change<'a> = dyn Fn(&mut Promised) + 'a;
 
-/// Five peers that have finished, three of them the council.
+/// Five peers that have finished, three of them the committee.
 pub(super) struct Done {
     pub(super) net: Network,
-    pub(super) council: Vec<Peer>,
+    pub(super) committee: Vec<Peer>,
     pub(super) other: Peer,
     pub(super) committed: [Committed; 2],
 }
@@ -32,15 +32,15 @@ impl Done {
         };
         let mut net = Network::altered(5, &[3], timing(), 4, named);
         net.run(60_000);
-        let council = net.council();
-        let other = net.peers().find(|peer| !council.contains(peer)).unwrap();
+        let committee = net.committee();
+        let other = net.peers().find(|peer| !committee.contains(peer)).unwrap();
         let committed = [0, 1].map(|slot| match net.disk(Peer(0)).get(&format!("committed-{slot}")) {
             Some(crate::node::Record::Committed(committed, _) | crate::node::Record::Bare(committed)) => {
                 committed.clone()
             }
             _ => panic!("slot {slot} is not there"),
         });
-        Self { net, council, other, committed }
+        Self { net, committee, other, committed }
     }
 
     pub(super) fn sign<T: Item>(&self, by: Peer, item: T) -> Signed<T> {
@@ -52,7 +52,7 @@ impl Done {
 fn a_promise_with_any_rule_of_it_broken_is_refused() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let ballot = Ballot { counter: 50, proposer: done.council[0] };
+    let ballot = Ballot { counter: 50, proposer: done.committee[0] };
     let [coin, sum] = &done.committed;
     let (acks, earlier) = (&sum.acknowledgements, sum.acknowledgements[0].item.ballot);
     let accepted = Some(Accepted { ballot: earlier, slot: 1, value: sum.record.digest(&ctx) });
@@ -63,13 +63,13 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
         change(&mut item);
         promise::check(&ctx, ballot, &done.sign(by, item))
     };
-    let by = done.council[0];
+    let by = done.committee[0];
     assert_eq!(broken(by, &|_| ()), Ok(()));
     let free = |item: &mut Promised| {
         (item.promise.accepted, item.promise.released, item.decision) = (None, false, Vec::new());
     };
     assert_eq!(broken(by, &free), Ok(()));
-    assert!(broken(done.other, &|_| ()).is_err(), "not of the council");
+    assert!(broken(done.other, &|_| ()).is_err(), "not of the committee");
     let accept = |item: &mut Promised, change: &dyn Fn(&mut Accepted<[u8; 32]>)| {
         change(item.promise.accepted.as_mut().unwrap());
     };
@@ -95,7 +95,7 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
         assert!(broken(by, change).is_err(), "{what}");
     }
     let mut forged = done.sign(by, good.clone());
-    forged.author = done.council[1];
+    forged.author = done.committee[1];
     assert!(promise::check(&ctx, ballot, &forged).is_err(), "another's signature");
 }
 
@@ -103,7 +103,7 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
 fn nobody_is_convicted_by_what_it_did_not_sign_or_of_two_slots() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
-    let (a, b) = (done.council[0], done.council[1]);
+    let (a, b) = (done.committee[0], done.committee[1]);
     let ballot = Ballot { counter: 7, proposer: a };
     let ack = |by, slot, value| done.sign(by, Acknowledgement { ballot, slot, value: [value; 32] });
     let names = |items: &[Signed<Acknowledgement>]| promise::equivocator(&ctx, items.iter());
@@ -121,7 +121,7 @@ fn acknowledgements_that_break_any_rule_decide_nothing() {
     let ctx = done.net.context(Peer(0));
     let sum = &done.committed[1];
     let (value, item) = (sum.record.digest(&ctx), sum.acknowledgements[0].item.clone());
-    let (a, b) = (done.council[0], done.council[1]);
+    let (a, b) = (done.committee[0], done.committee[1]);
     let decided = |items: &[Signed<Acknowledgement>]| record::decided(&ctx, 1, &value, items);
     let first = done.sign(a, item.clone());
     let second = |by, change: &dyn Fn(&mut Acknowledgement)| {
@@ -133,14 +133,14 @@ fn acknowledgements_that_break_any_rule_decide_nothing() {
     assert!(!decided(&second(b, &|item| item.ballot.counter += 1)), "of two ballots");
     assert!(!decided(&second(b, &|item| item.slot = 0)), "of another slot");
     assert!(!decided(&second(b, &|item| item.value[0] ^= 1)), "of another value");
-    assert!(!decided(&second(done.other, &|_| ())), "not of the council");
+    assert!(!decided(&second(done.other, &|_| ())), "not of the committee");
     assert!(!decided(&second(a, &|_| ())), "twice the same");
     assert!(!decided(&second(b, &|_| ())[..1]), "too few");
-    let mut forged = second(done.council[2], &|_| ());
+    let mut forged = second(done.committee[2], &|_| ());
     forged[1].author = b;
     assert!(!decided(&forged), "another's signature");
     let many = [second(b, &|_| ()), second(b, &|_| ())].concat();
-    assert!(!decided(&many), "more than the council has members");
+    assert!(!decided(&many), "more than the committee has members");
 }
 
 #[test]
@@ -209,11 +209,11 @@ fn a_committed_slot_that_breaks_any_rule_is_refused() {
         assert!(committed.check(&ctx).is_err(), "{what}");
     };
     let release = |value: [u8; 32]| {
-        let index = |peer: Peer| ctx.council_index(peer).unwrap();
+        let index = |peer: Peer| ctx.committee_index(peer).unwrap();
         let shares =
             |peer: Peer| deal::own_shares(&done.net.context(peer), index(peer), &coin.record.deals).unwrap();
         let item = |peer| deal::Release { sum: coin.record.value.sum, value, shares: shares(peer) };
-        done.council.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
+        done.committee.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
     };
     let value = coin.record.digest(&ctx);
     refused("deals", sum, &|committed| {

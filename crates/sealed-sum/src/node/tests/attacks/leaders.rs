@@ -72,16 +72,16 @@ fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
     let alter = |session: &mut Session| session.voting.faults = faults;
     let mut net = Network::altered(5, &[3], timing(), seed, alter);
     net.delay_us = (100, 2_000);
-    let council = net.council();
-    let leader = council[0];
+    let committee = net.committee();
+    let leader = committee[0];
     net.liars.insert(leader);
     net.hold = Some(Box::new(move |from, _, message| {
         let Message::View(view::Message::Down(_, Order::Open(1, _))) = message else { return false };
         from == leader
     }));
-    let (now, later) = (&council[1..=first], &council[first + 1..]);
+    let (now, later) = (&committee[1..=first], &committee[first + 1..]);
     for &a in later {
-        for &b in council[..=first].iter() {
+        for &b in committee[..=first].iter() {
             net.at_ms(0, Fault::Cut(a, b));
         }
     }
@@ -95,7 +95,7 @@ fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
     }
     net.at_ms(at, Fault::Wipe(leader));
     for &a in later {
-        for &b in council[..=first].iter() {
+        for &b in committee[..=first].iter() {
             net.at_ms(at, Fault::Heal(a, b));
         }
     }
@@ -120,11 +120,11 @@ fn a_leader_between_two_majorities_opens_twice_with_crash_and_once_with_byzantin
 }
 
 #[test]
-fn a_byzantine_council_finishes_while_as_many_are_away_as_may_deviate() {
+fn a_byzantine_committee_finishes_while_as_many_are_away_as_may_deviate() {
     for (peers, away) in [(4, 1), (5, 1), (7, 2)] {
         let alter = |session: &mut Session| session.voting.faults = Faults::Byzantine;
         let mut net = Network::altered(peers, &[3], timing(), 5, alter);
-        let gone: Vec<_> = net.council()[..away].to_vec();
+        let gone: Vec<_> = net.committee()[..away].to_vec();
         for &peer in &gone {
             net.at_ms(40, Fault::Crash(peer));
         }
@@ -139,9 +139,9 @@ fn a_byzantine_council_finishes_while_as_many_are_away_as_may_deviate() {
 fn a_peer_that_lost_its_state_makes_no_second_result_with_those_that_were_in_a_view_with_it() {
     for seed in 0..6 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let council = net.council();
-        let (a, b, c) = (council[0], council[1], council[2]);
-        let away = [council[3], council[4]];
+        let committee = net.committee();
+        let (a, b, c) = (committee[0], committee[1], committee[2]);
+        let away = [committee[3], committee[4]];
         net.run_unchecked(10_000, |net| away.iter().all(|&peer| net.reached(peer, 1, Stage::Compute)));
         let now = net.now_ms();
         for x in [a, b, c] {
@@ -174,7 +174,7 @@ fn a_peer_that_lost_its_state_makes_no_second_result_with_those_that_were_in_a_v
 fn a_served_coin_that_lacks_a_sound_pad_is_refused_and_the_server_named() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let late = net.council()[4];
+        let late = net.committee()[4];
         for peer in without(&net, &[late]) {
             net.at_ms(0, Fault::Cut(late, peer));
         }
@@ -202,7 +202,7 @@ fn a_served_coin_that_lacks_a_sound_pad_is_refused_and_the_server_named() {
 #[test]
 fn two_members_do_not_open_a_sum_although_the_leader_would() {
     let mut net = Network::altered(3, &[3], timing(), 1, |session| session.min_peers = 2);
-    let (liar, other, away) = (net.council()[0], net.council()[1], net.council()[2]);
+    let (liar, other, away) = (net.committee()[0], net.committee()[1], net.committee()[2]);
     net.liars.insert(liar);
     net.bugs.insert(liar, Bug::AnyCrowd);
     for fault in [Fault::Crash(liar), Fault::Restart(liar), Fault::Crash(away)] {
@@ -251,7 +251,7 @@ fn members_do_not_contribute_once_too_few_holders_are_left_although_the_leader_g
     for fault in [Fault::Crash(liar), Fault::Restart(liar)] {
         net.at_ms(0, fault);
     }
-    let gone = [net.council()[3], net.council()[4]];
+    let gone = [net.committee()[3], net.committee()[4]];
     net.run_unchecked(20_000, |net| net.opened(liar, 1));
     for peer in gone {
         net.at_ms(net.now_ms(), Fault::Crash(peer));
@@ -265,8 +265,8 @@ fn members_do_not_contribute_once_too_few_holders_are_left_although_the_leader_g
 fn a_member_refuses_the_first_view_without_peers_that_it_is_connected_to() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        let council = net.council();
-        let (liar, other, victim) = (council[0], council[1], council[2]);
+        let committee = net.committee();
+        let (liar, other, victim) = (committee[0], committee[1], committee[2]);
         net.liars.extend([liar, other]);
         let bits = [liar, other, victim].iter().map(|peer| 1 << peer.0).sum();
         net.bugs.insert(liar, Bug::Picks(bits));

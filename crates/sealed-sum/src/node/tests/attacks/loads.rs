@@ -21,7 +21,7 @@ fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_eve
     for (committed, in_view) in [(0, true), (1, false)] {
         let timing = Timing { compute_ms: 10_000, quorum_ms: 40_000, ..timing() };
         let mut net = Network::new(3, &[3], timing, 9);
-        let liar = net.council()[0];
+        let liar = net.committee()[0];
         net.liars.insert(liar);
         net.hold = Some(Box::new(|_, _, message| !matches!(message, Message::Hello { .. })));
         for second in 1..100 {

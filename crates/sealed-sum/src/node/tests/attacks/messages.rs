@@ -8,7 +8,7 @@ use super::{honest_finish, leader, tree_of, without};
 use crate::harness::numbers::Session;
 use crate::node::Event;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::council::{Accepted, Promise};
+use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::Message;
 use crate::protocol::promise::Promised;
@@ -17,7 +17,7 @@ use crate::protocol::tree;
 use crate::protocol::view::{self, Order, Reason};
 use crate::session::Peer;
 
-/// Five peers in their first view, the council of three as the file names it, everybody's promises for a
+/// Five peers in their first view, the committee of three as the file names it, everybody's promises for a
 /// ballot.
 pub(super) fn begun() -> Network {
     let named = |session: &mut Session| {
@@ -31,7 +31,7 @@ pub(super) fn begun() -> Network {
 fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
     let promise = || Promise { committed: 0, accepted: None, released: false };
     let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
-    net.council().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
+    net.committee().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
 }
 
 pub(super) fn order(net: &Network, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
@@ -47,21 +47,21 @@ fn entered(net: &Network, peer: Peer, ballot: Ballot) -> usize {
 #[test]
 fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_on_is_named() {
     let all: Vec<_> = (0..5).map(Peer).collect();
-    let leads = begun().council()[0];
+    let leads = begun().committee()[0];
     let high = Ballot { counter: 50, proposer: leads };
-    let spare = *all.iter().find(|peer| !begun().council().contains(peer)).unwrap();
+    let spare = *all.iter().find(|peer| !begun().committee().contains(peer)).unwrap();
     let reversed: Vec<_> = all.iter().rev().copied().collect();
     let without_leader: Vec<_> = all.iter().copied().filter(|&peer| peer != leads).collect();
-    let one_votes = all.iter().copied().filter(|&peer| peer == leads || !begun().council().contains(&peer));
+    let one_votes = all.iter().copied().filter(|&peer| peer == leads || !begun().committee().contains(&peer));
     let cases: [(&str, Ballot, Vec<Peer>, u32, bool); 8] = [
         ("nothing", high, all.clone(), 0, true),
         ("members do not ascend", high, reversed, 0, false),
         ("its leader is no member", high, without_leader, 0, false),
-        ("its leader is not of the council", Ballot { proposer: spare, ..high }, all.clone(), 0, false),
+        ("its leader is not of the committee", Ballot { proposer: spare, ..high }, all.clone(), 0, false),
         ("more committed slots than there are", high, all.clone(), 9, false),
         ("a ballot above the last", Ballot { counter: Ballot::LAST + 1, ..high }, all.clone(), 0, false),
         ("too few members", high, all[..2].to_vec(), 0, false),
-        ("too few of the council", high, one_votes.collect(), 0, false),
+        ("too few of the committee", high, one_votes.collect(), 0, false),
     ];
     for (what, ballot, members, committed, sound) in cases {
         let mut net = begun();
@@ -93,7 +93,7 @@ fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_
 fn the_end_of_a_view_is_heeded_from_its_members_alone_and_only_as_they_signed_it() {
     let stopped = || {
         let mut net = Network::new(5, &[3], timing(), 2);
-        let away = net.council()[4];
+        let away = net.committee()[4];
         net.at_ms(0, Fault::Crash(away));
         net.hold = Some(Box::new(|_, _, message| {
             matches!(message, Message::View(view::Message::Down(_, Order::Accept(_))))
@@ -139,12 +139,13 @@ fn what_is_asked_and_told_in_elections_counts_from_whom_it_concerns() {
     let high = |proposer| Ballot { counter: 50, proposer };
     for kind in 0..6 {
         let mut net = begun();
-        let council = net.council();
-        let spare = without(&net, &council)[0];
-        let (liar, to) = if kind == 1 || kind == 3 { (spare, council[1]) } else { (council[0], council[1]) };
+        let committee = net.committee();
+        let spare = without(&net, &committee)[0];
+        let (liar, to) =
+            if kind == 1 || kind == 3 { (spare, committee[1]) } else { (committee[0], committee[1]) };
         net.liars.insert(liar);
         let message = match kind {
-            0 => Message::Prepare(high(council[2])),
+            0 => Message::Prepare(high(committee[2])),
             1 => Message::Prepare(high(liar)),
             2 => Message::Refuse(high(liar), high(liar)),
             3 => Message::Refuse(high(to), high(liar)),
@@ -161,7 +162,7 @@ fn what_is_asked_and_told_in_elections_counts_from_whom_it_concerns() {
 fn a_promise_that_is_not_one_does_not_make_its_honest_receiver_break_a_rule() {
     for kind in 0..4 {
         let mut net = Network::new(5, &[3], timing(), 6);
-        let (liar, other) = (net.council()[1], net.council()[2]);
+        let (liar, other) = (net.committee()[1], net.committee()[2]);
         assert_ne!(liar, leader(&net));
         net.liars.insert(liar);
         let (own, others) = (net.context(liar), net.context(other));

@@ -24,15 +24,15 @@ fn unsound(done: &Done, slot: u32) -> Committed {
     let sum = SumId { slot, ..done.committed[1].record.value.sum };
     let mut rng = Rng::from_seed([5; 32]);
     let deal = |&peer: &Peer| deal::make(&done.net.context(peer), sum, &mut rng).1;
-    let mut deals: Vec<_> = done.council.iter().map(deal).collect();
+    let mut deals: Vec<_> = done.committee.iter().map(deal).collect();
     let mut item = deals[0].item.clone();
     item.pad_hash[0] ^= 1;
     deals[0] = done.sign(deals[0].author, item);
     let record = SumRecord::new(sum, done.net.peers().collect(), [0; 32], deals);
     let value = record.digest(&ctx);
     let item = Acknowledgement { ballot: sum.ballot, slot, value };
-    let acknowledgements = done.council.iter().map(|&by| done.sign(by, item.clone())).collect();
-    let releases: Vec<_> = done.council.iter().map(|&by| release(done, by, &record)).collect();
+    let acknowledgements = done.committee.iter().map(|&by| done.sign(by, item.clone())).collect();
+    let releases: Vec<_> = done.committee.iter().map(|&by| release(done, by, &record)).collect();
     let mut opening = Opening::default();
     releases.iter().for_each(|release| opening.add(&ctx, &record.deals, release).unwrap());
     let pads = opening.pads(&ctx, &record.deals).unwrap();
@@ -42,7 +42,7 @@ fn unsound(done: &Done, slot: u32) -> Committed {
 
 fn release(done: &Done, by: Peer, record: &SumRecord) -> Signed<Release> {
     let ctx = done.net.context(by);
-    let shares = deal::own_shares(&ctx, ctx.council_index(by).unwrap(), &record.deals).unwrap();
+    let shares = deal::own_shares(&ctx, ctx.committee_index(by).unwrap(), &record.deals).unwrap();
     done.sign(by, Release { sum: record.value.sum, value: record.digest(&ctx), shares })
 }
 
@@ -64,7 +64,7 @@ fn a_coin_goes_without_a_pad_that_releases_show_to_be_unsound_and_nothing_else_d
         change(&mut item);
         done.sign(coin.releases[at].author, item)
     };
-    refused("more releases than council members", &|committed| {
+    refused("more releases than committee members", &|committed| {
         committed.releases.extend(coin.releases.clone())
     });
     refused("a release of another value", &|committed| {
@@ -74,8 +74,8 @@ fn a_coin_goes_without_a_pad_that_releases_show_to_be_unsound_and_nothing_else_d
         committed.releases[2] = other(2, &|item| item.shares[1].1[0] ^= 1);
     });
     refused("a release that its author has not signed", &|committed| {
-        let mut forged = done.sign(done.council[1], coin.releases[0].item.clone());
-        forged.author = done.council[0];
+        let mut forged = done.sign(done.committee[1], coin.releases[0].item.clone());
+        forged.author = done.committee[0];
         committed.releases[0] = forged;
     });
     let mut altered = done.committed[1].clone();
@@ -88,7 +88,7 @@ fn a_coin_goes_without_a_pad_that_releases_show_to_be_unsound_and_nothing_else_d
 fn shares_count_as_their_dealer_has_published_them() {
     let done = Done::new();
     let deals = &done.committed[1].record.deals;
-    let of = |at: usize| done.net.context(done.council[at]);
+    let of = |at: usize| done.net.context(done.committee[at]);
     let with = |change: &dyn Fn(&mut deal::Deal)| {
         let mut deals = deals.clone();
         let mut item = deals[0].item.clone();
@@ -104,7 +104,7 @@ fn shares_count_as_their_dealer_has_published_them() {
     // Put together by the first two: the third's hash belongs to no point of the polynomial.
     let pads = |deals: &[Signed<deal::Deal>]| {
         let mut opening = Opening::default();
-        for &by in &done.council[..2] {
+        for &by in &done.committee[..2] {
             let record = SumRecord { deals: deals.to_vec(), ..done.committed[1].record.clone() };
             opening.add(&of(2), deals, &release(&done, by, &record)).unwrap();
         }
@@ -114,12 +114,12 @@ fn shares_count_as_their_dealer_has_published_them() {
     assert_eq!(pads(deals), [true, true, true]);
     assert_eq!(pads(&with(&|deal| deal.share_hashes[2][0] ^= 1)), [false, true, true]);
     assert_eq!(pads(&with(&|deal| deal.pad_hash[0] ^= 1)), [false, true, true]);
-    let mut wrong = release(&done, done.council[0], &done.committed[1].record).item;
+    let mut wrong = release(&done, done.committee[0], &done.committed[1].record).item;
     wrong.shares[0].1[0] ^= 1;
-    let wrong = done.sign(done.council[0], wrong);
+    let wrong = done.sign(done.committee[0], wrong);
     let added = Opening::default().add(&of(2), deals, &wrong);
     assert_eq!(added, Err(Fault::BadShare(deals[0].author)));
-    let mut nobody = release(&done, done.council[0], &done.committed[1].record);
+    let mut nobody = release(&done, done.committee[0], &done.committed[1].record);
     nobody.author = Peer(99);
     assert!(!nobody.verify(&of(2)), "nobody of the roster");
     nobody.author = done.other;
@@ -131,7 +131,7 @@ fn the_keys_of_a_view_are_one_of_each_member_and_of_this_view() {
     let done = Done::new();
     let ctx = done.net.context(Peer(0));
     let members: Vec<_> = done.net.peers().collect();
-    let ballot = Ballot { counter: 7, proposer: done.council[0] };
+    let ballot = Ballot { counter: 7, proposer: done.committee[0] };
     let key = |by: Peer, ballot| done.sign(by, ViewKey { ballot, public: [9; 32], commitment: None });
     let keys: Vec<_> = members.iter().map(|&by| key(by, ballot)).collect();
     let fixed = |keys: &[Signed<ViewKey>]| ViewKeys::new(&ctx, ballot, &members, keys.to_vec()).is_some();

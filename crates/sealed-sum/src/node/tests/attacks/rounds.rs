@@ -22,11 +22,11 @@ use chacha20::rand_core::SeedableRng;
 type Sent = (Peer, Peer, Message);
 
 /// The views of five peers and what is on its way between them. In tree order: the leader, `at`, another,
-/// and the children of `at`, of which the first is of the council and the second is not.
+/// and the children of `at`, of which the first is of the committee and the second is not.
 struct Tree {
     net: Network,
     ctx: Vec<std::sync::Arc<Context>>,
-    council: Vec<Peer>,
+    committee: Vec<Peer>,
     order: Vec<Peer>,
     ballot: Ballot,
     views: BTreeMap<Peer, View>,
@@ -47,11 +47,11 @@ impl Tree {
     fn above(counter: u64, resume: Option<Record>) -> Self {
         let net = begun();
         let ctx: Vec<_> = net.peers().map(|peer| std::sync::Arc::new(net.context(peer))).collect();
-        let council = net.council();
+        let committee = net.committee();
         let members: Vec<_> = net.peers().collect();
-        let fits = |order: &[Peer]| council.contains(&order[3]) && !council.contains(&order[4]);
+        let fits = |order: &[Peer]| committee.contains(&order[3]) && !committee.contains(&order[4]);
         let (ballot, order) = (counter + 1..)
-            .map(|counter| Ballot { counter, proposer: council[0] })
+            .map(|counter| Ballot { counter, proposer: committee[0] })
             .map(|ballot| (ballot, super::messages::order(&net, ballot, &members)))
             .find(|(_, order)| fits(order))
             .unwrap();
@@ -63,7 +63,7 @@ impl Tree {
         let mut tree = Self {
             net,
             ctx,
-            council,
+            committee,
             order,
             ballot,
             views,
@@ -125,14 +125,14 @@ impl Tree {
                 Action::Output(Output::Accept(record)) => {
                     let (slot, value) = (record.value.sum.slot, record.digest(&ctx));
                     let item = Acknowledgement { ballot, slot, value };
-                    let item = ctx.council_index(peer).map(|_| self.sign(peer, item));
+                    let item = ctx.committee_index(peer).map(|_| self.sign(peer, item));
                     if peer == self.at() {
                         self.accepted.push(record);
                     }
                     self.view(peer).acknowledge(slot, item)
                 }
                 Action::Output(Output::Decided(record, _)) => {
-                    let item = ctx.council_index(peer).map(|_| self.release(peer, &record));
+                    let item = ctx.committee_index(peer).map(|_| self.release(peer, &record));
                     self.view(peer).release(record.value.sum.slot, item)
                 }
                 Action::Output(Output::Opened(committed)) => {
@@ -155,21 +155,21 @@ impl Tree {
         }
     }
 
-    /// A council member's shares for a record.
+    /// A committee member's shares for a record.
     fn release(&self, by: Peer, record: &Record) -> Signed<Release> {
         let ctx = &self.ctx[by.index()];
-        let shares = deal::own_shares(ctx, ctx.council_index(by).unwrap(), &record.deals).unwrap();
+        let shares = deal::own_shares(ctx, ctx.committee_index(by).unwrap(), &record.deals).unwrap();
         self.sign(by, Release { sum: record.value.sum, value: record.digest(ctx), shares })
     }
 
     fn releases(&self, record: &Record) -> Vec<Signed<Release>> {
-        self.council.iter().map(|&by| self.release(by, record)).collect()
+        self.committee.iter().map(|&by| self.release(by, record)).collect()
     }
 
     /// A record whose deals all dealers have made for it.
     fn record(&self, sum: SumId, total: [u8; 32]) -> Record {
         let mut rng = view::Rng::from_seed([5; 32]);
-        let deals = self.council.iter().map(|peer| deal::make(&self.ctx[peer.index()], sum, &mut rng).1);
+        let deals = self.committee.iter().map(|peer| deal::make(&self.ctx[peer.index()], sum, &mut rng).1);
         Record::new(sum, self.net.peers().collect(), total, deals.collect())
     }
 
@@ -284,7 +284,7 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
         }),
         ("of another slot", 3, |tree, by, report| acknowledge(tree, by, report, |item| item.slot = 1)),
         ("of another value", 3, |tree, by, report| acknowledge(tree, by, report, |item| item.value[0] ^= 1)),
-        ("of a peer outside the council", 4, |tree, by, report| acknowledge(tree, by, report, |_| ())),
+        ("of a peer outside the committee", 4, |tree, by, report| acknowledge(tree, by, report, |_| ())),
         ("for a later slot", 3, |_, _, report| *report = Report::Acknowledge(1, Vec::new())),
     ];
     fn release(tree: &Tree, by: Peer, report: &mut Report, change: fn(&mut Release)) {
@@ -298,7 +298,7 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
     let releases: [(&str, usize, Change); 4] = [
         ("of another sum", 3, |tree, by, report| release(tree, by, report, |item| item.sum.slot = 1)),
         ("of another value", 3, |tree, by, report| release(tree, by, report, |item| item.value[0] ^= 1)),
-        ("of a peer outside the council", 4, |tree, by, report| release(tree, by, report, |_| ())),
+        ("of a peer outside the committee", 4, |tree, by, report| release(tree, by, report, |_| ())),
         ("for a later slot", 3, |_, _, report| *report = Report::Release(1, Vec::new())),
     ];
     let is: [fn(&Report) -> bool; 4] = [
@@ -436,7 +436,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     drop(tree.order(|order| matches!(order, Order::Decide(0, _))));
     let value = tree.accepted[0].digest(&tree.ctx[0]);
     let item = Acknowledgement { ballot: tree.ballot, slot: 1, value };
-    let acks = tree.council.iter().map(|&by| tree.sign(by, item.clone())).collect();
+    let acks = tree.committee.iter().map(|&by| tree.sign(by, item.clone())).collect();
     assert!(!tree.follows(Order::Decide(1, acks)), "for another slot than the one that is accepted");
 
     for (count, follows) in [(1, false), (2, true)] {
@@ -462,7 +462,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     assert_eq!(opened(0, &|_, items| items.truncate(2)), (true, vec![]), "a quorum");
     assert_eq!(opened(0, &|_, items| items.truncate(1)), refused, "too few");
     assert_eq!(opened(1, &|_, _| ()), refused, "for another slot");
-    assert_eq!(opened(0, &|_, items| items.push(items[0].clone())), refused, "more than the council has");
+    assert_eq!(opened(0, &|_, items| items.push(items[0].clone())), refused, "more than the committee has");
     let other = |change: fn(&mut Release)| {
         move |tree: &Tree, items: &mut Items| {
             let mut item = items[0].item.clone();
@@ -476,7 +476,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
         items[0] = tree.forge(items[1].author, items[0].author, items[0].item.clone());
     };
     assert_eq!(opened(0, &forged), refused, "not signed by its author");
-    let culprit = Tree::new().council[0];
+    let culprit = Tree::new().committee[0];
     assert_eq!(opened(0, &other(|item| item.shares[0].1[0] ^= 1)), (true, vec![culprit]), "a wrong share");
     // Before the decision.
     let mut tree = Tree::new();

@@ -31,7 +31,7 @@ fn a_value_is_acknowledged_with_its_own_total_in_its_turn_and_with_sound_shares(
         let stored = one.stored.iter().any(|record| matches!(record, Record::Accepted(..)));
         (stored, one.failures(), one.blamed.iter().map(|(peer, _)| *peer).collect::<Vec<_>>())
     };
-    let dealer = One::new().net.council()[0];
+    let dealer = One::new().net.committee()[0];
     assert_eq!(accepting(&|_, _| ()), (true, vec![], vec![]));
     assert_eq!(
         accepting(&|one, _| one.node.elections.votes_mut().silent = true),
@@ -116,7 +116,7 @@ fn messages_of_an_exchange_are_kept_of_members_of_this_view_and_not_without_end(
         (0..times).any(|_| one.blames(from, Message::Exchange { sum, content: content.clone() }))
     };
     fn member(one: &One) -> Peer {
-        one.council[1]
+        one.committee[1]
     }
     fn this(_: &One, view: Ballot) -> Ballot {
         view

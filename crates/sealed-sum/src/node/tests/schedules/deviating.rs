@@ -93,7 +93,7 @@ fn run(kind: Kind, seed: u64) -> u64 {
     let alter = |session: &mut Session| session.voting.faults = faults;
     let mut net = Network::altered(peers, &[3], timing, seed, alter);
     let random = Stream::new(&seed.to_le_bytes(), "deviating", &[kind as u8]);
-    let one = net.council()[usize::from(kind != Kind::Leader) * (seed % u64::from(peers)) as usize];
+    let one = net.committee()[usize::from(kind != Kind::Leader) * (seed % u64::from(peers)) as usize];
     let at = |net: &mut Network| u64::from(net.below(900));
     match kind {
         Kind::Leader => {

@@ -29,31 +29,31 @@ fn safe(members: u8, ballots: usize, slots: u8, crashes: u8, shares: bool) -> us
         states += explored.states;
     }
     eprintln!(
-        "council of {members}, {ballots} ballots, {slots} slots, {crashes} crashes, shares {shares}: {states} states"
+        "committee of {members}, {ballots} ballots, {slots} slots, {crashes} crashes, shares {shares}: {states} states"
     );
     states
 }
 
 #[test]
-fn every_interleaving_in_councils_of_three_opens_one_sum_of_each_slot() {
+fn every_interleaving_in_committees_of_three_opens_one_sum_of_each_slot() {
     safe(3, 2, 1, 2, true);
     safe(3, 2, 2, 1, true);
     safe(3, 3, 1, 1, false);
 }
 
 #[test]
-fn every_interleaving_in_councils_of_four_opens_one_sum_of_each_slot() {
+fn every_interleaving_in_committees_of_four_opens_one_sum_of_each_slot() {
     safe(4, 2, 1, 1, true);
     safe(4, 2, 2, 1, false);
     safe(4, 3, 1, 0, false);
 }
 
 #[test]
-fn every_interleaving_in_councils_of_five_opens_one_sum_of_each_slot() {
+fn every_interleaving_in_committees_of_five_opens_one_sum_of_each_slot() {
     safe(5, 2, 1, 1, true);
 }
 
-/// Minutes and gigabytes: three ballots in a council of five, and whatever else is asked for as
+/// Minutes and gigabytes: three ballots in a committee of five, and whatever else is asked for as
 /// `members,ballots,slots,crashes,shares;...`.
 #[test]
 #[ignore = "11 million states in 8 minutes"]
@@ -117,7 +117,7 @@ fn a_majority_that_is_one_short_is_caught() {
     }
 }
 
-/// The rule with a deviating member or a lost disk in a council: whether two sums of a slot can be opened.
+/// The rule with a deviating member or a lost disk in a committee: whether two sums of a slot can be opened.
 fn opens_twice(rule: Rule, members: u8, ballots: usize, crashes: u8) -> bool {
     let explored = |proposers| {
         let world = World { rule, members, proposers, slots: 1, crashes, shares: true };

@@ -1,18 +1,18 @@
-//! Who votes, and how much of its deviation a session bears (`[council]` in the file).
+//! Who votes, and how much of its deviation a session bears (`[committee]` in the file).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use flyswarm_sealed_sum::session::{Member, Settings, council};
+use flyswarm_sealed_sum::session::{Member, Settings, committee};
 
-use super::{COUNCIL, Entry, Faults, Peer, Session, SessionError};
+use super::{COMMITTEE, Entry, Faults, Peer, Session, SessionError};
 
-/// `[council]` of a session file.
+/// `[committee]` of a session file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CouncilSpec {
+pub struct CommitteeSpec {
     /// What its members may do.
     #[serde(default)]
     pub faults: Faults,
@@ -22,7 +22,7 @@ pub struct CouncilSpec {
     pub members: Vec<String>,
 }
 
-impl CouncilSpec {
+impl CommitteeSpec {
     /// Checks it against the roster.
     ///
     /// # Errors
@@ -32,23 +32,23 @@ impl CouncilSpec {
         for name in &self.members {
             if !session.roster.iter().any(|entry| entry.name == *name) || !seen.insert(name) {
                 let limit = "different names of the roster";
-                return Err(SessionError::value("council.members", format!("{name:?}"), limit));
+                return Err(SessionError::value("committee.members", format!("{name:?}"), limit));
             }
         }
-        if !self.members.is_empty() && !(3..=COUNCIL).contains(&self.members.len()) {
-            let limit = format!("3 to {COUNCIL}, or none");
-            return Err(SessionError::value("the length of council.members", self.members.len(), limit));
+        if !self.members.is_empty() && !(3..=COMMITTEE).contains(&self.members.len()) {
+            let limit = format!("3 to {COMMITTEE}, or none");
+            return Err(SessionError::value("the length of committee.members", self.members.len(), limit));
         }
         let size = self.size(session.roster.len());
         if self.faults == Faults::Byzantine && size < 4 {
-            let limit = format!("crash with a council of {size}; byzantine needs four members");
-            return Err(SessionError::value("council.faults", self.faults, limit));
+            let limit = format!("crash with a committee of {size}; byzantine needs four members");
+            return Err(SessionError::value("committee.faults", self.faults, limit));
         }
         Ok(())
     }
 
     fn size(&self, roster: usize) -> usize {
-        if self.members.is_empty() { roster.min(COUNCIL) } else { self.members.len() }
+        if self.members.is_empty() { roster.min(COMMITTEE) } else { self.members.len() }
     }
 
     /// Members that decide, of a roster of so many peers.
@@ -60,21 +60,21 @@ impl CouncilSpec {
     pub(super) fn entries(&self) -> Vec<(&'static str, Vec<u8>)> {
         let mut out = Vec::new();
         if self.faults != Faults::Crash {
-            out.push(("council.faults", self.faults.to_string().into_bytes()));
+            out.push(("committee.faults", self.faults.to_string().into_bytes()));
         }
         if !self.members.is_empty() {
             let names: BTreeSet<_> = self.members.iter().map(String::as_bytes).collect();
-            out.push(("council.members", super::encoding::list(names.into_iter())));
+            out.push(("committee.members", super::encoding::list(names.into_iter())));
         }
         out
     }
 
     /// Writes the section of a session file.
     pub(super) fn write_toml(&self, out: &mut String, roster: usize) -> fmt::Result {
-        if *self == Self::default() && roster <= COUNCIL {
+        if *self == Self::default() && roster <= COMMITTEE {
             return Ok(());
         }
-        writeln!(out, "[council]")?;
+        writeln!(out, "[committee]")?;
         writeln!(
             out,
             "# \"crash\": members follow the protocol, and a minority may be away; \"byzantine\": less than"
@@ -83,7 +83,7 @@ impl CouncilSpec {
         writeln!(out, "faults = \"{}\"", self.faults)?;
         writeln!(
             out,
-            "# Who votes and holds shares, 3 to {COUNCIL} names; without it the session's hash draws them."
+            "# Who votes and holds shares, 3 to {COMMITTEE} names; without it the session's hash draws them."
         )?;
         if self.members.is_empty() {
             writeln!(out, "# members = [...]")?;
@@ -97,17 +97,17 @@ impl CouncilSpec {
 }
 
 impl Session {
-    /// The council, in its order: the members named in the file, or the first [`COUNCIL`] peers, by SHA-256
-    /// over session id and public key (module documentation).
+    /// The committee, in its order: the members named in the file, or the first [`COMMITTEE`] peers, by
+    /// SHA-256 over session id and public key (module documentation).
     #[must_use]
-    pub fn council(&self) -> Vec<Peer> {
+    pub fn committee(&self) -> Vec<Peer> {
         let named = &self.voting.members;
         let stands = |peer: &Peer| named.is_empty() || named.iter().any(|name| name == self.name(*peer));
-        council(self.id(), self.peers().filter(stands).map(|peer| (peer, self.key(peer))))
+        committee(self.id(), self.peers().filter(stands).map(|peer| (peer, self.key(peer))))
     }
 
-    /// How many members of the council decide, and how many shares open: 8 of 15, or 10 of 15 where some may
-    /// deviate.
+    /// How many members of the committee decide, and how many shares open: 8 of 15, or 10 of 15 where some
+    /// may deviate.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.voting.quorum(self.roster.len())
@@ -120,7 +120,7 @@ impl Session {
         Settings {
             id: self.id(),
             roster: self.roster.iter().map(member).collect(),
-            council: self.council(),
+            committee: self.committee(),
             quorum: self.quorum(),
             min_peers: self.min_peers,
             colluding: self.privacy.colluding,

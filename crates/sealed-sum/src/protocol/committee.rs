@@ -1,4 +1,4 @@
-//! The council's decision which sealed sum of a quantity is opened: single-decree Paxos for each slot, one
+//! The committee's decision which sealed sum of a quantity is opened: single-decree Paxos for each slot, one
 //! ballot for all (Lamport, "Paxos Made Simple", sections 2.2 and 3).
 //!
 //! A view's proposer collects promises from a majority before it starts anything. A promise says how many
@@ -50,7 +50,7 @@ pub enum Refusal {
     Released,
 }
 
-/// One council member's memory. All of it is on disk before any answer that depends on it leaves.
+/// One committee member's memory. All of it is on disk before any answer that depends on it leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Acceptor<V> {
     /// No lower ballot is acknowledged any more.
