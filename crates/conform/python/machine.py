@@ -19,8 +19,8 @@ from primitives.decision import Fault, Unopenable, ascend, check_promise, expect
 from primitives.encoding import (
     Accepted,
     Ballot,
-    Failure,
     Committed,
+    Failure,
     Malformed,
     Message,
     Promise,

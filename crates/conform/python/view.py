@@ -28,8 +28,8 @@ from primitives.decision import (
 )
 from primitives.encoding import (
     Acknowledgement,
-    Direction,
     Committed,
+    Direction,
     Message,
     Order,
     Reason,

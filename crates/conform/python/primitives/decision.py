@@ -6,7 +6,7 @@ import numpy
 
 from . import Refused
 from .crypto import CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged, total_digest, verify
-from .encoding import Accepted, Acknowledgement, Ballot, Deal, Committed, Promised, Record, Release, Signed, Value, canonical
+from .encoding import Accepted, Acknowledgement, Ballot, Committed, Deal, Promised, Record, Release, Signed, Value, canonical
 from .session import Session
 
 CHUNK = 262_144
