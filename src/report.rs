@@ -14,7 +14,7 @@ use flyswarm_learn::model::figures::Figures;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use self::figures::{Compared, Whose};
+use self::figures::{Comparison, Whose};
 use crate::html::{facts, page};
 use crate::tasks::common::evaluation::NEIGHBOURS;
 
@@ -65,7 +65,7 @@ impl Page<'_> {
         let sections = html! {
             @if let Some(rows) = self.rows { (scored(rows)) }
             @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) }
-            @if let Some(own) = self.own.and_then(Compared::read) {
+            @if let Some(own) = self.own.and_then(Comparison::read) {
                 section {
                     h2 { "This peer's own rows" }
                     p {
@@ -104,7 +104,7 @@ fn scored(rows: Rows<'_>) -> Markup {
         section {
             h2 { "How good the model is on " (rows.name) }
             (figures::one(rows.figures))
-            @if let Some(found) = rows.beside.and_then(Compared::read) {
+            @if let Some(found) = rows.beside.and_then(Comparison::read) {
                 h3 { "Compared with a model of these rows only" }
                 p {
                     (found.rows()) " of these rows were held out and predicted in three ways: by the model as it is ("

@@ -34,7 +34,7 @@ pub use builder::SessionBuilder;
 pub use columns::{Bounds, ColumnChecks};
 pub use committee::CommitteeSpec;
 pub use encoding::Field;
-pub use flyswarm_data::prepare::Preparation;
+pub use flyswarm_data::prepare::TableSchema;
 pub use flyswarm_learn::learner::{Architecture, Schedule};
 pub(crate) use flyswarm_sealed_sum::session::COMMITTEE;
 pub use flyswarm_sealed_sum::session::{Faults, MOST_SLOTS, Peer, SessionId, Timing};
@@ -95,7 +95,7 @@ pub struct DataSpec {
     pub checks: ColumnChecks,
     /// How the columns of a table become these features, where the file describes them; `features` and
     /// `columns` then follow from it.
-    pub preparation: Option<Arc<Preparation>>,
+    pub preparation: Option<Arc<TableSchema>>,
 }
 
 impl DataSpec {

@@ -12,7 +12,7 @@ mod nodes;
 
 use std::sync::Arc;
 
-use flyswarm_data::prepare::{Gap, Preparation};
+use flyswarm_data::prepare::{MissingCell, TableSchema};
 use sha2::Digest;
 
 pub use common::protect::{OwnSlots, Protected, Protection, Protections};
@@ -152,9 +152,9 @@ pub struct Rows {
     /// With [`Labels::Some`] the class of each row where it is known; else empty.
     pub labels: Vec<Option<u16>>,
     /// Missing values that wait for what the peers add up.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<MissingCell>,
     /// How a table became these rows, where the session alone does not say it.
-    pub(crate) preparation: Option<Arc<Preparation>>,
+    pub(crate) preparation: Option<Arc<TableSchema>>,
 }
 
 impl Rows {

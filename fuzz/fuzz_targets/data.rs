@@ -11,7 +11,7 @@ mod seeds;
 use std::fs;
 use std::sync::LazyLock;
 
-use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
+use flyswarm_data::prepare::{DateOrder, ColumnSpec, Fill, Kind, TableSchema};
 use flyswarm_data::{Column, Expected, LabelColumn, load_named};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
@@ -65,18 +65,18 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
 /// Rows of described columns: what waits for all peers is told, and all else is a number.
 fn described(how: u8, file: &[u8]) {
     let texts = |texts: &str| texts.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let column = |name: &str, kind: Kind, fill: Fill| Described { fill, ..Described::new(name, kind) };
-    let preparation = Preparation {
+    let column = |name: &str, kind: Kind, fill: Fill| ColumnSpec { fill, ..ColumnSpec::new(name, kind) };
+    let preparation = TableSchema {
         decimal_comma: how & 1 != 0,
         missing: texts("NA ?"),
         label: Some("y".into()),
         columns: vec![
-            Described { max: Some(9.0), clip: true, ..column("a", Kind::Number, Fill::Pooled) },
+            ColumnSpec { max: Some(9.0), clip: true, ..column("a", Kind::Number, Fill::Pooled) },
             column("b", Kind::Category(texts("u v")), Fill::Pooled),
             column("c", Kind::Ordinal(texts("I II")), Fill::Level("I".into())),
             column("d", Kind::Date(DateOrder::DayMonthYear), Fill::Refuse),
         ],
-        ..Preparation::default()
+        ..TableSchema::default()
     };
     let path = FOLDER.path().join("rows");
     fs::write(&path, file).expect("it can be written");

@@ -6,7 +6,7 @@ mod seeds;
 use flyswarm::Identity;
 use flyswarm::session::{ColumnChecks, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing};
 use flyswarm::tasks::{ModelSpec};
-use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation};
+use flyswarm_data::prepare::{DateOrder, ColumnSpec, Fill, Kind, TableSchema};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: seeds::write("session", inputs()), |text: &str| {
@@ -33,7 +33,7 @@ fn inputs() -> Vec<Vec<u8>> {
                 min_peers: 3,
                 data: DataSpec {
                     features: table.as_ref().map_or(64, |table| table.width() as u32),
-                    columns: table.as_ref().map_or(Vec::new(), Preparation::features),
+                    columns: table.as_ref().map_or(Vec::new(), TableSchema::features),
                     classes: vec!["0".into(), "1".into()],
                     scaling,
                     densify: true,
@@ -52,14 +52,14 @@ fn inputs() -> Vec<Vec<u8>> {
 }
 
 /// Columns of all kinds, with all fills.
-fn table() -> Preparation {
+fn table() -> TableSchema {
     let texts = |texts: &str| texts.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let column = |name: &str, kind: Kind, fill: Fill| {
         let indicator = fill != Fill::Refuse;
-        Described { fill, indicator, ..Described::new(name, kind) }
+        ColumnSpec { fill, indicator, ..ColumnSpec::new(name, kind) }
     };
-    let limited = Described { min: Some(-1.5), max: Some(200.0), clip: true, ..Described::new("bp", Kind::Number) };
-    Preparation {
+    let limited = ColumnSpec { min: Some(-1.5), max: Some(200.0), clip: true, ..ColumnSpec::new("bp", Kind::Number) };
+    TableSchema {
         delimiter: Some(b';'),
         decimal_comma: true,
         missing: texts("NA ?"),

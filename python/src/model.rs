@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::prepare::read::Dialect;
 use flyswarm_data::scaling::{Moments, Scaler, Scaling, moments};
 use flyswarm_data::{Borrowed, Expected, LabelColumn, NamedBy, load_named};
@@ -53,7 +53,7 @@ pub(crate) fn named_scaling(
 /// The features that a described table has, rows x features; levels that are not described count as none.
 pub(crate) fn prepared<'py>(
     py: Python<'py>,
-    preparation: Option<&Preparation>,
+    preparation: Option<&TableSchema>,
     columns: &[String],
     file: &Path,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {

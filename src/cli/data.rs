@@ -9,12 +9,12 @@ use flyswarm_learn::learner::Classifier;
 
 pub(super) use super::map::{Map, Reading};
 use super::{Failure, kind, output, say};
-use crate::data::prepare::Preparation;
+use crate::data::prepare::TableSchema;
 use crate::data::prepare::draft::Draft;
 use crate::data::prepare::whole;
 use crate::data::{self, Column, DataError, Dataset, Expected, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
-use crate::model::outside::Known;
+use crate::model::outside::ColumnRange;
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
 use crate::session::Description;
@@ -82,7 +82,7 @@ impl DataArguments {
         &self,
         column: &Column,
         rows: usize,
-        preparation: Option<&Preparation>,
+        preparation: Option<&TableSchema>,
     ) -> Result<Vec<String>, Failure> {
         let expected = Expected { preparation, ..self.reading.expected(&LabelColumn::None) };
         Ok(data::column_texts(&self.data, column, rows, &expected)?)
@@ -264,10 +264,10 @@ impl DataArguments {
             let name =
                 names.map_or_else(|| format!("feature {}", outside.column + 1), |name| format!("{name:?}"));
             let learnt = match model.known(outside.column) {
-                Known::Spread(mean, 0.0) => format!("always {mean:.4} when learnt"),
-                Known::Spread(mean, deviation) => format!("learnt {mean:.4} +- {deviation:.4}"),
-                Known::Bounds(lo, hi) => format!("bounds {lo} to {hi}"),
-                Known::Mean(_) | Known::Nothing => String::new(),
+                ColumnRange::Spread(mean, 0.0) => format!("always {mean:.4} when learnt"),
+                ColumnRange::Spread(mean, deviation) => format!("learnt {mean:.4} +- {deviation:.4}"),
+                ColumnRange::Bounds(lo, hi) => format!("bounds {lo} to {hi}"),
+                ColumnRange::Mean(_) | ColumnRange::Nothing => String::new(),
             };
             format!("{name} in {} ({learnt}; farthest {})", outside.rows, outside.farthest)
         });

@@ -520,7 +520,7 @@ impl From<Failure> for peer::Error {
 }
 
 #[derive(Deserialize)]
-struct Known {
+struct PeerAddress {
     peer: String,
     address: Multiaddr,
 }
@@ -529,7 +529,7 @@ struct Known {
 pub(super) fn read_addresses(handle: Handle) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            let known = serde_json::from_str::<Known>(&line).ok();
+            let known = serde_json::from_str::<PeerAddress>(&line).ok();
             if let Some((peer, address)) =
                 known.and_then(|known| Some((known.peer.parse::<PublicKey>().ok()?, known.address)))
             {

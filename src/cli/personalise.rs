@@ -164,7 +164,7 @@ impl Personalise {
         rows: Dataset,
         validation: Option<Dataset>,
         path: &Path,
-    ) -> Result<Told, Failure> {
+    ) -> Result<PersonalSummary, Failure> {
         let contents = self.contents()?;
         let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
         mixture.check()?;
@@ -203,7 +203,7 @@ impl Personalise {
         Ok(self.said(&found, &model, &how, path))
     }
 
-    fn said(&self, found: &Assessment, model: &PersonalModel, how: &str, path: &Path) -> Told {
+    fn said(&self, found: &Assessment, model: &PersonalModel, how: &str, path: &Path) -> PersonalSummary {
         let part = |right: usize| right as f64 / found.rows.max(1) as f64;
         let methods = [
             ("global", Some(found.global), "the network as it is".to_owned()),
@@ -235,7 +235,7 @@ impl Personalise {
         lines.push(format!("better: {}", found.better()));
         lines.push(format!("wrote {}: {digest} (lambda {lambda}, {keys} keys)", path.display()));
         warn(path, self.fine_tuned_out.as_deref());
-        Told { value, text: lines.join("\n") }
+        PersonalSummary { value, text: lines.join("\n") }
     }
 
     /// New rows come in; how the model does on them is counted before it knows them.
@@ -271,12 +271,12 @@ impl Personalise {
 }
 
 /// What is told of a personal model that was made.
-pub(super) struct Told {
+pub(super) struct PersonalSummary {
     pub(super) value: Value,
     pub(super) text: String,
 }
 
-impl Told {
+impl PersonalSummary {
     fn print(&self, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
         print(out, &if as_json { format!("{}\n", self.value) } else { format!("{}\n", self.text) })
     }
@@ -291,7 +291,7 @@ pub(super) fn made_of(
     label: LabelColumn,
     out: &Path,
     force: bool,
-) -> Result<Told, Failure> {
+) -> Result<PersonalSummary, Failure> {
     // The defaults have one home, the command's options.
     let usual = Usual::try_parse_from(["flyswarm", "network", "--data", "rows"]);
     let mut usual = usual.map_err(|error| Failure::Input(error.to_string()))?.arguments;

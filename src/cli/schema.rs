@@ -11,7 +11,7 @@ use super::data::Reading;
 use super::{Failure, one_line, output, print};
 use crate::data::prepare::problems::Amended;
 use crate::data::prepare::read;
-use crate::data::prepare::{Preparation, Problems};
+use crate::data::prepare::{Problems, TableSchema};
 use crate::data::{self, Expected, LabelColumn, Loaded};
 use crate::session::Session;
 
@@ -198,7 +198,7 @@ impl Check {
 
 /// The text of a session file with the lists of levels and of texts for missing values of `preparation`;
 /// comments and layout stay. `None` where a list is not where it is expected.
-fn rewritten(text: &str, preparation: &Preparation, amended: &Amended) -> Option<String> {
+fn rewritten(text: &str, preparation: &TableSchema, amended: &Amended) -> Option<String> {
     let file = DeTable::parse(text).ok()?;
     let (name, table) = file.get_ref().get_key_value("table")?;
     let table = table.get_ref().as_table()?;

@@ -37,7 +37,7 @@ pub(super) type Keep = Box<dyn FnOnce(&mut Receipt) -> Result<(), Error> + Send>
 pub struct Builder {
     session: Session,
     identity: Identity,
-    rows: Option<Given>,
+    rows: Option<RowSource>,
     name: String,
     strict: bool,
     task: Option<Arc<dyn Task>>,
@@ -60,7 +60,7 @@ pub struct Builder {
 /// Makes what stands between a node and its network.
 pub type MakeInterpose = Arc<dyn Fn(&Arc<Context>) -> Result<Box<dyn Interpose>, Error> + Send + Sync>;
 
-enum Given {
+enum RowSource {
     Arrays(Array2<f32>, Vec<Option<u16>>),
     Rows(Rows),
 }
@@ -101,13 +101,13 @@ impl Builder {
     /// each row's class in the session's list, or `None` where it is unknown. A task that looks at no labels
     /// takes an empty `labels`.
     pub fn data(mut self, features: Array2<f32>, labels: Vec<Option<u16>>) -> Self {
-        self.rows = Some(Given::Arrays(features, labels));
+        self.rows = Some(RowSource::Arrays(features, labels));
         self
     }
 
     /// This peer's rows, as [`crate::data`] has read them from the file `name`.
     pub fn rows(mut self, rows: Rows, name: impl Into<String>) -> Self {
-        self.rows = Some(Given::Rows(rows));
+        self.rows = Some(RowSource::Rows(rows));
         self.name = name.into();
         self
     }
@@ -238,8 +238,8 @@ impl Builder {
         }
         let kind = tasks::built_in(&session);
         let rows = match self.rows {
-            Some(Given::Rows(rows)) => Some(rows),
-            Some(Given::Arrays(features, labels)) => {
+            Some(RowSource::Rows(rows)) => Some(rows),
+            Some(RowSource::Arrays(features, labels)) => {
                 Some(checked(&session, kind.as_ref(), features, labels)?)
             }
             None => None,

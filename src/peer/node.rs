@@ -141,11 +141,11 @@ struct Node {
     roles: BTreeMap<String, Vec<String>>,
     /// When each slot was opened, in seconds since 1970.
     opened: BTreeMap<u32, f64>,
-    result: Option<Result<Made, Error>>,
+    result: Option<Result<SessionResult, Error>>,
 }
 
 /// The result, and what it was made of.
-struct Made {
+struct SessionResult {
     /// `None` for a peer without rows.
     outcome: Option<Outcome>,
     history: Arc<History>,
@@ -157,7 +157,7 @@ impl Node {
         let ended = driver::run(config, &mut |report| self.reported(report));
         // A result that was saved is not undone by leaving before the others have theirs.
         let over = ended.is_ok();
-        let (usage, Made { outcome, history }) = match (ended, self.result.take()) {
+        let (usage, SessionResult { outcome, history }) = match (ended, self.result.take()) {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(made))) => (usage, made),
             (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
@@ -223,7 +223,8 @@ impl Node {
                 if finished.is_err() {
                     self.stop.store(true, Ordering::Release);
                 }
-                self.result = Some(finished.map(|outcome| Made { outcome, history: history.clone() }));
+                self.result =
+                    Some(finished.map(|outcome| SessionResult { outcome, history: history.clone() }));
             }
             _ => {}
         }

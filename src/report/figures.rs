@@ -8,7 +8,7 @@ use super::{pictures, text};
 use crate::html::{cells, percent, table};
 
 /// The figures of a session, of everybody's rows or one peer's.
-pub(super) struct Compared {
+pub(super) struct Comparison {
     swarm: Figures,
     alone: Figures,
     neighbours: Figures,
@@ -43,7 +43,7 @@ impl Whose {
     }
 }
 
-impl Compared {
+impl Comparison {
     /// Rows that were scored.
     pub(super) fn rows(&self) -> u64 {
         self.swarm.rows
@@ -114,7 +114,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     html! {
         section {
             h2 { (title) }
-            @match Compared::read(&found["pooled"]) {
+            @match Comparison::read(&found["pooled"]) {
                 Some(figures) => {
                     p {
                         "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
@@ -141,8 +141,8 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
 }
 
 /// Three ways of predicting the same rows.
-pub(super) fn compared(found: &Compared, whose: Whose) -> Markup {
-    let Compared { swarm, alone, neighbours, gains } = found;
+pub(super) fn compared(found: &Comparison, whose: Whose) -> Markup {
+    let Comparison { swarm, alone, neighbours, gains } = found;
     let (subject, others) = whose.words();
     let recalls = swarm.per_class.iter().zip(&alone.per_class).zip(&neighbours.per_class);
     html! {

@@ -9,8 +9,8 @@ use rand::rngs::SysRng;
 
 use super::rules::{FEATURES, SessionError};
 use super::{
-    Bounds, ColumnChecks, CommitteeSpec, DataSpec, Entry, NoiseSpec, Preparation, Privacy, Run, Scaling,
-    Session, TaskSpec, Timing,
+    Bounds, ColumnChecks, CommitteeSpec, DataSpec, Entry, NoiseSpec, Privacy, Run, Scaling, Session,
+    TableSchema, TaskSpec, Timing,
 };
 use crate::crypto::identity::PublicKey;
 use crate::files;
@@ -84,7 +84,7 @@ impl SessionBuilder {
     }
 
     /// How the columns of a table become the features.
-    pub fn table(mut self, preparation: Preparation) -> Self {
+    pub fn table(mut self, preparation: TableSchema) -> Self {
         self.session.data.preparation = Some(Arc::new(preparation));
         self
     }

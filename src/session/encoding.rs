@@ -32,11 +32,11 @@ fn entries(session: &Session) -> Vec<Field> {
     entries.extend(data.checks.entries());
     entries.extend(data.preparation.iter().map(|preparation| ("table", preparation.encode())));
     entries.extend(task.entries());
-    entries.push(("privacy.min_holders", integer(privacy.min_contributors)));
-    entries.push(("privacy.colluding", number(privacy.collusion_threshold)));
+    entries.push(("privacy.min_contributors", integer(privacy.min_contributors)));
+    entries.push(("privacy.collusion_threshold", number(privacy.collusion_threshold)));
     entries.extend(privacy.noise.iter().flat_map(super::NoiseSpec::entries));
     entries.extend(voting.entries());
-    entries.extend(TIMING.iter().map(|field| (field.canonical, integer((field.get)(timing)))));
+    entries.extend(TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
     entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));
     entries

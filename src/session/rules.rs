@@ -169,8 +169,6 @@ pub(crate) fn min_contributors(roster: usize) -> Limit {
 
 /// A field of `[timing]` or `[limits]`: its limits, its comment in a session file, and access to it.
 pub(crate) struct TimingField {
-    /// The dotted name that enters the session's id.
-    pub(crate) canonical: &'static str,
     /// Its range; the name is dotted.
     pub(crate) limit: Limit,
     /// One line for the comment in a session file.
@@ -194,9 +192,8 @@ impl TimingField {
 const HOUR_MS: u64 = 3_600_000;
 
 macro_rules! timing {
-    ($($section:literal $field:ident $canonical:literal: $lo:expr, $hi:expr, $about:expr;)*) => {
+    ($($section:literal $field:ident: $lo:expr, $hi:expr, $about:expr;)*) => {
         [$(TimingField {
-            canonical: concat!("timing.", $canonical),
             limit: Limit::new(concat!($section, ".", stringify!($field)), $lo, $hi),
             about: $about,
             get: |timing| timing.$field,
@@ -205,20 +202,20 @@ macro_rules! timing {
     };
 }
 
-/// Every field of `[timing]` and `[limits]`, in the order of the canonical encoding, with its name there.
+/// Every field of `[timing]` and `[limits]`, in the order of the canonical encoding.
 pub(crate) const TIMING: [TimingField; 8] = timing! {
-    "timing" start_wait_ms "gather_ms": 0, HOUR_MS,
+    "timing" start_wait_ms: 0, HOUR_MS,
         "how long to wait for the whole roster before going on with those present";
-    "timing" proposal_backoff_ms "propose_ms": 1, HOUR_MS,
+    "timing" proposal_backoff_ms: 1, HOUR_MS,
         "the peer of rank r proposes after r times this without progress";
-    "timing" view_timeout_ms "stall_ms": 3_000, HOUR_MS, "a view without progress for this long has failed";
-    "timing" no_quorum_timeout_ms "quorum_ms": 1, 24 * HOUR_MS,
+    "timing" view_timeout_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
+    "timing" no_quorum_timeout_ms: 1, 24 * HOUR_MS,
         "when too few peers are reachable for this long, give up";
-    "timing" compute_ms "compute_ms": 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
-    "timing" linger_ms "linger_ms": 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
-    "timing" regroup_interval_ms "enlarge_ms": 0, 24 * HOUR_MS,
+    "timing" compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
+    "timing" linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
+    "timing" regroup_interval_ms: 0, 24 * HOUR_MS,
         "waiting peers enlarge a view at most once per this time, when a slot ends";
-    "limits" max_views "max_views": 1, 1_000, "after so many failed views the session ends with an error";
+    "limits" max_views: 1, 1_000, "after so many failed views the session ends with an error";
 };
 
 impl Session {

@@ -66,7 +66,7 @@ impl Run {
 
     /// The fields that enter the session's id.
     pub(crate) fn entries(&self) -> Vec<Field> {
-        let mut entries = vec![("number", self.id.to_vec()), ("created", integer(self.created))];
+        let mut entries = vec![("run_id", self.id.to_vec()), ("created", integer(self.created))];
         if let Some(Series { number, parent }) = self.series {
             entries.push(("series.number", integer(number)));
             entries.push(("series.parent", parent.0.to_vec()));

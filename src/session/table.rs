@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::path::Path;
 
 use flyswarm_data::prepare::value::{date, days};
-use flyswarm_data::prepare::{DateOrder, Described, Fill, Kind, Preparation, PrepareError};
+use flyswarm_data::prepare::{ColumnSpec, DateOrder, Fill, Kind, PrepareError, TableSchema};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -65,7 +65,7 @@ struct RawDescription {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Description {
     /// `[table]`.
-    pub(crate) preparation: Preparation,
+    pub(crate) preparation: TableSchema,
     /// `data.classes`; none where the file has none.
     pub(crate) classes: Vec<String>,
 }
@@ -131,7 +131,7 @@ impl From<PrepareError> for SessionError {
 
 impl RawTable {
     /// Puts the values into their types. The rules are left to [`check`].
-    pub(super) fn resolve(self) -> Result<Preparation, SessionError> {
+    pub(super) fn resolve(self) -> Result<TableSchema, SessionError> {
         let delimiter = match self.delimiter.as_deref() {
             None | Some("auto") => None,
             Some(text) => match text.as_bytes() {
@@ -144,12 +144,12 @@ impl RawTable {
         };
         let columns = self.column.into_iter().map(RawColumn::resolve).collect::<Result<_, _>>()?;
         let (decimal_comma, missing, label) = (self.decimal_comma, self.missing, self.label);
-        Ok(Preparation { delimiter, decimal_comma, missing, label, columns })
+        Ok(TableSchema { delimiter, decimal_comma, missing, label, columns })
     }
 }
 
 impl RawColumn {
-    fn resolve(self) -> Result<Described, SessionError> {
+    fn resolve(self) -> Result<ColumnSpec, SessionError> {
         let of = |what: &str| format!("{what} of column {:?}", self.name);
         let order = match self.order.as_deref() {
             None => DateOrder::default(),
@@ -208,7 +208,7 @@ impl RawColumn {
         let min = self.min.map(|value| number("min", value)).transpose()?;
         let max = self.max.map(|value| number("max", value)).transpose()?;
         let (name, indicator, clip) = (self.name, self.indicator, self.clip);
-        Ok(Described { name, kind, fill, indicator, min, max, clip })
+        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip })
     }
 }
 
@@ -233,8 +233,8 @@ fn kind_word(kind: &Kind) -> &'static str {
 }
 
 /// A described column in one line, for people.
-pub(crate) fn line(column: &Described) -> String {
-    let Described { name, kind, fill, indicator, min, max, clip } = column;
+pub(crate) fn line(column: &ColumnSpec) -> String {
+    let ColumnSpec { name, kind, fill, indicator, min, max, clip } = column;
     let mut text = format!("{name:?}: {}", kind_word(kind));
     match kind {
         Kind::Category(levels) | Kind::Ordinal(levels) => text += &format!(" of {}", few(levels)),
@@ -267,9 +267,9 @@ pub(crate) fn line(column: &Described) -> String {
 }
 
 /// `[table]` as JSON, by the names that a session file has for its parts; and the names of the features.
-pub(crate) fn json(preparation: &Preparation) -> serde_json::Value {
+pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
     use serde_json::{Map, json};
-    let column = |Described { name, kind, fill, indicator, min, max, clip }: &Described| {
+    let column = |ColumnSpec { name, kind, fill, indicator, min, max, clip }: &ColumnSpec| {
         let number = |value: f64| match kind {
             Kind::Date(_) => date(value).map_or_else(|| json!(value), |date| json!(date)),
             _ => json!(value),
@@ -319,7 +319,7 @@ pub(crate) fn json(preparation: &Preparation) -> serde_json::Value {
 
 /// Checks that sums over all peers may fill missing values, where that is asked for.
 pub(super) fn check_fills(
-    preparation: &Preparation,
+    preparation: &TableSchema,
     task: &TaskSpec,
     private: bool,
 ) -> Result<(), SessionError> {
@@ -333,7 +333,7 @@ pub(super) fn check_fills(
 }
 
 /// Checks every rule; names, levels and texts for missing values are shown in logs and tables.
-pub(super) fn check(preparation: &Preparation) -> Result<(), SessionError> {
+pub(super) fn check(preparation: &TableSchema) -> Result<(), SessionError> {
     preparation.check()?;
     preparation.label.iter().try_for_each(|name| check_name("table.label", name))?;
     preparation.missing.iter().try_for_each(|text| check_name("a text of table.missing", text))?;
@@ -346,7 +346,7 @@ pub(super) fn check(preparation: &Preparation) -> Result<(), SessionError> {
 }
 
 /// The section as fields.
-pub(crate) fn fields(preparation: &Preparation) -> toml::Value {
+pub(crate) fn fields(preparation: &TableSchema) -> toml::Value {
     let mut text = String::new();
     let written =
         write_toml(preparation, &[], &mut text).ok().and_then(|()| text.parse::<toml::Table>().ok());
@@ -355,9 +355,9 @@ pub(crate) fn fields(preparation: &Preparation) -> toml::Value {
 }
 
 /// Writes `[table]`, with a note for each column where there is one.
-pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut String) -> fmt::Result {
+pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut String) -> fmt::Result {
     let list = |texts: &[String]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
-    let Preparation { delimiter, decimal_comma, missing, label, columns } = preparation;
+    let TableSchema { delimiter, decimal_comma, missing, label, columns } = preparation;
     writeln!(out, "# How a table becomes rows of numbers: the same at every peer, and kept in the result.")?;
     writeln!(out, "[table]")?;
     writeln!(out, "# \"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".")?;
@@ -381,7 +381,7 @@ pub(super) fn write_toml(preparation: &Preparation, notes: &[String], out: &mut 
          # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
          # \"month-day-year\"."
     )?;
-    for (at, Described { name, kind, fill, indicator, min, max, clip }) in columns.iter().enumerate() {
+    for (at, ColumnSpec { name, kind, fill, indicator, min, max, clip }) in columns.iter().enumerate() {
         writeln!(out)?;
         if let Some(note) = notes.get(at) {
             writeln!(out, "# Guessed: {}.", note.replace(char::is_control, " "))?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::rows::Dealt;
+use super::rows::DealtRows;
 use super::scenario::{Scenario, ScenarioError};
 use super::{sum, task};
 use crate::crypto::identity::Identity;
@@ -28,7 +28,7 @@ pub struct Participants {
     /// Each peer's task, in the same order.
     pub tasks: Vec<Arc<dyn Task>>,
     /// The rows that a scenario deals; `None` for a task without rows, or with rows of its own.
-    pub rows: Option<Dealt>,
+    pub rows: Option<DealtRows>,
 }
 
 impl Participants {
@@ -38,7 +38,7 @@ impl Participants {
     /// [`ScenarioError`].
     pub fn new(scenario: &Scenario, folder: &Path) -> Result<Self, ScenarioError> {
         let is_sum = scenario.played.is_none() && scenario.task.is_sum();
-        let mut rows = (!is_sum).then(|| Dealt::new(scenario, folder)).transpose()?;
+        let mut rows = (!is_sum).then(|| DealtRows::new(scenario, folder)).transpose()?;
         let (session, identities) = session(scenario, rows.as_ref())?;
         let tasks = task::tasks(scenario, &session, rows.as_mut())?;
         let participants = Self { session, identities, tasks, rows };
@@ -108,7 +108,7 @@ pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
 }
 
 /// The session of a scenario, and the identities of its peers in their order.
-fn session(scenario: &Scenario, rows: Option<&Dealt>) -> Result<(Session, Vec<Identity>), ScenarioError> {
+fn session(scenario: &Scenario, rows: Option<&DealtRows>) -> Result<(Session, Vec<Identity>), ScenarioError> {
     let seed = scenario.seed.to_le_bytes();
     let mut identities: Vec<_> = (0..scenario.peers)
         .map(|i| Identity::from_seed(*derive(&seed, "simulation/identity", &i.to_le_bytes())))
@@ -131,7 +131,7 @@ fn session(scenario: &Scenario, rows: Option<&Dealt>) -> Result<(Session, Vec<Id
 }
 
 /// A session file's, with other keys, and with the features and classes of these rows.
-fn of_file(played: &Session, rows: &Dealt, run: Run, identities: &[Identity]) -> Session {
+fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]) -> Session {
     let mut session = Session { run, relays: Vec::new(), ..played.clone() };
     for (entry, identity) in session.roster.iter_mut().zip(identities) {
         (entry.key, entry.addresses) = (identity.public(), Vec::new());
@@ -144,7 +144,7 @@ fn of_file(played: &Session, rows: &Dealt, run: Run, identities: &[Identity]) ->
 
 fn of_scenario(
     scenario: &Scenario,
-    rows: Option<&Dealt>,
+    rows: Option<&DealtRows>,
     run: Run,
     identities: &[Identity],
 ) -> Result<Session, ScenarioError> {

@@ -14,7 +14,7 @@ use crate::tasks::Rows;
 
 /// The rows of a run.
 #[derive(Clone, Debug)]
-pub struct Dealt {
+pub struct DealtRows {
     /// All rows to train on.
     pub train: Dataset,
     /// The rows to measure accuracy with.
@@ -25,7 +25,7 @@ pub struct Dealt {
     pub guessed: Option<String>,
 }
 
-impl Dealt {
+impl DealtRows {
     /// The name of the set, where the scenario may go without it and it is not there.
     #[must_use]
     pub fn missing<'a>(data: &'a Data, folder: &Path) -> Option<&'a str> {

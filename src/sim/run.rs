@@ -13,7 +13,7 @@ use super::outcome::{
     Training, View,
 };
 use super::participants::Participants;
-use super::rows::Dealt;
+use super::rows::DealtRows;
 use super::scenario::{File, Scenario, ScenarioError};
 use super::swarm::{Swarm, Watcher};
 use super::tally::{Count, PURPOSES};
@@ -65,7 +65,7 @@ pub(crate) fn run_all_watched(
     let mut hash = Sha256::new();
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for (name, scenario) in &file.runs {
-        if let Some(set) = Dealt::missing(&scenario.data, &file.folder) {
+        if let Some(set) = DealtRows::missing(&scenario.data, &file.folder) {
             left_out.push((name.clone(), set.to_owned()));
             continue;
         }

@@ -10,7 +10,7 @@ use super::checks::{Check, Checks};
 use super::cost::Costs;
 use super::links::{Paths, micros};
 use super::participants::{Participants, randomness};
-use super::rows::Dealt;
+use super::rows::DealtRows;
 use super::scenario::{Connections, Fault, Kind, Scenario, Tamper};
 use super::tally::Tally;
 use super::tamper::{self, Poisoned};
@@ -141,7 +141,7 @@ pub struct Swarm {
     /// The peers that have the result.
     pub finished: BTreeMap<Peer, Finished>,
     /// The rows that the scenario dealt, if any.
-    pub rows: Option<Dealt>,
+    pub rows: Option<DealtRows>,
     /// Views that began: their members, and the time at which the first of them entered.
     pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
     /// Views that failed, and the reason of the first member that left.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::outcome::{Accuracy, Ranking};
-use super::rows::Dealt;
+use super::rows::DealtRows;
 use super::scenario::{Scenario, ScenarioError};
 use super::sum::Numbers;
 use super::swarm::Swarm;
@@ -25,7 +25,7 @@ pub(crate) fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
 pub(super) fn tasks(
     scenario: &Scenario,
     session: &Session,
-    rows: Option<&mut Dealt>,
+    rows: Option<&mut DealtRows>,
 ) -> Result<Vec<Arc<dyn Task>>, ScenarioError> {
     let peers = (0..scenario.peers).map(Peer);
     let Some(rows) = rows else {
@@ -69,7 +69,7 @@ pub struct Worth {
 pub struct Ended<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) swarm: &'a Swarm,
-    pub(crate) rows: &'a Dealt,
+    pub(crate) rows: &'a DealtRows,
 }
 
 /// Measures the results of a run, and says what is wrong with them.

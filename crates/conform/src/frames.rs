@@ -15,7 +15,7 @@ use flyswarm::protocol::wire::{self, MAX_FRAME};
 const LIMIT: u64 = 2 << 30;
 
 /// A frame of a file.
-pub(crate) struct Seen {
+pub(crate) struct TracedFrame {
     /// When it was sent or received, microseconds.
     pub(crate) us: Option<u64>,
     /// Places in the roster.
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) payload: Bytes,
 }
 
-impl Seen {
+impl TracedFrame {
     /// What it says; where its channel is not known, on the one where it decodes.
     pub(crate) fn message(&self) -> Result<Message, Fault> {
         let on = |channel| wire::decode(channel, &self.header, self.payload.clone());
@@ -59,7 +59,7 @@ pub(crate) fn name_of(channel: Channel) -> &'static str {
 ///
 /// # Errors
 /// Where the file cannot be read, or holds no frames.
-pub(crate) fn load(path: &Path) -> Result<(Vec<Seen>, Option<String>), Failure> {
+pub(crate) fn load(path: &Path) -> Result<(Vec<TracedFrame>, Option<String>), Failure> {
     let failed = |error| files::failed(path, &error);
     let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(failed)?.len();
@@ -88,7 +88,7 @@ fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
 }
 
 /// The frames of a trace or of a file of the test vectors.
-fn listed(value: &Value) -> Result<Vec<Seen>, String> {
+fn listed(value: &Value) -> Result<Vec<TracedFrame>, String> {
     let list = ["log", "messages", "bad"].iter().find_map(|name| value[name].as_array()).or(value.as_array());
     let list =
         list.ok_or("neither a list of frames nor an object with one that is called log, messages or bad")?;
@@ -105,7 +105,7 @@ fn listed(value: &Value) -> Result<Vec<Seen>, String> {
             None if entry["channel"].is_null() => None,
             _ => return Err(wrong("channel is neither control nor bulk")),
         };
-        Ok(Seen {
+        Ok(TracedFrame {
             us: entry["us"].as_u64(),
             from: entry["from"].as_u64(),
             to: entry["to"].as_u64(),
@@ -118,13 +118,13 @@ fn listed(value: &Value) -> Result<Vec<Seen>, String> {
 }
 
 /// The frames of a stream that is written in hexadecimal digits, with or without spaces.
-pub(crate) fn hexadecimal(text: &str) -> Result<Vec<Seen>, String> {
+pub(crate) fn hexadecimal(text: &str) -> Result<Vec<TracedFrame>, String> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     stream(&hex::decode(digits).map_err(|error| format!("no hexadecimal digits: {error}"))?)
 }
 
 /// The frames of a stream (spec, section "Frames").
-fn stream(bytes: &[u8]) -> Result<Vec<Seen>, String> {
+fn stream(bytes: &[u8]) -> Result<Vec<TracedFrame>, String> {
     let mut frames = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -140,7 +140,7 @@ fn stream(bytes: &[u8]) -> Result<Vec<Seen>, String> {
         let (header, payload) = body.split_at_checked(header).ok_or_else(|| {
             wrong(format!("a header of {header} bytes in a frame of which {} are left", body.len()))
         })?;
-        frames.push(Seen {
+        frames.push(TracedFrame {
             us: None,
             from: None,
             to: None,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::files::now;
-use crate::frames::{Seen, load};
+use crate::frames::{TracedFrame, load};
 use crate::traces::{difference, kind};
 use crate::{files, print};
 use flyswarm::Identity;
@@ -66,7 +66,7 @@ struct Role {
     /// Why its connection ended.
     lost: Option<String>,
     /// What came from the live peer and was not compared yet.
-    came: BTreeMap<Channel, VecDeque<Seen>>,
+    came: BTreeMap<Channel, VecDeque<TracedFrame>>,
 }
 
 impl Play {
@@ -150,7 +150,7 @@ type Differs = (String, Value);
 /// Sends what the played peers have sent, in the order of the trace, each frame when all has come that was
 /// recorded before it. How many frames were compared, or the first that differs.
 fn play(
-    frames: &[Seen],
+    frames: &[TracedFrame],
     roles: &mut BTreeMap<u64, Role>,
     live: Peer,
     address: PeerId,
@@ -196,7 +196,7 @@ fn play(
 }
 
 /// The next frame that the live peer sends to a role.
-fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<Seen, String> {
+fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<TracedFrame, String> {
     let until = now() + PATIENCE;
     loop {
         roles.values_mut().for_each(Role::look);
@@ -222,7 +222,7 @@ impl Role {
                 Event::PeerLost { reason, .. } => self.lost = Some(reason),
                 Event::Frame { channel, frame, .. } => {
                     let channel = from_net(channel);
-                    let seen = Seen {
+                    let seen = TracedFrame {
                         us: None,
                         from: None,
                         to: None,
@@ -241,22 +241,24 @@ impl Role {
 }
 
 /// That a peer still computes depends on how fast it is.
-fn is_working(frame: &Seen) -> bool {
+fn is_working(frame: &TracedFrame) -> bool {
     matches!(frame.message(), Ok(Message::View(view::Message::KeepAlive(_))))
 }
 
 /// The first difference, whatever the order of items (spec, section 9).
-fn differs(recorded: &Seen, came: &Seen) -> Option<(String, [String; 2])> {
-    let ordered = |frame: &Seen| match frame.message() {
-        Ok(message) => Seen { header: flyswarm::protocol::wire::canonical(&sorted(message)), ..again(frame) },
+fn differs(recorded: &TracedFrame, came: &TracedFrame) -> Option<(String, [String; 2])> {
+    let ordered = |frame: &TracedFrame| match frame.message() {
+        Ok(message) => {
+            TracedFrame { header: flyswarm::protocol::wire::canonical(&sorted(message)), ..again(frame) }
+        }
         Err(_) => again(frame),
     };
     difference(&ordered(recorded), &ordered(came))
 }
 
-fn again(frame: &Seen) -> Seen {
-    let Seen { us, from, to, channel, ref header, ref payload } = *frame;
-    Seen { us, from, to, channel, header: header.clone(), payload: Bytes::clone(payload) }
+fn again(frame: &TracedFrame) -> TracedFrame {
+    let TracedFrame { us, from, to, channel, ref header, ref payload } = *frame;
+    TracedFrame { us, from, to, channel, header: header.clone(), payload: Bytes::clone(payload) }
 }
 
 /// The same message, its items by their authors.
@@ -282,7 +284,7 @@ fn sorted(mut message: Message) -> Message {
     message
 }
 
-fn told(frame: &Seen, place: usize, what: &str, sides: Option<(String, String)>) -> Differs {
+fn told(frame: &TracedFrame, place: usize, what: &str, sides: Option<(String, String)>) -> Differs {
     let mut text = format!("frame {}, {}: {what}\n", place + 1, frame.way());
     if let Some((recorded, came)) = &sides {
         let _ = writeln!(text, "  recorded  {recorded}\n  came      {came}");

@@ -13,7 +13,7 @@ use flyswarm::protocol::wire;
 use serde_json::{Value, json};
 
 use crate::fields::{Field, fields};
-use crate::frames::{self, Seen, load, name_of};
+use crate::frames::{self, TracedFrame, load, name_of};
 use crate::{print, say};
 
 /// Bytes of a payload that are shown.
@@ -80,12 +80,12 @@ impl Decode {
 
 /// Bytes that say the same in more of them than needed: a peer must take them, and the fields' places are
 /// those of the shortest.
-fn is_longer(frame: &Seen, message: &Message) -> bool {
+fn is_longer(frame: &TracedFrame, message: &Message) -> bool {
     wire::encode(message).header != frame.header
 }
 
 /// A frame as a person reads it.
-fn text(place: usize, frame: &Seen) -> String {
+fn text(place: usize, frame: &TracedFrame) -> String {
     let mut text = format!("frame {}", place + 1);
     if let Some(us) = frame.us {
         let _ = write!(text, "  {:.3} ms", us as f64 / 1000.0);
@@ -115,7 +115,7 @@ fn text(place: usize, frame: &Seen) -> String {
 }
 
 /// A frame as a program reads it.
-fn value(place: usize, frame: &Seen) -> Value {
+fn value(place: usize, frame: &TracedFrame) -> Value {
     let mut value = json!({
         "frame": place + 1, "us": frame.us, "from": frame.from, "to": frame.to,
         "channel": frame.channel.map(name_of), "payload": hex::encode(&frame.payload),
@@ -137,7 +137,7 @@ fn value(place: usize, frame: &Seen) -> Value {
 /// Frames of one pair of peers, in one direction, on one channel: places in the file's list.
 type Ways = BTreeMap<(Option<u64>, Option<u64>, Option<&'static str>), Vec<usize>>;
 
-fn ways(frames: &[Seen]) -> Ways {
+fn ways(frames: &[TracedFrame]) -> Ways {
     let mut ways = Ways::new();
     for (place, frame) in frames.iter().enumerate() {
         ways.entry((frame.from, frame.to, frame.channel.map(name_of))).or_default().push(place);
@@ -199,14 +199,14 @@ impl Diff {
 }
 
 impl Difference {
-    fn text(&self, frame: &Seen) -> String {
+    fn text(&self, frame: &TracedFrame) -> String {
         let sides =
             self.sides.as_ref().map(|[mine, theirs]| format!("  mine    {mine}\n  theirs  {theirs}\n"));
         let Self { count, what, .. } = self;
         format!("frame {} of {}: {what}\n{}", count + 1, frame.way(), sides.unwrap_or_default())
     }
 
-    fn value(&self, frame: &Seen) -> String {
+    fn value(&self, frame: &TracedFrame) -> String {
         let (mine, theirs) = self.sides.as_ref().map(|[mine, theirs]| (mine, theirs)).unzip();
         let value = json!({
             "same": false, "frame": self.count + 1, "from": frame.from, "to": frame.to,
@@ -217,7 +217,12 @@ impl Difference {
 }
 
 /// Where one file has more frames of a way than the other.
-fn ends_early(mine: &[Seen], theirs: &[Seen], places: &[usize], others: &[usize]) -> Option<Difference> {
+fn ends_early(
+    mine: &[TracedFrame],
+    theirs: &[TracedFrame],
+    places: &[usize],
+    others: &[usize],
+) -> Option<Difference> {
     let common = places.len().min(others.len());
     let (next, who) = match places.len().cmp(&others.len()) {
         std::cmp::Ordering::Equal => return None,
@@ -245,7 +250,7 @@ pub(crate) fn kind(message: &Message) -> String {
 }
 
 /// The first difference between two frames: what it is, and what each has there.
-pub(crate) fn difference(mine: &Seen, theirs: &Seen) -> Option<(String, [String; 2])> {
+pub(crate) fn difference(mine: &TracedFrame, theirs: &TracedFrame) -> Option<(String, [String; 2])> {
     let (a, b) = match (mine.message(), theirs.message()) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(a), Err(b)) if mine.header == theirs.header => {

@@ -71,7 +71,7 @@ pub(super) enum Role {
 
 /// The columns of a file, before it is known whether they have names that can be compared.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct Header<'a> {
     pub(super) file: &'a Path,
     /// What names are looked for in, for errors: `line 1`.
     pub(super) place: &'static str,
@@ -115,7 +115,7 @@ impl Loaded {
     }
 }
 
-impl Found<'_> {
+impl Header<'_> {
     fn refuse<T>(&self, problem: String) -> Result<T, DataError> {
         Err(DataError::Layout { file: self.file.into(), problem })
     }

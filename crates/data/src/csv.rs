@@ -8,7 +8,7 @@ use std::path::Path;
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
 use rayon::prelude::*;
 
-use super::columns::{Aside, Columns, Found, Role, advice};
+use super::columns::{Aside, Columns, Header, Role, advice};
 use super::prepare::rows::likely;
 use super::prepare::value::{NoNumber, number};
 use super::{
@@ -59,7 +59,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         return Err(DataError::NoRows { file: source.file.clone(), header: false });
     }
     let first = record.fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
-    let mut found = Found {
+    let mut found = Header {
         file: &source.file,
         place: "line 1",
         line: record.lines.line,
@@ -259,7 +259,7 @@ pub(super) fn texts_of(
 }
 
 /// One column in which something else than a comma stands between several.
-fn other_delimiter(found: &Found) -> Result<(), DataError> {
+fn other_delimiter(found: &Header) -> Result<(), DataError> {
     let Some([line]) = found.names.as_deref() else { return Ok(()) };
     let delimiter = likely(line.as_bytes());
     let count = line.matches(char::from(delimiter)).count() + 1;
@@ -292,7 +292,7 @@ fn name_asked_for(expected: &Expected) -> Option<String> {
 }
 
 /// Whether the first line is a header; the rule is in [`super::Format::Csv`].
-fn is_header(found: &Found, first: &Record, aside: &Aside, expected: &Expected) -> Result<bool, DataError> {
+fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected) -> Result<bool, DataError> {
     if name_asked_for(expected).is_some() {
         return Ok(true);
     }

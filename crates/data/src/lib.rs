@@ -33,7 +33,7 @@ pub use columns::{Column, LabelColumn};
 pub use format::Format;
 pub use labels::check_class_name;
 use labels::{Labels, quoted, whole};
-use prepare::Preparation;
+use prepare::TableSchema;
 use prepare::read::{Dialect, Unseen};
 use source::{Lines, Source};
 
@@ -369,7 +369,7 @@ pub struct Expected<'a> {
     /// Features per row, where known.
     pub features: Option<usize>,
     /// How columns become features, where they are described; then `columns` and `limits` do not count.
-    pub preparation: Option<&'a Preparation>,
+    pub preparation: Option<&'a TableSchema>,
     /// Whether levels that are not described are counted ([`Loaded::unseen`]) and not refused.
     pub lenient: bool,
     /// How the file differs from what is described.
@@ -435,7 +435,7 @@ pub struct Loaded {
     /// Levels that are not described; where [`Expected::lenient`].
     pub unseen: Vec<Unseen>,
     /// Missing values that wait for what the peers add up, in the order of the rows.
-    pub gaps: Vec<prepare::Gap>,
+    pub gaps: Vec<prepare::MissingCell>,
 }
 
 /// Reads a data file; see [`Format`] for what is read and how it is told.

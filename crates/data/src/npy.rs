@@ -8,7 +8,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::columns::{Columns, Found, Role};
+use super::columns::{self, Columns, Role};
 use super::{
     DataError, Expected, LabelColumn, Labels, Loaded, MAX_FEATURES, MAX_ROWS, MAX_VALUES, Source,
     magnitude_ok, quoted, whole,
@@ -236,7 +236,7 @@ impl Stream<'_> {
         if let Some(names) = names.as_ref().filter(|names| names.len() != count) {
             return Err(refuse(&format!("{} columns, one for each name", names.len()), self));
         }
-        let found = Found { file: self.file, place: "the array", line: 1, count, names };
+        let found = columns::Header { file: self.file, place: "the array", line: 1, count, names };
         let aside = found.aside(label, expected.drop)?;
         let columns = found.columns(&aside, expected)?;
         let place = |i: usize| {

@@ -18,7 +18,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 
-use super::columns::{Columns, Found, Role, advice};
+use super::columns::{Columns, Header, Role, advice};
 use super::{DataError, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole};
 
 /// Rows of a column that are read at once.
@@ -236,7 +236,7 @@ fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     let reader = SerializedFileReader::new(reader).map_err(|error| damaged(file, &error))?;
     let schema = reader.metadata().file_metadata().schema_descr();
     let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
-    let found = Found { file, place: "the schema", line: 1, count: names.len(), names: Some(names.clone()) };
+    let found = Header { file, place: "the schema", line: 1, count: names.len(), names: Some(names.clone()) };
     let aside = found.aside(&expected.label, expected.drop)?;
     let kinds = kinds(file, schema.columns(), &names, |column| aside.contains(column), aside.label)?;
     let columns = found.columns(&aside, expected)?;

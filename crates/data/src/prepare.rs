@@ -22,7 +22,7 @@ pub(super) mod rows;
 pub mod value;
 pub mod whole;
 
-pub use pooled::Gap;
+pub use pooled::MissingCell;
 pub use problems::{Problem, Problems};
 pub use value::DateOrder;
 
@@ -57,7 +57,7 @@ impl PrepareError {
 
 /// How the columns of a table become the numbers of a row; see the [module](self).
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Preparation {
+pub struct TableSchema {
     /// What stands between columns: `,`, `;`, a tab or `|`. Found by the names in the header where not given.
     pub delimiter: Option<u8>,
     /// Whether decimals follow a comma, and points may part thousands.
@@ -67,12 +67,12 @@ pub struct Preparation {
     /// The column of the label; none where rows have none.
     pub label: Option<String>,
     /// The columns, all with different names, in the order of a row.
-    pub columns: Vec<Described>,
+    pub columns: Vec<ColumnSpec>,
 }
 
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Described {
+pub struct ColumnSpec {
     /// What it is called in the header.
     pub name: String,
     /// What is in it.
@@ -121,7 +121,7 @@ pub enum Fill {
     Pooled,
 }
 
-impl Described {
+impl ColumnSpec {
     /// A column of this kind, whose missing values are refused.
     #[must_use]
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
@@ -234,7 +234,7 @@ fn name_rule() -> String {
     format!("1 to {MAX_CLASS_NAME} bytes without control characters or white space at the ends")
 }
 
-impl Preparation {
+impl TableSchema {
     /// Checks every rule.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ impl Preparation {
             }
         }
         self.columns.iter().try_for_each(|column| column.check(&self.missing))?;
-        let width: usize = self.columns.iter().map(Described::width).sum();
+        let width: usize = self.columns.iter().map(ColumnSpec::width).sum();
         if !(1..=MAX_FEATURES).contains(&width) {
             let (found, expected) = (width.to_string(), format!("1 to {MAX_FEATURES}"));
             return Err(PrepareError::new("the number of features", found, expected));
@@ -312,13 +312,13 @@ impl Preparation {
     /// What the numbers of a row are called, in their order.
     #[must_use]
     pub fn features(&self) -> Vec<String> {
-        self.columns.iter().flat_map(Described::features).collect()
+        self.columns.iter().flat_map(ColumnSpec::features).collect()
     }
 
     /// Numbers of a row.
     #[must_use]
     pub fn width(&self) -> usize {
-        self.columns.iter().map(Described::width).sum()
+        self.columns.iter().map(ColumnSpec::width).sum()
     }
 
     /// Replaces -0.0 by 0.0: the two are equal but have different encodings.

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::sketch::flyhash::{FeatureError, FlyHash};
 use crate::sketch::{ParameterError, Sketch};
-use flyswarm_data::prepare::{Preparation, PrepareError};
+use flyswarm_data::prepare::{PrepareError, TableSchema};
 use flyswarm_data::scaling::Scaler;
 use flyswarm_data::{Borrowed, DataError, check_class_name};
 
@@ -74,7 +74,7 @@ pub enum ModelError {
     },
     /// The description of columns breaks a rule.
     #[error(transparent)]
-    Preparation(#[from] PrepareError),
+    TableSchema(#[from] PrepareError),
     /// A class name is unusable or given twice.
     #[error("class {index} is {name:?}, expected {expected}")]
     Class {
@@ -99,7 +99,7 @@ pub struct Model {
     /// Names of the features in their order; empty where they have none.
     columns: Vec<String>,
     /// How a table becomes these features, where that is described.
-    preparation: Option<Arc<Preparation>>,
+    preparation: Option<Arc<TableSchema>>,
     origin: Option<Origin>,
 }
 
@@ -174,9 +174,9 @@ impl Model {
     /// The same for rows of a table that become features so; gives the features their names.
     ///
     /// # Errors
-    /// [`ModelError::Preparation`], also where a fill is not yet known, and [`ModelError::Column`] where it
+    /// [`ModelError::TableSchema`], also where a fill is not yet known, and [`ModelError::Column`] where it
     /// makes another number of features.
-    pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ModelError> {
+    pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ModelError> {
         preparation.check_resolved()?;
         let named = self.with_columns(preparation.features())?;
         Ok(Self { preparation: Some(preparation), ..named })
@@ -184,7 +184,7 @@ impl Model {
 
     /// How a table becomes features, where that is described.
     #[must_use]
-    pub fn preparation(&self) -> Option<&Preparation> {
+    pub fn preparation(&self) -> Option<&TableSchema> {
         self.preparation.as_deref()
     }
 

@@ -15,7 +15,7 @@ const KEPT: usize = 16 << 20;
 const PIECE: usize = 64 << 10;
 
 #[derive(Debug)]
-struct Told {
+struct History {
     about: Arc<str>,
     /// The number of the oldest event that is kept; the first has 1.
     first: u64,
@@ -30,14 +30,14 @@ struct Told {
 /// Where it is told and read.
 #[derive(Debug)]
 pub(in crate::cli) struct Feed {
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<History>>,
     changed: watch::Sender<u64>,
     readers: Arc<AtomicUsize>,
 }
 
 impl Default for Feed {
     fn default() -> Self {
-        let told = Told {
+        let told = History {
             about: "null".into(),
             first: 1,
             events: VecDeque::new(),
@@ -52,7 +52,7 @@ impl Default for Feed {
 
 /// Counts a reader as long as it is there.
 struct Reader {
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<History>>,
     changed: watch::Receiver<u64>,
     readers: Arc<AtomicUsize>,
     /// The number of the event that is read next.
@@ -69,12 +69,12 @@ impl Drop for Reader {
     }
 }
 
-fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
+fn lock(told: &Mutex<History>) -> MutexGuard<'_, History> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Feed {
-    fn change(&self, change: impl FnOnce(&mut Told)) {
+    fn change(&self, change: impl FnOnce(&mut History)) {
         let mut told = lock(&self.told);
         told.changes += 1;
         change(&mut told);

@@ -23,7 +23,7 @@ use crate::tasks::demo::{Ended, Part};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a node tells.
-enum Told {
+enum NodeReport {
     Event(Box<Timed>),
     Coin([u8; 32]),
     /// It has sent something.
@@ -36,7 +36,7 @@ pub(super) struct Nodes {
     peers: Vec<Ended>,
     ids: Vec<crate::crypto::identity::PublicKey>,
     handles: Vec<Handle>,
-    told: Receiver<(usize, Told)>,
+    told: Receiver<(usize, NodeReport)>,
     started: Instant,
     live: Option<Live>,
 }
@@ -112,7 +112,7 @@ impl Nodes {
         folder: &Path,
         session: &Session,
         identity: Identity,
-        sender: &Sender<(usize, Told)>,
+        sender: &Sender<(usize, NodeReport)>,
     ) -> Result<(), Failure> {
         let own = &self.peers[i];
         let array = own.part.rows.view().to_owned();
@@ -129,7 +129,7 @@ impl Nodes {
         let (file, coin) = (own.file.clone(), sender.clone());
         builder = builder.on_result(move |outcome, history| {
             if let Some(seed) = history.seed() {
-                let _ = coin.send((i, Told::Coin(seed)));
+                let _ = coin.send((i, NodeReport::Coin(seed)));
             }
             let failed = |error| peer::Error::Environment(format!("{}: {error}", file.display()));
             std::fs::write(&file, &outcome.file).map_err(failed)
@@ -146,7 +146,7 @@ impl Nodes {
                         let status = status.borrow_and_update().clone();
                         let now = status.peers.iter().map(|other| other.sent).sum::<u64>();
                         if std::mem::replace(&mut moved, now) != now {
-                            let _ = told.send((i, Told::Moved));
+                            let _ = told.send((i, NodeReport::Moved));
                         }
                         if let Some(live) = &live {
                             live.feed().status(i, &json!(status));
@@ -159,12 +159,13 @@ impl Nodes {
         std::thread::spawn(move || {
             let (events, told) = (node.events(), sender.clone());
             let shown = std::thread::spawn(move || {
-                block_on_stream(events).for_each(|event| drop(told.send((i, Told::Event(Box::new(event))))));
+                block_on_stream(events)
+                    .for_each(|event| drop(told.send((i, NodeReport::Event(Box::new(event))))));
             });
             let result = block_on(node.result());
             // All that happened is told before how it ended.
             let _ = shown.join();
-            let _ = sender.send((i, Told::End(result.map(drop).map_err(Failure::from))));
+            let _ = sender.send((i, NodeReport::End(result.map(drop).map_err(Failure::from))));
         });
         Ok(())
     }
@@ -175,10 +176,10 @@ impl Nodes {
         let mut running = self.peers.len();
         while running > 0 {
             match self.told.recv_timeout(PATIENCE) {
-                Ok((i, Told::Event(timed))) => self.event(i, *timed, &view),
-                Ok((_, Told::Moved)) => {}
-                Ok((i, Told::Coin(seed))) => self.peers[i].coin = Some(seed),
-                Ok((i, Told::End(result))) => {
+                Ok((i, NodeReport::Event(timed))) => self.event(i, *timed, &view),
+                Ok((_, NodeReport::Moved)) => {}
+                Ok((i, NodeReport::Coin(seed))) => self.peers[i].coin = Some(seed),
+                Ok((i, NodeReport::End(result))) => {
                     running -= 1;
                     self.ended(i, result)?;
                 }

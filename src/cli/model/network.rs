@@ -9,7 +9,7 @@ use flyswarm_learn::personal::{PersonalError, PersonalModel};
 use super::super::data::DataArguments;
 use super::super::output::for_io;
 use super::super::{Failure, kind, one_line};
-use crate::data::prepare::Preparation;
+use crate::data::prepare::TableSchema;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
 use flyswarm_data::scaling::Scaler;
@@ -47,7 +47,7 @@ impl Network {
     }
 
     /// How rows become numbers, if the session said so.
-    pub(super) fn preparation(&self) -> Option<&Preparation> {
+    pub(super) fn preparation(&self) -> Option<&TableSchema> {
         self.classifier().preparation()
     }
 

@@ -10,7 +10,7 @@ use super::ModelArguments;
 use super::network::Network;
 use crate::cli::data::DataArguments;
 use crate::cli::{Failure, one_line, output, written};
-use crate::data::prepare::Preparation;
+use crate::data::prepare::TableSchema;
 use crate::data::{Column, LabelColumn};
 use crate::model::readout::lowest;
 
@@ -90,7 +90,7 @@ impl Predict {
     }
 
     /// The texts of the column `--id`, one a row.
-    fn ids(&self, rows: usize, preparation: Option<&Preparation>) -> Result<Option<Vec<String>>, Failure> {
+    fn ids(&self, rows: usize, preparation: Option<&TableSchema>) -> Result<Option<Vec<String>>, Failure> {
         self.id.as_ref().map(|column| self.data.texts(column, rows, preparation)).transpose()
     }
 

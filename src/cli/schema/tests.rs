@@ -1,4 +1,4 @@
-//! Described columns on the command line: from a draft to predictions.
+//! ColumnSpec columns on the command line: from a draft to predictions.
 
 mod given;
 

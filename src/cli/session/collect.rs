@@ -47,14 +47,14 @@ impl FromStr for Admit {
 }
 
 /// What is on the network.
-pub(super) type Found = BTreeMap<PublicKey, BTreeSet<Multiaddr>>;
+pub(super) type Discovered = BTreeMap<PublicKey, BTreeSet<Multiaddr>>;
 
 /// Listens for `seconds`.
-pub(super) fn listen(seconds: u64) -> Result<Found, Failure> {
+pub(super) fn listen(seconds: u64) -> Result<Discovered, Failure> {
     let observer = Observer::start().map_err(|error| Failure::Environment(format!("mDNS: {error}")))?;
     eprintln!("looking for identities on this network for {seconds} s");
     let until = now() + Duration::from_secs(seconds);
-    let mut found = Found::new();
+    let mut found = Discovered::new();
     while let Some(left) = until.checked_duration_since(now()) {
         if let Some((peer, address)) = observer.next(left)
             && let Ok(key) = peer.to_string().parse::<PublicKey>()
@@ -73,7 +73,7 @@ fn now() -> Instant {
 
 /// Those of `found` that are admitted: as `admit` says, or as the user answers where it says nothing.
 pub(super) fn choose(
-    found: &Found,
+    found: &Discovered,
     admit: &[Admit],
     answers: &mut dyn BufRead,
     questions: &mut dyn Write,
@@ -143,11 +143,15 @@ mod tests {
     use super::*;
     use crate::crypto::identity::Identity;
 
-    fn found(count: u8) -> Found {
+    fn found(count: u8) -> Discovered {
         (1..=count).map(|seed| (Identity::from_seed([seed; 32]).public(), BTreeSet::new())).collect()
     }
 
-    fn chosen(found: &Found, admit: &[&str], answers: &str) -> Result<Vec<(String, PublicKey)>, Failure> {
+    fn chosen(
+        found: &Discovered,
+        admit: &[&str],
+        answers: &str,
+    ) -> Result<Vec<(String, PublicKey)>, Failure> {
         let admit: Vec<Admit> = admit.iter().map(|text| text.parse().unwrap()).collect();
         let entries = choose(found, &admit, &mut answers.as_bytes(), &mut Vec::new())?;
         Ok(entries.into_iter().map(|entry| (entry.name, entry.key)).collect())
@@ -182,6 +186,6 @@ mod tests {
         let error = chosen(&found, &["north=zzzzzz"], "").unwrap_err();
         assert_eq!(error.to_string(), "--admit north=zzzzzz: none of the 3 found ends so");
         assert!("north=abc".parse::<Admit>().is_err() && "some".parse::<Admit>().is_err());
-        assert!(chosen(&Found::new(), &["all"], "").unwrap_err().to_string().contains("id --announce"));
+        assert!(chosen(&Discovered::new(), &["all"], "").unwrap_err().to_string().contains("id --announce"));
     }
 }

@@ -204,7 +204,7 @@ pub(super) fn of_file(error: SessionError) -> Failure {
 
 /// What the files of `--from` hold.
 #[derive(Default)]
-struct Described {
+struct ColumnSpec {
     draft: Option<Draft>,
     features: Option<usize>,
     columns: Vec<String>,
@@ -243,7 +243,7 @@ impl Common {
     }
 
     /// Names of features and classes.
-    fn data(&self, described: &Described, classes: bool) -> Table {
+    fn data(&self, described: &ColumnSpec, classes: bool) -> Table {
         let mut data = Table::new();
         let columns = match &*self.features {
             [number] if number.parse::<i64>().is_ok() => {
@@ -280,8 +280,8 @@ impl Common {
     }
 
     /// Reads the files; labelled rows for the option of this name.
-    fn described(&self, rows_for: Option<&str>) -> Result<Described, Failure> {
-        let mut described = Described::default();
+    fn described(&self, rows_for: Option<&str>) -> Result<ColumnSpec, Failure> {
+        let mut described = ColumnSpec::default();
         let (first, last) = match (&*self.from, rows_for) {
             ([], None) => return Ok(described),
             ([], Some(option)) => {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::data::prepare::Preparation;
+use crate::data::prepare::TableSchema;
 use crate::session::rules::TIMING;
 use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing, table};
 
@@ -79,8 +79,8 @@ struct ShownPeer {
 }
 
 /// `[table]` in lines: what holds for all columns, then each.
-fn described(preparation: &Preparation) -> Vec<String> {
-    let Preparation { delimiter, decimal_comma, missing, label, columns } = preparation;
+fn described(preparation: &TableSchema) -> Vec<String> {
+    let TableSchema { delimiter, decimal_comma, missing, label, columns } = preparation;
     let mut first = format!("{} columns as {} features", columns.len(), preparation.width());
     if let Some(label) = label {
         first += &format!("; label {label:?}");

@@ -20,7 +20,7 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     assert_eq!((read.task.model(), read.task.sketch(), read.task.name()), (None, None, "custom"));
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names: Vec<_> = read.fields().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names[10..13], ["custom.name", "custom.bytes", "privacy.min_holders"]);
+    assert_eq!(names[10..13], ["custom.name", "custom.bytes", "privacy.min_contributors"]);
     let differing = |task: CustomSpec| {
         let other = Session { task: TaskSpec::from(task), ..read.clone() }.check().unwrap();
         assert_ne!(other.id(), read.id());

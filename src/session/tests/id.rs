@@ -28,7 +28,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
     let base = session(5);
     let changes: [(&str, Change); 31] = [
         ("name", |s| s.name.push('x')),
-        ("number", |s| s.run.id[15] += 1),
+        ("run_id", |s| s.run.id[15] += 1),
         ("created", |s| s.run.created += 1),
         ("min_peers", |s| s.min_peers += 1),
         ("data.features", |s| s.data.features += 1),
@@ -44,16 +44,16 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
         ("data.scaling", |s| s.data.scaling = Scaling::SoftBins { bins: 3 }),
         ("flynn.gamma", |s| model(s).gamma = 0.25),
         ("flynn.score", |s| model(s).score = Score::BalancedLog),
-        ("privacy.min_holders", |s| s.privacy.min_contributors += 1),
-        ("privacy.colluding", |s| s.privacy.collusion_threshold = 0.25),
-        ("timing.gather_ms", |s| s.timing.start_wait_ms += 1),
-        ("timing.propose_ms", |s| s.timing.proposal_backoff_ms += 1),
-        ("timing.stall_ms", |s| s.timing.view_timeout_ms += 1),
-        ("timing.quorum_ms", |s| s.timing.no_quorum_timeout_ms += 1),
+        ("privacy.min_contributors", |s| s.privacy.min_contributors += 1),
+        ("privacy.collusion_threshold", |s| s.privacy.collusion_threshold = 0.25),
+        ("timing.start_wait_ms", |s| s.timing.start_wait_ms += 1),
+        ("timing.proposal_backoff_ms", |s| s.timing.proposal_backoff_ms += 1),
+        ("timing.view_timeout_ms", |s| s.timing.view_timeout_ms += 1),
+        ("timing.no_quorum_timeout_ms", |s| s.timing.no_quorum_timeout_ms += 1),
         ("timing.compute_ms", |s| s.timing.compute_ms += 1),
         ("timing.linger_ms", |s| s.timing.linger_ms += 1),
-        ("timing.enlarge_ms", |s| s.timing.regroup_interval_ms += 1),
-        ("timing.max_views", |s| s.timing.max_views += 1),
+        ("timing.regroup_interval_ms", |s| s.timing.regroup_interval_ms += 1),
+        ("limits.max_views", |s| s.timing.max_views += 1),
         ("roster.name", |s| s.roster[2].name = "other".into()),
         ("roster.peer_id", |s| s.roster[2].key = key(99)),
         ("", |s| s.roster[2].addresses.push("/ip4/192.0.2.1/tcp/4001".into())),
@@ -172,7 +172,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     };
     let integer = |value: u64| value.to_le_bytes();
     put("name", b"digits");
-    put("number", &[7; 16]);
+    put("run_id", &[7; 16]);
     put("created", &integer(1_000_000_000));
     put("task", b"flynn");
     put("min_peers", &integer(3));
@@ -187,16 +187,16 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     put("flynn.rho", &integer(32));
     put("flynn.gamma", b"\0\0\0\0\0\0\xe0\x3f");
     put("flynn.score", b"decay");
-    put("privacy.min_holders", &integer(3));
-    put("privacy.colluding", &(1.0f64 / 3.0).to_le_bytes());
-    put("timing.gather_ms", &integer(10_000));
-    put("timing.propose_ms", &integer(2_000));
-    put("timing.stall_ms", &integer(10_000));
-    put("timing.quorum_ms", &integer(60_000));
+    put("privacy.min_contributors", &integer(3));
+    put("privacy.collusion_threshold", &(1.0f64 / 3.0).to_le_bytes());
+    put("timing.start_wait_ms", &integer(10_000));
+    put("timing.proposal_backoff_ms", &integer(2_000));
+    put("timing.view_timeout_ms", &integer(10_000));
+    put("timing.no_quorum_timeout_ms", &integer(60_000));
     put("timing.compute_ms", &integer(600_000));
     put("timing.linger_ms", &integer(30_000));
-    put("timing.enlarge_ms", &integer(30_000));
-    put("timing.max_views", &integer(16));
+    put("timing.regroup_interval_ms", &integer(30_000));
+    put("limits.max_views", &integer(16));
     let mut keys = [key(0), key(1), key(2)];
     keys.sort();
     let mut list = integer(3).to_vec();

@@ -1,4 +1,4 @@
-//! Described columns.
+//! ColumnSpec columns.
 
 use super::*;
 

@@ -33,7 +33,7 @@ const NAMED: usize = 8;
 
 /// What looks wrong about a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Odd {
+pub(crate) enum Anomaly {
     /// The mean here, that of the others, and their deviation.
     Mean(f64, f64, f64),
     /// The deviation here is so many times that of the others.
@@ -45,7 +45,7 @@ pub(crate) enum Odd {
 }
 
 /// A column, from 0, and what looks wrong about it.
-pub(crate) type Finding = (usize, Odd);
+pub(crate) type Finding = (usize, Anomaly);
 
 /// Columns whose smallest or largest value looks like a code for missing.
 #[must_use]
@@ -76,7 +76,7 @@ pub(crate) fn codes(data: &Dataset) -> Vec<Finding> {
         } else {
             None
         };
-        findings.extend(found.map(|(value, rows)| (column, Odd::Code(value, rows))));
+        findings.extend(found.map(|(value, rows)| (column, Anomaly::Code(value, rows))));
     }
     findings
 }
@@ -118,11 +118,12 @@ pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usiz
         let far = apart > FAR * there && apart > UNLIKELY * there * f64::sqrt(1.0 / n + 1.0 / others);
         let odd = if here == 0.0 {
             let share = apart * apart / (their_variance + apart * apart);
-            (their_variance > 0.0 && n * share >= EXPECTED).then_some(Odd::Constant(mean, their_mean, there))
+            (their_variance > 0.0 && n * share >= EXPECTED)
+                .then_some(Anomaly::Constant(mean, their_mean, there))
         } else if there > 0.0 && !(1.0 / SCALE..=SCALE).contains(&(here / there)) {
-            Some(Odd::Scale(here / there))
+            Some(Anomaly::Scale(here / there))
         } else {
-            (far && there > 0.0).then_some(Odd::Mean(mean, their_mean, there))
+            (far && there > 0.0).then_some(Anomaly::Mean(mean, their_mean, there))
         };
         odd.map(|odd| (column, odd))
     };
@@ -132,15 +133,15 @@ pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usiz
 /// One line for each kind of finding; `names` may be empty.
 #[must_use]
 pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
-    type Kind = (fn(&Odd) -> bool, &'static str);
+    type Kind = (fn(&Anomaly) -> bool, &'static str);
     let kinds: [Kind; 4] = [
-        (|odd| matches!(odd, Odd::Code(..)), "values that look like codes for missing"),
+        (|odd| matches!(odd, Anomaly::Code(..)), "values that look like codes for missing"),
         (
-            |odd| matches!(odd, Odd::Scale(_)),
+            |odd| matches!(odd, Anomaly::Scale(_)),
             "other units? values spread differently than at the other peers",
         ),
-        (|odd| matches!(odd, Odd::Mean(..)), "other units? means far from those of the other peers"),
-        (|odd| matches!(odd, Odd::Constant(..)), "constant here only"),
+        (|odd| matches!(odd, Anomaly::Mean(..)), "other units? means far from those of the other peers"),
+        (|odd| matches!(odd, Anomaly::Constant(..)), "constant here only"),
     ];
     let mut out = Vec::new();
     for (of_kind, what) in kinds {
@@ -166,7 +167,7 @@ fn named(column: usize, names: &[String]) -> String {
     names.get(column).map_or_else(|| format!("feature {}", column + 1), |name| format!("{name:?}"))
 }
 
-impl std::fmt::Display for Odd {
+impl std::fmt::Display for Anomaly {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Mean(mean, theirs, deviation) => {

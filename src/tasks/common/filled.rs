@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::prepare::value::date;
 use flyswarm_data::prepare::{Fill, Kind};
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ const FILLS: u32 = 2;
 const SLOTS: u32 = 2;
 
 /// What is to be filled, where the session says that anything is.
-fn waiting(session: &Session) -> Option<&Arc<Preparation>> {
+fn waiting(session: &Session) -> Option<&Arc<TableSchema>> {
     session.data.preparation.as_ref().filter(|preparation| preparation.pooled_words() > 0)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn rows(session: &Session, rows: &Rows, history: &History) -> Result<
     Ok(Rows { data, labels, gaps, preparation })
 }
 
-fn resolved(preparation: &Preparation, history: &History) -> Result<Preparation, String> {
+fn resolved(preparation: &TableSchema, history: &History) -> Result<TableSchema, String> {
     let opened = history.vector(FILLS).ok_or("the sums that fill missing values are not open")?;
     let words: Vec<_> = opened.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
     preparation.resolved(&words).map_err(|error| error.to_string())
@@ -125,7 +125,7 @@ impl Filled {
         Ok((task, history.without(VALUES, SLOTS)))
     }
 
-    fn preparation(&self) -> Result<&Preparation, String> {
+    fn preparation(&self) -> Result<&TableSchema, String> {
         waiting(&self.session).map(|preparation| &**preparation).ok_or_else(|| "no column is filled".into())
     }
 

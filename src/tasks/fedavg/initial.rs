@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use flyswarm_data::prepare::{Described, Kind, Preparation};
+use flyswarm_data::prepare::{ColumnSpec, Kind, TableSchema};
 use flyswarm_learn::learner::{Architecture, Classifier};
 
 use crate::session::Session;
@@ -59,12 +59,12 @@ pub(crate) fn weights(
     }
     let (ours, theirs) = (data.preparation.as_deref(), network.preparation());
     if ours.is_some() != theirs.is_some() {
-        let said = |table: Option<&Preparation>| if table.is_some() { "given" } else { "absent" };
+        let said = |table: Option<&TableSchema>| if table.is_some() { "given" } else { "absent" };
         return differs("[table]", said(ours), said(theirs));
     }
     // Names of columns do not say what their numbers mean: an ordinal's levels may have another order.
-    let described = |table: Option<&Preparation>| table.map_or(Vec::new(), |table| table.columns.clone());
-    let used = |columns: Vec<Described>| columns.into_iter().filter(|column| column.kind != Kind::Ignored);
+    let described = |table: Option<&TableSchema>| table.map_or(Vec::new(), |table| table.columns.clone());
+    let used = |columns: Vec<ColumnSpec>| columns.into_iter().filter(|column| column.kind != Kind::Ignored);
     for (ours, theirs) in used(described(ours)).zip(used(described(theirs))) {
         if ours.kind != theirs.kind {
             let field = format!("table.column {:?}", ours.name);

@@ -88,7 +88,7 @@ struct Prepared {
 }
 
 /// Labels that were given and found, and how many of each class all members have together.
-pub(super) struct Found {
+pub(super) struct LabelledRows {
     pub(super) labels: PseudoLabels,
     pub(super) class_weights: Vec<f32>,
 }
@@ -372,7 +372,7 @@ impl Fedavg {
         slot: u32,
         round: u32,
         history: &History,
-        found: Option<&Found>,
+        found: Option<&LabelledRows>,
     ) -> Result<Bytes, FedavgError> {
         let plan = &self.plan;
         let (layout, carried) = (plan.layout(), plan.carried(slot, history)?);
@@ -399,7 +399,7 @@ impl Fedavg {
         slot: u32,
         round: u32,
         history: &History,
-        found: Option<&Found>,
+        found: Option<&LabelledRows>,
         start: Vec<f32>,
     ) -> Result<Trained, FedavgError> {
         let plan = &self.plan;
@@ -417,7 +417,7 @@ impl Fedavg {
                 let mut stream = Stream::new(&seed, "fedavg/batches", &place);
                 let network = &plan.network;
                 match found {
-                    Some(Found { labels, class_weights }) => {
+                    Some(LabelledRows { labels, class_weights }) => {
                         let points = self.points(history)?;
                         labels.train(network, start, points.view(), class_weights, &settings, &mut stream)
                     }
@@ -461,7 +461,7 @@ impl Fedavg {
         &self,
         slot: u32,
         history: &History,
-        found: Option<&Found>,
+        found: Option<&LabelledRows>,
     ) -> Result<Bytes, FedavgError> {
         let session = &self.plan.session;
         if slot == self.plan.rows() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::TableSchema;
 use flyswarm_learn::learner::{Classifier, Network, Settings, train};
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(in crate::tasks) network: Network,
     scaling: Scaling,
     /// How a table becomes rows, where that is described.
-    pub(super) preparation: Option<Arc<Preparation>>,
+    pub(super) preparation: Option<Arc<TableSchema>>,
     /// The first weights, where the session names a network file.
     pub(super) initial: Option<Arc<[f32]>>,
     /// The noise of a private session, which opens nothing but rounds.

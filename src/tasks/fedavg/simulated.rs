@@ -9,7 +9,7 @@ use crate::model::score::Confusion;
 use crate::protocol::record::Value;
 use crate::session::{Peer, Session};
 use crate::sim::outcome::Accuracy;
-use crate::sim::rows::Dealt;
+use crate::sim::rows::DealtRows;
 use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgSpec;
 use crate::tasks::fedavg::{Fedavg, Plan};
@@ -64,7 +64,7 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> O
 fn in_one_place(
     session: &Session,
     spec: &FedavgSpec,
-    rows: &Dealt,
+    rows: &DealtRows,
     values: &[Value],
     seed: &[u8; 32],
 ) -> Result<History, String> {

@@ -4,7 +4,7 @@
 mod early;
 mod private;
 
-use flyswarm_data::prepare::{Described, Kind, Preparation};
+use flyswarm_data::prepare::{ColumnSpec, Kind, TableSchema};
 use flyswarm_learn::learner::{Classifier, Settings, Trained};
 use proptest::prelude::*;
 
@@ -555,10 +555,10 @@ fn a_network_file_that_is_not_the_sessions_is_refused_by_field() {
 #[test]
 fn a_network_of_another_table_is_refused_by_column() {
     let described = |levels: &[&str]| {
-        let number = |at: usize| Described::new(format!("x{at}"), Kind::Number);
+        let number = |at: usize| ColumnSpec::new(format!("x{at}"), Kind::Number);
         let mut columns: Vec<_> = (0..64).map(number).collect();
         columns[7].kind = Kind::Ordinal(levels.iter().map(|&level| level.into()).collect());
-        Arc::new(Preparation { columns, ..Preparation::default() })
+        Arc::new(TableSchema { columns, ..TableSchema::default() })
     };
     let (file, named) = started(4, "rounds = 3", |plan| plan.network.initial(&COIN));
     let table = described(&["I", "II"]);
@@ -566,7 +566,7 @@ fn a_network_of_another_table_is_refused_by_column() {
     let (scaler, classes) = (file.scaler().clone(), file.classes().to_vec());
     let file = Classifier::new(shape, scaler, classes, table.features(), weights, ("t".into(), [0; 32]));
     let file = file.unwrap().with_preparation(table.clone()).unwrap();
-    let told = |preparation: Option<Arc<Preparation>>| {
+    let told = |preparation: Option<Arc<TableSchema>>| {
         let (mut session, mut spec) = (named.clone(), spec(&named).clone());
         (session.data.columns, session.data.preparation) = (table.features(), preparation);
         spec.initial = Some(file.digest());

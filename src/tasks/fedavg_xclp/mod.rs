@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use super::common::holders;
 use super::exchange::{Seat, Source};
 use super::fedavg::spec::NETWORK;
-use super::fedavg::{self, Fedavg, Found};
+use super::fedavg::{self, Fedavg, LabelledRows};
 use super::xclp::{self, Xclp};
 use super::{
     BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Shared, Task, TaskKind, TaskOption, Work,
@@ -289,12 +289,12 @@ impl FedavgXclp {
     }
 
     /// What this peer trains on in a round, where labels have been propagated before it.
-    fn found(&self, round: u32, history: &History) -> Result<Option<Found>, String> {
+    fn found(&self, round: u32, history: &History) -> Result<Option<LabelledRows>, String> {
         let Some(number) = self.plan.layout.latest(round) else { return Ok(None) };
         let closed = "the counts of labels are not open";
         let given = self.plan.given(number, history).ok_or(closed)?;
         let class_weights = class_weights(&given, &self.plan.all(number, history).ok_or(closed)?);
-        Ok(Some(Found { labels: self.labels(number, history)?, class_weights }))
+        Ok(Some(LabelledRows { labels: self.labels(number, history)?, class_weights }))
     }
 
     /// This peer's words for a slot of a propagation that come from no exchange.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::model::Model;
 use crate::model::file::{MAGIC, VERSION};
-use crate::model::outside::Known;
+use crate::model::outside::ColumnRange;
 use crate::tasks::{Contents, ResultFile};
 
 /// A model.
@@ -99,15 +99,15 @@ fn columns_json(model: &Model) -> Value {
     let column = |place: usize| {
         let name = model.columns().get(place);
         match model.known(place) {
-            Known::Spread(mean, 0.0) => {
+            ColumnRange::Spread(mean, 0.0) => {
                 json!({"name": name, "kind": "constant", "mean": mean, "deviation": 0.0})
             }
-            Known::Spread(mean, deviation) => {
+            ColumnRange::Spread(mean, deviation) => {
                 json!({"name": name, "kind": "number", "mean": mean, "deviation": deviation})
             }
-            Known::Mean(mean) => json!({"name": name, "kind": "number", "mean": mean}),
-            Known::Bounds(lo, hi) => json!({"name": name, "kind": "number", "lo": lo, "hi": hi}),
-            Known::Nothing => json!({"name": name, "kind": "number"}),
+            ColumnRange::Mean(mean) => json!({"name": name, "kind": "number", "mean": mean}),
+            ColumnRange::Bounds(lo, hi) => json!({"name": name, "kind": "number", "lo": lo, "hi": hi}),
+            ColumnRange::Nothing => json!({"name": name, "kind": "number"}),
         }
     };
     (0..model.sketch().parameters().d).map(column).collect()

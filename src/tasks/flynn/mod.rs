@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::TableSchema;
 
 use super::common::columns;
 use super::common::evaluation::Evaluation;
@@ -205,7 +205,7 @@ pub struct Plan {
     selection: Option<sketch::Plan>,
     evaluate: Option<EvaluateSpec>,
     /// How a table becomes rows, where that is described.
-    preparation: Option<Arc<Preparation>>,
+    preparation: Option<Arc<TableSchema>>,
 }
 
 /// Why there is no task or no model.
@@ -440,7 +440,7 @@ impl Flynn {
     }
 
     /// The same of rows that were made of a table so, where the session alone does not say it.
-    fn prepared(mut self, preparation: Option<Arc<Preparation>>) -> Self {
+    fn prepared(mut self, preparation: Option<Arc<TableSchema>>) -> Self {
         self.plan.preparation = preparation.or(self.plan.preparation);
         self
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyswarm_data::prepare::{Described, Fill, Gap, Kind, Preparation};
+use flyswarm_data::prepare::{ColumnSpec, Fill, Kind, MissingCell, TableSchema};
 
 use super::network::Network;
 use super::{session, timing};
@@ -21,23 +21,23 @@ use crate::tasks::{History, Rows, Task, built_in};
 const MISSING: std::ops::Range<usize> = 20..28;
 
 /// Of the digits: 64 numbers.
-pub(super) fn preparation() -> Preparation {
+pub(super) fn preparation() -> TableSchema {
     let column = |at: usize| {
         let fill = if MISSING.contains(&at) { Fill::Pooled } else { Fill::Refuse };
-        Described { fill, ..Described::new(format!("pixel-{at}"), Kind::Number) }
+        ColumnSpec { fill, ..ColumnSpec::new(format!("pixel-{at}"), Kind::Number) }
     };
-    let preparation = Preparation { columns: (0..64).map(column).collect(), ..Preparation::default() };
+    let preparation = TableSchema { columns: (0..64).map(column).collect(), ..TableSchema::default() };
     preparation.check().unwrap();
     preparation
 }
 
 /// The rows without every third value of those columns, and where these were.
-pub(super) fn gaps(rows: &Dataset) -> (Dataset, Vec<Gap>) {
+pub(super) fn gaps(rows: &Dataset) -> (Dataset, Vec<MissingCell>) {
     let places = (0..rows.rows()).flat_map(|row| MISSING.map(move |column| (row, column)));
     let missing: Vec<_> = places.filter(|(row, column)| (row + column) % 3 == 0).collect();
     let mut values = rows.values().to_vec();
     missing.iter().for_each(|(row, column)| values[row * 64 + column] = 0.0);
-    let gap = |&(row, column): &(usize, usize)| Gap { row: row as u32, column: column as u16 };
+    let gap = |&(row, column): &(usize, usize)| MissingCell { row: row as u32, column: column as u16 };
     (Dataset::new(64, values, Vec::new(), Vec::new()).unwrap(), missing.iter().map(gap).collect())
 }
 
@@ -46,7 +46,7 @@ pub(super) fn filled<T>(parts: Vec<(Rows, T)>) -> Vec<(Dataset, T)> {
     let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for (rows, _) in &parts {
         for column in MISSING {
-            let gap = |row: usize| Gap { row: row as u32, column: column as u16 };
+            let gap = |row: usize| MissingCell { row: row as u32, column: column as u16 };
             let there = (0..rows.data.rows()).filter(|&row| !rows.gaps.contains(&gap(row)));
             let (sum, count) = sums.entry(column).or_default();
             for row in there {
@@ -73,7 +73,7 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
     let data = digits();
     let spec = XclpSpec { bits: 128, k: 4, ..XclpSpec::default() }.with_alpha(0.8);
     let task = TaskSpec::from(spec.clone());
-    let with = |preparation: Option<Arc<Preparation>>| {
+    let with = |preparation: Option<Arc<TableSchema>>| {
         let session = session(&identities, timing());
         let data = DataSpec {
             features: 64,

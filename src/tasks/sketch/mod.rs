@@ -39,7 +39,7 @@ use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
-use crate::data::prepare::Preparation;
+use crate::data::prepare::TableSchema;
 use crate::model::selection::{self, Draw};
 use crate::privacy::Ratio;
 use crate::protocol::context::{Aggregate, Kind as Summed};
@@ -74,7 +74,7 @@ pub struct SketchTask {
     me: Peer,
     data: Arc<Dataset>,
     /// How a table became these rows, where columns are described; with what filled missing values.
-    preparation: Option<Arc<Preparation>>,
+    preparation: Option<Arc<TableSchema>>,
     secret: Zeroizing<[u8; 32]>,
     /// Its own sketch, once the slots before it are committed.
     own: OnceLock<DistributionSketch>,

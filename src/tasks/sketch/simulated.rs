@@ -6,7 +6,7 @@ use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
 use crate::session::Peer;
 use crate::sim::outcome::Ranking;
-use crate::sim::rows::Dealt;
+use crate::sim::rows::DealtRows;
 use crate::sim::swarm::{Finished, Swarm};
 use crate::sim::task::{Ended, Worth};
 use crate::tasks::SketchSpec;
@@ -26,7 +26,7 @@ pub(crate) fn ranking(run: &Ended<'_>, spec: SketchSpec, failures: &mut Vec<Stri
     compared(&plan, swarm, finished, rows).map_err(|error| failures.push(error.to_string())).ok()
 }
 
-fn compared(plan: &Plan, swarm: &Swarm, finished: &Finished, rows: &Dealt) -> Result<Ranking, TaskError> {
+fn compared(plan: &Plan, swarm: &Swarm, finished: &Finished, rows: &DealtRows) -> Result<Ranking, TaskError> {
     let outcome = plan.outcome(finished.opened())?;
     let members = |name: &str| {
         let slot = swarm.ctx.plan.iter().position(|aggregate| aggregate.name == name);

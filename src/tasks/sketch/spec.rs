@@ -226,7 +226,7 @@ impl Spec for SketchSpec {
             ("sketch.hash", text(self.hash.name())),
             ("sketch.rows", integer(self.rows)),
             ("sketch.range", integer(self.range)),
-            ("sketch.publish", flag(self.open_distances)),
+            ("sketch.open_distances", flag(self.open_distances)),
             ("sketch.pairwise", flag(self.pairwise)),
             ("sketch.active", integer(self.active)),
             ("sketch.chosen", integer(self.chosen)),

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::computed::{COMMITMENT, Computed, commitment, inputs_digest};
 use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
-pub(crate) use super::setup::{Out, Rows, Seen, Setup};
+pub(crate) use super::setup::{Excluded, FirstCommitments, Rows, Setup};
 use super::talk::{Body, Incoming, Outgoing, WINDOW, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
@@ -37,7 +37,7 @@ use crate::tasks::xclp::shares::{Keys, Party, Turn};
 use flyswarm_mpc::propagation::integer::Plan;
 
 /// What a job gives.
-enum Made {
+enum JobResult {
     /// An owner's parcels for parties 0, 1 and 2, and its commitment.
     Input([Bytes; 3], [u8; 32]),
     /// An owner's codes and its commitment, where it makes parts of distances first.
@@ -133,10 +133,10 @@ impl Compute {
                         .unwrap_or_else(|| unreachable!("BUG: the session checks the bits of a code"));
                     let commitment = commitment(&session, me, &rows.salt, &codes, &rows.labels);
                     if pairwise {
-                        return Made::Codes(Arc::new(codes), commitment);
+                        return JobResult::Codes(Arc::new(codes), commitment);
                     }
                     let parcels = parcels(&codes, &rows.labels, plan.classes(), place, &seeds);
-                    Made::Input(with(commitment, parcels), commitment)
+                    JobResult::Input(with(commitment, parcels), commitment)
                 },
                 step,
             );
@@ -161,7 +161,7 @@ impl Compute {
             return;
         }
         if let Some((work, run)) = pairs.step() {
-            self.job(work, move || Made::Pair(run()), step);
+            self.job(work, move || JobResult::Pair(run()), step);
         } else if let (Some(parts), Some(commitment)) = (pairs.take(), self.commitment) {
             self.pairs = None;
             let (place, seeds) = self.sharing();
@@ -171,7 +171,7 @@ impl Compute {
                 parts.len() as u64,
                 move || {
                     let parcels = parcels_of_distances(&parts, &labels, classes, place, &seeds);
-                    Made::Input(with(commitment, parcels), commitment)
+                    JobResult::Input(with(commitment, parcels), commitment)
                 },
                 step,
             );
@@ -179,7 +179,12 @@ impl Compute {
     }
 
     /// Gives out work that is done once.
-    fn job(&mut self, work: u64, run: impl FnOnce() -> Made + Send + 'static, step: &mut Step<Vocabulary>) {
+    fn job(
+        &mut self,
+        work: u64,
+        run: impl FnOnce() -> JobResult + Send + 'static,
+        step: &mut Step<Vocabulary>,
+    ) {
         self.work(work, false, run, step);
     }
 
@@ -187,7 +192,7 @@ impl Compute {
         &mut self,
         work: u64,
         brief: bool,
-        run: impl FnOnce() -> Made + Send + 'static,
+        run: impl FnOnce() -> JobResult + Send + 'static,
         step: &mut Step<Vocabulary>,
     ) {
         let run = Mutex::new(Some(run));
@@ -349,36 +354,38 @@ impl Compute {
                     let shares = parcel.get(COMMITMENT..).unwrap_or_default();
                     unpack(shares, rows, width, plan.classes()).ok_or(peer)
                 });
-                Made::Unpacked(unpacked.collect())
+                JobResult::Unpacked(unpacked.collect())
             },
             step,
         );
     }
 
-    fn made(&mut self, made: Made, step: &mut Step<Vocabulary>) {
+    fn made(&mut self, made: JobResult, step: &mut Step<Vocabulary>) {
         match made {
-            Made::Input(parcels, commitment) => {
+            JobResult::Input(parcels, commitment) => {
                 (self.parcels, self.commitment) = (Some(parcels), Some(commitment));
                 self.share_out(step);
             }
-            Made::Codes(codes, commitment) => {
+            JobResult::Codes(codes, commitment) => {
                 self.commitment = Some(commitment);
                 let begun = self.pairs.as_mut().map_or(Ok(()), |pairs| pairs.begin(codes));
                 if let Err((peer, fault)) = begun {
                     self.blame(peer, fault, step);
                 }
             }
-            Made::Pair(made) => match self.pairs.as_mut().map_or(Ok(None), |pairs| pairs.stepped(made)) {
-                Ok(Some((peer, number, vector))) => {
-                    self.outgoing.vector(peer, What::Pair(number), &vector.into(), step);
+            JobResult::Pair(made) => {
+                match self.pairs.as_mut().map_or(Ok(None), |pairs| pairs.stepped(made)) {
+                    Ok(Some((peer, number, vector))) => {
+                        self.outgoing.vector(peer, What::Pair(number), &vector.into(), step);
+                    }
+                    Ok(None) => {}
+                    Err((peer, fault)) => self.blame(peer, fault, step),
                 }
-                Ok(None) => {}
-                Err((peer, fault)) => self.blame(peer, fault, step),
-            },
-            Made::Unpacked(Err(peer)) => {
+            }
+            JobResult::Unpacked(Err(peer)) => {
                 self.blame(peer, Fault::Malformed("shares of an input".into()), step);
             }
-            Made::Unpacked(Ok(inputs)) => {
+            JobResult::Unpacked(Ok(inputs)) => {
                 let (Some(number), Some(trio)) = (self.number(), self.trio) else { return };
                 let keys = self.party_keys(number, &trio);
                 let mut party = Party::new(number, trio, keys, self.setup.plan, inputs);
@@ -387,7 +394,7 @@ impl Compute {
                 self.carry_out(done, step);
                 self.catch_up(step);
             }
-            Made::Turn(turn) => {
+            JobResult::Turn(turn) => {
                 if let Some(party) = &mut self.party {
                     let done = party.handle(Time(0), Input::Done(turn));
                     self.carry_out(done, step);
@@ -417,7 +424,7 @@ impl Compute {
                 }
                 Action::Compute(turn) => {
                     let (work, brief) = (work_of_a_round(&self.setup.plan), turn.is_brief());
-                    self.work(work, brief, move || Made::Turn(turn.run()), step);
+                    self.work(work, brief, move || JobResult::Turn(turn.run()), step);
                 }
                 Action::Output(Outcome::Sealed(sealed)) => self.sealed = Some(sealed),
                 Action::Output(Outcome::Cheats(places)) => {
@@ -551,7 +558,7 @@ impl Exchange for Compute {
             }
             Input::Done(done) => {
                 self.watch.computed(now);
-                let made = done.downcast_ref::<Mutex<Option<Made>>>();
+                let made = done.downcast_ref::<Mutex<Option<JobResult>>>();
                 let made = made.and_then(|made| made.lock().unwrap_or_else(PoisonError::into_inner).take());
                 if let Some(made) = made {
                     self.made(made, &mut step);

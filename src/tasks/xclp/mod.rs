@@ -59,7 +59,7 @@ use crate::session::{Peer, Session};
 use crate::sketch::lsh::Codes;
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::shares::output::Sealed;
-use compute::{Compute, Out, Seen};
+use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
 use flyswarm_data::scaling::{self, Scaler, Scaling};
@@ -97,9 +97,9 @@ pub struct Xclp {
     known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
     /// Who computed and was lost, as far as this peer has seen.
-    out: Out,
+    out: Excluded,
     /// What owners have committed to, as far as this peer has seen.
-    seen: Seen,
+    seen: FirstCommitments,
     /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
     /// twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
@@ -341,8 +341,8 @@ impl Xclp {
             labels: Arc::new(labels),
             known: Vec::new(),
             secret,
-            out: Out::default(),
-            seen: Seen::default(),
+            out: Excluded::default(),
+            seen: FirstCommitments::default(),
             begun: Arc::default(),
         }
     }

@@ -12,10 +12,10 @@ use crate::tasks::Hamming;
 use flyswarm_mpc::propagation::integer::Plan;
 
 /// Those who never compute again, as far as this peer knows. It outlives a view.
-pub(crate) type Out = Arc<Mutex<BTreeSet<Peer>>>;
+pub(crate) type Excluded = Arc<Mutex<BTreeSet<Peer>>>;
 
 /// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
-pub(crate) type Seen = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
+pub(crate) type FirstCommitments = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
 
 /// The constants of one peer's part.
 pub(crate) struct Setup {
@@ -42,9 +42,9 @@ pub(crate) struct Setup {
     /// This peer's rows, as many as `owners` says; `None` for one without.
     pub rows: Option<Rows>,
     /// Who is out.
-    pub out: Out,
+    pub out: Excluded,
     /// What owners have committed to.
-    pub seen: Seen,
+    pub seen: FirstCommitments,
     /// How long nothing may come from a peer that is waited for, milliseconds.
     pub patience_ms: u64,
     /// How long all may last, milliseconds.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::{Said, Xclp, planes};
 use crate::session::Peer;
 use crate::sim::outcome::Accuracy;
-use crate::sim::rows::Dealt;
+use crate::sim::rows::DealtRows;
 use crate::sim::task::{Ended, Worth, secret};
 use crate::tasks::Rows;
 use crate::tasks::XclpSpec;
@@ -87,7 +87,7 @@ struct Share {
 }
 
 impl Share {
-    fn count(&mut self, rows: &Dealt, peer: Peer, said: &[Said]) {
+    fn count(&mut self, rows: &DealtRows, peer: Peer, said: &[Said]) {
         let part = &rows.parts[peer.index()];
         for ((said, truth), known) in said.iter().zip(part.data.labels()).zip(&part.labels) {
             if known.is_none() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::compute::{Compute, Out, Rows, Seen, Setup};
+use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
 use super::computed::{COMMITMENT, Computed, inputs_digest};
 use super::deliver::{self, Deliver};
 use super::talk::{Body, What, content, read};
@@ -52,7 +52,7 @@ pub(super) fn owners() -> Vec<(Peer, usize)> {
     (0u16..).map(Peer).zip(ROWS).filter(|(_, rows)| *rows > 0).collect()
 }
 
-pub(super) fn setup(me: u16, counter: u64, out: Out) -> Setup {
+pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
     let key = |other: u16| Arc::new(*derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
     Setup {
         session: [9; 32],
@@ -67,7 +67,7 @@ pub(super) fn setup(me: u16, counter: u64, out: Out) -> Setup {
         seed: Zeroizing::new([me as u8; 32]),
         rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
         out,
-        seen: Seen::default(),
+        seen: FirstCommitments::default(),
         patience_ms: 3000,
         longest_ms: 60_000,
     }
@@ -93,7 +93,7 @@ impl Net {
         }
     }
 
-    pub(super) fn computing(out: &[Out]) -> Self {
+    pub(super) fn computing(out: &[Excluded]) -> Self {
         Self::new((0u16..5).zip(out).map(|(me, out)| {
             (Peer(me), Box::new(Compute::new(setup(me, 1, out.clone()))) as Box<dyn Exchange>)
         }))
@@ -128,8 +128,8 @@ impl Net {
     }
 }
 
-pub(super) fn outs() -> Vec<Out> {
-    (0..5).map(|_| Out::default()).collect()
+pub(super) fn outs() -> Vec<Excluded> {
+    (0..5).map(|_| Excluded::default()).collect()
 }
 
 pub(super) fn expected() -> Answer {
@@ -296,7 +296,7 @@ fn whoever_is_said_to_be_out_by_one_does_not_compute_and_all_know_it_from_then_o
 fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_same() {
     let messages = |counter: u64| {
         let machines = (0u16..5).map(|me| {
-            (Peer(me), Box::new(Compute::new(setup(me, counter, Out::default()))) as Box<dyn Exchange>)
+            (Peer(me), Box::new(Compute::new(setup(me, counter, Excluded::default()))) as Box<dyn Exchange>)
         });
         let mut all = Vec::new();
         Net::new(machines).run(|from, to, body, data| {
@@ -339,7 +339,7 @@ type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
 /// The view `counter` with those out who are; owners draw fresh shares in each view, or keep them.
 fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     let machines = (0u16..5).map(|me| {
-        let known = Out::default();
+        let known = Excluded::default();
         known.lock().unwrap().extend(out);
         let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
         let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };
@@ -395,10 +395,10 @@ fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_ch
 
 #[test]
 fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who_saw_the_first() {
-    let seen: Vec<Seen> = (0..5).map(|_| Seen::default()).collect();
+    let seen: Vec<FirstCommitments> = (0..5).map(|_| FirstCommitments::default()).collect();
     let view = |counter: u64, salt: u8| {
         let machines = (0u16..5).zip(&seen).map(|(me, seen)| {
-            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Out::default()) };
+            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Excluded::default()) };
             if let Some(rows) = setup.rows.as_mut().filter(|_| me == 2) {
                 rows.salt = Zeroizing::new([salt; 32]);
             }

@@ -98,16 +98,16 @@ class Slot(NamedTuple):
 
 
 class Session:
-    # Names in the file; the name in the id, least, most and default.
+    # Least, most and default.
     TIMING = {
-        "start_wait_ms": ("gather_ms", 0, 3_600_000, 10_000),
-        "proposal_backoff_ms": ("propose_ms", 1, 3_600_000, 2_000),
-        "view_timeout_ms": ("stall_ms", 3_000, 3_600_000, 10_000),
-        "no_quorum_timeout_ms": ("quorum_ms", 1, 86_400_000, 60_000),
-        "compute_ms": ("compute_ms", 1, 86_400_000, 600_000),
-        "linger_ms": ("linger_ms", 0, 86_400_000, 30_000),
-        "regroup_interval_ms": ("enlarge_ms", 0, 86_400_000, 30_000),
-        "max_views": ("max_views", 1, 1_000, 16),
+        "start_wait_ms": (0, 3_600_000, 10_000),
+        "proposal_backoff_ms": (1, 3_600_000, 2_000),
+        "view_timeout_ms": (3_000, 3_600_000, 10_000),
+        "no_quorum_timeout_ms": (1, 86_400_000, 60_000),
+        "compute_ms": (1, 86_400_000, 600_000),
+        "linger_ms": (0, 86_400_000, 30_000),
+        "regroup_interval_ms": (0, 86_400_000, 30_000),
+        "max_views": (1, 1_000, 16),
     }
 
     def __init__(self, text):
@@ -312,13 +312,13 @@ class Session:
         need(self.faults == "crash" or (len(named) or min(p, 15)) >= 4, "faults")
         given = file.get("timing", {}) | file.get("limits", {})
         timing = self.timing = {name: given.get(name, default) for name, (*_, default) in self.TIMING.items()}
-        for name, (_, low, high, _) in self.TIMING.items():
+        for name, (low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
 
         number = lambda x: struct.pack("<d", x + 0.0)
         values = [
             ("name", file["name"].encode()),
-            ("number", bytes.fromhex(file["run_id"])),
+            ("run_id", bytes.fromhex(file["run_id"])),
             ("created", le(int(created.timestamp()), 8)),
             *self.only("series" in file, ("series.number", le(series["number"], 8))),
             *self.only("series" in file, ("series.parent", bytes.fromhex(series["parent"]))),
@@ -368,7 +368,7 @@ class Session:
                 ("sketch.hash", self.hash.encode()),
                 ("sketch.rows", le(self.rows, 8)),
                 ("sketch.range", le(self.span, 8)),
-                ("sketch.publish", bytes([self.open_distances])),
+                ("sketch.open_distances", bytes([self.open_distances])),
                 ("sketch.pairwise", bytes([self.pairwise])),
                 ("sketch.active", le(self.active, 8)),
                 ("sketch.chosen", le(self.chosen, 8)),
@@ -391,12 +391,12 @@ class Session:
                 ("custom.name", self.custom["name"].encode()),
                 ("custom.bytes", bytes.fromhex(self.custom.get("bytes", ""))),
             ),
-            ("privacy.min_holders", le(self.min_contributors, 8)),
-            ("privacy.colluding", number(self.collusion_threshold)),
+            ("privacy.min_contributors", le(self.min_contributors, 8)),
+            ("privacy.collusion_threshold", number(self.collusion_threshold)),
             *noise,
             *self.only(self.faults != "crash", ("committee.faults", self.faults.encode())),
             *self.only(named, ("committee.members", self.list(name.encode() for name in sorted(named, key=str.encode)))),
-            *((f"timing.{self.TIMING[name][0]}", le(value, 8)) for name, value in timing.items()),
+            *((f"{'limits' if name == 'max_views' else 'timing'}.{name}", le(value, 8)) for name, value in timing.items()),
             ("roster.peer_id", self.list(self.roster)),
             ("roster.name", self.list(name.encode() for name in names)),
         ]

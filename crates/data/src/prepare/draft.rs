@@ -7,7 +7,7 @@ use super::problems::near;
 use super::read::{Dialect, format_told};
 use super::rows::{Rows, likely};
 use super::value::{NoNumber, days, looks_missing, number};
-use super::{DateOrder, Described, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, Preparation};
+use super::{ColumnSpec, DateOrder, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::{
     Column, DataError, Expected, Format, LabelColumn, MAX_CLASSES, Source, check_class_name, parquet,
 };
@@ -21,7 +21,7 @@ const TEXTS: usize = MAX_LEVELS + 1;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
     /// The columns.
-    pub preparation: Preparation,
+    pub preparation: TableSchema,
     /// The classes, whole numbers by size, else by their bytes; none without a label column.
     pub classes: Vec<String>,
     /// Of each column in one line why it was taken so. It tells nothing of single rows.
@@ -32,7 +32,7 @@ pub struct Draft {
 
 /// What is seen in a column.
 #[derive(Debug, Default)]
-struct Seen {
+struct ColumnTally {
     empty: u64,
     /// Texts such as `n/a`.
     missing: BTreeMap<String, u64>,
@@ -54,7 +54,7 @@ struct Seen {
     unread: Option<String>,
 }
 
-impl Seen {
+impl ColumnTally {
     fn new(rows: &Rows, at: usize) -> Self {
         Self { unread: rows.unread(at).map(str::to_owned), ..Self::default() }
     }
@@ -180,7 +180,7 @@ fn drafted(
             None => return layout(absent(column, "--drop")),
         }
     }
-    let mut seen: Vec<Seen> = (0..names.len()).map(|at| Seen::new(&rows, at)).collect();
+    let mut seen: Vec<ColumnTally> = (0..names.len()).map(|at| ColumnTally::new(&rows, at)).collect();
     if let Some(at) = label
         && let Some(found) = rows.unread(at)
     {
@@ -212,11 +212,11 @@ fn drafted(
     let only = |which: usize| features().map(|(_, seen)| seen.numbers[which]).sum::<u64>();
     let comma = decimal_comma.unwrap_or(rows.delimiter.is_some() && only(1) > only(0));
     let mut out = Draft {
-        preparation: Preparation {
+        preparation: TableSchema {
             delimiter: None,
             decimal_comma: comma,
             label: label.map(|at| names[at].clone()),
-            ..Preparation::default()
+            ..TableSchema::default()
         },
         classes: Vec::new(),
         notes: Vec::new(),
@@ -265,12 +265,12 @@ impl Draft {
         )
     }
 
-    fn describe(&mut self, name: &str, seen: &Seen, dropped: bool) {
+    fn describe(&mut self, name: &str, seen: &ColumnTally, dropped: bool) {
         let comma = usize::from(self.preparation.decimal_comma);
         let (kind, note) =
             if dropped { (Kind::Ignored, "left out by --drop".into()) } else { kind(name, seen, comma) };
         let words = seen.missing.values().sum::<u64>();
-        let mut column = Described::new(name, kind);
+        let mut column = ColumnSpec::new(name, kind);
         let middle = match &column.kind {
             Kind::Number => median(&seen.kept[comma]).map(two_digits),
             Kind::Date(order) => {
@@ -329,7 +329,7 @@ impl Draft {
 
     /// A text that stands for a missing value in a column of numbers is no level of another column.
     fn no_level_is_missing(&mut self) {
-        let Preparation { columns, missing, .. } = &mut self.preparation;
+        let TableSchema { columns, missing, .. } = &mut self.preparation;
         for (column, note) in columns.iter_mut().zip(&mut self.notes) {
             let Kind::Category(levels) = &mut column.kind else { continue };
             let all = levels.len();
@@ -356,7 +356,7 @@ impl Draft {
 }
 
 /// What a column is taken for, and why.
-fn kind(name: &str, seen: &Seen, comma: usize) -> (Kind, String) {
+fn kind(name: &str, seen: &ColumnTally, comma: usize) -> (Kind, String) {
     let (values, numbers) = (seen.values, seen.numbers[comma]);
     let texts: Vec<&String> = seen.texts.keys().collect();
     let distinct = texts.len() as u64;

@@ -24,14 +24,14 @@
 //! A text is its length (u16, at most 256) and UTF-8. All numbers are little-endian.
 
 use super::{
-    DateOrder, Described, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, Preparation, PrepareError,
+    ColumnSpec, DateOrder, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, PrepareError, TableSchema,
 };
 use crate::MAX_CLASS_NAME;
 
-/// No encoding of a preparation that passes [`Preparation::check`] is longer: its features are bounded.
+/// No encoding of a preparation that passes [`TableSchema::check`] is longer: its features are bounded.
 pub const MAX_ENCODED: usize = 1 << 26;
 
-impl Preparation {
+impl TableSchema {
     /// The encoding; see the [module](self).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -39,7 +39,7 @@ impl Preparation {
         put_texts(&mut out, &self.missing);
         put_text(&mut out, self.label.as_deref().unwrap_or(""));
         out.extend((self.columns.len() as u16).to_le_bytes());
-        for Described { name, kind, fill, indicator, min, max, clip } in &self.columns {
+        for ColumnSpec { name, kind, fill, indicator, min, max, clip } in &self.columns {
             put_text(&mut out, name);
             out.push(match kind {
                 Kind::Ignored => 0,
@@ -73,10 +73,10 @@ impl Preparation {
         out
     }
 
-    /// From the bytes of [`Preparation::encode`], which may come from outside.
+    /// From the bytes of [`TableSchema::encode`], which may come from outside.
     ///
     /// # Errors
-    /// [`PrepareError`]: what is wrong and where, also where a rule of [`Preparation::check`] is broken.
+    /// [`PrepareError`]: what is wrong and where, also where a rule of [`TableSchema::check`] is broken.
     pub fn decode(bytes: &[u8]) -> Result<Self, PrepareError> {
         let mut reader = Reader { rest: bytes, length: bytes.len() };
         let delimiter = Some(reader.byte()?).filter(|&byte| byte != 0);
@@ -162,7 +162,7 @@ impl Reader<'_> {
         (0..count).map(|_| self.text()).collect()
     }
 
-    fn column(&mut self) -> Result<Described, PrepareError> {
+    fn column(&mut self) -> Result<ColumnSpec, PrepareError> {
         let name = self.text()?;
         let kind = match self.byte()? {
             0 => Kind::Ignored,
@@ -189,6 +189,6 @@ impl Reader<'_> {
         }
         let min = if limits & 1 != 0 { Some(self.number()?) } else { None };
         let max = if limits & 2 != 0 { Some(self.number()?) } else { None };
-        Ok(Described { name, kind, fill, indicator, min, max, clip: limits & 4 != 0 })
+        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip: limits & 4 != 0 })
     }
 }

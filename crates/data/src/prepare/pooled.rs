@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Described, Fill, Kind, Preparation, PrepareError};
+use super::{ColumnSpec, Fill, Kind, PrepareError, TableSchema};
 use crate::scaling::{Moments, moments};
 use crate::{DataError, Dataset, MAX_ROWS};
 
@@ -22,14 +22,14 @@ const NUMBER_WORDS: usize = Moments::words(1, false);
 
 /// A missing value that waits for what the peers add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Gap {
+pub struct MissingCell {
     /// The row, from 0.
     pub row: u32,
-    /// The column, by its place in [`Preparation::columns`].
+    /// The column, by its place in [`TableSchema::columns`].
     pub column: u16,
 }
 
-impl Described {
+impl ColumnSpec {
     fn pooled_words(&self) -> usize {
         match &self.kind {
             _ if self.fill != Fill::Pooled => 0,
@@ -84,10 +84,10 @@ impl Described {
     }
 }
 
-impl Preparation {
+impl TableSchema {
     /// The columns that wait: the place of each among the columns, the column, and the place of its first
     /// number in a row.
-    fn waiting(&self) -> impl Iterator<Item = (usize, &Described, usize)> {
+    fn waiting(&self) -> impl Iterator<Item = (usize, &ColumnSpec, usize)> {
         let places = self.columns.iter().scan(0, |next, column| {
             let place = *next;
             *next += column.width();
@@ -100,19 +100,19 @@ impl Preparation {
     }
 
     /// The columns whose missing values wait for what the peers add up.
-    pub fn pooled(&self) -> impl Iterator<Item = &Described> {
+    pub fn pooled(&self) -> impl Iterator<Item = &ColumnSpec> {
         self.waiting().map(|(_, column, _)| column)
     }
 
-    /// How many words [`Preparation::pooled_values`] gives.
+    /// How many words [`TableSchema::pooled_values`] gives.
     #[must_use]
     pub fn pooled_words(&self) -> usize {
-        self.pooled().map(Described::pooled_words).sum()
+        self.pooled().map(ColumnSpec::pooled_words).sum()
     }
 
     /// The words that a peer with these rows adds to the sum; see the [module](self).
     #[must_use]
-    pub fn pooled_values(&self, data: &Dataset, gaps: &[Gap]) -> Vec<u64> {
+    pub fn pooled_values(&self, data: &Dataset, gaps: &[MissingCell]) -> Vec<u64> {
         let words = self.waiting().map(|(at, column, place)| {
             let missing = rows_of(gaps, at);
             let there = (0..data.rows()).filter(|&row| !missing.contains(&row));
@@ -123,7 +123,7 @@ impl Preparation {
 
     /// For each column that waits, whether a value of it is in these rows.
     #[must_use]
-    pub fn pooled_held(&self, data: &Dataset, gaps: &[Gap]) -> Vec<bool> {
+    pub fn pooled_held(&self, data: &Dataset, gaps: &[MissingCell]) -> Vec<bool> {
         self.waiting().map(|(at, ..)| rows_of(gaps, at).len() < data.rows()).collect()
     }
 
@@ -153,7 +153,7 @@ impl Preparation {
     ///
     /// # Errors
     /// [`DataError`]: a gap is in no row, or its column has no constant.
-    pub fn filled(&self, data: &Dataset, gaps: &[Gap]) -> Result<Dataset, DataError> {
+    pub fn filled(&self, data: &Dataset, gaps: &[MissingCell]) -> Result<Dataset, DataError> {
         if gaps.is_empty() {
             return Ok(data.clone());
         }
@@ -162,7 +162,7 @@ impl Preparation {
             places
         });
         let mut values = data.values().to_vec();
-        for &Gap { row, column } in gaps {
+        for &MissingCell { row, column } in gaps {
             let found = self.columns.get(usize::from(column)).zip(places.get(usize::from(column)));
             let fill = found.and_then(|(column, &place)| {
                 let level = |text: &String| column.levels().iter().position(|level| level == text);
@@ -182,6 +182,6 @@ impl Preparation {
 }
 
 /// The rows of which this column has a gap.
-fn rows_of(gaps: &[Gap], column: usize) -> BTreeSet<usize> {
+fn rows_of(gaps: &[MissingCell], column: usize) -> BTreeSet<usize> {
     gaps.iter().filter(|gap| usize::from(gap.column) == column).map(|gap| gap.row as usize).collect()
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::value::{NoNumber, looks_missing};
-use super::{Kind, MAX_LEVELS, MAX_TOKENS, Preparation};
+use super::{Kind, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::quoted;
 
 /// Different texts of one problem that are kept.
@@ -283,7 +283,7 @@ pub(super) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) 
     near.min_by_key(|&(distance, _)| distance).map(|(_, name)| name)
 }
 
-/// What [`Preparation::amend`] did.
+/// What [`TableSchema::amend`] did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Amended {
     /// Levels that were added: column and level.
@@ -296,7 +296,7 @@ pub struct Amended {
     pub levels_already: Vec<(String, String)>,
 }
 
-impl Preparation {
+impl TableSchema {
     /// Adds the levels of categories and the texts for missing values that a file has beside those known
     /// here. A level that looks like another one misspelt is not added, and neither is one of an ordinal,
     /// whose place is not known.

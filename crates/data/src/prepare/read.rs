@@ -1,4 +1,4 @@
-//! Reading a table as a [`Preparation`] says.
+//! Reading a table as a [`TableSchema`] says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::problems::{Collector, near};
 use super::problems::{Problems, Trouble};
 use super::rows::{Batch, Row, Rows, fields, likely};
 use super::value::{days, number};
-use super::{DateOrder, Described, Fill, Gap, Kind, Preparation};
+use super::{ColumnSpec, DateOrder, Fill, Kind, MissingCell, TableSchema};
 use crate::{
     Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
     parquet, quoted,
@@ -106,14 +106,14 @@ fn open(source: Source, format: Format, expected: &Expected) -> Result<Rows, Dat
 }
 
 /// All names that are described.
-fn known(preparation: &Preparation) -> BTreeSet<&str> {
+fn known(preparation: &TableSchema) -> BTreeSet<&str> {
     preparation.columns.iter().map(|column| &*column.name).chain(preparation.label.as_deref()).collect()
 }
 
 /// What a column of the file is for.
 enum Use<'a> {
     /// A described column, its place among them, and the place of its first number.
-    Column(&'a Described, u16, usize),
+    Column(&'a ColumnSpec, u16, usize),
     Label,
 }
 
@@ -187,7 +187,7 @@ fn gather_rows(
         let parts: Vec<Part> = batch.rows.par_chunks(CHUNK).map(|rows| reader.part(&batch, rows)).collect();
         for part in parts {
             values.extend(part.values);
-            gaps.extend(part.gaps.into_iter().map(|gap| Gap { row: gap.row + count as u32, ..gap }));
+            gaps.extend(part.gaps.into_iter().map(|gap| MissingCell { row: gap.row + count as u32, ..gap }));
             problems.append(part.problems);
             for (key, rows) in part.unseen {
                 if unseen.len() < MOST_UNSEEN || unseen.contains_key(&key) {
@@ -226,7 +226,7 @@ const CHUNK: usize = 256;
 
 /// What turns fields into numbers.
 struct Reader<'a> {
-    preparation: &'a Preparation,
+    preparation: &'a TableSchema,
     uses: &'a [(usize, Use<'a>)],
     /// How each of these columns is written, and the places of its levels.
     written: Vec<Written>,
@@ -244,14 +244,14 @@ struct Part {
     /// Lines and texts of labels, where labels are asked for.
     labels: Vec<(u64, String)>,
     /// Rows count from the first of these.
-    gaps: Vec<Gap>,
+    gaps: Vec<MissingCell>,
     unseen: BTreeMap<(String, String), u64>,
     problems: Collector,
 }
 
 impl<'a> Reader<'a> {
     fn new(
-        preparation: &'a Preparation,
+        preparation: &'a TableSchema,
         uses: &'a [(usize, Use<'a>)],
         written: Vec<Written>,
         names: Vec<String>,
@@ -305,7 +305,9 @@ impl<'a> Reader<'a> {
                 let places = &mut values[place..place + column.width()];
                 match put(column, field, levels, self.preparation, *written, places) {
                     Ok(Met::Numbers) => {}
-                    Ok(Met::Gap) => part.gaps.push(Gap { row: number as u32, column: number_of }),
+                    Ok(Met::MissingCell) => {
+                        part.gaps.push(MissingCell { row: number as u32, column: number_of })
+                    }
                     Err(Trouble::Level) if self.lenient && matches!(column.kind, Kind::Category(_)) => {
                         let key = (column.name.clone(), field.chars().take(256).collect());
                         *part.unseen.entry(key).or_default() += 1;
@@ -319,7 +321,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The label's column, where labels are asked for.
-fn label(rows: &Rows, preparation: &Preparation, expected: &Expected) -> Result<Option<String>, DataError> {
+fn label(rows: &Rows, preparation: &TableSchema, expected: &Expected) -> Result<Option<String>, DataError> {
     let at = |number: usize| number.checked_sub(1).and_then(|at| rows.names.get(at)).cloned();
     match (&expected.label, &preparation.label) {
         (LabelColumn::None, _) => Ok(None),
@@ -339,7 +341,7 @@ fn label(rows: &Rows, preparation: &Preparation, expected: &Expected) -> Result<
 /// Finds the described columns and the label in the header; and the columns that are neither.
 fn find<'a>(
     rows: &Rows,
-    preparation: &'a Preparation,
+    preparation: &'a TableSchema,
     expected: &Expected,
     label: Option<&str>,
     problems: &mut Collector,
@@ -415,7 +417,7 @@ enum Met {
     /// Its numbers.
     Numbers,
     /// Nothing but that it is missing: it waits for what the peers add up.
-    Gap,
+    MissingCell,
 }
 
 /// How the values of a column are written in a file.
@@ -429,10 +431,10 @@ struct Written {
 
 /// Writes the numbers of a field.
 fn put(
-    column: &Described,
+    column: &ColumnSpec,
     text: &str,
     levels: &BTreeMap<&str, usize>,
-    preparation: &Preparation,
+    preparation: &TableSchema,
     written: Written,
     row: &mut [f32],
 ) -> Result<Met, Trouble> {
@@ -447,7 +449,7 @@ fn put(
             Fill::Number(value) => set(row, 0, *value as f32),
             Fill::Level(level) => put_level(column, levels.get(level.as_str()), row),
             Fill::NoLevel => Ok(Met::Numbers),
-            Fill::Pooled => Ok(Met::Gap),
+            Fill::Pooled => Ok(Met::MissingCell),
         };
     }
     match &column.kind {
@@ -465,7 +467,7 @@ fn put(
     }
 }
 
-fn put_level(column: &Described, level: Option<&usize>, row: &mut [f32]) -> Result<Met, Trouble> {
+fn put_level(column: &ColumnSpec, level: Option<&usize>, row: &mut [f32]) -> Result<Met, Trouble> {
     let &level = level.ok_or(Trouble::Level)?;
     match column.kind {
         Kind::Ordinal(_) => set(row, 0, level as f32),
@@ -481,7 +483,7 @@ fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<Met, Trouble
 }
 
 /// The value within its limits, compared as binary64.
-fn limited(column: &Described, value: f32) -> Result<f32, Trouble> {
+fn limited(column: &ColumnSpec, value: f32) -> Result<f32, Trouble> {
     let wide = f64::from(value);
     let (low, high) = (column.min.filter(|&min| wide < min), column.max.filter(|&max| wide > max));
     match low.or(high) {
@@ -491,7 +493,7 @@ fn limited(column: &Described, value: f32) -> Result<f32, Trouble> {
     }
 }
 
-fn limits(column: &Described) -> String {
+fn limits(column: &ColumnSpec) -> String {
     let shown = |limit: f64| match column.kind {
         Kind::Date(_) => super::value::date(limit).unwrap_or_else(|| limit.to_string()),
         _ => limit.to_string(),

@@ -18,17 +18,18 @@ fn texts(words: &str) -> Vec<String> {
 }
 
 /// Patients: a number that may be missing, a category, an ordinal, a date with limits, and an id.
-fn patients() -> Preparation {
-    let age = Described { fill: Fill::Number(50.0), indicator: true, ..Described::new("age", Kind::Number) };
-    let sex = Described { fill: Fill::NoLevel, ..Described::new("sex", Kind::Category(texts("f m"))) };
-    let stage = Described::new("stage", Kind::Ordinal(texts("I II III")));
-    let born = Described {
+fn patients() -> TableSchema {
+    let age =
+        ColumnSpec { fill: Fill::Number(50.0), indicator: true, ..ColumnSpec::new("age", Kind::Number) };
+    let sex = ColumnSpec { fill: Fill::NoLevel, ..ColumnSpec::new("sex", Kind::Category(texts("f m"))) };
+    let stage = ColumnSpec::new("stage", Kind::Ordinal(texts("I II III")));
+    let born = ColumnSpec {
         min: Some(0.0),
         max: Some(20_000.0),
-        ..Described::new("seen", Kind::Date(DateOrder::YearMonthDay))
+        ..ColumnSpec::new("seen", Kind::Date(DateOrder::YearMonthDay))
     };
-    let columns = vec![age, sex, stage, born, Described::new("id", Kind::Ignored)];
-    Preparation { missing: texts("NA ?"), label: Some("kind".into()), columns, ..Preparation::default() }
+    let columns = vec![age, sex, stage, born, ColumnSpec::new("id", Kind::Ignored)];
+    TableSchema { missing: texts("NA ?"), label: Some("kind".into()), columns, ..TableSchema::default() }
 }
 
 fn read(bytes: &[u8], expected: &Expected) -> Result<Loaded, DataError> {
@@ -113,9 +114,9 @@ sick;;c;1999-12-31;III;m;48.5
 
 #[test]
 fn decimal_commas_are_read_where_they_are_said_and_refused_elsewhere() {
-    let columns = vec![Described::new("x", Kind::Number)];
-    let comma = Preparation { decimal_comma: true, columns, ..Preparation::default() };
-    let point = Preparation { decimal_comma: false, ..comma.clone() };
+    let columns = vec![ColumnSpec::new("x", Kind::Number)];
+    let comma = TableSchema { decimal_comma: true, columns, ..TableSchema::default() };
+    let point = TableSchema { decimal_comma: false, ..comma.clone() };
     let of = |preparation| Expected {
         preparation: Some(preparation),
         label: LabelColumn::None,
@@ -223,9 +224,9 @@ fn what_cannot_be_read_at_all_is_said_with_what_to_do() {
 
 #[test]
 fn limits_refuse_or_clip() {
-    let column = Described { min: Some(0.0), max: Some(120.0), ..Described::new("age", Kind::Number) };
-    let refuse = Preparation { columns: vec![column.clone()], ..Preparation::default() };
-    let clip = Preparation { columns: vec![Described { clip: true, ..column }], ..Preparation::default() };
+    let column = ColumnSpec { min: Some(0.0), max: Some(120.0), ..ColumnSpec::new("age", Kind::Number) };
+    let refuse = TableSchema { columns: vec![column.clone()], ..TableSchema::default() };
+    let clip = TableSchema { columns: vec![ColumnSpec { clip: true, ..column }], ..TableSchema::default() };
     let of = |preparation| Expected {
         preparation: Some(preparation),
         label: LabelColumn::None,
@@ -369,7 +370,7 @@ fn a_text_is_never_made_a_level_and_missing_at_once() {
 
 #[test]
 fn rules_of_a_preparation_are_kept() {
-    let broken = |change: fn(&mut Preparation)| {
+    let broken = |change: fn(&mut TableSchema)| {
         let mut preparation = patients();
         change(&mut preparation);
         preparation.check().unwrap_err().to_string()
@@ -393,7 +394,7 @@ fn rules_of_a_preparation_are_kept() {
         broken(|p| p
             .columns
             .iter_mut()
-            .for_each(|column| *column = Described::new(&*column.name, Kind::Ignored)))
+            .for_each(|column| *column = ColumnSpec::new(&*column.name, Kind::Ignored)))
         .contains("the number of features is 0")
     );
 }
@@ -402,7 +403,7 @@ fn any_name() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9äöü =<]{0,6}[a-z]"
 }
 
-fn any_column() -> impl Strategy<Value = Described> {
+fn any_column() -> impl Strategy<Value = ColumnSpec> {
     let levels = || {
         prop::collection::btree_set("[b-y]{2,4}", 1..5).prop_map(|set| set.into_iter().collect::<Vec<_>>())
     };
@@ -416,7 +417,7 @@ fn any_column() -> impl Strategy<Value = Described> {
     (any_name(), kind, any::<bool>(), any::<bool>(), -9i32..9).prop_map(
         |(name, kind, filled, indicator, at)| {
             let number = matches!(kind, Kind::Number | Kind::Date(_));
-            let mut column = Described::new(name.trim(), kind);
+            let mut column = ColumnSpec::new(name.trim(), kind);
             column.fill = match column.levels().last() {
                 _ if !filled || column.kind == Kind::Ignored => Fill::Refuse,
                 None => Fill::Number(f64::from(at) / 2.0),
@@ -430,9 +431,9 @@ fn any_column() -> impl Strategy<Value = Described> {
     )
 }
 
-fn any_preparation() -> impl Strategy<Value = Preparation> {
+fn any_preparation() -> impl Strategy<Value = TableSchema> {
     (prop::collection::vec(any_column(), 1..6), any::<bool>(), any::<bool>())
-        .prop_map(|(columns, decimal_comma, label)| Preparation {
+        .prop_map(|(columns, decimal_comma, label)| TableSchema {
             delimiter: decimal_comma.then_some(b';'),
             decimal_comma,
             missing: texts("NA ?"),
@@ -448,7 +449,7 @@ fn any_cells() -> impl Strategy<Value = Vec<(usize, bool)>> {
 }
 
 /// What a value is by the description alone; `None` where it is missing.
-fn plainly(column: &Described, value: Option<usize>) -> Vec<f32> {
+fn plainly(column: &ColumnSpec, value: Option<usize>) -> Vec<f32> {
     let number = |value: usize| {
         let value = value as f64 - 20.0;
         column.max.filter(|&max| value > max).unwrap_or(value) as f32
@@ -475,7 +476,7 @@ fn plainly(column: &Described, value: Option<usize>) -> Vec<f32> {
 }
 
 /// How a file writes it.
-fn written(column: &Described, value: Option<usize>) -> String {
+fn written(column: &ColumnSpec, value: Option<usize>) -> String {
     let Some(value) = value else { return "?".into() };
     match &column.kind {
         Kind::Ignored => "\"any; \"\"thing\"\"\"".into(),
@@ -554,12 +555,12 @@ proptest! {
             column.fill = Fill::Pooled;
         }
         let bytes = preparation.encode();
-        prop_assert_eq!(Preparation::decode(&bytes).unwrap(), preparation.clone());
-        prop_assert!(Preparation::decode(&bytes[..bytes.len() - 1]).is_err());
-        prop_assert!(Preparation::decode(&[&bytes[..], &[0]].concat()).is_err());
+        prop_assert_eq!(TableSchema::decode(&bytes).unwrap(), preparation.clone());
+        prop_assert!(TableSchema::decode(&bytes[..bytes.len() - 1]).is_err());
+        prop_assert!(TableSchema::decode(&[&bytes[..], &[0]].concat()).is_err());
         let mut other = bytes.clone();
         other[at.index(bytes.len())] ^= 1 << bit;
-        if let Ok(read) = Preparation::decode(&other) {
+        if let Ok(read) = TableSchema::decode(&other) {
             prop_assert_ne!(&read, &preparation);
             prop_assert_eq!(read.encode(), other);
         }

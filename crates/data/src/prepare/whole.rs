@@ -47,14 +47,14 @@ pub fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<
 mod tests {
     use super::*;
     use crate::LabelColumn;
-    use crate::prepare::{Described, Fill, Kind, Preparation};
+    use crate::prepare::{ColumnSpec, Fill, Kind, TableSchema};
 
     #[test]
     fn missing_values_take_the_mean_and_the_most_frequent_level_of_the_files_own_rows() {
         let levels = ["f", "m"].map(String::from).to_vec();
-        let pooled = |name: &str, kind| Described { fill: Fill::Pooled, ..Described::new(name, kind) };
+        let pooled = |name: &str, kind| ColumnSpec { fill: Fill::Pooled, ..ColumnSpec::new(name, kind) };
         let columns = vec![pooled("age", Kind::Number), pooled("sex", Kind::Category(levels))];
-        let preparation = Preparation { columns, ..Preparation::default() };
+        let preparation = TableSchema { columns, ..TableSchema::default() };
         let expected =
             Expected { preparation: Some(&preparation), label: LabelColumn::None, ..Expected::default() };
         let folder = tempfile::tempdir().unwrap();

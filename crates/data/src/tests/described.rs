@@ -1,10 +1,10 @@
-//! Described columns in every format that has types: the same rows as their CSV.
+//! ColumnSpec columns in every format that has types: the same rows as their CSV.
 
 use super::*;
 use crate::prepare::draft::draft;
 use crate::prepare::problems::Trouble;
 use crate::prepare::read::check;
-use crate::prepare::{DateOrder, Described, Fill, Kind};
+use crate::prepare::{ColumnSpec, DateOrder, Fill, Kind};
 
 fn fixture(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "formats", name].iter().collect()
@@ -14,26 +14,26 @@ fn texts(words: &str) -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
-fn with(fill: Fill, name: &str, kind: Kind) -> Described {
-    Described { fill, ..Described::new(name, kind) }
+fn with(fill: Fill, name: &str, kind: Kind) -> ColumnSpec {
+    ColumnSpec { fill, ..ColumnSpec::new(name, kind) }
 }
 
 /// The table that `scripts/make-formats.py` writes.
-fn patients() -> Preparation {
+fn patients() -> TableSchema {
     let columns = vec![
-        Described { indicator: true, ..with(Fill::Number(50.0), "age", Kind::Number) },
+        ColumnSpec { indicator: true, ..with(Fill::Number(50.0), "age", Kind::Number) },
         with(Fill::NoLevel, "sex", Kind::Category(texts("f m"))),
-        Described::new("stage", Kind::Ordinal(texts("I II III"))),
+        ColumnSpec::new("stage", Kind::Ordinal(texts("I II III"))),
         // Typed dates need no order; texts do.
         with(Fill::Number(7.0), "seen", Kind::Date(DateOrder::DayMonthYear)),
-        Described::new("left", Kind::Date(DateOrder::YearMonthDay)),
+        ColumnSpec::new("left", Kind::Date(DateOrder::YearMonthDay)),
         with(Fill::NoLevel, "smoker", Kind::Category(texts("True False"))),
         with(Fill::Pooled, "visits", Kind::Number),
     ];
-    Preparation { label: Some("kind".into()), columns, ..Preparation::default() }
+    TableSchema { label: Some("kind".into()), columns, ..TableSchema::default() }
 }
 
-fn expected<'a>(preparation: &'a Preparation, classes: &'a [String]) -> Expected<'a> {
+fn expected<'a>(preparation: &'a TableSchema, classes: &'a [String]) -> Expected<'a> {
     Expected { preparation: Some(preparation), classes: Some(classes), ..Expected::default() }
 }
 
@@ -51,7 +51,7 @@ fn a_parquet_table_is_read_as_its_columns_are_described() {
     assert_eq!(loaded.data.values(), rows);
     assert_eq!(loaded.data.labels(), [0, 1, 0, 1]);
     assert_eq!(loaded.left_out, ["notes.list.element"], "a list that nobody has described does not matter");
-    assert_eq!(loaded.gaps, [prepare::Gap { row: 2, column: 6 }]);
+    assert_eq!(loaded.gaps, [prepare::MissingCell { row: 2, column: 6 }]);
     // pandas writes the same table as CSV, with dates as texts.
     let mut written = preparation.clone();
     written.columns[3].kind = Kind::Date(DateOrder::YearMonthDay);
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_parquet_table_is_listed_with_its_rows() {
         "the schema: no column is called \"Stage\"; \"stage\" is: call it \"Stage\" in the header"
     );
     let mut preparation = patients();
-    preparation.columns.push(Described::new("notes.list.element", Kind::Number));
+    preparation.columns.push(ColumnSpec::new("notes.list.element", Kind::Number));
     let error = load(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap_err();
     assert!(
         error.to_string().contains("column \"notes.list.element\" is of type nested, which is not read"),

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Architecture, MAX_WEIGHTS, Network, NetworkError, Tape};
 use crate::model::{ModelError, check_classes};
-use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::scaling::{Scaler, Scaling, ScalingError};
 use flyswarm_data::{MAX_CLASSES, MAX_FEATURES};
 use flyswarm_sealed_sum::crypto::tagged_hash;
@@ -64,7 +64,7 @@ pub struct Classifier {
     scaler: Scaler,
     classes: Vec<String>,
     columns: Vec<String>,
-    preparation: Option<Arc<Preparation>>,
+    preparation: Option<Arc<TableSchema>>,
     weights: Vec<f32>,
     session: (String, [u8; 32]),
 }
@@ -106,7 +106,7 @@ impl Classifier {
     /// # Errors
     /// [`ClassifierError::Names`] where a rule is broken, [`ClassifierError::Bad`] where it makes other
     /// features.
-    pub fn with_preparation(self, preparation: Arc<Preparation>) -> Result<Self, ClassifierError> {
+    pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ClassifierError> {
         preparation.check_resolved().map_err(ModelError::from)?;
         if preparation.features() != self.columns {
             return bad("the described columns make other features");
@@ -116,7 +116,7 @@ impl Classifier {
 
     /// How a table becomes features, where that is described.
     #[must_use]
-    pub fn preparation(&self) -> Option<&Preparation> {
+    pub fn preparation(&self) -> Option<&TableSchema> {
         self.preparation.as_deref()
     }
 
@@ -327,7 +327,7 @@ impl Classifier {
         let mut classifier = Self::new(&architecture, scaler, classes, names("columns")?, weights, session)?;
         if let Some(digits) = field("preparation") {
             let encoded = hex::decode(digits).map_err(|_| missing("preparation"))?;
-            let preparation = Preparation::decode(&encoded).map_err(ModelError::from)?;
+            let preparation = TableSchema::decode(&encoded).map_err(ModelError::from)?;
             classifier = classifier.with_preparation(preparation.into())?;
         }
         // Names, shapes and places of tensors, and whatever else could be written in two ways.

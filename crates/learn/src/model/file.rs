@@ -48,7 +48,7 @@ use super::origin::{MAX_MEMBERS, MAX_TEXT, Origin};
 use super::readout::{Readout, Score};
 use super::{Model, ModelError};
 use crate::sketch::{MAX_COUNTS, Parameters};
-use flyswarm_data::prepare::Preparation;
+use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::prepare::encoding::MAX_ENCODED;
 use flyswarm_data::scaling::{Scaler, Scaling, ScalingError};
 use flyswarm_data::{MAX_CLASS_NAME, MAX_FEATURES};
@@ -300,7 +300,7 @@ impl Model {
                 return Err(reader.field("length of the preparation", length as u64, "at most 2^26"));
             }
             let encoded = reader.take("preparation", length)?;
-            preparation = Some(Arc::new(Preparation::decode(encoded).map_err(ModelError::from)?));
+            preparation = Some(Arc::new(TableSchema::decode(encoded).map_err(ModelError::from)?));
         }
         let named = if described { 0 } else { named };
         let mut columns = Vec::new();

@@ -14,7 +14,7 @@ pub const UNUSUAL: f64 = 6.0;
 
 /// What a model knows of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Known {
+pub enum ColumnRange {
     /// Mean and standard deviation over all rows that were counted; 0: the column was constant.
     Spread(f64, f64),
     /// The mean alone.
@@ -25,7 +25,7 @@ pub enum Known {
     Nothing,
 }
 
-impl Known {
+impl ColumnRange {
     /// Whether a value is more than `deviations` from the mean, beyond the bounds, or another than that of a
     /// constant column (up to the rounding of binary32).
     #[must_use]
@@ -64,24 +64,24 @@ pub struct Outside {
 impl Model {
     /// What is known of the values of a column, from 0.
     #[must_use]
-    pub fn known(&self, column: usize) -> Known {
+    pub fn known(&self, column: usize) -> ColumnRange {
         let scaler = self.scaler();
         let bound = |bounds: &[f32]| bounds.get(if bounds.len() == 1 { 0 } else { column }).copied();
         match (scaler.means().get(column), scaler.deviations().get(column), scaler.scaling()) {
-            (Some(&mean), Some(&deviation), _) => Known::Spread(mean, deviation),
-            (Some(&mean), None, _) => Known::Mean(mean),
+            (Some(&mean), Some(&deviation), _) => ColumnRange::Spread(mean, deviation),
+            (Some(&mean), None, _) => ColumnRange::Mean(mean),
             (None, _, Scaling::Range { lo, hi }) => match (bound(lo), bound(hi)) {
-                (Some(lo), Some(hi)) => Known::Bounds(lo, hi),
-                _ => Known::Nothing,
+                (Some(lo), Some(hi)) => ColumnRange::Bounds(lo, hi),
+                _ => ColumnRange::Nothing,
             },
-            _ => Known::Nothing,
+            _ => ColumnRange::Nothing,
         }
     }
 
     /// Columns with values far outside what is known, in their order, and how many rows have any.
     #[must_use]
     pub fn outside(&self, data: &Dataset) -> (Vec<Outside>, usize) {
-        let known: Vec<Known> = (0..data.features()).map(|column| self.known(column)).collect();
+        let known: Vec<ColumnRange> = (0..data.features()).map(|column| self.known(column)).collect();
         let values = |column: usize| (0..data.rows()).map(move |i| data.row(i)[column]);
         let beyond =
             |column: usize, limit| values(column).filter(|&x| known[column].is_beyond(x, limit)).count();

@@ -67,7 +67,7 @@ impl Assessment {
 }
 
 /// One split: how each lambda does on its parts, and others on all its test rows.
-struct Found {
+struct SplitTally {
     parts: Vec<Tally>,
     fine_tuned: Option<usize>,
     local: Option<usize>,
@@ -97,7 +97,7 @@ pub fn assess(
         return Err(PersonalError::Few(rows.rows(), 3));
     }
     let all = Datastore::new(keys.clone(), rows.labels().to_vec(), classifier.classes().len())?;
-    let one = |(place, split): (usize, &Split)| -> Result<Found, PersonalError> {
+    let one = |(place, split): (usize, &Split)| -> Result<SplitTally, PersonalError> {
         let datastore = practice.contents.of(&all.subset(&split.train), practice.seed)?;
         let test = keys.select(Axis(0), &split.test);
         let said = practice.mixture.neighbours(&datastore, test.view())?;
@@ -114,7 +114,7 @@ pub fn assess(
             right(classifier, &weights, test.view(), test.labels())
         };
         let fine_tuned = practice.fine_tuning.map(|settings| right(settings, false));
-        Ok(Found { parts, fine_tuned, local: practice.local.map(|settings| right(settings, true)) })
+        Ok(SplitTally { parts, fine_tuned, local: practice.local.map(|settings| right(settings, true)) })
     };
     let found = splits.par_iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()?;
     let parts: Vec<Tally> = found.iter().flat_map(|found| found.parts.clone()).collect();

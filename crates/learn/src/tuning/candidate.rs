@@ -71,19 +71,19 @@ enum Ones {
 
 /// A setting that was good on some kind of data, with m as large as allowed.
 #[derive(Debug)]
-struct Known {
+struct KnownSetting {
     scaling: Scaling,
     densify: bool,
     s: Ones,
     rho: usize,
 }
 
-const fn known(scaling: Scaling, densify: bool, s: Ones, rho: usize) -> Known {
-    Known { scaling, densify, s, rho }
+const fn known(scaling: Scaling, densify: bool, s: Ones, rho: usize) -> KnownSetting {
+    KnownSetting { scaling, densify, s, rho }
 }
 
 /// What is tried before random candidates.
-static PORTFOLIO: [Known; 12] = [
+static PORTFOLIO: [KnownSetting; 12] = [
     known(Scaling::UnitNorm, false, Ones::Share(0.3), 64),
     known(Scaling::Center, false, Ones::Share(0.3), 32),
     known(Scaling::Center, false, Ones::Share(0.3), 128),
@@ -131,8 +131,8 @@ impl Ranges {
         (2048 * width).min(self.max_m).min(MAX_COUNTS / self.classes)
     }
 
-    fn known(&self, known: &Known) -> Option<Candidate> {
-        let &Known { ref scaling, densify, s, rho } = known;
+    fn known(&self, known: &KnownSetting) -> Option<Candidate> {
+        let &KnownSetting { ref scaling, densify, s, rho } = known;
         let m = self.most(scaling.width(self.d));
         let dimension = self.dimension(scaling, densify);
         let s = match s {

@@ -46,7 +46,12 @@ pub async fn multiply_all<T: Ring>(
 
 /// Shares of what role `dealer` knows alone: its share is drawn with the neighbour before, the rest goes to
 /// the one after it, the third share is 0. `value` is given at the dealer only. The round is the caller's.
-pub fn deal<T: Ring>(context: &mut Context, dealer: usize, len: usize, value: Option<&[T]>) -> Dealt<T> {
+pub fn deal<T: Ring>(
+    context: &mut Context,
+    dealer: usize,
+    len: usize,
+    value: Option<&[T]>,
+) -> PendingShares<T> {
     let place = (context.role() + 3 - dealer) % 3;
     let step = context.step();
     let shared = match place {
@@ -60,17 +65,17 @@ pub fn deal<T: Ring>(context: &mut Context, dealer: usize, len: usize, value: Op
         2 => Shared { own: vec![T::default(); len], next: step.draw(Side::After, len) },
         _ => Shared::zeros(len),
     };
-    Dealt { shared, due: place == 1 }
+    PendingShares { shared, due: place == 1 }
 }
 
 /// Shares that are whole when the round in which they were dealt is over.
 #[derive(Debug)]
-pub struct Dealt<T> {
+pub struct PendingShares<T> {
     shared: Shared<T>,
     due: bool,
 }
 
-impl<T: Ring> Dealt<T> {
+impl<T: Ring> PendingShares<T> {
     /// The shares; to be called in the order of the deals.
     pub fn receive(mut self, context: &Context) -> Shared<T> {
         if self.due {

@@ -115,7 +115,7 @@ impl Record {
 pub enum RestoreError {
     /// A committed aggregate is missing below another.
     #[error("stored slot {0} has no slot before it")]
-    Gap(u32),
+    MissingCell(u32),
     /// A record does not verify.
     #[error("stored record of slot {0} does not verify: {1}")]
     Broken(u32, String),
@@ -307,7 +307,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
     for (each, total) in committed {
         let slot = each.record.value.sum.slot;
         if slot != out.archive.committed() {
-            return Err(RestoreError::Gap(slot));
+            return Err(RestoreError::MissingCell(slot));
         }
         each.check(ctx)
             .and_then(|()| total.as_ref().map_or(Ok(()), |total| check_total(ctx, &each.record, total)))

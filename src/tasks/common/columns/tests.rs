@@ -38,11 +38,11 @@ fn a_file_in_other_units_is_found_by_its_owner() {
         let grams = rows(&[&wave(40, 70.0 * factor, 3.0 * factor), &wave(40, 0.0, factor)]);
         let found = told(&[&grams, &good, &more]);
         assert_eq!(found.iter().map(|(column, _)| *column).collect::<Vec<_>>(), [0, 1]);
-        assert!(found.iter().all(|(_, odd)| matches!(odd, Odd::Scale(_))), "{found:?}");
+        assert!(found.iter().all(|(_, odd)| matches!(odd, Anomaly::Scale(_))), "{found:?}");
     }
     let shifted = rows(&[&wave(40, 170.0, 3.0), &wave(40, 0.0, 1.0)]);
     let found = told(&[&shifted, &good, &more]);
-    assert!(matches!(found[..], [(0, Odd::Mean(..))]), "{found:?}");
+    assert!(matches!(found[..], [(0, Anomaly::Mean(..))]), "{found:?}");
     let line = &lines(&found, &["weight".into(), "x".into()])[0];
     assert!(
         line.starts_with("other units? means far from those of the other peers: \"weight\" (mean 170"),
@@ -55,17 +55,21 @@ fn a_constant_is_odd_where_others_would_show_other_values() {
     let others = rows(&[&wave(100, 70.0, 3.0), &[[0.0; 99].as_slice(), &[1.0]].concat()]);
     let constant = rows(&[&[0.0; 100], &[0.0; 100]]);
     let found = told(&[&constant, &others]);
-    assert!(matches!(found[..], [(0, Odd::Constant(..))]), "a rare value may be absent: {found:?}");
+    assert!(matches!(found[..], [(0, Anomaly::Constant(..))]), "a rare value may be absent: {found:?}");
     assert_eq!(told(&[&rows(&[&[0.0; 9], &[0.0; 9]]), &others]), [], "too few rows to say");
 }
 
 #[test]
 fn codes_for_missing_values_are_repeated_extremes_far_from_the_rest() {
     let found = |column: &[f32]| codes(&rows(&[column])).pop().map(|(_, odd)| odd);
-    assert_eq!(found(&[18.0, -999.0, 50.0, 90.0, -999.0]), Some(Odd::Code(-999.0, 2)));
-    assert_eq!(found(&[18.0, 9999.0, 50.0, 90.0, 9999.0]), Some(Odd::Code(9999.0, 2)));
-    assert_eq!(found(&[0.0, -9.0, 3.0, 300.0, -9.0]), Some(Odd::Code(-9.0, 2)), "the only negative value");
-    assert_eq!(found(&[1.0, 99_999.0, 99_999.0, 0.5]), Some(Odd::Code(99_999.0, 2)));
+    assert_eq!(found(&[18.0, -999.0, 50.0, 90.0, -999.0]), Some(Anomaly::Code(-999.0, 2)));
+    assert_eq!(found(&[18.0, 9999.0, 50.0, 90.0, 9999.0]), Some(Anomaly::Code(9999.0, 2)));
+    assert_eq!(
+        found(&[0.0, -9.0, 3.0, 300.0, -9.0]),
+        Some(Anomaly::Code(-9.0, 2)),
+        "the only negative value"
+    );
+    assert_eq!(found(&[1.0, 99_999.0, 99_999.0, 0.5]), Some(Anomaly::Code(99_999.0, 2)));
     assert_eq!(found(&[18.0, -999.0, 50.0]), None, "once is no code");
     assert_eq!(found(&[18.0, -998.0, -998.0, 50.0]), None);
     assert_eq!(found(&[1.0, 9.0, 9.0]), None, "a grade");
@@ -83,7 +87,7 @@ fn honest_peers_with_classes_of_their_own_hear_of_no_other_units() {
     let mut units = 0;
     for i in 0..parts.len() {
         let order: Vec<_> = (0..parts.len()).map(|j| &parts[(i + j) % parts.len()]).collect();
-        units += told(&order).iter().filter(|(_, odd)| !matches!(odd, Odd::Constant(..))).count();
+        units += told(&order).iter().filter(|(_, odd)| !matches!(odd, Anomaly::Constant(..))).count();
     }
     // Of 640 columns.
     assert!(units <= 2, "{units}");

@@ -3,7 +3,7 @@
 use super::super::draft::draft;
 use super::*;
 
-fn refused(change: impl Fn(&mut Preparation)) -> String {
+fn refused(change: impl Fn(&mut TableSchema)) -> String {
     let mut preparation = patients();
     change(&mut preparation);
     preparation.check().unwrap_err().to_string()
@@ -14,10 +14,10 @@ fn names_levels_and_texts_for_missing_values_are_plain_and_few() {
     assert!(refused(|p| p.columns[1].kind = Kind::Category(vec![" f".into()])).starts_with("a level of"));
     assert!(refused(|p| p.missing.push("x ".into())).starts_with("a text for missing values"));
     assert!(refused(|p| p.missing.push("NA".into())).starts_with("a text for missing values"));
-    let many = |p: &mut Preparation| p.missing = (0..=MAX_TOKENS).map(|i| format!("no {i}")).collect();
+    let many = |p: &mut TableSchema| p.missing = (0..=MAX_TOKENS).map(|i| format!("no {i}")).collect();
     assert!(refused(many).starts_with("the number of texts for missing values is 101"));
     assert!(refused(|p| p.columns[4].name = String::new()).starts_with("a column's name"));
-    let long = |p: &mut Preparation| {
+    let long = |p: &mut TableSchema| {
         p.columns[1].name = "n".repeat(200);
         p.columns[1].kind = Kind::Category(vec!["l".repeat(100)]);
     };
@@ -44,8 +44,8 @@ fn what_fills_a_column_is_of_its_kind() {
 
 #[test]
 fn a_preparation_whose_fills_are_not_known_yet_is_no_models_and_fills_nothing() {
-    let column = Described { fill: Fill::Pooled, ..Described::new("sex", Kind::Category(texts("f m"))) };
-    let waiting = Preparation { columns: vec![column], ..Preparation::default() };
+    let column = ColumnSpec { fill: Fill::Pooled, ..ColumnSpec::new("sex", Kind::Category(texts("f m"))) };
+    let waiting = TableSchema { columns: vec![column], ..TableSchema::default() };
     waiting.check().unwrap();
     assert!(waiting.check_resolved().unwrap_err().to_string().contains("fill of column \"sex\""));
     let known = waiting.resolved(&[1, 2]).unwrap();
@@ -55,9 +55,9 @@ fn a_preparation_whose_fills_are_not_known_yet_is_no_models_and_fills_nothing() 
         assert!(waiting.resolved(words).is_err(), "{words:?}");
     }
     let rows = Dataset::new(2, vec![0.0; 4], Vec::new(), Vec::new()).unwrap();
-    let gaps = [Gap { row: 1, column: 0 }];
+    let gaps = [MissingCell { row: 1, column: 0 }];
     assert_eq!(known.filled(&rows, &gaps).unwrap().values(), [0.0, 0.0, 0.0, 1.0]);
-    for (preparation, gap) in [(&waiting, gaps[0]), (&known, Gap { row: 2, column: 0 })] {
+    for (preparation, gap) in [(&waiting, gaps[0]), (&known, MissingCell { row: 2, column: 0 })] {
         assert!(preparation.filled(&rows, &[gap]).is_err());
     }
 }

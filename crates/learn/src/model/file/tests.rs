@@ -213,11 +213,11 @@ fn a_file_that_is_no_model_is_refused_by_name() {
 
 #[test]
 fn a_model_of_described_columns_keeps_the_description_and_has_another_digest() {
-    use flyswarm_data::prepare::{Described, Fill, Kind, Preparation};
+    use flyswarm_data::prepare::{ColumnSpec, Fill, Kind, TableSchema};
     let plain = small_model(Scaling::Center, 0.5);
     let d = plain.sketch().parameters().d;
-    let columns = (0..d).map(|at| Described::new(format!("x{at}"), Kind::Number)).collect();
-    let preparation = Preparation { columns, ..Preparation::default() };
+    let columns = (0..d).map(|at| ColumnSpec::new(format!("x{at}"), Kind::Number)).collect();
+    let preparation = TableSchema { columns, ..TableSchema::default() };
     let described = plain.clone().with_preparation(preparation.clone().into()).unwrap();
     let named = plain.clone().with_columns(preparation.features()).unwrap();
     let bytes = described.encode();
@@ -225,8 +225,8 @@ fn a_model_of_described_columns_keeps_the_description_and_has_another_digest() {
     assert_eq!((&read, read.preparation()), (&described, Some(&preparation)));
     assert_eq!(read.columns(), named.columns());
     assert_ne!(described.digest(), named.digest());
-    let more = Preparation {
-        columns: [preparation.columns.clone(), vec![Described::new("y", Kind::Number)]].concat(),
+    let more = TableSchema {
+        columns: [preparation.columns.clone(), vec![ColumnSpec::new("y", Kind::Number)]].concat(),
         ..preparation
     };
     assert!(plain.clone().with_preparation(more.into()).is_err(), "a feature more than the sketch has");

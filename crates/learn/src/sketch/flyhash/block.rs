@@ -100,7 +100,7 @@ impl Points<'_> {
         let guess =
             if guessing { Guess::new(self.columns.len() / ones, ones, self.dimension, rho) } else { None };
         let (extents, guesses): (Vec<Extent>, Vec<f32>) =
-            arch.dispatch(Seen { points: self, guess }).into_iter().unzip();
+            arch.dispatch(Extents { points: self, guess }).into_iter().unzip();
         let exact: Option<Vec<Scale>> = extents.iter().map(|&extent| Scale::exact(extent, ones)).collect();
         let quarters = exact.is_none() && ones <= MAX_QUARTERED;
         let highest = if quarters { quartered(ones) } else { LEVELS };
@@ -114,9 +114,9 @@ impl Points<'_> {
         let levels = (ones <= MAX_ONES).then(|| {
             let levels = arch.dispatch(Levels { points: self, scales: &scales });
             if quarters {
-                Summed::Quarters(levels)
+                BlockSums::Quarters(levels)
             } else {
-                Summed::Words(levels.into_iter().map(in_words).collect())
+                BlockSums::Words(levels.into_iter().map(in_words).collect())
             }
         });
         let floats = OnceCell::new();
@@ -130,7 +130,7 @@ impl Points<'_> {
             }
             let before = selection.passed();
             match &levels {
-                Some(Summed::Words(levels)) if use_levels => {
+                Some(BlockSums::Words(levels)) if use_levels => {
                     arch.dispatch(InLevels {
                         columns,
                         first,
@@ -139,7 +139,7 @@ impl Points<'_> {
                         selection: &mut selection,
                     });
                 }
-                Some(Summed::Quarters(levels)) if use_levels => {
+                Some(BlockSums::Quarters(levels)) if use_levels => {
                     arch.dispatch(InQuarters {
                         columns,
                         first,
@@ -186,7 +186,7 @@ impl Points<'_> {
 }
 
 /// How levels are summed.
-enum Summed {
+enum BlockSums {
     /// To sums of 16 bits.
     Words(Vec<Column<Words>>),
     /// To quarters of sums, rounded up.
@@ -194,12 +194,12 @@ enum Summed {
 }
 
 /// The extent of each point, and a guess, negative infinity for none.
-struct Seen<'a> {
+struct Extents<'a> {
     points: &'a Points<'a>,
     guess: Option<Guess>,
 }
 
-impl NullaryFnOnce for Seen<'_> {
+impl NullaryFnOnce for Extents<'_> {
     type Output = Vec<(Extent, f32)>;
 
     #[inline(always)]

@@ -160,7 +160,10 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
     };
     let other = Bytes::from(vec![0xaa; total.len()]);
     assert_eq!(restore(committed(sum.clone(), &total)).unwrap().archive.committed(), 2);
-    assert!(matches!(restore(committed(sum.clone(), &total)[1..].to_vec()), Err(RestoreError::Gap(1))));
+    assert!(matches!(
+        restore(committed(sum.clone(), &total)[1..].to_vec()),
+        Err(RestoreError::MissingCell(1))
+    ));
     let few = Committed { acknowledgements: sum.acknowledgements[..1].to_vec(), ..sum.clone() };
     refused("decided by too few", committed(few, &total));
     refused("another total", committed(sum.clone(), &other));
