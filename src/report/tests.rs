@@ -166,7 +166,7 @@ fn a_long_name_is_shown_whole_where_there_is_room_and_breaks_where_there_is_none
 
 /// A session of this task: the line of `[data]`, more of it, the sections behind it.
 fn session(task: &str, data: &str, sections: &str) -> Session {
-    let head = "name = \"t\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z";
+    let head = "name = \"t\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z";
     let mut text = format!("{head}\ntask = {task}\n[data]\nfeatures = 4\n{data}\n{sections}\n");
     for i in 0..5 {
         let key = Identity::from_seed([i; 32]).public();
@@ -296,6 +296,8 @@ fn budget_and_what_others_learn_are_told_for_every_task() {
         ("\"tune\"", CLASSES, &*tune, "how many rows each setting has right"),
         ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "weights after every round"),
         ("\"sketch\"", "", "", "how dense all rows together are"),
+        ("\"sketch\"", "", "[sketch]\nopen_distances = true", "how far each peer's rows lie from all"),
+        ("\"sketch\"", "", "[sketch]\npairwise = true", "how dense each peer's own rows are"),
     ] {
         let session = session(task, data, sections);
         let page = page_of(&session);
@@ -342,7 +344,25 @@ fn noise_and_its_budget_are_told_by_mode() {
         let page = page_of(&session("\"flynn\"", &scaled, &noise));
         assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
         assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
+        // Sketches have no shares of noise.
+        if mode != "central" {
+            let noise = format!("[privacy]\nepsilon = 0.5\nmode = \"{mode}\"");
+            let page = page_of(&session("\"sketch\"", "scaling = \"unit-norm\"", &noise));
+            assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
+            assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
+        }
     }
-    let page = page_of(&session("\"sketch\"", "scaling = \"unit-norm\"", "[privacy]\nepsilon = 0.5"));
-    assert!(page.contains("spent epsilon = 0.5") && page.contains("; with noise."), "{page}");
+}
+
+#[test]
+fn a_task_of_a_program_is_told_in_its_own_words() {
+    let aggregates = json!([
+        {"name": "coin", "is": "a random number", "reveals": "nothing of anybody's rows"},
+        {"name": "mine", "is": "counts of bins", "reveals": "how many rows of all peers lie in each bin"},
+    ]);
+    let receipt = json!({"task": "mine", "aggregates": aggregates, "opened_unix": [], "shared": "sums"});
+    let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+    assert!(page.contains("counts of bins"), "{page}");
+    assert!(page.contains("<b>mine</b>: how many rows of all peers lie in each bin."), "{page}");
+    assert!(!page.contains("<h2>How good"), "nothing is known of how good the result is");
 }

@@ -82,6 +82,7 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
             "without_labels = 4",
             "task.without_labels: a peer is 4, must be 0 to 3 (peers are numbered from 0)",
         ),
+        ("kind = \"sum\"\nm = 5", "task.m is given, must be left out: a sum has no such field"),
         ("without_labels = \"0..3\"", "task.without_labels is every peer with rows, must be fewer peers"),
         ("witnesses = 1\nwithout_labels = \"0..2\"", "every peer with rows"),
         ("without_labels = \"all\"", "task.without_labels is \"all\", must be numbers of peers"),

@@ -145,7 +145,7 @@ fn results_of_exchanges_of_other_views_go_when_a_slot_is_decided() {
     drop(store);
     let (_, mut records) = Store::open(folder.path()).unwrap();
     records.sort_by_key(Record::name);
-    assert_eq!(records, [decided, next, committed]);
+    assert_eq!(records, [committed, decided, next]);
     assert_eq!(
         fs::read_dir(folder.path()).unwrap().count(),
         7,

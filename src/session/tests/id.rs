@@ -212,7 +212,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
 
     let rank = |peer: &Peer| {
         let key = session.key(*peer);
-        Sha256::digest([&b"flyswarm/5 committee\0"[..], &id.0, key.as_bytes()].concat())
+        Sha256::digest([&b"flyswarm/5 council\0"[..], &id.0, key.as_bytes()].concat())
     };
     let mut committee: Vec<Peer> = session.peers().collect();
     committee.sort_by_key(rank);

@@ -10,7 +10,7 @@ use crate::tasks::built_in;
 const PEERS: u16 = 4;
 
 const HEAD: &str = r#"name = "tests"
-number = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
+run_id = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 created = 2026-11-22T16:05:06Z
 task = "fedavg-xclp"
 [data]

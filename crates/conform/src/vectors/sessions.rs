@@ -18,7 +18,7 @@ use super::tables::{self, MOST_FREQUENT, TABLE};
 use super::{bytes, hex, identity};
 
 /// What makes every session here one of its own.
-const RUN: &str = "run_id = \"f0e1d2c3b4a5968778695a4b3c2d1e0f\"\ncreated = 2026-11-22T16:05:06Z\n";
+const RUN: &str = "run_id = \"f0e1d2c3b4a5968778695a4b3c2d1e0c\"\ncreated = 2026-11-22T16:05:06Z\n";
 
 /// A session file of that many peers: the head, then the roster.
 pub(crate) fn toml(head: &str, peers: usize) -> String {

@@ -13,7 +13,7 @@ use super::*;
 fn session(peers: u8) -> Session {
     register(&Kind);
     let mut text = String::from(
-        "name = \"test\"\nnumber = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+        "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"histogram\"\n[data]\nfeatures = 2\ncolumns = [\"age\", \"bmi\"]\nscaling = \"none\"\n\
          [[histogram.columns]]\nname = \"bmi\"\nedges = [15, 25, 35]\n\
          [[histogram.columns]]\nname = \"age\"\nedges = [0, 18, 65.5, 100]\n",

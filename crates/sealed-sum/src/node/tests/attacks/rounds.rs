@@ -465,7 +465,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     let too_long = opened(0, &|_, items| items.push(items[0].clone()));
     assert_eq!(
         too_long,
-        (false, vec![Peer(0)]),
+        (false, vec![Tree::new().order[0]]),
         "more than the committee has: no honest parent passes that on"
     );
     let other = |change: fn(&mut Release)| {
