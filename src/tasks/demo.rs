@@ -1,5 +1,5 @@
-//! The parts of `flyswarm demo` that tasks bring: the rows of each peer, its session, and how to judge what the
-//! peers have.
+//! The parts of `flyswarm demo` that tasks bring: the rows of each peer, its session, and how to judge what
+//! the peers have.
 
 #![allow(missing_debug_implementations)]
 

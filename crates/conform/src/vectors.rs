@@ -1,6 +1,6 @@
 //! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
 //!
-//! The code in `crates/conform/src/vectors/*.rs` makes the files. This test fails when it makes something else
+//! The code in `crates/conform/src/vectors/*.rs` makes the files. This test fails if it makes something else
 //! than what is committed, and every maker of bad vectors fails when one of them is not refused.
 //! `scripts/check-vectors.py` recomputes the files from the specification alone.
 //!

@@ -48,7 +48,7 @@ impl Scenario {
         }
         self.labels()?;
         if let Some(name) = self.task.rest.keys().next().filter(|_| self.task.is_sum()) {
-            return Err(wrong(&format!("task.{name}"), "given", "left out: a sum has no such field"));
+            return Err(wrong(format!("task.{name}"), "given", "left out: a sum has no such field"));
         }
         if self.task.is_sum() && !(1..=1 << 26).contains(&self.task.words) {
             return Err(wrong("task.words", self.task.words, format!("1 to {}", 1 << 26)));

@@ -13,6 +13,9 @@ pub(crate) mod deliver;
 pub(crate) mod demo;
 pub mod hamming;
 pub(crate) mod held;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 mod kind;
 mod labels;
 pub(crate) mod memory;
@@ -28,17 +31,6 @@ mod tests;
 mod watch;
 
 pub use kind::Kind;
-
-/// For the test vectors, which are made outside this crate.
-#[cfg(feature = "internals")]
-#[doc(hidden)]
-pub mod internals {
-    pub use super::computed::commitment;
-    pub use super::deliver::to_bytes;
-    pub use super::pairs::{lengths, masks, partner, rounds};
-    pub use super::parties::candidates;
-    pub use super::talk::{Body, What, content};
-}
 pub(crate) use kind::{build, built_in};
 
 use std::collections::{BTreeMap, BTreeSet};

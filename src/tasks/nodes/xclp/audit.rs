@@ -42,7 +42,7 @@ fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_a
     const COMPUTED: u32 = 2;
     for planted in [false, true] {
         // With this seed three candidates are left after the blame; with some others the session ends there.
-        let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 5, spec());
+        let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 1, spec());
         let trace = Arc::new(Mutex::new(Vec::new()));
         let of_all = trace.clone();
         lab.net.hold = Some(Box::new(move |_, _, message| {

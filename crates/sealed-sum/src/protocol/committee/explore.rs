@@ -1,14 +1,10 @@
 //! Every interleaving of the decision, up to a bound: breadth first over what acceptors and proposers can do
 //! next.
 //!
-//! The acceptors are the real ones, `oblige` is the real one; the proposers do what `node/election.rs` and
-//! `view.rs` do: prepare, promises of a majority, fetch what is committed, resume or sum anew,
-//! acknowledgements of a majority, shares, open, next slot. A message that was sent may be delivered at any
-//! later time, more than once, or never, so loss, delay and reordering need no actions of their own. A crash
-//! takes what is in memory and leaves what is on disk.
-//!
-//! Peers that propose nothing are alike, so states that differ only by which of them did what are explored
-//! once. Values are named by the ballot in which they were summed.
+//! Acceptors and `oblige` are the real ones. Proposers do as `node/elections.rs` and `view.rs`: prepare,
+//! promises, fetch, resume or sum anew, acknowledgements, shares, open, next slot. A message may arrive at any
+//! later time, more than once, or never. A crash takes the memory, not the disk. States that differ only by
+//! which of the peers that propose nothing did what are explored once. Values have their ballots' names.
 
 #![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
 
@@ -108,8 +104,7 @@ struct State {
 enum Act {
     Propose(u8),
     Promise(u8, u8),
-    /// With the promises of these members (bits).
-    /// A liar's own promise claims that value, 0 for none.
+    /// With the promises of these members (bits); a liar's own claims that value, 0 for none.
     Begin(u8, u8, u8),
     Accept(u8, u8, u8),
     Release(u8, u8, u8),
@@ -131,8 +126,7 @@ struct World {
     slots: u8,
     /// How many crashes there may be.
     crashes: u8,
-    /// Whether shares travel one by one; otherwise a decision can be opened at once, which only adds
-    /// behaviour.
+    /// Whether shares travel one by one; otherwise a decision can be opened at once: more behaviour.
     shares: bool,
 }
 

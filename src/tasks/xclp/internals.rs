@@ -1,0 +1,7 @@
+//! For the test vectors, which are made outside this crate.
+
+pub use super::computed::commitment;
+pub use super::deliver::to_bytes;
+pub use super::pairs::{lengths, masks, partner, rounds};
+pub use super::parties::candidates;
+pub use super::talk::{Body, What, content};
