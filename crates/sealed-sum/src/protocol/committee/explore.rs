@@ -2,9 +2,9 @@
 //! next.
 //!
 //! Acceptors and `oblige` are the real ones. Proposers do as `node/elections.rs` and `view.rs`: prepare,
-//! promises, fetch, resume or sum anew, acknowledgements, shares, open, next slot. A message may arrive at any
-//! later time, more than once, or never. A crash takes the memory, not the disk. States that differ only by
-//! which of the peers that propose nothing did what are explored once. Values have their ballots' names.
+//! promises, fetch, resume or sum anew, acknowledgements, shares, open, next slot. A message may arrive at
+//! any later time, more than once, or never. A crash takes the memory, not the disk. States that differ only
+//! by which of the peers that propose nothing did what are explored once. Values have their ballots' names.
 
 #![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
 
