@@ -176,7 +176,7 @@ def test_what_does_not_fit_the_session_is_refused_in_the_words_of_the_program(sw
         made.session.join(*digits, key=made.keys["peer0"], dataset="rows")
     with pytest.raises(ValueError, match="has no peers without rows"):
         made.session.join(key=made.keys["peer0"])
-    with pytest.raises(ValueError, match="--features"):
+    with pytest.raises(ValueError, match="data.features is absent"):
         Session.new("test", made.keys, classes=["a", "b"])
     with pytest.raises(ValueError, match="min.peers"):
         Session.new("test", made.keys, set={"min_peers": 9}, **SMALL)
@@ -265,7 +265,7 @@ def test_threads_and_open_files_of_ten_sessions_are_given_back(tmp_path, digits)
     X, y = digits[0][:90], np.where(digits[1][:90].astype(int) < 5, "low", "high")
 
     def one(folder):
-        made = Swarm(folder, features=64, classes=["low", "high"], m=64, rho=8, no_evaluate=True)
+        made = Swarm(folder, features=64, classes=["low", "high"], flynn={"m": 64, "rho": 8}, no_evaluate=True)
         results = made.join(parts(made, X, y))
         assert all(not isinstance(result, BaseException) for result in results.values()), results
 
@@ -313,7 +313,7 @@ TABLES = pathlib.Path(__file__).parents[2] / "examples" / "patients"
 @pytest.mark.parametrize("read", [pd.read_csv, pl.read_csv], ids=["pandas", "polars"])
 def test_tables_with_texts_dates_and_gaps_are_taken_as_the_program_takes_them(tmp_path, read):
     described = {"from_": TABLES / "north.csv", "label": "diagnosis"}
-    made = Swarm(tmp_path, **described, m=512, rho=16, no_evaluate=True)
+    made = Swarm(tmp_path, **described, flynn={"m": 512, "rho": 16}, no_evaluate=True)
     rows = {}
     for peer, name in zip(made.keys, ("north", "south", "east"), strict=True):
         missing = {"na_values": "unknown"} if read is pd.read_csv else {"null_values": "unknown"}
