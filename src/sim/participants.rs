@@ -130,7 +130,8 @@ fn session(scenario: &Scenario, rows: Option<&DealtRows>) -> Result<(Session, Ve
     Ok((session, identities))
 }
 
-/// A session file's, with other keys, and with the features and classes of these rows.
+/// A session file's, with other keys, and with the features and classes of these rows. Names of columns stay
+/// if there are as many.
 fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]) -> Session {
     let mut session = Session { run, relays: Vec::new(), ..played.clone() };
     for (entry, identity) in session.roster.iter_mut().zip(identities) {
@@ -138,6 +139,9 @@ fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]
     }
     let mut data = rows.spec(played.data.scaling, played.data.densify);
     data.checks.compare = played.data.checks.compare;
+    if data.features == played.data.features {
+        data.columns.clone_from(&played.data.columns);
+    }
     session.data = data;
     session
 }

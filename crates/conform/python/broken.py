@@ -305,7 +305,7 @@ TABLE = [
     ("M9.2 twice", "keys-twice", "drops the second", unblamed("report Keys not awaited")),
     ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report Acknowledge not awaited")),
     ("M9.2 release", "released-too-early", "drops it", unblamed("report Release not awaited")),
-    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report Hold not awaited")),
+    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report TotalReady not awaited")),
     ("M10.1", "follower", "releases with its acknowledgement", releases_at_once),
     ("M10.3", "restarted-in-accept", "leaves half of each record on disk", half_is_on_disk),
     ("M11.1", "key-low-order", "takes a shared secret of zero", zero_is_a_shared_secret),

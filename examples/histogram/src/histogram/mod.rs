@@ -42,6 +42,10 @@ impl TaskKind for Kind {
         HistogramSpec::read(sections).map(Into::into)
     }
 
+    fn has_classes(&self) -> bool {
+        false
+    }
+
     fn results(&self) -> &'static [ResultFile] {
         &[ResultFile { name: "a histogram", recognised, contents: Some(contents) }]
     }
