@@ -265,7 +265,8 @@ def test_threads_and_open_files_of_ten_sessions_are_given_back(tmp_path, digits)
     X, y = digits[0][:90], np.where(digits[1][:90].astype(int) < 5, "low", "high")
 
     def one(folder):
-        made = Swarm(folder, features=64, classes=["low", "high"], flynn={"m": 64, "rho": 8}, no_evaluate=True)
+        small = {"flynn": {"m": 64, "rho": 8}, "no_evaluate": True}
+        made = Swarm(folder, features=64, classes=["low", "high"], **small)
         results = made.join(parts(made, X, y))
         assert all(not isinstance(result, BaseException) for result in results.values()), results
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyswarm::session::Peer;
 use flyswarm::tasks::Hamming;
-use flyswarm::tasks::xclp::{Said, Xclp};
+use flyswarm::tasks::xclp::{RowLabel, Xclp};
 use flyswarm_data::digits::digits;
 use flyswarm_learn::sketch::lsh::Codes;
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
     let (said, _) = Xclp::pooled(&references, planes, None).expect("labels");
     let class =
         |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
-    let line = |(place, said): (usize, &Said)| {
+    let line = |(place, said): (usize, &RowLabel)| {
         let disputed = if said.disputed { "yes" } else { "" };
         let source = match said.label {
             _ if known(place) => "given",

@@ -16,7 +16,7 @@ use crate::protocol::message::Message;
 use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec};
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::talk::{self, Body, What};
-use crate::tasks::xclp::{self, Said, Xclp};
+use crate::tasks::xclp::{self, RowLabel, Xclp};
 use crate::tasks::{History, Task};
 
 struct Lab {
@@ -102,7 +102,7 @@ impl Lab {
             let Some(history) = histories.get(peer) else { continue };
             let Some(output) = self.tasks[peer.index()].output(history) else { continue };
             assert_eq!(&self.tasks[peer.index()].said(&output), expected, "{peer}");
-            assert!(expected.iter().any(|said: &Said| said.label.is_some()));
+            assert!(expected.iter().any(|said: &RowLabel| said.label.is_some()));
             told.push(*peer);
         }
         told

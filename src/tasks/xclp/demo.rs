@@ -12,7 +12,7 @@ use crate::model::neighbours::Neighbours;
 use crate::session::{Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::XclpSpec;
 use crate::tasks::demo::{Ended, HOLDERS, Part, Scene, Verdict, Wish, line, percent};
-use crate::tasks::xclp::{Said, Xclp};
+use crate::tasks::xclp::{RowLabel, Xclp};
 
 /// Labels of each class that are known, over all peers.
 const LABELS: usize = 5;
@@ -67,7 +67,7 @@ fn judge(spec: &XclpSpec, session: &Session, ended: &[Ended]) -> Result<Verdict,
     };
     let tasks: Vec<Xclp> = owners.iter().map(task).collect::<Result<_, _>>()?;
     let (centralised, edges) = pooled(&tasks.iter().collect::<Vec<_>>())?;
-    let labels = |said: &[Said]| said.iter().map(|said| said.label).collect::<Vec<_>>();
+    let labels = |said: &[RowLabel]| said.iter().map(|said| said.label).collect::<Vec<_>>();
     let (mut equal, mut lines) = (true, Vec::new());
     let (mut all, mut central, mut alone) = (Count::default(), Count::default(), Count::default());
     for ((own, task), said) in owners.iter().zip(&tasks).zip(&centralised) {

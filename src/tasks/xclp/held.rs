@@ -6,7 +6,7 @@
 use flyswarm_learn::model::figures::Sums;
 use serde_json::Value;
 
-use super::{Said, Xclp, planes};
+use super::{RowLabel, Xclp, planes};
 use crate::data::Dataset;
 use crate::data::split::held_out;
 use crate::model::neighbours::Neighbours;
@@ -73,12 +73,12 @@ impl Xclp {
     }
 
     /// What is said of each row, those whose label was kept back with that label; and all that are known.
-    pub(super) fn with_known(&self, said: &[Said]) -> (Vec<Said>, Vec<Option<u16>>) {
+    pub(super) fn with_known(&self, said: &[RowLabel]) -> (Vec<RowLabel>, Vec<Option<u16>>) {
         let known: Vec<_> = (0..said.len()).map(|row| self.known(row)).collect();
         let rows = said.iter().zip(&known).zip(self.labels.iter());
         let said = rows.map(|((said, known), given)| match (known, given) {
             (Some(_), None) => {
-                Said { label: *known, disputed: said.label.is_some() && said.label != *known, ..*said }
+                RowLabel { label: *known, disputed: said.label.is_some() && said.label != *known, ..*said }
             }
             _ => *said,
         });
@@ -88,7 +88,11 @@ impl Xclp {
     /// How the labels that were kept back are told: by the session, by propagation over this peer's rows
     /// alone, and by the nearest of its rows whose labels it gave. Where no label reaches a row the nearest
     /// decide.
-    pub(super) fn compared(&self, said: &[Said], history: &History) -> Result<Option<Evaluation>, String> {
+    pub(super) fn compared(
+        &self,
+        said: &[RowLabel],
+        history: &History,
+    ) -> Result<Option<Evaluation>, String> {
         let kept: Vec<_> = (0..said.len()).filter(|&row| self.labels[row].is_some()).collect();
         let held: Vec<_> =
             (0..said.len()).filter(|&row| self.labels[row].is_none() && self.known(row).is_some()).collect();
@@ -104,7 +108,7 @@ impl Xclp {
         let near = Neighbours::new(&kept).ok_or("no label was given")?.predict(NEIGHBOURS, &scaled);
         let seed = planes(&self.plan.session, history).ok_or("the coin is not open")?;
         let (alone, _) = Self::pooled(&[self], &seed, None)?;
-        let told = |said: &[Said]| -> Vec<u16> {
+        let told = |said: &[RowLabel]| -> Vec<u16> {
             held.iter().zip(&near).map(|(&row, &near)| said[row].label.unwrap_or(near)).collect()
         };
         let (by_swarm, by_alone) = (told(said), told(&alone.concat()));

@@ -11,7 +11,12 @@ pub(crate) mod computed;
 pub(crate) mod deliver;
 #[cfg(all(feature = "cli", feature = "net"))]
 pub(crate) mod demo;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod hamming;
+#[cfg(not(feature = "internals"))]
+#[allow(unreachable_pub, reason = "public with the feature `internals`")]
+pub(crate) mod hamming;
 pub(crate) mod held;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -57,6 +62,8 @@ use deliver::Deliver;
 use flyswarm_data::scaling::{self, Scaler, Scaling};
 use flyswarm_mpc::propagation::integer::reference::{self, Reference};
 use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
+#[doc(hidden)]
+pub use labels::RowLabel;
 use labels::labels_text;
 
 /// Slot of `rows`: word p is the number of rows of peer p.
@@ -95,18 +102,6 @@ pub struct Xclp {
     /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
     /// twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
-}
-
-/// What is said of a row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Said {
-    /// The label: the one that was given, or else the class of the largest score; none where no label reaches
-    /// the row.
-    pub label: Option<u16>,
-    /// That class's part of all scores of the row, a multiple of 2^-6.
-    pub confidence: f64,
-    /// Whether the row was given another label than its largest score says.
-    pub disputed: bool,
 }
 
 /// What the slots of a session say of a view.
@@ -353,14 +348,14 @@ impl Xclp {
 
     /// What is said of each row, in the order of the file. Labels that were given stay.
     #[must_use]
-    pub fn said(&self, output: &reference::Output) -> Vec<Said> {
+    pub fn said(&self, output: &reference::Output) -> Vec<RowLabel> {
         let classes = self.plan.classes();
         let rows = output.labels.iter().zip(output.coarse.chunks(classes)).zip(&*self.labels);
         rows.map(|((&found, coarse), &given)| {
             let label = given.or(found);
             let part = label.and_then(|label| coarse.get(usize::from(label))).copied().unwrap_or(0);
             let confidence = f64::from(part) / f64::from(1u32 << COARSE_BITS);
-            Said { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
+            RowLabel { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
         })
         .collect()
     }
@@ -373,7 +368,7 @@ impl Xclp {
         tasks: &[&Self],
         planes: &[u8; 32],
         moments: Option<&[u8]>,
-    ) -> Result<(Vec<Vec<Said>>, usize), String> {
+    ) -> Result<(Vec<Vec<RowLabel>>, usize), String> {
         let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
         let (plan, features) = (&first.plan, first.data.features());
         let values = tasks.iter().flat_map(|task| task.data.values().iter().copied()).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::{Said, Xclp, planes};
+use super::{RowLabel, Xclp, planes};
 use crate::session::Peer;
 use crate::sim::outcome::Accuracy;
 use crate::sim::rows::DealtRows;
@@ -37,7 +37,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     let here = computed.members.iter().copied().filter(|peer| counted.contains(peer));
     let owners: Vec<Peer> = here.filter(|peer| rows.parts[peer.index()].data.rows() > 0).collect();
     let of = |peer: &Peer| &tasks[peer.index()];
-    let results: BTreeMap<Peer, Vec<Said>> = swarm
+    let results: BTreeMap<Peer, Vec<RowLabel>> = swarm
         .finished
         .iter()
         .filter_map(|(&peer, finished)| Some((peer, of(&peer).said(&of(&peer).output(&finished.history)?))))
@@ -87,7 +87,7 @@ struct Share {
 }
 
 impl Share {
-    fn count(&mut self, rows: &DealtRows, peer: Peer, said: &[Said]) {
+    fn count(&mut self, rows: &DealtRows, peer: Peer, said: &[RowLabel]) {
         let part = &rows.parts[peer.index()];
         for ((said, truth), known) in said.iter().zip(part.data.labels()).zip(&part.labels) {
             if known.is_none() {

@@ -99,7 +99,7 @@ proptest! {
         let known = hold_out(&mut given, &classes(), percent, &SEED).unwrap();
         let task = peer(&given, known.clone());
         let history = History::of_vectors(&[Bytes::copy_from_slice(&SEED)]);
-        let said = |&label: &Option<u16>| Said { label, confidence: 0.5, disputed: false };
+        let said = |&label: &Option<u16>| RowLabel { label, confidence: 0.5, disputed: false };
         let said: Vec<_> = told[..count].iter().map(said).collect();
         let found = task.compared(&said, &history).unwrap().unwrap();
 
