@@ -1,4 +1,4 @@
-//! A *preparation*: how the columns of a table become the numbers of a row.
+//! A *table schema*: how the columns of a table become the numbers of a row.
 //!
 //! Peers agree on it in the session file, and a model stores it, so that the rows of all are read alike and
 //! rows to predict are read like those that were learnt. Each described column is a number, a category (one

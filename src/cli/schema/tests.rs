@@ -1,4 +1,4 @@
-//! ColumnSpec columns on the command line: from a draft to predictions.
+//! Described columns on the command line: from a draft to predictions.
 
 mod given;
 

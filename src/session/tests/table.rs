@@ -1,4 +1,4 @@
-//! ColumnSpec columns.
+//! Described columns.
 
 use super::*;
 

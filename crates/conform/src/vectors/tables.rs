@@ -1,4 +1,4 @@
-//! ColumnSpec columns: what the rows of a table become, and what all peers put in the place of what is
+//! Described columns: what the rows of a table become, and what all peers put in the place of what is
 //! missing.
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use flyswarm::data::{Expected, Loaded, load_named};
 use flyswarm::session::Session;
 use flyswarm::tasks::built_in;
 
-/// ColumnSpec columns, and rows of a file as it stands.
+/// Described columns, and rows of a file as it stands.
 pub(super) const TABLE: &str = r#"name = "vectors"
 task = "flynn"
 [data]

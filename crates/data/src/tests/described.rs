@@ -1,4 +1,4 @@
-//! ColumnSpec columns in every format that has types: the same rows as their CSV.
+//! Described columns in every format that has types: the same rows as their CSV.
 
 use super::*;
 use crate::prepare::draft::draft;
