@@ -7,7 +7,7 @@
 
 mod feed;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -130,11 +130,11 @@ impl Shared {
     }
 
     fn route(&self, request: &Request<Incoming>) -> Response<Body> {
-        let said = |status, text: &'static str| http::text(status, "text/plain; charset=utf-8", text);
+        let said = |status, text: &'static str| http::text(status, http::PLAIN, text);
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         let host = header(HOST).unwrap_or_default();
-        if !self.is_own(host) {
-            return said(StatusCode::FORBIDDEN, "the Host header is not this server's address\n");
+        if !self.port.get().is_some_and(|port| http::is_to(request, *port)) {
+            return said(StatusCode::FORBIDDEN, http::NOT_OWN);
         }
         let path = request.uri().path().trim_start_matches('/');
         let Some(place) = path.split_once('/').filter(|(token, _)| same(token, &self.token)).map(|at| at.1)
@@ -180,14 +180,6 @@ impl Shared {
             }
             _ => said(StatusCode::NOT_FOUND, "there is nothing here\n"),
         }
-    }
-
-    /// Whether a `Host` is an address of this server's, which no name can be made to lead to.
-    fn is_own(&self, host: &str) -> bool {
-        let Some((name, port)) = host.rsplit_once(':') else { return false };
-        let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-        let own = self.port.get().is_some_and(|own| port.parse() == Ok(*own));
-        own && (name == "localhost" || name.parse::<IpAddr>().is_ok())
     }
 }
 

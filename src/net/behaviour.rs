@@ -476,7 +476,12 @@ fn innermost(error: &dyn std::error::Error) -> String {
     while let Some(source) = error.source() {
         error = source;
     }
-    error.to_string().replace('\n', " ")
+    harmless(&error.to_string())
+}
+
+/// A text that the other side may have chosen, for people: short, and nothing in it acts on a terminal.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().take(300).map(|c| if crate::session::printable(c) { c } else { ' ' }).collect()
 }
 
 impl Connection {
@@ -484,7 +489,7 @@ impl Connection {
         if !self.shut {
             self.shut = true;
             self.link.shut();
-            let (peer, reason) = (self.link.peer, reason.to_owned());
+            let (peer, reason) = (self.link.peer, harmless(reason));
             match self.up {
                 Some(_) => events.send(Event::PeerLost { peer, reason }),
                 None => {
