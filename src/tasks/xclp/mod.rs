@@ -163,8 +163,12 @@ impl Plan {
         let counted = self.counted(history);
         let owners: Vec<(Peer, usize)> =
             counted.into_iter().filter(|(peer, rows)| *rows > 0 && members.contains(peer)).collect();
-        if owners.len() < FEWEST_OWNERS {
-            return Err(format!("only {} members have rows; xclp needs {FEWEST_OWNERS}", owners.len()));
+        let fewest = FEWEST_OWNERS.max(self.session.privacy.min_contributors.into());
+        if owners.len() < fewest {
+            return Err(format!("only {} members have rows; {}", owners.len(), match fewest {
+                FEWEST_OWNERS => format!("xclp needs {fewest}"),
+                _ => format!("privacy.min_contributors is {fewest}"),
+            }));
         }
         let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
         let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
