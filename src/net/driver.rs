@@ -208,6 +208,8 @@ struct Driver<'a> {
     me: Peer,
     /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
+    /// Peers of another session, since they were last greeted.
+    refused: BTreeSet<Peer>,
     /// Peers whose connection leads through a relay.
     relayed: BTreeSet<Peer>,
     clock: Clock,
@@ -273,6 +275,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         ids,
         me: plan.ctx.me,
         banned: BTreeSet::new(),
+        refused: BTreeSet::new(),
         relayed: BTreeSet::new(),
         clock: Clock::starting(started),
         alarms: BinaryHeap::new(),
@@ -411,7 +414,9 @@ impl Driver<'_> {
             }
             NetEvent::PeerLost { peer, reason } => {
                 if let Some(&peer) = self.peers.get(&peer) {
-                    (self.report)(Report::Disconnected(peer, &reason));
+                    if !self.refused.contains(&peer) {
+                        (self.report)(Report::Disconnected(peer, &reason));
+                    }
                     self.input(Input::PeerLost(peer));
                 }
             }
@@ -474,11 +479,25 @@ impl Driver<'_> {
                 }
                 Action::WriteEarly(ahead) => self.store.write_early(ahead),
                 Action::Output(event) => {
-                    (self.report)(Report::Node(&event));
+                    // A peer of another session is told of once, however often it is met.
+                    let known = match &event {
+                        Event::Refused(peer, _) => !self.refused.insert(*peer),
+                        Event::Joined(peer) => {
+                            self.refused.remove(peer);
+                            false
+                        }
+                        _ => false,
+                    };
+                    if !known {
+                        (self.report)(Report::Node(&event));
+                    }
                     match event {
                         Event::Stage(slot, stage) => self.stage(slot, stage),
                         Event::NeedsConnection(peer) => {
                             let _ = self.network.send(Command::Dial(self.ids[peer.index()]));
+                        }
+                        Event::Refused(peer, _) => {
+                            let _ = self.network.send(Command::LeaveOut(self.ids[peer.index()]));
                         }
                         Event::Done => self.over = Some(Ok(())),
                         Event::Ended(ending) => self.over = Some(Err(ending.into())),
