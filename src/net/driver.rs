@@ -7,6 +7,7 @@
 mod addresses;
 mod clock;
 mod interpose;
+mod others;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -445,16 +446,6 @@ impl Driver<'_> {
         }
     }
 
-    /// Honest peers are never blamed, so nothing more of one that is blamed is read: it is reported once,
-    /// with the first of its faults.
-    fn blame(&mut self, peer: Peer, fault: Fault) {
-        if !self.banned.insert(peer) {
-            return;
-        }
-        (self.report)(Report::Blamed(peer, fault));
-        let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
-    }
-
     fn input(&mut self, input: Input<Node>) {
         let step = self.node.handle(self.now(), input);
         self.carry_out(step);
@@ -479,25 +470,13 @@ impl Driver<'_> {
                 }
                 Action::WriteEarly(ahead) => self.store.write_early(ahead),
                 Action::Output(event) => {
-                    // A peer of another session is told of once, however often it is met.
-                    let known = match &event {
-                        Event::Refused(peer, _) => !self.refused.insert(*peer),
-                        Event::Joined(peer) => {
-                            self.refused.remove(peer);
-                            false
-                        }
-                        _ => false,
-                    };
-                    if !known {
+                    if self.is_news(&event) {
                         (self.report)(Report::Node(&event));
                     }
                     match event {
                         Event::Stage(slot, stage) => self.stage(slot, stage),
                         Event::NeedsConnection(peer) => {
                             let _ = self.network.send(Command::Dial(self.ids[peer.index()]));
-                        }
-                        Event::Refused(peer, _) => {
-                            let _ = self.network.send(Command::LeaveOut(self.ids[peer.index()]));
                         }
                         Event::Done => self.over = Some(Ok(())),
                         Event::Ended(ending) => self.over = Some(Err(ending.into())),

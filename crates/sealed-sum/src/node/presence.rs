@@ -255,8 +255,8 @@ impl Presence {
         )
     }
 
-    /// Which peers have the result and are gone, as a clause behind the reason why this one gives up; empty if
-    /// none is known.
+    /// Which peers have the result and are gone, as a clause behind the reason why this one gives up; empty
+    /// if none is known.
     pub(super) fn gone_with_result(&self) -> String {
         let gone = self.finished.iter().filter(|peer| !self.has(**peer));
         let names: Vec<_> = gone.map(|&peer| self.ctx.session.name(peer)).collect();
