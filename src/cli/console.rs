@@ -1,5 +1,5 @@
-//! Standard error, which may be gone: a full disk, a pipe without a reader, a terminal that was closed. What a
-//! command says there is then lost; its work, its files and its exit code are not.
+//! Standard error, which may be gone: a full disk, a pipe without a reader, a terminal that was closed. What
+//! a command says there is then lost; its work, its files and its exit code are not.
 //!
 //! Nothing else in this program writes there: clippy refuses `eprintln!` and `println!`, which panic.
 

@@ -2,9 +2,9 @@
 
 use super::Handle;
 
-/// From now on the first Ctrl-C, SIGTERM or SIGHUP of this process makes the peer leave cleanly. A second Ctrl-C
-/// or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP ignored, as by
-/// `nohup`, goes on ignoring it.
+/// From now on the first Ctrl-C, SIGTERM or SIGHUP of this process makes the peer leave cleanly. A second
+/// Ctrl-C or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP
+/// ignored, as by `nohup`, goes on ignoring it.
 pub fn leave_on_signals(handle: Handle) {
     std::thread::spawn(move || {
         let Ok(mut signals) = Signals::new() else { return };
