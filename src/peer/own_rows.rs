@@ -144,7 +144,8 @@ fn ranges(kind: &str, numbers: &[u32]) -> String {
         1 => format!("{from} and {to}"),
         _ => format!("{from} to {to}"),
     };
-    let plural = if numbers.len() == 1 || kind.ends_with(['s', 'd']) { "" } else { "s" };
+    let unchanged = numbers.len() == 1 || kind.ends_with('s') || kind.ends_with("ed");
+    let plural = if unchanged { "" } else { "s" };
     format!("{kind}{plural} {}", runs.iter().map(run).collect::<Vec<_>>().join(" and "))
 }
 
