@@ -5,9 +5,11 @@ use super::numbers::timing;
 use crate::node::{Awaited, Event};
 use crate::protocol::Time;
 use crate::protocol::view::Reason;
-use crate::session::Peer;
+use crate::session::{Peer, Timing};
 
 const ME: Peer = Peer(0);
+/// Shorter than a peer waits that is alone.
+const LINGER: u64 = 10_000;
 
 fn away(net: &mut Network, peers: &[Peer]) {
     for &peer in peers {
@@ -95,7 +97,7 @@ fn with_the_result_it_names_who_has_none_until_it_leaves() {
 /// Peer 4 is away until the others have finished; it comes back `late` milliseconds before the first of them
 /// would leave, over links on which it gets nothing but greetings.
 fn returns(late: u64) -> (Network, Time) {
-    let mut net = Network::new(5, &[3], timing(), 5);
+    let mut net = Network::new(5, &[3], Timing { linger_ms: LINGER, ..timing() }, 5);
     away(&mut net, &[Peer(4)]);
     let finished = |net: &Network| net.finished().len() >= 4;
     net.run_unchecked(60_000, finished);
@@ -113,11 +115,10 @@ fn returns(late: u64) -> (Network, Time) {
 #[test]
 fn who_has_the_result_stays_longer_for_a_peer_that_came_back() {
     let (mut net, until) = returns(500);
-    let left = |net: &Network| {
-        net.events.iter().find_map(|(at, who, event)| (*who == ME && *event == Event::Done).then_some(*at))
-    };
+    let done = |(_, who, event): &&(Time, Peer, Event)| *who == ME && matches!(event, Event::Done);
+    let left = |net: &Network| net.events.iter().find(done).map(|(at, ..)| *at);
     net.run_unchecked(120_000, |net| left(net).is_some());
-    assert_eq!(left(&net), Some(until.plus_ms(timing().linger_ms)), "as long again, and no longer");
+    assert_eq!(left(&net), Some(until.plus_ms(LINGER)), "as long again, and no longer");
 }
 
 #[test]
