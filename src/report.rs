@@ -18,6 +18,14 @@ use self::figures::{Comparison, Whose};
 use crate::html::{facts, page};
 use crate::tasks::common::evaluation::NEIGHBOURS;
 
+/// What a page calls itself.
+const KIND: &str = "flyswarm report";
+
+/// How every page begins, and no other file.
+pub(crate) fn beginning() -> String {
+    crate::html::beginning(KIND)
+}
+
 /// What a page is made of.
 #[derive(Debug, Default)]
 pub(crate) struct Page<'a> {
@@ -95,7 +103,7 @@ impl Page<'_> {
         let foot = html! {
             "flyswarm " (env!("CARGO_PKG_VERSION")) ". This page loads nothing and sends nothing."
         };
-        page("flyswarm report", self.title, &about, sections, foot)
+        page(KIND, self.title, &about, sections, foot)
     }
 }
 

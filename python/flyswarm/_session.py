@@ -47,9 +47,11 @@ class Joined:
 
     Examples
     --------
-    >>> estimator, receipt = Joined(None, {"counted": True}, b"")
-    >>> receipt["counted"]
-    True
+    >>> own = {"included": ["counts"], "left_out": [], "text": "your rows are in all sums: counts"}
+    >>> joined = Joined(None, {"own_rows": own}, b"")
+    >>> estimator, receipt = joined
+    >>> joined.own_rows
+    'your rows are in all sums: counts'
     """
 
     estimator: Any
@@ -59,6 +61,16 @@ class Joined:
 
     def __iter__(self):
         return iter((self.estimator, self.receipt))
+
+    @property
+    def own_rows(self):
+        """Which of the opened sums hold this peer's rows, in a sentence; `receipt["own_rows"]` has their names.
+
+        Returns
+        -------
+        own_rows : str
+        """
+        return self.receipt["own_rows"]["text"]
 
 
 class Session:

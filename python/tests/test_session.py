@@ -40,7 +40,7 @@ def test_every_peer_gets_the_estimator_that_a_fit_of_all_rows_gives(swarm, digit
     assert {e.model_.digest for e in estimators} == {pooled.model_.digest}
     assert (estimators[1].predict(X) == pooled.predict(X)).all() and estimators[1].score(X, y) > 0.9
     for name, (_, receipt) in results.items():
-        assert receipt["counted"] and receipt["peer"] == name
+        assert receipt["own_rows"]["left_out"] == [] and receipt["peer"] == name
         kinds = [event.kind for whose, event in heard if whose == name]
         assert kinds.index("waiting") < kinds.index("opened") < kinds.index("finished")
     assert capfd.readouterr() == ("", "")

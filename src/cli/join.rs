@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
 use super::Failure;
-use super::dashboard::{Live, parse_address};
+use super::dashboard::{BEGINNING, Live, parse_address};
 use super::data::{DataArguments, Reading};
 use super::id::key_path;
 use super::model::network::Network;
@@ -35,7 +35,7 @@ use crate::privacy::Ratio;
 use crate::session::{Session, check_name};
 use crate::tasks::FedavgSpec;
 use crate::tasks::{self, Build, Rows, SessionTask, xclp};
-use files::{Files, report};
+use files::{Files, kept_page, report};
 use personal::Personal;
 use tasks::fedavg::trainer::Trainer;
 use trainer::Subprocess;
@@ -354,8 +354,11 @@ impl Join {
         let live =
             self.page.map(|address| Live::open(address, &about(&session, &place.identity))).transpose()?;
         if let Some(live) = &live {
-            let url = live.url();
-            progress.tell(&json!({"event": "page", "url": url}), &format!("page at {url}"));
+            let (url, kept) = (live.url(), kept_page(&receipt));
+            let replaces = self.force || output::begins(&kept, BEGINNING);
+            output::check(&kept, replaces)?;
+            let text = format!("page at {url}; at the end it is kept in {}", kept.display());
+            progress.tell(&json!({"event": "page", "url": url, "kept": kept}), &text);
         }
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
         let trace = self.open_trace(&session, &place.identity)?;
@@ -414,7 +417,7 @@ impl Join {
             }
             live.finish();
         }
-        ended
+        ended.and(files.keep_page())
     }
 
     /// A file that nobody else may read, for the frames.
@@ -498,7 +501,9 @@ impl From<peer::Error> for Failure {
             peer::Error::Ended { .. } => Self::Session(text),
             peer::Error::Environment(_) => Self::Environment(text),
             peer::Error::Ledger(error) => match *error {
-                LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Environment(text),
+                LedgerError::Io { .. } | LedgerError::NoLocks { .. } | LedgerError::Locked(_) => {
+                    Self::Environment(text)
+                }
                 _ => Self::Input(text),
             },
             peer::Error::Left(_) => Self::Interrupted(text),

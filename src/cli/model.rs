@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::data::DataArguments;
 use super::output::for_io;
-use super::{Failure, kind, one_line};
+use super::{Failure, kind, say};
 use crate::data::{DataError, Dataset, LabelColumn, split};
 use crate::model::file::{DecodeError, FileError};
 use crate::model::readout;
@@ -201,7 +201,7 @@ pub(super) fn scored(
     }
     let model = arguments.load()?;
     let (data, said) = data.load_for(&model, label, true)?;
-    said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+    said.iter().for_each(|line| say(line));
     let (columns, outside) = model.outside(&data);
     let scores = model.predictor().scores(&data)?;
     let classes = model.classes();

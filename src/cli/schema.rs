@@ -8,7 +8,7 @@ use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use super::data::Reading;
-use super::{Failure, one_line, output, print};
+use super::{Failure, one_line, output, print, say};
 use crate::data::prepare::problems::Amended;
 use crate::data::prepare::read;
 use crate::data::prepare::{Problems, TableSchema};
@@ -154,20 +154,14 @@ impl Check {
         let amended = preparation.amend(problems);
         let file = self.session.display();
         for (column, text, other) in &amended.alike {
-            eprintln!(
-                "{}",
-                one_line(&format!(
-                    "{column:?}: {text:?} is not added: it looks like {other:?} misspelt; correct the rows, or add it by hand"
-                ))
-            );
+            say(&format!(
+                "{column:?}: {text:?} is not added: it looks like {other:?} misspelt; correct the rows, or add it by hand"
+            ));
         }
         for (text, column) in &amended.levels_already {
-            eprintln!(
-                "{}",
-                one_line(&format!(
-                    "{text:?} is not added to `missing`: it is a level of {column:?}; leave these fields empty"
-                ))
-            );
+            say(&format!(
+                "{text:?} is not added to `missing`: it is a level of {column:?}; leave these fields empty"
+            ));
         }
         if amended.levels.is_empty() && amended.tokens.is_empty() {
             return Ok(None);

@@ -216,6 +216,17 @@ impl Behaviour {
         }
     }
 
+    /// Leaves out the address of the peer that is up, and ends the connection when its queues are flushed.
+    pub(super) fn leave_out(&mut self, peer: PeerId) {
+        let now = Instant::now();
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        let up = entry.connections.values().filter(|connection| connection.up.is_some() && !connection.shut);
+        for connection in up {
+            entry.dialer.wrong(connection.address.clone(), now);
+            connection.link.finish();
+        }
+    }
+
     /// Admits and dials no peer from here on; connections end when their queues are flushed.
     pub(super) fn finish(&mut self) {
         self.finishing = true;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
+use super::own_rows::OwnRows;
 use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, stages};
 use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
@@ -172,8 +173,8 @@ impl Node {
             keep(&mut receipt)?;
         }
         self.journal.write(Event::Receipt { receipt: Box::new(receipt.clone()) });
-        if let Some(reason) = self.uncounted(outcome.as_ref(), &history) {
-            self.journal.write(Event::NotCounted { reason: reason.to_owned() });
+        if self.plan.result.is_some() {
+            self.journal.write(Event::OwnRows { own_rows: receipt.own_rows.clone() });
         }
         if over {
             Store::finish(&state).map_err(|error| Error::Environment(error.to_string()))?;
@@ -237,7 +238,7 @@ impl Node {
             self.journal.write(Event::Finished {
                 result: None,
                 digest: None,
-                counted: false,
+                own_rows: None,
                 summary: String::new(),
                 lingers,
             });
@@ -253,23 +254,16 @@ impl Node {
         self.journal.write(Event::Finished {
             result: Some(result.to_owned()),
             digest: Some(hex::encode(outcome.digest)),
-            counted: self.uncounted(Some(&outcome), history).is_none(),
+            own_rows: Some(self.own_rows(history)),
             summary: outcome.summary.clone(),
             lingers,
         });
         Ok(Some(outcome))
     }
 
-    /// Why this peer's rows are not in the result; `None` where they are, or where it has none to give.
-    fn uncounted(&self, outcome: Option<&Outcome>, history: &History) -> Option<&'static str> {
-        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
-        match outcome {
-            _ if !member => Some("it came too late, and its rows are in no part of the result"),
-            Some(outcome) if !outcome.counted => {
-                Some("it was not drawn, and nothing was learnt from its rows")
-            }
-            _ => None,
-        }
+    /// Which of the opened sums hold this peer's rows.
+    fn own_rows(&self, history: &History) -> OwnRows {
+        OwnRows::of(&self.ctx.plan, self.ctx.me, &*self.task, history)
     }
 
     fn receipt(
@@ -286,7 +280,6 @@ impl Node {
         let session = &*self.session;
         let names =
             |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
-        let counted = self.uncounted(outcome, history).is_none();
         let aggregates = self.ctx.plan.iter().zip(history.values()).map(|(aggregate, value)| Opened {
             name: aggregate.name.clone(),
             is: aggregate.is,
@@ -311,7 +304,7 @@ impl Node {
                 .map(|series| Place { number: series.number, parent: series.parent.to_string() }),
             peer: session.name(self.ctx.me).to_owned(),
             peer_id: self.ctx.identity.public().to_string(),
-            counted,
+            own_rows: self.own_rows(history),
             aggregates: aggregates.collect(),
             opened_unix: history
                 .values()
@@ -325,7 +318,6 @@ impl Node {
                 rows: self.plan.rows.data.rows(),
                 salt: hex::encode(salt),
                 digest: hex::encode(self.plan.rows.digest(&salt)),
-                summed: counted,
                 digest_covers: tasks::digest_covers(session),
             },
             stages: stages(&self.ctx, &session.task, usage),

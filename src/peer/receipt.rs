@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::own_rows::OwnRows;
 use crate::net::driver::Usage;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
@@ -28,8 +29,8 @@ pub struct Receipt {
     pub peer: String,
     /// This peer's libp2p name.
     pub peer_id: String,
-    /// Whether this peer's rows are in the result.
-    pub counted: bool,
+    /// Which of the opened sums hold this peer's rows.
+    pub own_rows: OwnRows,
     /// What was summed and opened, in order.
     pub aggregates: Vec<Opened>,
     /// When this peer had each of them, in seconds since 1970; `None` where that was before it was started
@@ -123,8 +124,6 @@ pub struct DataDigest {
     pub salt: String,
     /// [`Rows::digest`](crate::tasks::Rows::digest) with this salt, in hexadecimal digits.
     pub digest: String,
-    /// Whether these rows are in the result.
-    pub summed: bool,
     /// Which rows the digest covers.
     pub digest_covers: &'static str,
 }

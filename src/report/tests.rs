@@ -34,7 +34,7 @@ fn receipt() -> Value {
     let found = figures(&classes);
     json!({
         "name": EVIL, "peer": EVIL, "session": EVIL, "created": EVIL, "started_unix": 1.0, "seconds": 61.0,
-        "counted": true, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
+        "own_rows": {"included": [EVIL], "left_out": [], "text": EVIL}, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
         "privacy": {"epsilon": null, "min_contributors": 3},
         "committee": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "aggregates": [

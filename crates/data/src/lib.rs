@@ -8,6 +8,9 @@
 //! around them is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file:
 //! the distinct labels, in numeric order if all of them are whole numbers, else in byte order.
 
+// `println!` and `eprintln!` panic if their output cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::dashboard::Live;
+use crate::cli::dashboard::{BEGINNING, Live};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::ledger::{self, Ledger};
@@ -37,7 +37,23 @@ pub(super) fn report(receipt: &Path) -> PathBuf {
     receipt.with_file_name(format!("{stem}.report.html"))
 }
 
+/// The live page that stays beside a receipt.
+pub(super) fn kept_page(receipt: &Path) -> PathBuf {
+    let report = report(receipt);
+    let name = report.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".report.html").unwrap_or(&name);
+    report.with_file_name(format!("{stem}.page.html"))
+}
+
 impl Files {
+    /// Keeps the live page for those who look at it when all is over.
+    pub(super) fn keep_page(&self) -> Result<(), Failure> {
+        let Some(page) = self.live.as_ref().and_then(Live::kept) else { return Ok(()) };
+        let path = kept_page(&self.receipt);
+        let replaces = self.force || output::begins(&path, BEGINNING);
+        output::write(&path, page.as_bytes(), replaces)
+    }
+
     pub(super) fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
         if let Ok(mut own) = self.own.lock() {
             own.clone_from(&outcome.own);

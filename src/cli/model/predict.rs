@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::ModelArguments;
 use super::network::Network;
 use crate::cli::data::DataArguments;
-use crate::cli::{Failure, one_line, output, written};
+use crate::cli::{Failure, output, say, written};
 use crate::data::prepare::TableSchema;
 use crate::data::{Column, LabelColumn};
 use crate::model::readout::lowest;
@@ -76,7 +76,7 @@ impl Predict {
         } else {
             let model = self.model.load()?;
             let (data, said) = self.data.load_for(&model, &self.label, false)?;
-            said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+            said.iter().for_each(|line| say(line));
             let ids = self.ids(data.rows(), model.preparation())?;
             let bits = model.sketch().parameters().rho as f64;
             let scores = model.predictor().scores(&data)?;

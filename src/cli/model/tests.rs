@@ -407,7 +407,7 @@ fn a_small_file_that_asks_for_gigabytes_is_refused_unless_it_is_wanted() {
 fn a_file_of_another_kind_is_called_by_its_kind() {
     let folder = folder("1,2,3\n");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write("r", "{\"bytes_received\": 1, \"counted\": true, \"peer_id\": \"12D3\", \"aggregates\": []}");
+    write("r", "{\"bytes_received\": 1, \"own_rows\": {}, \"peer_id\": \"12D3\", \"aggregates\": []}");
     write("k", "flyswarm-identity 1 00\n");
     write("s", "name = \"x\"\n[[roster]]\n");
     write("c", "[network]\nlatency_ms = 1\n");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use libp2p::multiaddr::Protocol;
 
-use super::super::Failure;
+use super::super::{Failure, say};
 use crate::crypto::identity::PublicKey;
 use crate::net::Multiaddr;
 use crate::net::observe::Observer;
@@ -55,7 +55,7 @@ pub(super) type Discovered = BTreeMap<PublicKey, BTreeSet<Multiaddr>>;
 /// Listens for `seconds`.
 pub(super) fn listen(seconds: u64) -> Result<Discovered, Failure> {
     let observer = Observer::start().map_err(|error| Failure::Environment(format!("mDNS: {error}")))?;
-    eprintln!("looking for identities on this network for {seconds} s");
+    say(&format!("looking for identities on this network for {seconds} s"));
     let until = now() + Duration::from_secs(seconds);
     let mut found = Discovered::new();
     while let Some(left) = until.checked_duration_since(now()) {

@@ -12,6 +12,8 @@ use toml::{Table, Value};
 #[cfg(feature = "net")]
 use super::collect;
 use super::parse::{PeerArgument, class_range};
+#[cfg(feature = "net")]
+use crate::cli::console::Console;
 use crate::cli::data::load_drafted;
 use crate::cli::id::new_run;
 use crate::cli::map::Reading;
@@ -150,7 +152,7 @@ impl NewArguments {
         Session::parse(&text)?;
         output::write(&file, text.as_bytes(), force)?;
         if let Some(caution) = session.task.caution() {
-            eprintln!("warning: {caution}");
+            say(&format!("warning: {caution}"));
         }
         let id = session.id();
         let text = match json {
@@ -219,7 +221,7 @@ impl Common {
         let Some(seconds) = self.collect else { return Ok(()) };
         let mut found = collect::listen(seconds)?;
         found.retain(|key, _| !self.peers.iter().any(|peer| peer.0.key == *key));
-        let admitted = collect::choose(&found, &self.admit, &mut io::stdin().lock(), &mut io::stderr())?;
+        let admitted = collect::choose(&found, &self.admit, &mut io::stdin().lock(), &mut Console)?;
         self.peers.extend(admitted.into_iter().map(PeerArgument));
         Ok(())
     }

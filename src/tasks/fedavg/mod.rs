@@ -34,7 +34,7 @@ use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Traine
 use serde_json::{Map, Value, json};
 
 use super::common::holders::{self, HOLDERS};
-use super::{History, Outcome, Rows, Task, Work};
+use super::{History, Outcome, RowUse, Rows, Task, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
@@ -54,6 +54,8 @@ use words::{Figures, ONE, WordsError, mean_word};
 
 /// Slot of `rows`.
 const ROWS: u32 = 2;
+/// Why a peer's rows are in no round.
+pub(super) const UNLABELLED: &str = "none of its rows has a label";
 /// Members that are drawn beyond the fewest that a sum needs, where there are as many: one may be lost.
 const RESERVE: usize = 1;
 
@@ -220,6 +222,11 @@ impl Fedavg {
         self.plan.counts(self.rows())
     }
 
+    /// Whether any of its rows has a label.
+    pub(super) fn has_labels(&self) -> bool {
+        self.data.rows() > 0
+    }
+
     fn rows(&self) -> usize {
         self.data.rows() + self.others.as_ref().map_or(0, Dataset::rows)
     }
@@ -355,6 +362,19 @@ impl Fedavg {
         }
     }
 
+    /// What this peer's vector for a slot has of its rows; `learns` is whether it has rows to train on.
+    pub(super) fn rows_in(&self, slot: u32, history: &History, learns: bool) -> RowUse {
+        match slot {
+            HOLDERS if self.plan.noise.is_none() && !self.has_labels() => RowUse::LeftOut(UNLABELLED),
+            slot if slot < self.plan.first() => RowUse::Included,
+            slot if !self.plan.trains(slot, history).contains(&self.me) => {
+                RowUse::LeftOut("this peer did not train")
+            }
+            _ if !learns => RowUse::LeftOut(UNLABELLED),
+            _ => RowUse::Included,
+        }
+    }
+
     /// Holds an opened round against what everybody knew before it.
     fn check_round(&self, slot: u32, round: u32, history: &History) -> Result<(), FedavgError> {
         let layout = self.plan.layout();
@@ -448,6 +468,11 @@ impl Task for Fedavg {
             figures.extend(self.plan.told(&judged));
         }
         figures
+    }
+
+    /// A round and `scores` hold rows with a label of the peers that train. The rest is of all rows.
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        self.rows_in(slot, history, self.has_labels())
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {

@@ -91,7 +91,9 @@ fn judge(
     let (mut peers, mut cells, mut digests) = (Vec::new(), Vec::new(), Vec::new());
     for (ended, model) in ended.iter().zip(&models) {
         let (digest, part) = (hex::encode(model.digest()), accuracy(model)?);
-        peers.push(json!({"digest": digest, "accuracy": part, "counted": ended.receipt["counted"]}));
+        peers.push(
+            json!({"digest": digest, "accuracy": part, "own_rows": ended.receipt["own_rows"]["included"]}),
+        );
         cells.push(vec![digest.chars().take(16).collect(), percent(part)]);
         digests.push(model.digest());
     }

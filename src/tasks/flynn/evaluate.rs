@@ -140,6 +140,13 @@ impl Flynn {
         Ok(self.own.get_or_init(|| own))
     }
 
+    /// Whether any of this peer's rows is held out and scored.
+    pub(super) fn scores_rows(&self, opened: &[Bytes]) -> bool {
+        let scored = self.plan.scored(opened);
+        let is_scored = |label: &u16| scored.get(usize::from(*label)).is_some_and(|scored| *scored);
+        self.parts(opened).is_ok_and(|(_, held)| held.labels().iter().any(is_scored))
+    }
+
     fn score(&self, opened: &[Bytes]) -> Result<Evaluation, FlynnError> {
         let names = &self.plan.session.data.classes;
         let classes = names.len();

@@ -33,7 +33,7 @@ use super::common::columns;
 use super::common::evaluation::Evaluation;
 use super::common::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
-use super::{History, Outcome, Task, Work};
+use super::{History, Outcome, RowUse, Task, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
@@ -398,6 +398,25 @@ impl Task for Flynn {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        if let Some(selection) = self.before(slot) {
+            return selection.row_use(slot, history);
+        }
+        let opened = history.vectors();
+        let parts =
+            || self.parts(opened).map_or((true, true), |(kept, held)| (kept.rows() > 0, held.rows() > 0));
+        let learns_all = self.plan.evaluate.is_none_or(|spec| spec.learn_all);
+        match self.plan.aggregates().get(slot as usize).map(|aggregate| &*aggregate.name) {
+            _ if !self.takes_part(opened).unwrap_or(true) => RowUse::LeftOut("this peer was not drawn"),
+            Some(evaluate::SCORES) if !self.scores_rows(opened) => {
+                RowUse::LeftOut("none of its rows is held out and scored")
+            }
+            Some(evaluate::LEARNT) if !parts().0 => RowUse::LeftOut("all of its rows are held out"),
+            Some("counts") if !learns_all && !parts().0 => RowUse::LeftOut("all of its rows are held out"),
+            _ => RowUse::Included,
+        }
+    }
+
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
         let opened = history.vectors();
         let model = self.plan.model(opened).map_err(|error| error.to_string())?;
@@ -408,7 +427,6 @@ impl Task for Flynn {
         let Some(draw) = draw else { return Ok(outcome) };
         Ok(Outcome {
             summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
-            counted: draw.chosen.contains(&self.me.index()),
             details: sketch::selection(session, &draw),
             ..outcome
         })

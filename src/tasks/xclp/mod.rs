@@ -47,7 +47,7 @@ use zeroize::Zeroizing;
 
 use super::common::columns;
 use super::exchange::{Seat, Source};
-use super::{History, Task, Work};
+use super::{History, RowUse, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
@@ -70,6 +70,8 @@ use labels::labels_text;
 const ROWS: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
 const WORDS: usize = 9;
+/// Why a member's rows are not among those that were compared.
+pub(super) const LATE: &str = "this peer came after the rows were counted or compared";
 /// Fewest members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
@@ -553,6 +555,13 @@ impl Task for Xclp {
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
         Ok(super::Outcome { own, ..outcome })
+    }
+
+    /// Rows are compared in the exchange before `computed`, if they were counted before it.
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        let computed = self.plan.computed();
+        let compared = [ROWS, computed].iter().all(|&at| history.members(at).contains(&self.me));
+        if slot < computed || compared { RowUse::Included } else { RowUse::LeftOut(LATE) }
     }
 
     fn work(&self, slot: u32, _: &History) -> Work {

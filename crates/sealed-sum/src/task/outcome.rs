@@ -11,8 +11,6 @@ pub struct Outcome {
     pub digest: [u8; 32],
     /// One line for people; may be empty.
     pub summary: String,
-    /// Whether this peer's rows are in the result, as far as the task decides that.
-    pub counted: bool,
     /// Entries of the receipt that only this task has.
     pub details: Map<String, Value>,
     /// What only this peer may know, for its report; it is in no receipt.
@@ -23,7 +21,7 @@ impl Outcome {
     /// An outcome with no more to say.
     #[must_use]
     pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
-        Self { file, digest, summary: String::new(), counted: true, details: Map::new(), own: None }
+        Self { file, digest, summary: String::new(), details: Map::new(), own: None }
     }
 
     /// The same with a line for people.
