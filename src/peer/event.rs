@@ -167,9 +167,11 @@ pub enum Event {
         /// How long the node stays for the others at most, in seconds.
         lingers: u64,
     },
-    /// A column of this peer's rows looks wrong. Nobody else is told.
-    OddColumns {
-        /// Which, and why.
+    /// What whoever decides has to know. Nobody else is told; the receipt counts them.
+    Warning {
+        /// `columns`: one of this peer's rows looks wrong. `quality`: how good the result is.
+        about: &'static str,
+        /// A sentence.
         message: String,
     },
     /// This peer's rows are not in the result.
@@ -327,7 +329,7 @@ impl fmt::Display for Event {
                 let each = figures.iter().map(|(name, value)| format!("{name} {value}"));
                 write!(f, "{aggregate}: {}", each.collect::<Vec<_>>().join(", "))
             }
-            Self::OddColumns { message } => write!(f, "warning: {message}"),
+            Self::Warning { message, .. } => write!(f, "warning: {message}"),
             Self::NotCounted { reason } => write!(f, "this peer was NOT COUNTED: {reason}"),
             Self::Finished { result: Some(result), digest: Some(digest), counted, summary, lingers } => {
                 write!(f, "{result} {digest}")?;

@@ -135,7 +135,7 @@ function happened(told) {
       node.ended = event;
       break;
     case 'not-counted':
-    case 'odd-columns':
+    case 'warning':
       node.trouble.push({ time: event.time, text: told.text });
       break;
   }
