@@ -15,7 +15,8 @@ pub(super) fn read(value: &Value) -> Option<Comparison> {
         let classes = figures.per_class.len();
         figures.confusion.len() == classes && figures.confusion.iter().all(|row| row.len() == classes)
     };
-    [&found.swarm, &found.alone, &found.neighbours].into_iter().all(square).then_some(found)
+    let all = square(&found.swarm) && square(&found.alone) && square(&found.neighbours);
+    all.then_some(found)
 }
 
 /// As `93.2 % (90.1 to 95.4)`.
