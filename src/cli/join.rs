@@ -385,8 +385,8 @@ impl Join {
         }
         builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
         let id = session.id().to_string();
-        let (own, told) = (Mutex::default(), Mutex::default());
-        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told });
+        let (own, told, warnings) = Default::default();
+        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told, warnings });
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
             // Every member with rows knows it; with it the labels can be computed again in one place.

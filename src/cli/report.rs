@@ -58,8 +58,12 @@ impl Report {
             }
             false => found.text(),
         };
+        let warning = found.warning();
         if let Some(file) = &self.out {
             self.write_page(file, found)?;
+        }
+        if let Some(line) = warning {
+            super::say(&format!("warning: {line}"));
         }
         written(writeln!(out, "{text}"), "standard output")
     }

@@ -168,9 +168,11 @@ pub enum Event {
         /// How long the node stays for the others at most, in seconds.
         lingers: u64,
     },
-    /// A column of this peer's rows looks wrong. Nobody else is told.
-    OddColumns {
-        /// Which, and why.
+    /// What whoever decides has to know. Nobody else is told; the receipt counts them.
+    Warning {
+        /// `columns`: one of this peer's rows looks wrong. `quality`: how good the result is.
+        about: &'static str,
+        /// A sentence.
         message: String,
     },
     /// The last word to a peer with rows: which of the opened sums hold them.
@@ -329,7 +331,7 @@ impl fmt::Display for Event {
                 let each = figures.iter().map(|(name, value)| format!("{name} {value}"));
                 write!(f, "{aggregate}: {}", each.collect::<Vec<_>>().join(", "))
             }
-            Self::OddColumns { message } => write!(f, "warning: {message}"),
+            Self::Warning { message, .. } => write!(f, "warning: {message}"),
             Self::OwnRows { own_rows } => write!(f, "{own_rows}"),
             Self::Finished { result: Some(result), digest: Some(digest), own_rows, summary, lingers } => {
                 write!(f, "{result} {digest}")?;

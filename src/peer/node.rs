@@ -13,7 +13,7 @@ use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
 use super::own_rows::OwnRows;
-use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, stages};
+use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, Warnings, stages};
 use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
 use crate::http::Server;
@@ -59,11 +59,11 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         keyed: config.network_key.is_some(),
         roles: BTreeMap::new(),
         opened: BTreeMap::new(),
+        warnings: Warnings::default(),
         result: None,
     };
-    for message in std::mem::take(&mut node.plan.odd) {
-        node.journal.write(Event::OddColumns { message });
-    }
+    let odd = std::mem::take(&mut node.plan.odd);
+    node.warn("columns", odd);
     let run = move || {
         let result = node.run(config);
         // The readers' end comes before the result's.
@@ -142,6 +142,7 @@ struct Node {
     roles: BTreeMap<String, Vec<String>>,
     /// When each slot was opened, in seconds since 1970.
     opened: BTreeMap<u32, f64>,
+    warnings: Warnings,
     result: Option<Result<SessionResult, Error>>,
 }
 
@@ -200,9 +201,8 @@ impl Node {
             }
             self.journal.write(event);
         }
-        for message in self.plan.columns.take_findings() {
-            self.journal.write(Event::OddColumns { message });
-        }
+        let findings = self.plan.columns.take_findings();
+        self.warn("columns", findings);
         match report {
             Report::Started(handle) => {
                 if let Some((_, server)) = &self.plan.metrics {
@@ -231,6 +231,13 @@ impl Node {
         }
     }
 
+    fn warn(&mut self, about: &'static str, messages: Vec<String>) {
+        for message in messages {
+            self.warnings.add(about, message.clone());
+            self.journal.write(Event::Warning { about, message });
+        }
+    }
+
     /// Makes the result and has it saved; `None` for a peer without rows.
     fn finished(&mut self, history: &History) -> Result<Option<Outcome>, Error> {
         let lingers = self.ctx.session.timing.linger_ms.div_ceil(1000);
@@ -251,6 +258,7 @@ impl Node {
         if let Some(save) = self.plan.save.take() {
             save(&outcome, history)?;
         }
+        self.warn("quality", outcome.warnings.clone());
         self.journal.write(Event::Finished {
             result: Some(result.to_owned()),
             digest: Some(hex::encode(outcome.digest)),
@@ -326,6 +334,7 @@ impl Node {
             started_unix: started,
             seconds: super::unix() - started,
             result: self.plan.result.map(str::to_owned),
+            warnings: self.warnings.clone(),
             details,
         })
     }

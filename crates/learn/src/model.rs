@@ -20,6 +20,7 @@ use flyswarm_data::{Borrowed, DataError, check_class_name};
 
 pub mod bloom;
 pub mod columns;
+pub mod comparison;
 pub mod figures;
 pub mod file;
 pub mod heterogeneity;
@@ -27,6 +28,7 @@ pub mod neighbours;
 pub(crate) mod npz;
 pub mod origin;
 pub mod outside;
+pub mod ranks;
 pub mod readout;
 pub mod score;
 pub mod selection;

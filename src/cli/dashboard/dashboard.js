@@ -137,7 +137,7 @@ function happened(told) {
     case 'own-rows':
       if (event.left_out.length) node.trouble.push({ time: event.time, text: told.text });
       break;
-    case 'odd-columns':
+    case 'warning':
       node.trouble.push({ time: event.time, text: told.text });
       break;
   }

@@ -28,6 +28,8 @@ pub(super) struct Files {
     pub(super) live: Option<Live>,
     /// The receipt, once it is written.
     pub(super) told: Mutex<Option<Value>>,
+    /// The texts of the warnings that it counts.
+    pub(super) warnings: Mutex<Vec<String>>,
 }
 
 /// The page beside a receipt.
@@ -70,8 +72,8 @@ impl Files {
         let value = json!(receipt);
         let text = format!("{value:#}\n");
         output::write(&self.receipt, text.as_bytes(), self.force)?;
-        if let Ok(mut told) = self.told.lock() {
-            *told = Some(value.clone());
+        if let (Ok(mut told), Ok(mut warnings)) = (self.told.lock(), self.warnings.lock()) {
+            (*told, *warnings) = (Some(value.clone()), receipt.warnings.texts());
         }
         Ok(self.write_report(&value, Vec::new(), self.force)?)
     }
@@ -93,6 +95,7 @@ impl Files {
             title: receipt["name"].as_str().unwrap_or_default(),
             receipt: Some(receipt),
             own: own.as_ref(),
+            warnings: self.warnings.lock().map(|warnings| warnings.clone()).unwrap_or_default(),
             left_out: left_out.into_iter().collect(),
             ledger: self.spent(receipt["session"].as_str().unwrap_or_default()),
             personal,

@@ -285,14 +285,19 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
 fn report_prints_accuracies_and_the_confusion_table() {
     let folder = folder(&digits_csv(300, true));
     let text = run_line(folder.path(), "report m --data d.csv").unwrap();
-    assert!(text.starts_with("rows               300\naccuracy           0."), "{text}");
-    // Figures, classes, what is stated, the table, with a line between each two.
+    assert!(text.starts_with("balanced accuracy on 300 rows 0."), "{text}");
+    // The headline, figures, classes, what is stated, the table, with a line between each two.
     let parts: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|part| part.lines().collect()).collect();
-    assert_eq!((parts.len(), parts[0].len(), parts[1].len(), parts[3].len()), (4, 3, 11, 11));
-    assert!(parts[1][0].ends_with("precision") && parts[2][0].starts_with("confidence"), "{text}");
+    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>()[..3], [1, 5, 11]);
+    assert_eq!((parts.len(), parts[4].len()), (5, 11));
+    assert!(parts[2][0].ends_with("precision") && parts[3][0].starts_with("confidence"), "{text}");
     let json: serde_json::Value =
         serde_json::from_str(&run_line(folder.path(), "report m --data d.csv --json").unwrap()).unwrap();
     assert_eq!(json["rows"], 300);
+    assert_eq!(
+        (parts[0][0], 0),
+        (json["headline"].as_str().unwrap(), json["warnings"].as_array().unwrap().len())
+    );
     assert!(json["accuracy"].as_f64().unwrap() > 0.6);
     assert_eq!(json["confusion"].as_array().map(Vec::len), Some(10));
     let (low, high) = (&json["accuracy_interval"][0], &json["accuracy_interval"][1]);
@@ -311,7 +316,12 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     };
     let named = "<img src=x onerror=alert(1)>";
     let other = page(&json!({"name": named, "model": {"digest": "00"}}));
-    assert!(other.contains(&format!("<strong>{:.1} %</strong>", 100.0 * json["accuracy"].as_f64().unwrap())));
+    assert!(
+        other.contains(&format!(
+            "<strong>{:.1} %</strong>",
+            100.0 * json["balanced_accuracy"].as_f64().unwrap()
+        ))
+    );
     assert!(!other.contains("onerror"));
     let own = page(&json!({"name": named, "model": {"digest": json["digest"]}}));
     assert!(own.contains("&lt;img src=x onerror=alert(1)&gt;") && !own.contains("<img"));
@@ -320,10 +330,10 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     let rows = crate::data::digits::digits().subset(&(0..300).collect::<Vec<_>>());
     let split = split::held_out(&rows, 20, 1000, &model.sketch().parameters().seed);
     let found = compared(&model, &rows.subset(&split.train), &rows.subset(&split.test)).unwrap();
-    let found = found.json(model.classes()).unwrap();
+    let found = json!(found.compared(model.classes(), None).unwrap());
     assert!(own.contains(&format!("<p>{} of these rows were held out", split.test.len())), "{own}");
     for way in ["swarm", "alone", "neighbours"] {
-        let share = 100.0 * found[way]["accuracy"]["value"].as_f64().unwrap();
+        let share = 100.0 * found[way]["balanced_accuracy"]["value"].as_f64().unwrap();
         assert!(own.contains(&format!("<span>{way}</span><strong>{share:.1} %</strong>")), "{way}");
     }
     // The scaling of this model keeps no spread.

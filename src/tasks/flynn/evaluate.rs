@@ -9,6 +9,7 @@
 pub(crate) mod spec;
 
 use bytes::Bytes;
+use flyswarm_learn::model::comparison::{Comparison, Whose};
 use flyswarm_learn::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
@@ -84,18 +85,23 @@ impl Plan {
         Ok(())
     }
 
-    /// What is opened of everybody's figures, for the receipt.
-    fn evaluation(&self, spec: EvaluateSpec, opened: &[Bytes]) -> Option<Value> {
+    /// What is opened of everybody's figures, and what the receipt says of them.
+    fn evaluation(&self, spec: EvaluateSpec, opened: &[Bytes]) -> Option<(Option<Comparison>, Value)> {
         let names = &self.session.data.classes;
         let bytes = self.opened(SCORES, opened)?;
         let left_out = names.iter().zip(self.scored(opened)).filter(|(_, scored)| !scored);
         let left_out: Vec<_> = left_out.map(|(class, _)| class).collect();
-        let pooled = Evaluation::from_bytes(names.len(), bytes).map(|found| found.json(names));
-        Some(json!({
+        let found = Evaluation::from_bytes(names.len(), bytes);
+        // Any member could have added what it liked.
+        let contradictory = found.is_none();
+        let pooled = found.and_then(|found| found.compared(names, spec.positive));
+        let told = json!({
             "held_out_percent": spec.held_out, "learn_all": spec.learn_all, "classes_not_scored": left_out,
-            // Any member could have added what it liked.
-            "contradictory": pooled.is_none(), "pooled": pooled.flatten(),
-        }))
+            "contradictory": contradictory, "pooled": pooled,
+            "headline": pooled.as_ref().map(|pooled| pooled.headline("held-out rows")),
+            "warnings": pooled.as_ref().map(|pooled| pooled.warnings(Whose::Pool)),
+        });
+        Some((pooled, told))
     }
 }
 
@@ -167,23 +173,18 @@ impl Flynn {
 
     /// The outcome with everybody's figures for the receipt and this peer's own beside it.
     pub(super) fn with_evaluation(&self, mut outcome: Outcome, opened: &[Bytes]) -> Result<Outcome, String> {
-        let Some(found) = self.plan.evaluate.and_then(|spec| self.plan.evaluation(spec, opened)) else {
-            return Ok(outcome);
-        };
-        let value = |which: &str| found["pooled"][which]["accuracy"]["value"].as_f64();
-        if let (Some(swarm), Some(alone), Some(near)) = (value("swarm"), value("alone"), value("neighbours"))
-        {
-            outcome.summary = format!(
-                "of the held-out rows {:.1} % right; by each peer's own rows alone {:.1} %, by its nearest \
-                 neighbours {:.1} %",
-                100.0 * swarm,
-                100.0 * alone,
-                100.0 * near
-            );
-        }
-        outcome.details = Map::from_iter([("evaluation".to_owned(), found)]);
+        let found = self.plan.evaluate.and_then(|spec| self.plan.evaluation(spec, opened));
+        let Some((pooled, told)) = found else { return Ok(outcome) };
+        let names = &self.plan.session.data.classes;
+        outcome.details = Map::from_iter([("evaluation".to_owned(), told)]);
+        let Some(pooled) = pooled else { return Ok(outcome) };
+        outcome.summary = pooled.headline("held-out rows");
+        outcome.warnings = pooled.warnings(Whose::Pool);
+        // The pool's positive class is this peer's too.
+        let positive =
+            pooled.swarm.positive.and_then(|positive| names.iter().position(|name| *name == positive.class));
         let own = self.own(opened).map_err(|error| error.to_string())?;
-        outcome.own = own.json(&self.plan.session.data.classes);
+        outcome.own = own.compared(names, positive.map(|class| class as u16)).map(|own| json!(own));
         Ok(outcome)
     }
 
@@ -211,7 +212,7 @@ pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<
     let near = own.transform(kept);
     let near = Neighbours::new(&near).map(|near| near.predict(NEIGHBOURS, &own.transform(held)));
     let near = near.unwrap_or_else(|| unreachable!("BUG: rows are held out where none are kept"));
-    let sums = Sums::of_scores(names.len(), held.labels(), &scores, sketch.parameters().rho);
+    let sums = Sums::of_scores(names.len(), held.labels(), &scores);
     Ok(Evaluation::of(held.labels(), sums, [&by_swarm, &by_alone, &near]))
 }
 

@@ -550,11 +550,16 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
-        let (own, line) = compared.unzip();
-        summary.extend(line);
+        let (own, warnings) = match compared {
+            Some((own, line, warnings)) => {
+                summary.push(line);
+                (Some(own), warnings)
+            }
+            None => (None, Vec::new()),
+        };
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
-        Ok(super::Outcome { own, ..outcome })
+        Ok(super::Outcome { own, warnings, ..outcome })
     }
 
     /// Rows are compared in the exchange before `computed`, if they were counted before it.

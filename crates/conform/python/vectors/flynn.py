@@ -82,6 +82,26 @@ def check_evaluate():
         check_evaluation(case)
 
 
+def wide(bins):
+    """The words of bins of confidence of which none has fewer than 10 rows (section 15.4)."""
+    out, rest, last = [[0] * 3 for _ in bins], [0] * 3, None
+    for at, each in enumerate(bins):
+        rest = [a + b for a, b in zip(rest, each)]
+        if rest[0] >= 10:
+            out[at], rest, last = rest, [0] * 3, at
+    if last is not None:
+        out[last] = [a + b for a, b in zip(out[last], rest)]
+    return sum(out, [])
+
+
+def ranks(first, second):
+    """The words of the pairs of two classes' rows; none of fewer than 10 rows, or of more than 65,536."""
+    n, m = len(first), len(second)
+    if min(n, m) < 10 or max(n, m) > 65_536:
+        return [0] * 4
+    return [n * m, n * n * m, n * m * m, sum((b > a) + (b >= a) for a in first for b in second)]
+
+
 def check_evaluation(file):
     session, labels = Session(file["toml"]), file["labels"]
     classes = len(session.classes)
@@ -117,8 +137,8 @@ def check_evaluation(file):
     alone_won, alone = learn(seed, alone_total, kept)
     scale = scaler(session, alone_total)
     scaled = [scale(row) for row in rows]
-    tables, bins, margins = [[0] * classes**2 for _ in range(3)], [0] * 30, [0] * 128
-    apart = [0] * 4
+    tables, bins, margins = [[0] * classes**2 for _ in range(3)], [[0] * 3 for _ in range(10)], ([], [])
+    apart = [0] * 4 * classes
     for row in held:
         if not own(held)[labels[row]] >= session.min_contributors:
             continue
@@ -131,19 +151,16 @@ def check_evaluation(file):
             table[labels[row] * classes + c] += 1
         right = [c == labels[row] for c in said]
         for k in (0, 1):
-            apart[2 * k] += right[0] and not right[k + 1]
-            apart[2 * k + 1] += right[k + 1] and not right[0]
+            apart[2 * (k * classes + labels[row])] += right[0] and not right[k + 1]
+            apart[2 * (k * classes + labels[row]) + 1] += right[k + 1] and not right[0]
         best = min(score)
         confidence = 1 / sum(math.exp(best - s) for s in score) if math.isfinite(best) else 1 / classes
         place = min(int(confidence * 10), 9)
-        bins[3 * place] += 1
-        bins[3 * place + 1] += right[0]
-        bins[3 * place + 2] += int(confidence * 65536)
+        bins[place] = [bins[place][0] + 1, bins[place][1] + right[0], bins[place][2] + int(confidence * 65536)]
         if classes == 2:
             t = score[0] - score[1]
-            u = 0.5 if math.isnan(t) else float(t > 0) if math.isinf(t) else 0.5 + t / (2 * (abs(t) + session.rho / 8))
-            margins[64 * labels[row] + min(int(u * 64), 63)] += 1
-    expected = [*tables[0], *bins, *(margins if classes == 2 else []), *tables[1], *tables[2], *apart]
+            margins[labels[row]].append(0.0 if math.isnan(t) else t)
+    expected = [*tables[0], *wide(bins), *(ranks(*margins) if classes == 2 else []), *tables[1], *tables[2], *apart]
     check("scores of the rows held out", b"".join(le(word, 8) for word in expected) == opened[4])
     _, counts = learn(opened[0], opened[2], range(len(rows)) if session.learn_all else kept)
     check("counts of the model", words(counts) == opened[5])

@@ -88,12 +88,12 @@ fn a_peer_with_other_units_is_warned_alone_and_leaves_before_its_counts_are_give
     for part in ["left before its rows were counted (--strict)", "other units?", "times as widely"] {
         assert!(line.contains(part), "{line}");
     }
-    assert!(!swarm.told(odd, "odd-columns").is_empty() || line.contains("feature"));
+    assert!(!swarm.told(odd, "warning").is_empty() || line.contains("feature"));
     let others: Vec<_> = (0..4).filter(|&i| i != odd).collect();
     for &i in &others {
         succeeded(&swarm.wait_end(i));
         // Nobody is told whose rows they are.
-        for told in swarm.told(i, "odd-columns") {
+        for told in swarm.told(i, "warning") {
             assert!(!told["message"].as_str().expect("a line").contains(NAMES[odd]), "{told}");
         }
     }

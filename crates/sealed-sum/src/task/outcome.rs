@@ -13,6 +13,8 @@ pub struct Outcome {
     pub summary: String,
     /// Entries of the receipt that only this task has.
     pub details: Map<String, Value>,
+    /// What whoever uses the result has to know, a sentence each.
+    pub warnings: Vec<String>,
     /// What only this peer may know, for its report; it is in no receipt.
     pub own: Option<Value>,
 }
@@ -21,7 +23,8 @@ impl Outcome {
     /// An outcome with no more to say.
     #[must_use]
     pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
-        Self { file, digest, summary: String::new(), details: Map::new(), own: None }
+        let (summary, details) = (String::new(), Map::new());
+        Self { file, digest, summary, details, warnings: Vec::new(), own: None }
     }
 
     /// The same with a line for people.
