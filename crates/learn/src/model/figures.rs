@@ -70,17 +70,28 @@ impl Sums {
         sums
     }
 
-    /// Of the scores of rows (rows x classes, the lowest is the prediction) of a model with `rho` winners.
+    /// Of a network's scores of rows, which state the confidence of its predictions; see [`Sums::of_stated`].
     ///
     /// # Panics
     /// If a label is not below `classes`.
     #[must_use]
     pub fn of_scores(classes: usize, labels: &[u16], scores: &[f64], rho: usize) -> Self {
+        let stated: Vec<f64> = scores.chunks_exact(classes.max(1)).map(confidence).collect();
+        Self::of_stated(classes, labels, scores, &stated, rho)
+    }
+
+    /// Of the scores of rows (rows x classes, the lowest is the prediction) of a model with `rho` winners,
+    /// and the confidence that is stated of each row's prediction.
+    ///
+    /// # Panics
+    /// If a label is not below `classes`.
+    #[must_use]
+    pub fn of_stated(classes: usize, labels: &[u16], scores: &[f64], stated: &[f64], rho: usize) -> Self {
         let mut sums = Self::empty(classes, true);
-        for (&label, scores) in labels.iter().zip(scores.chunks_exact(classes.max(1))) {
+        let rows = labels.iter().zip(scores.chunks_exact(classes.max(1))).zip(stated);
+        for ((&label, scores), &confidence) in rows {
             let (label, class) = (usize::from(label), usize::from(lowest(scores)));
             sums.confusion[label * classes + class] += 1;
-            let confidence = confidence(scores);
             let bin = &mut sums.stated[place(confidence, CONFIDENCE_BINS)];
             bin[0] += 1;
             bin[1] += u64::from(label == class);
@@ -161,8 +172,8 @@ impl Sums {
     }
 }
 
-/// What the scores of a row state of the predicted class: exp(-score) over the sum of all. 1 / classes where
-/// they state nothing.
+/// What a network's scores of a row state of the predicted class: exp(-score) over the sum of all. 1 /
+/// classes where they state nothing.
 fn confidence(scores: &[f64]) -> f64 {
     let best = scores.iter().copied().fold(f64::INFINITY, f64::min);
     if !best.is_finite() {
