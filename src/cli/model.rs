@@ -216,7 +216,7 @@ pub(super) fn scored(
     let scores = model.predictor().scores(&data)?;
     let classes = model.classes();
     let predicted = lowest(&scores, classes.len());
-    let sums = Sums::of_scores(classes.len(), data.labels(), &scores);
+    let sums = Sums::of_stated(classes.len(), data.labels(), &scores, &model.confidences(&scores));
     let columns = columns.iter().map(|column| {
         json!({
             "column": column.column + 1, "name": model.columns().get(column.column),

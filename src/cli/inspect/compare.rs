@@ -128,6 +128,11 @@ fn lines(a: &Model, b: &Model) -> Vec<Line> {
         )
     };
     compare("settings", settings(0, a), settings(1, b));
+    let sharpness = |model: &Model| match model.calibration() {
+        Some(fitted) => format!("sharpness {}", fitted.sharpness()),
+        None => "cautious: not fitted".to_owned(),
+    };
+    compare("calibration", sharpness(a), sharpness(b));
     let seed = |i: usize| hex::encode(&parameters[i].seed[..8]);
     compare("seed", seed(0), seed(1));
     let (one, other) = (a.counts().values(), b.counts().values());

@@ -102,11 +102,15 @@ fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
         let classes = run(&format!("predict {file} --data d.csv"));
         let text = run(&format!("predict {file} --data ids.csv --id 1 --scores"));
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-        assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
+        assert_eq!(lines[0][..5], ["id", "class", "margin", "probability", "novelty 0"]);
+        assert_eq!(lines[0].last(), Some(&"probability 9"));
         let mut margins = Vec::new();
         for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {
             assert_eq!((line[0], line[1]), (&*format!("patient {i}"), class));
-            let mut scores: Vec<f64> = line[3..].iter().map(|score| score.parse().unwrap()).collect();
+            let mut scores: Vec<f64> = line[4..14].iter().map(|score| score.parse().unwrap()).collect();
+            let place: usize = class.parse().unwrap();
+            assert_eq!(line[3], line[14 + place]);
+            assert!((line[3].parse::<f64>().unwrap() - (-scores[place]).exp()).abs() < 1e-5);
             let sum: f64 = scores.iter().map(|score| (-score).exp()).sum();
             assert!(scores.len() == 10 && (sum - 1.0).abs() < 1e-4, "{file}: probabilities add up to {sum}");
             assert_eq!(crate::model::readout::lowest(&scores).to_string(), class);
@@ -491,11 +495,13 @@ fn predict_prints_scores_passes_ids_through_and_abstains() {
     run_line(folder.path(), "predict m --data ids.csv --id 1 --scores --force --out o").unwrap();
     let text = std::fs::read_to_string(folder.path().join("o")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
+    assert_eq!(lines[0][..5], ["id", "class", "margin", "probability", "novelty 0"]);
     for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {
         assert_eq!((line[0], line[1]), (&*format!("patient {i}"), class));
-        let mut scores: Vec<f64> = line[3..].iter().map(|score| score.parse().unwrap()).collect();
-        assert_eq!(scores.len(), 10);
+        let numbers: Vec<f64> = line[3..].iter().map(|number| number.parse().unwrap()).collect();
+        let (mut scores, stated) = (numbers[1..11].to_vec(), &numbers[11..]);
+        assert!(stated.len() == 10 && (stated.iter().sum::<f64>() - 1.0).abs() < 1e-4);
+        assert_eq!(numbers[0], stated[class.parse::<usize>().unwrap()]);
         let best = crate::model::readout::lowest(&scores);
         assert_eq!(best.to_string(), class);
         scores.sort_by(f64::total_cmp);

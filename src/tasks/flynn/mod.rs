@@ -5,8 +5,9 @@
 //! `moments` where the scaling needs global means; `counts`, the class filters as counts. Counts add up, so
 //! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
 //!
-//! With `[evaluate]` two slots stand before `counts`: `learnt`, the counts of the rows that are not held out,
-//! and `scores`, how well these predict those that are (`evaluate`).
+//! With `[evaluate]` three slots stand before `counts`: `learnt`, the counts of the rows that are not held
+//! out, `calibration`, from which it follows how sure predictions may be, and `scores`, how well these counts
+//! predict the rows that are held out (`evaluate`).
 //!
 //! With `select` the slots of `sketch` up to the draw stand in the place of the coin and `moments`;
 //! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
@@ -50,6 +51,7 @@ use crate::sketch::flyhash::FlyHash;
 use crate::sketch::{Parameters, Sketch};
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
 use flyswarm_data::scaling::{self, Scaler, Scaling};
+use flyswarm_learn::model::calibration::Losses;
 pub use kind::Kind;
 pub(crate) use kind::built_in;
 
@@ -169,7 +171,7 @@ impl Plan {
         }
         let mut plan = vec![Aggregate::coin(), holders];
         if self.evaluate.is_some() {
-            plan[1].words += classes as u64;
+            plan[1].words += classes as u64 + 1;
         }
         if let Some(squares) = self.opens_moments() {
             plan.push(columns::aggregate(data.features, squares));
@@ -179,6 +181,10 @@ impl Plan {
                            few others resemble";
             let is = "a model without the held-out rows";
             plan.push(Aggregate { name: evaluate::LEARNT.into(), is, reveals, ..counts.clone() });
+            let reveals = "how likely the held-out rows are to models that differ in how sure they are: their number, \
+                           and sums over all of them, at least ten";
+            let (is, words) = ("how sure predictions may be", Losses::WORDS as u64);
+            plan.push(Aggregate::exact(evaluate::CALIBRATION, 8, words, is, reveals));
             let reveals = "how right and wrong predictions of each class fall, where a small number tells that a \
                            member has such a row; how sure and how well ordered predictions are, of at least 10 \
                            rows of each peer";
@@ -236,7 +242,8 @@ impl Plan {
             counts = Counts::from_values(read, classes.len(), self.model.m as usize)
                 .map_err(|error| FlynnError::Data(error.to_string()))?;
         }
-        self.named(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+        let model = Model::new(sketch, self.readout(), classes, scaler, counts)?;
+        self.named(model.with_calibration(self.calibration(opened)))
     }
 
     /// The model with what the session says of its columns.
@@ -353,6 +360,7 @@ impl Flynn {
                 .map_err(FlynnError::Data)?;
                 match name {
                     evaluate::LEARNT => self.learnt(opened)?,
+                    evaluate::CALIBRATION => words(self.losses(opened)?.words()).into(),
                     evaluate::SCORES => self.own(opened)?.to_bytes(),
                     _ => self.counts(opened)?.to_le_bytes().into(),
                 }
@@ -441,7 +449,9 @@ impl Task for Flynn {
         let plan = self.plan();
         match plan.get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
-            Some(evaluate::LEARNT | evaluate::SCORES) => self.work_of_evaluation(rows),
+            Some(evaluate::LEARNT | evaluate::CALIBRATION | evaluate::SCORES) => {
+                self.work_of_evaluation(rows)
+            }
             Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {
                 let flynn = self.plan.model;
                 Work::training(f64::from(flynn.m), f64::from(flynn.s), rows)
@@ -459,7 +469,7 @@ impl Task for Flynn {
         }
         let Some(draw) = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())? else {
             holders::allows(&self.plan.session, slot, history, members)?;
-            return self.plan.allows_scores(slot, history, members);
+            return self.plan.allows_held_out(slot, history, members);
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;

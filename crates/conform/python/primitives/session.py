@@ -497,7 +497,7 @@ class Session:
             return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.mode is not None:
             return [("coin", 4, 0), ("counts", 4, classes * self.m)]
-        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes * (1 + self.evaluates))]
+        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes + self.evaluates * (classes + 1))]
         scalings = {each.scaling for each in self.settings}
         if self.check_columns or scalings & {"center", "standard", "soft-bins"}:
             squares = self.check_columns or scalings & {"standard", "soft-bins"}
@@ -510,7 +510,7 @@ class Session:
             return plan + ([("holders", 4, 1 + classes), ("counts", 4, classes * self.m)] if self.selects else [])
         if self.evaluates:
             figures = 3 * classes**2 + 30 + (4 if classes == 2 else 0) + 4 * classes
-            plan += [("learnt", 4, classes * self.m), ("scores", 8, figures)]
+            plan += [("learnt", 4, classes * self.m), ("calibration", 8, 33), ("scores", 8, figures)]
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)

@@ -113,7 +113,8 @@ def check_evaluation(file):
     kept = [row for row in range(len(rows)) if row not in held]
     check("rows held out", held == file["held_out"])
     own = lambda among: [int(any(labels[row] == c for row in among)) for c in range(classes)]
-    check("holders", words([1, *own(range(len(rows))), *own(held)]) == opened[1])
+    many = math.ceil(10 / max(1, session.min_contributors))
+    check("holders", words([1, *own(range(len(rows))), *own(held), int(len(held) >= many)]) == opened[1])
     check("moments", moments(rows, session.features, True) == opened[2])
 
     def learn(seed, total, among):
@@ -137,6 +138,29 @@ def check_evaluation(file):
     alone_won, alone = learn(seed, alone_total, kept)
     scale = scaler(session, alone_total)
     scaled = [scale(row) for row in rows]
+    sums = [sum(learnt[c * session.m : (c + 1) * session.m]) + session.rho for c in range(classes)]
+    frequencies = [s / sum(sums) for s in sums]
+
+    def probabilities(k, score):
+        """What calibration k states (section 15.5)."""
+        sharpness = 2.0 ** ((k - 8) // 2) * (math.sqrt(2) if k % 2 else 1)
+        least = min(score)
+        known = math.isfinite(least)
+        odds = [f * math.exp(sharpness * (least - s) / session.rho) if known else f for f, s in zip(frequencies, score)]
+        total = sum(odds)
+        return [o / total + (f - o / total) / 1024 for f, o in zip(frequencies, odds)]
+
+    losses = [0] * 33
+    calibrates = len(held) >= many and session.min_contributors <= 1
+    for row in held if calibrates else []:
+        losses[0] += 1
+        score = scores(won, learnt, row)
+        for k in range(32):
+            losses[1 + k] += int(-math.log(probabilities(k, score)[labels[row]]) * 1024)
+    check("losses of the calibrations", b"".join(le(word, 8) for word in losses) == opened[4])
+    within = [k for k in range(32) if losses[1 + k] <= min(losses[1:]) + 1024]
+    fitted = within[0] if losses[0] >= 10 else 10
+    check("calibration", file["calibration"] == (fitted if losses[0] >= 10 else None))
     tables, bins, margins = [[0] * classes**2 for _ in range(3)], [[0] * 3 for _ in range(10)], ([], [])
     apart = [0] * 4 * classes
     for row in held:
@@ -153,17 +177,16 @@ def check_evaluation(file):
         for k in (0, 1):
             apart[2 * (k * classes + labels[row])] += right[0] and not right[k + 1]
             apart[2 * (k * classes + labels[row]) + 1] += right[k + 1] and not right[0]
-        best = min(score)
-        confidence = 1 / sum(math.exp(best - s) for s in score) if math.isfinite(best) else 1 / classes
+        confidence = probabilities(fitted, score)[said[0]]
         place = min(int(confidence * 10), 9)
         bins[place] = [bins[place][0] + 1, bins[place][1] + right[0], bins[place][2] + int(confidence * 65536)]
         if classes == 2:
             t = score[0] - score[1]
             margins[labels[row]].append(0.0 if math.isnan(t) else t)
     expected = [*tables[0], *wide(bins), *(ranks(*margins) if classes == 2 else []), *tables[1], *tables[2], *apart]
-    check("scores of the rows held out", b"".join(le(word, 8) for word in expected) == opened[4])
+    check("scores of the rows held out", b"".join(le(word, 8) for word in expected) == opened[5])
     _, counts = learn(opened[0], opened[2], range(len(rows)) if session.learn_all else kept)
-    check("counts of the model", words(counts) == opened[5])
+    check("counts of the model", words(counts) == opened[6])
 
 
 READOUTS = (

@@ -72,18 +72,30 @@ impl Sums {
         sums
     }
 
-    /// Of the scores of one party's rows (rows x classes, the lowest is the prediction).
+    /// Of a network's scores of one party's rows, which state the confidence of its predictions; see
+    /// [`Sums::of_stated`].
     ///
     /// # Panics
     /// If a label is not below `classes`.
     #[must_use]
     pub fn of_scores(classes: usize, labels: &[u16], scores: &[f64]) -> Self {
+        let stated: Vec<f64> = scores.chunks_exact(classes.max(1)).map(confidence).collect();
+        Self::of_stated(classes, labels, scores, &stated)
+    }
+
+    /// Of the scores of one party's rows (rows x classes, the lowest is the prediction), and the confidence
+    /// that is stated of each row's prediction.
+    ///
+    /// # Panics
+    /// If a label is not below `classes`.
+    #[must_use]
+    pub fn of_stated(classes: usize, labels: &[u16], scores: &[f64], stated: &[f64]) -> Self {
         let mut sums = Self::empty(classes, true);
         let mut margins = [Vec::new(), Vec::new()];
-        for (&label, scores) in labels.iter().zip(scores.chunks_exact(classes.max(1))) {
+        let rows = labels.iter().zip(scores.chunks_exact(classes.max(1))).zip(stated);
+        for ((&label, scores), &confidence) in rows {
             let (label, class) = (usize::from(label), usize::from(lowest(scores)));
             sums.confusion[label * classes + class] += 1;
-            let confidence = confidence(scores);
             let bin =
                 &mut sums.stated[((confidence * CONFIDENCE_BINS as f64) as usize).min(CONFIDENCE_BINS - 1)];
             bin[0] += 1;
@@ -181,8 +193,8 @@ fn add(own: &mut [u64], other: &[u64]) {
     own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
 }
 
-/// What the scores of a row state of the predicted class: exp(-score) over the sum of all. 1 / classes where
-/// they state nothing.
+/// What a network's scores of a row state of the predicted class: exp(-score) over the sum of all. 1 /
+/// classes where they state nothing.
 fn confidence(scores: &[f64]) -> f64 {
     let best = scores.iter().copied().fold(f64::INFINITY, f64::min);
     if !best.is_finite() {

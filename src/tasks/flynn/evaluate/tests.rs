@@ -6,6 +6,7 @@ use flyswarm_learn::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
+use crate::data::digits::digits;
 use crate::session::{Session, TaskSpec};
 use crate::tasks::flynn::tests::{federated, parts, tasks, together, value};
 use crate::tasks::{CustomSpec, EvaluateSpec, FlynnSpec};
@@ -84,13 +85,28 @@ proptest! {
         prop_assert_eq!(&model.counts().to_le_bytes()[..], &plan.opened(LEARNT, &opened).unwrap()[..]);
         let scores = model.predictor().scores(&held).unwrap();
         let found = Evaluation::from_bytes(10, plan.opened(SCORES, &opened).unwrap()).unwrap();
-        let whole = Sums::of_scores(10, held.labels(), &scores);
-        prop_assert_eq!(&found.swarm.words()[..100], &whole.words()[..100]);
+        // One in place of ten rows at each: `min_contributors` is 1.
+        let many = split.iter().filter(|(_, held)| held.rows() >= 10).count();
+        let losses = match many {
+            0 => Losses::empty(),
+            _ => Losses::of(&model.frequencies(), held.labels(), &scores),
+        };
+        prop_assert_eq!(&plan.opened_losses(&opened), &losses);
+        let rows = losses.rows();
+        prop_assert!(rows == 0 || rows >= FEWEST_ROWS);
+        let model = model.with_calibration(losses.fit());
+        let parts: Vec<&Dataset> = parts.iter().map(|part| &**part).collect();
+        let coin = super::seed(&opened[0]).unwrap();
+        prop_assert_eq!(plan.pooled_calibration(&parts, coin, scaler.clone()).unwrap(), losses.fit());
+        let of_rows = |held: &Dataset| {
+            let scores = model.predictor().scores(held).unwrap();
+            Sums::of_stated(10, held.labels(), &scores, &model.confidences(&scores))
+        };
+        prop_assert_eq!(&found.swarm.words()[..100], &of_rows(&held).words()[..100]);
         // Of bins each peer shows those that have enough of its rows.
         let mut shown = Sums::empty(10, true);
         for (_, held) in split.iter().filter(|(_, held)| held.rows() > 0) {
-            let scores = model.predictor().scores(held).unwrap();
-            shown.add(&Sums::of_scores(10, held.labels(), &scores).shown());
+            shown.add(&of_rows(held).shown());
         }
         prop_assert_eq!(&found.swarm, &shown);
         let alone = each(&split, |kept, held| {
@@ -107,7 +123,7 @@ proptest! {
         // The model that is written has a matrix of its own; unless the file says not to it learns from all.
         let last = plan.model(&opened).unwrap();
         let learnt = if learn_all { &all } else { &kept };
-        let expected = plan.scaled(learnt, super::seed(&opened[0]).unwrap(), scaler).unwrap();
+        let expected = plan.scaled(learnt, coin, scaler).unwrap().with_calibration(losses.fit());
         prop_assert_eq!(last.digest(), expected.digest());
         prop_assert_ne!(last.sketch().parameters().seed, seed);
 
@@ -276,8 +292,8 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let members = [Peer(0), Peer(1), Peer(2)];
     assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
     // All three hold out rows of classes 5 to 9: none of them can be missing.
-    assert!(plan.allows_scores(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
-    assert_eq!(plan.allows_scores(slot + 1, &history, &members[..2]), Ok(()));
+    assert!(plan.allows_held_out(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
+    assert_eq!(plan.allows_held_out(slot + 1, &history, &members[..2]), Ok(()));
 }
 
 #[test]
@@ -300,10 +316,39 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
     let told = "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_contributors is 3";
     assert_eq!(refused, told);
-    for other in [slot - 1, slot + 1] {
+    // The fourth holds as many rows out as the others, and may stand in for the first in this sum.
+    for other in [slot - 2, slot - 1, slot + 1] {
         assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
     }
     assert_eq!(tasks[0].allows(slot, &history, &all.map(Peer)), Ok(()));
+}
+
+#[test]
+fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
+    // Three that hold 4 rows out make 10. Each holds one row of each class out, and nearly nothing else.
+    let session = session(3, 3, "\"none\"", "held_out = 1");
+    let opened_by = |parts: &[Arc<Dataset>]| {
+        let tasks = tasks(&session, parts);
+        let opened = federated(&tasks).unwrap();
+        (opened.clone(), tasks[0].plan.calibration(&opened), tasks)
+    };
+    let (opened, calibration, tasks) = opened_by(&parts(&[200, 200, 200]));
+    let plan = &tasks[0].plan;
+    assert_eq!((plan.many(), plan.holding_many_out(&opened)), (4, 3));
+    assert!(calibration.is_some() && plan.opened_losses(&opened).rows() >= 30);
+    // None of the three may be missing from the sum.
+    let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == CALIBRATION).unwrap() as u32;
+    let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
+    let told =
+        "only 3 members hold 4 rows out, and 1 of those counted are gone; privacy.min_contributors is 3";
+    assert_eq!(plan.allows_held_out(slot, &history, &[Peer(0), Peer(2)]), Err(told.to_owned()));
+    assert_eq!(plan.allows_held_out(slot, &history, &[0, 1, 2].map(Peer)), Ok(()));
+
+    let two: Vec<_> = (0..150).filter(|&row| digits().labels()[row] < 2).collect();
+    let parts: Vec<_> = two.chunks(two.len() / 3 + 1).map(|rows| Arc::new(digits().subset(rows))).collect();
+    let (opened, calibration, tasks) = opened_by(&parts);
+    assert_eq!((tasks[0].plan.holding_many_out(&opened), calibration), (0, None));
+    assert_eq!(tasks[0].plan.opened_losses(&opened), Losses::empty());
 }
 
 #[test]
