@@ -420,6 +420,9 @@ impl Task for Flynn {
             Some(evaluate::SCORES) if !self.scores_rows(opened) => {
                 RowUse::LeftOut("none of its rows is held out and scored")
             }
+            // Everybody puts zeros.
+            Some(evaluate::CALIBRATION) if !self.plan.calibrates(opened) => RowUse::NotUsed,
+            Some(evaluate::CALIBRATION) if !parts().1 => RowUse::LeftOut("none of its rows is held out"),
             Some(evaluate::LEARNT) if !parts().0 => RowUse::LeftOut("all of its rows are held out"),
             Some("counts") if !learns_all && !parts().0 => RowUse::LeftOut("all of its rows are held out"),
             _ => RowUse::Included,
