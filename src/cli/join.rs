@@ -385,7 +385,7 @@ impl Join {
         }
         builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
         let id = session.id().to_string();
-        let (own, told, warnings) = Default::default();
+        let (own, told, warnings) = (Mutex::default(), Mutex::default(), Mutex::default());
         let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told, warnings });
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {

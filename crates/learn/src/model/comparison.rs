@@ -103,8 +103,9 @@ impl Figures {
     pub fn against_majority(&self, subject: &str) -> Sentence {
         if let Some(few) = self.too_few() {
             let text = format!(
-                "Too few events to say how good the {subject} is: {} rows of {:?}, and {ENOUGH} are needed.",
-                few.rows, few.class
+                "Too few events to say how good the {subject} is: {} of {:?}, and {ENOUGH} are needed.",
+                if few.rows == 1 { "1 row".to_owned() } else { format!("{} rows", few.rows) },
+                few.class
             );
             return Sentence { verdict: Verdict::TooFew, text, warns: true };
         }
