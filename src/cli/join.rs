@@ -51,7 +51,7 @@ const TRACE: &str = "FLYSWARM_TRACE";
 pub(super) struct Join {
     /// Session file
     session: PathBuf,
-    /// The rows: CSV, NPY, NPZ or Parquet, compressed or not (docs/formats.md)
+    /// The rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE", required_unless_present = "no_data")]
     data: Option<PathBuf>,
     /// Join without rows: help the others in a session of the task xclp, and see no data
@@ -386,7 +386,9 @@ impl Join {
         builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
         let id = session.id().to_string();
         let (own, told, warnings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told, warnings });
+        let map = self.reading.map().digest.clone();
+        let files = Files { out, receipt, force: self.force, map, ledger, own, live, told, warnings };
+        let files = Arc::new(files);
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
             // Every member with rows knows it; with it the labels can be computed again in one place.

@@ -12,6 +12,7 @@ use super::{Failure, one_line, output, print, say};
 use crate::data::prepare::problems::Amended;
 use crate::data::prepare::read;
 use crate::data::prepare::{Problems, TableSchema};
+use crate::data::site::suggest;
 use crate::data::{self, Expected, LabelColumn, Loaded};
 use crate::session::Session;
 
@@ -37,6 +38,9 @@ pub(super) struct Check {
     /// missing values. The session's id changes, so all peers need the new file; they see what was added
     #[arg(long)]
     amend: bool,
+    /// Draft a map file for --map from what is wrong, in place of the list. It stays at this site
+    #[arg(long, conflicts_with_all = ["amend", "json"])]
+    suggest_map: bool,
     #[command(flatten)]
     reading: Reading,
     /// Print JSON
@@ -85,14 +89,20 @@ pub(super) fn look(
 impl Check {
     fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let session = super::session::load(&self.session)?;
-        if self.amend && session.data.preparation.is_none() {
+        let asked = [("--amend", self.amend), ("--suggest-map", self.suggest_map)];
+        if let Some((option, _)) = asked.into_iter().find(|(_, given)| *given)
+            && session.data.preparation.is_none()
+        {
             let text = format!(
-                "{}: --amend: no columns are described in it (`session new flynn --from` does that)",
+                "{}: {option}: no columns are described in it (`session new flynn --from` does that)",
                 self.session.display()
             );
             return Err(Failure::Input(text));
         }
         let mut looked = look(&session, &self.data, self.label.as_ref(), &self.reading)?;
+        if self.suggest_map {
+            return self.suggest(&session, looked.problems, out);
+        }
         if self.amend && !looked.problems.list.is_empty() {
             let amended = self.amend(&session, &looked.problems, out)?;
             if let Some(session) = amended {
@@ -139,6 +149,28 @@ impl Check {
             1 => Err(Failure::Input(format!("{file}: 1 problem"))),
             count => Err(Failure::Input(format!("{file}: {count} problems"))),
         }
+    }
+
+    /// Prints a map file, or what is to be added to the one that is given.
+    fn suggest(&self, session: &Session, mut problems: Problems, out: &mut dyn Write) -> Result<(), Failure> {
+        let Some(preparation) = &session.data.preparation else { return Ok(()) };
+        let rename = suggest::renames(&problems);
+        let mut reading = self.reading.clone();
+        if !rename.is_empty() {
+            // What is wrong inside a column is seen once the column is found.
+            reading.map_mut().site.rename.extend(rename.clone());
+            problems = look(session, &self.data, self.label.as_ref(), &reading)?.problems;
+        }
+        let comma = reading.map().decimal_comma.unwrap_or(preparation.decimal_comma);
+        let lines = suggest::draft(&problems, &rename, preparation, &session.data.classes, comma);
+        let text = match lines.is_empty() {
+            true => format!("# {} is as the session says: no map file is needed\n", self.data.display()),
+            false => format!(
+                "# Drafted from {}: look it over, and give it with --map\n{lines}",
+                self.data.display()
+            ),
+        };
+        print(out, &text)
     }
 
     /// Writes the session file with what the rows have beside it; gives the new session, if anything was

@@ -20,6 +20,8 @@ pub(super) struct Files {
     pub(super) out: Option<PathBuf>,
     pub(super) receipt: PathBuf,
     pub(super) force: bool,
+    /// SHA-256 of the map file by which the rows were read.
+    pub(super) map: Option<String>,
     /// Where this identity's ledger is, if it has one.
     pub(super) ledger: PathBuf,
     /// This peer's own figures, for the report.
@@ -68,6 +70,9 @@ impl Files {
     pub(super) fn write_receipt(&self, receipt: &mut Receipt) -> Result<(), peer::Error> {
         if let (Some(out), Some(result)) = (&self.out, &receipt.result) {
             receipt.details[result]["file"] = json!(out);
+        }
+        if let Some(map) = &self.map {
+            receipt.details.insert("map_sha256".into(), json!(map));
         }
         let value = json!(receipt);
         let text = format!("{value:#}\n");

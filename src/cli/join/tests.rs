@@ -105,6 +105,7 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
         out: Some(file("n.safetensors")),
         receipt: file("n.receipt.json"),
         force: false,
+        map: None,
         ledger: file("none"),
         own: Mutex::default(),
         told: Mutex::new(Some(json!({"name": "t", "session": "ab", "peer": "me"}))),

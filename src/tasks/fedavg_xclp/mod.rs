@@ -163,6 +163,10 @@ impl TaskKind for Kind {
         &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }]
     }
 
+    fn partly(&self) -> bool {
+        true
+    }
+
     fn options(&self) -> &'static [TaskOption] {
         const OPTIONS: &[TaskOption] = &[
             NETWORK[0],

@@ -19,7 +19,7 @@ def row_of(table, cells):
     out = []
     for column in table.columns:
         text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
-        missing = text == "" or text in table.missing
+        missing = text == "" or text in table.missing and text not in column.get("levels", [])
         if kind == "ignored":
             continue
         if kind in ("category", "ordinal"):

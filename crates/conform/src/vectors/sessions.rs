@@ -347,7 +347,6 @@ pub(crate) fn session() -> Value {
                 3,
             ),
         ),
-        ("a level that stands for missing", table("\"?\"", "\"f\"")),
         ("an indicator without a fill", table("fill = -0.0\n", "")),
         ("a category without levels", table("levels = [\"m\", \"f\"]", "levels = []")),
         ("limits of a category", table("fill = \"\"", "max = 1")),

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::problems::near;
-use super::read::{Dialect, format_told};
-use super::rows::{Rows, likely};
-use super::value::{NoNumber, days, looks_missing, number};
+use super::rows::Rows;
+use super::value::{NoNumber, days, is_no_value, looks_missing, number};
 use super::{ColumnSpec, DateOrder, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::{
-    Column, DataError, Expected, Format, LabelColumn, MAX_CLASSES, Source, check_class_name, parquet,
+    Column, DataError, Expected, Format, LabelColumn, MAX_CLASSES, Source, check_class_name, parquet, site,
 };
 
 /// Numbers of a column that its median is taken of.
@@ -110,8 +109,8 @@ fn keep(kept: &mut Vec<f32>, value: f32) {
 /// # Errors
 /// [`DataError`]: the file cannot be read, has no header, or a label that is no class.
 pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataError> {
-    let source = Source::open(path)?;
-    match format_told(&source, expected)? {
+    let (source, format) = site::opened(path, expected)?;
+    match format {
         Format::Parquet => parquet::unless_damaged(path, || drafted(source, Format::Parquet, path, expected)),
         format if Rows::takes(format) => drafted(source, format, path, expected),
         _ => Ok(None),
@@ -125,18 +124,22 @@ fn drafted(
     expected: &Expected,
 ) -> Result<Option<Draft>, DataError> {
     let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
-    let Dialect { delimiter, decimal_comma } = expected.dialect;
-    let mut rows = Rows::open(source, format, |line| delimiter.unwrap_or_else(|| likely(line)))?;
+    let decimal_comma = expected.dialect.decimal_comma;
+    let mut rows = Rows::open(source, format, expected)?;
     let names = rows.names.clone();
     if rows.delimiter.is_some()
+        && expected.header != Some(true)
         && names.iter().filter(|name| name.parse::<f64>().is_ok()).count() * 2 > names.len()
     {
-        return layout("line 1 has numbers, expected a header with the names of the columns".into());
+        let problem = "line 1 has numbers, expected a header with the names of the columns (`header = true` in the map \
+                       file if these are names)";
+        return layout(problem.into());
     }
     if names.len() > MAX_DESCRIBED + 1 {
         return Ok(None);
     }
-    for (at, name) in names.iter().enumerate() {
+    // A column without a name, such as an index of pandas or names of rows of R, cannot be described.
+    for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         if check_class_name(name).is_err() {
             return layout(format!("column {} is called {name:?}, expected a name", at + 1));
         }
@@ -208,7 +211,7 @@ fn drafted(
     if count == 0 {
         return Err(DataError::NoRows { file: path.into(), header: true });
     }
-    let features = || seen.iter().enumerate().filter(|(at, _)| Some(*at) != label);
+    let features = || seen.iter().enumerate().filter(|(at, _)| Some(*at) != label && !names[*at].is_empty());
     let only = |which: usize| features().map(|(_, seen)| seen.numbers[which]).sum::<u64>();
     let comma = decimal_comma.unwrap_or(rows.delimiter.is_some() && only(1) > only(0));
     let mut out = Draft {
@@ -227,18 +230,21 @@ fn drafted(
             "{ragged} rows have another number of columns than the header and were not looked at"
         ));
     }
+    for at in (0..names.len()).filter(|at| names[*at].is_empty()) {
+        out.said.push(format!("column {} has no name and is left out", at + 1));
+    }
     for (at, seen) in features() {
         out.describe(&names[at], seen, dropped.contains(&at));
     }
     out.no_level_is_missing();
     if let Some(at) = label {
         let seen = &seen[at];
-        let missing = seen.empty + seen.missing.values().sum::<u64>();
-        if missing > 0 {
+        let words = seen.missing.iter().filter(|(text, _)| is_no_value(text));
+        let missing = seen.empty + words.map(|(_, rows)| rows).sum::<u64>();
+        if missing > 0 && !expected.partly {
             out.said.push(format!("{:?}: {missing} rows have no label: leave them out", names[at]));
         }
-        let mut classes: Vec<String> =
-            seen.texts.keys().filter(|text| !looks_missing(text)).cloned().collect();
+        let mut classes: Vec<String> = seen.texts.keys().filter(|text| !is_no_value(text)).cloned().collect();
         if classes.len() > MAX_LEVELS.min(MAX_CLASSES) || (seen.numbers[0] == seen.values && seen.fractions) {
             let problem = format!(
                 "column {:?} is the label, and holds a quantity or more than {MAX_LEVELS} texts: expected classes (--label names another column)",
@@ -327,13 +333,14 @@ impl Draft {
         self.notes.push(note);
     }
 
-    /// A text that stands for a missing value in a column of numbers is no level of another column.
+    /// A text that stands for a missing value in a column of numbers is no level of another column, unless it
+    /// is `none`.
     fn no_level_is_missing(&mut self) {
         let TableSchema { columns, missing, .. } = &mut self.preparation;
         for (column, note) in columns.iter_mut().zip(&mut self.notes) {
             let Kind::Category(levels) = &mut column.kind else { continue };
             let all = levels.len();
-            levels.retain(|level| !missing.contains(level));
+            levels.retain(|level| !missing.contains(level) || level.eq_ignore_ascii_case("none"));
             if levels.is_empty() {
                 column.kind = Kind::Ignored;
                 column.fill = Fill::Refuse;
