@@ -1,7 +1,7 @@
 //! HTTP for whoever looks at a node: few connections, each bounded, none of them able to hold up the node.
 //!
-//! At a loopback address only requests to an IP address or `localhost` are answered: a page of a stranger, who
-//! has a name of his own point to this machine, reads nothing.
+//! At a loopback address only requests to an IP address or `localhost` are answered: the page of a stranger,
+//! whose own name leads to this machine, reads nothing.
 //!
 //! hyper speaks it. A connection has one request, whose head must come within [`PATIENCE`]; an answer of
 //! known length must be read within twice that, a stream may go on. Bodies of requests are not read.
@@ -137,7 +137,7 @@ async fn converse<A: Fn(&Request<Incoming>) -> Response<Body>>(stream: TcpStream
     }
 }
 
-/// Whether a request is to this port of an IP address or of `localhost`, which no name can be made to lead to.
+/// Whether a request is to this port of an IP address or of `localhost`, to which no name of others leads.
 pub(crate) fn is_to(request: &Request<Incoming>, port: u16) -> bool {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let (name, given) = match host.rsplit_once(':') {

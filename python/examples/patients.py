@@ -30,7 +30,8 @@ def peer(name, key, meeting, session):
         learnt.drop(columns="diagnosis"), learnt["diagnosis"], **meeting.of(key)
     )
     right = estimator.predict(rows[held]) == rows[held]["diagnosis"]
-    return not receipt["own_rows"]["left_out"], int(right.sum()), len(right), estimator.predict(table("new")).tolist()
+    complete = not receipt["own_rows"]["left_out"]
+    return complete, int(right.sum()), len(right), estimator.predict(table("new")).tolist()
 
 
 def main():
@@ -42,7 +43,8 @@ def main():
         print(f"{len(features)} features of {len(columns) - 1} columns")
         answers = together(peer, keys, session.text)
     for name, (complete, right, held, _) in answers.items():
-        print(f"{name}: rows in all sums {complete}, {right} of {held} of its other patients are classified rightly")
+        counts = f"{right} of {held} of its other patients are classified rightly"
+        print(f"{name}: rows in all sums {complete}, {counts}")
     new = [answer[-1] for answer in answers.values()]
     assert new[0] == new[1] == new[2], "all have the same classifier"
     print("new patients:", ", ".join(new[0]))

@@ -66,7 +66,9 @@ class Joined:
 
     @property
     def own_rows(self):
-        """Which of the opened sums hold this peer's rows, in a sentence; `receipt["own_rows"]` has their names.
+        """Which of the opened sums hold this peer's rows, in a sentence.
+
+        `receipt["own_rows"]` has their names.
 
         Returns
         -------

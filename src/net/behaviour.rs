@@ -38,7 +38,7 @@ use libp2p::swarm::{
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::dial::{Dialer, Source, dials_first, is_relayed, without_peer};
-use super::events::EventSender;
+use super::events::{EventSender, harmless};
 use super::gate::{Gate, ip_of};
 use super::handler::{Handler, Report, Tell};
 use super::link::{Link, Traffic};
@@ -488,11 +488,6 @@ fn innermost(error: &dyn std::error::Error) -> String {
         error = source;
     }
     harmless(&error.to_string())
-}
-
-/// A text that the other side may have chosen, for people: short, and nothing in it acts on a terminal.
-pub(super) fn harmless(text: &str) -> String {
-    text.chars().take(300).map(|c| if crate::session::printable(c) { c } else { ' ' }).collect()
 }
 
 impl Connection {

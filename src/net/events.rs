@@ -140,3 +140,8 @@ pub(super) fn queue(links: Links, details: bool) -> (EventSender, Events) {
     let events = EventSender { queue: sender, waiting: Arc::clone(&waiting), details };
     (events, Events { queue: receiver, waiting, links })
 }
+
+/// A text that the other side may have chosen, for people: short, and nothing in it acts on a terminal.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().take(300).map(|c| if crate::session::printable(c) { c } else { ' ' }).collect()
+}

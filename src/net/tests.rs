@@ -54,7 +54,7 @@ fn exchange(a: &mut Node, b: &mut Node) {
 #[test]
 fn what_the_other_side_says_cannot_act_on_a_terminal() {
     let said = "closed\u{1b}[2J by\npeer\u{202e}".to_owned() + &"x".repeat(1000);
-    let shown = super::behaviour::harmless(&said);
+    let shown = super::events::harmless(&said);
     assert!(shown.starts_with("closed [2J by peer xxx") && shown.chars().count() == 300, "{shown:?}");
 }
 

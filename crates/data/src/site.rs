@@ -53,8 +53,8 @@ impl SiteMap {
         names.iter().map(|name| self.rename.get(name).unwrap_or(name).clone()).collect()
     }
 
-    /// Every name in it is one of the file, so that a slip of the pen does not leave pounds for kilograms. The
-    /// label may be absent: rows to predict have none.
+    /// Every name in it is one of the file, so that a slip of the pen does not leave pounds for kilograms.
+    /// The label may be absent: rows to predict have none.
     fn check(&self, before: &[String], after: &[String], label: Option<&str>) -> Result<(), String> {
         let has = |names: &[String], name: &String| names.contains(name) || label == Some(name.as_str());
         if let Some((from, to)) =
@@ -74,7 +74,7 @@ impl SiteMap {
 }
 
 impl ColumnMap {
-    /// The agreed text of a field. What cannot be converted stays, and is refused with advice by who reads it.
+    /// The agreed text of a field. What cannot be converted stays, and its reader refuses it with advice.
     fn apply(&self, text: &str, missing: &[String], comma: bool) -> String {
         let mut text = self.values.get(text).map_or(text, String::as_str).to_owned();
         if let Some(pattern) = &self.date

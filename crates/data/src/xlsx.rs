@@ -1,5 +1,5 @@
-//! A sheet of an Excel workbook as CSV: numbers, dates and booleans are written as in any other format, so the
-//! readers of CSV give the same rows.
+//! A sheet of an Excel workbook as CSV: numbers, dates and booleans are written as in any other format, so
+//! the readers of CSV give the same rows.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

@@ -18,8 +18,8 @@ use crate::session::Entry;
 
 /// Identities shown (guess): a network with more needs `--peer`.
 const MOST: usize = 64;
-/// Characters at the end of an id that name it (base58, so 10 have 58 bits): who tries a million keys a second
-/// on each of 1,000 cores finds one that ends so once in 14 years.
+/// Characters at the end of an id that name it (base58, so 10 have 58 bits): an attacker that tries a million
+/// keys a second on each of 1,000 cores finds one that ends so once in 14 years.
 const ENDING: usize = 10;
 /// Characters of an id in the name of a peer that was given none.
 const NAMED: usize = 6;

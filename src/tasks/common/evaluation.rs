@@ -87,7 +87,8 @@ impl Evaluation {
         })
     }
 
-    /// The figures, for receipts and reports; `None` without rows. `positive` is the session's positive class.
+    /// The figures, for receipts and reports; `None` without rows. `positive` is the session's positive
+    /// class.
     pub(crate) fn compared(&self, classes: &[String], positive: Option<u16>) -> Option<Comparison> {
         let figures = |sums| Figures::new(classes, sums, positive);
         let rows = self.swarm.class_rows();

@@ -11,8 +11,8 @@
 pub(crate) mod spec;
 
 use bytes::Bytes;
-use flyswarm_learn::model::comparison::{Comparison, Whose};
 use flyswarm_learn::model::calibration::{Calibration, FEWEST_ROWS, Losses};
+use flyswarm_learn::model::comparison::{Comparison, Whose};
 use flyswarm_learn::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
@@ -67,7 +67,7 @@ impl Plan {
     }
 
     /// Whether a calibration is fitted: a sum over fewer rows would tell of single ones.
-    fn calibrates(&self, opened: &[Bytes]) -> bool {
+    pub(super) fn calibrates(&self, opened: &[Bytes]) -> bool {
         self.holding_many_out(opened) >= u32::from(self.session.privacy.min_contributors.max(1))
     }
 

@@ -181,13 +181,13 @@ impl Plan {
                            few others resemble";
             let is = "a model without the held-out rows";
             plan.push(Aggregate { name: evaluate::LEARNT.into(), is, reveals, ..counts.clone() });
-            let reveals = "how likely the held-out rows are to models that differ in how sure they are: their number, \
-                           and sums over all of them, at least ten";
+            let reveals = "how likely the held-out rows are to models that differ in how sure they are: their \
+                           number, and sums over all of them, at least ten";
             let (is, words) = ("how sure predictions may be", Losses::WORDS as u64);
             plan.push(Aggregate::exact(evaluate::CALIBRATION, 8, words, is, reveals));
-            let reveals = "how right and wrong predictions of each class fall, where a small number tells that a \
-                           member has such a row; how sure and how well ordered predictions are, of at least 10 \
-                           rows of each peer";
+            let reveals = "how right and wrong predictions of each class fall, where a small number tells that \
+                           a member has such a row; how sure and how well ordered predictions are, of at \
+                           least 10 rows of each peer";
             let words = Evaluation::length(classes) as u64;
             plan.push(Aggregate::exact(evaluate::SCORES, 8, words, "how good the model is", reveals));
         }

@@ -267,7 +267,7 @@ fn sessions_that_would_say_too_much_of_single_rows_are_refused_unless_the_file_a
     let cases: [(&[usize], &str); 3] = [
         (&[12, 12, 0], "24 rows together, at least 25 are needed"),
         (&[30, 10, 5], "peer-0 has 30 of 45 rows, at most half are allowed"),
-        (&[30, 0, 0], "only 1 members have rows; xclp needs 2"),
+        (&[30, 0, 0], "only 1 members have rows; 2 are needed"),
     ];
     for (rows, expected) in cases {
         let mut refused = lab(rows, Scaling::None, 5, spec());
@@ -290,7 +290,7 @@ fn fewer_owners_than_min_contributors_end_the_session() {
         lab.net.run_unchecked(120_000, |_| false);
         lab.endings()
     };
-    let refusal = "only 2 members have rows; privacy.min_contributors is 3";
+    let refusal = "only 2 members have rows; 3 are needed (privacy.min_contributors, at least 2)";
     assert_eq!(endings(3, &[20, 20, 0]), [refusal; 3]);
     assert!(endings(3, &[20, 20, 20]).is_empty() && endings(2, &[20, 20, 0]).is_empty());
 }

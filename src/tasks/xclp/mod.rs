@@ -167,10 +167,10 @@ impl Plan {
             counted.into_iter().filter(|(peer, rows)| *rows > 0 && members.contains(peer)).collect();
         let fewest = FEWEST_OWNERS.max(self.session.privacy.min_contributors.into());
         if owners.len() < fewest {
-            return Err(format!("only {} members have rows; {}", owners.len(), match fewest {
-                FEWEST_OWNERS => format!("xclp needs {fewest}"),
-                _ => format!("privacy.min_contributors is {fewest}"),
-            }));
+            return Err(format!(
+                "only {} members have rows; {fewest} are needed (privacy.min_contributors, at least 2)",
+                owners.len()
+            ));
         }
         let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
         let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
@@ -550,13 +550,9 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
-        let (own, warnings) = match compared {
-            Some((own, line, warnings)) => {
-                summary.push(line);
-                (Some(own), warnings)
-            }
-            None => (None, Vec::new()),
-        };
+        let told = compared.map(|(own, line, warnings)| (Some(own), Some(line), warnings));
+        let (own, line, warnings) = told.unwrap_or_default();
+        summary.extend(line);
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
         Ok(super::Outcome { own, warnings, ..outcome })

@@ -116,11 +116,14 @@ proptest! {
     ) {
         let schema = schema(comma);
         let classes = ["ill", "none", "true"].map(String::from);
-        let expected = Expected { preparation: Some(&schema), classes: Some(&classes), ..Expected::default() };
+        let (preparation, of_file) = (Some(&schema), Some(&classes[..]));
+        let expected = Expected { preparation, classes: of_file, ..Expected::default() };
         let (files, rows) = (Files::new(), table[0].1.len());
         let values: Vec<f32> = (0..rows).flat_map(|row| plain(&table, row)).collect();
         let class = |cell: &Cell| match cell {
-            Cell::Text(text) => classes.iter().position(|class| class.eq_ignore_ascii_case(text)).unwrap() as u16,
+            Cell::Text(text) => {
+                classes.iter().position(|class| class.eq_ignore_ascii_case(text)).unwrap() as u16
+            }
             _ => unreachable!(),
         };
         let labels: Vec<u16> = table.last().unwrap().1.iter().map(class).collect();
@@ -149,8 +152,10 @@ proptest! {
     ) {
         // Without a description no value may be missing.
         let names = ["dose", "count", "male", "outcome"];
-        let mut table: Table = table.into_iter().filter(|(name, _)| names.contains(&name.as_str())).collect();
-        for ((_, cells), filled) in table.iter_mut().zip([Cell::Number(0.5), Cell::Whole(3), Cell::Truth(true)]) {
+        let named = |(name, _): &(String, Vec<Cell>)| names.contains(&name.as_str());
+        let mut table: Table = table.into_iter().filter(named).collect();
+        let fills = [Cell::Number(0.5), Cell::Whole(3), Cell::Truth(true)];
+        for ((_, cells), filled) in table.iter_mut().zip(fills) {
             cells.iter_mut().filter(|cell| **cell == Cell::Null).for_each(|cell| *cell = filled.clone());
         }
         let files = Files::new();
@@ -178,7 +183,8 @@ proptest! {
             Cell::Truth(x) => f32::from(u8::from(*x)),
             _ => unreachable!(),
         };
-        let values: Vec<f32> = (0..whole.rows()).flat_map(|row| table[..3].iter().map(move |(_, cells)| number(&cells[row]))).collect();
+        let row = |row| table[..3].iter().map(move |(_, cells)| number(&cells[row]));
+        let values: Vec<f32> = (0..whole.rows()).flat_map(row).collect();
         prop_assert_eq!(whole.values(), &values[..]);
     }
 }

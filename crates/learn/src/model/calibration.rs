@@ -2,9 +2,9 @@
 //! held-out rows allow.
 //!
 //! For scores v_l of a row (rho winners, the least score v): with s_l the sum of the counts of class l, S
-//! that of all classes and K the number of classes, the frequency of class l is f_l = (s_l + rho) / (S + K rho),
-//! the share of its rows with one row added to each class. A calibration k has the sharpness a = 2^((k - 8) /
-//! 2), and states
+//! that of all classes and K the number of classes, the frequency of class l is
+//! f_l = (s_l + rho) / (S + K rho), the share of its rows with one row added to each class. A calibration k
+//! has the sharpness a = 2^((k - 8) / 2), and states
 //!
 //! ```text
 //! e_l = f_l exp(a (v - v_l) / rho)          e_l = f_l where v is not finite

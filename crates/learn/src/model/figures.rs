@@ -135,7 +135,8 @@ impl Sums {
         [&self.confusion[..], self.stated.as_flattened(), ranks.as_slice().as_flattened()].concat()
     }
 
-    /// The inverse of [`Sums::words`]; `None` if the words are not sums of what parties show ([`Sums::shown`]).
+    /// The inverse of [`Sums::words`]; `None` if the words are not sums of what parties show
+    /// ([`Sums::shown`]).
     #[must_use]
     pub fn from_words(classes: usize, words: &[u64]) -> Option<Self> {
         let states = words.len() > classes * classes;

@@ -1,8 +1,8 @@
 //! The area under the curve (AUC) of two classes, within each party: how often, of a row of each class at the
 //! same party, the margin of the second class's row is the larger one.
 //!
-//! A party sums over pairs of its own rows, and the sums of several parties add up. So no histogram of margins
-//! is opened, and rows whose scores come from different models are never compared.
+//! A party sums over pairs of its own rows, and the sums of several parties add up. So no histogram of
+//! margins is opened, and rows whose scores come from different models are never compared.
 
 use super::figures::{Share, Z};
 
