@@ -113,7 +113,7 @@ class Reduction:
         return chunk
 
     def masked(self, index: int, chunk: numpy.ndarray) -> None:
-        self.view.heard = self.view.machine.now
+        self.view.move_on()
         self.own[index] = chunk
         self.pump()
 
@@ -197,7 +197,7 @@ class View:
         self.height = len(self.order).bit_length() - 1
         self.depth = (place + 1).bit_length() - 1
         self.waiting_children: dict[int, float] = {}  # not greeted yet: until when
-        self.begun = self.heard = self.looked = self.job_since = machine.now
+        self.begun = self.heard = self.moved = self.looked = self.job_since = machine.now
         self.passed_on: set[int] = set()  # whose `KeepAlive` went on since the last look
         self.jobs = 0
 
@@ -521,7 +521,10 @@ class View:
             return
         expect(kind != "Up" or sender != self.parent, "out-of-order", "a report from the parent")
         expect(kind != "Down" or sender == self.parent, "out-of-order", "an order from a child")
-        self.heard = self.machine.now
+        if kind == "KeepAlive":
+            self.bear()
+        else:
+            self.move_on()
         if kind == "Up":
             self.on_report(sender, body.report)
         elif kind == "Down":
@@ -531,6 +534,14 @@ class View:
             self.on_working(sender)
         elif self.reduction is not None and body.message.sum.slot == self.slot:
             getattr(self.reduction, f"on_{type(body.message).__name__.lower()}")(sender, body.message)
+
+    def move_on(self) -> None:
+        self.heard = self.moved = self.machine.now
+
+    def bear(self) -> None:
+        """A `KeepAlive` counts for two computations as long as they may be."""
+        until = self.moved + 2 * self.machine.seconds("compute_ms")
+        self.heard = max(self.heard, min(self.machine.now, until))
 
     def on_working(self, sender: int) -> None:
         if sender == self.parent:
@@ -551,7 +562,7 @@ class View:
         self.looked = now
         self.passed_on.clear()
         if self.jobs > 0 or machine.opening > 0 or machine.transfers.receiving():
-            self.heard = now
+            self.bear()
             for to in self.children if self.leading else [self.parent]:
                 self.send(to, ViewMessage.KeepAlive(self.ballot))
         missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]

@@ -20,6 +20,7 @@
 
 mod keys;
 mod message;
+mod progress;
 mod reports;
 
 use std::collections::BTreeMap;
@@ -115,6 +116,8 @@ pub struct View {
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
     round: Option<Round>,
     progress: Time,
+    /// When something other than a [`Message::KeepAlive`] moved last.
+    moved: Time,
     working: bool,
     child_working: bool,
 }
@@ -144,7 +147,11 @@ impl Machine for View {
             Input::Start => self.start(now, &mut step),
             Input::Message { from, message } => {
                 if self.place.neighbours().any(|peer| peer == from) {
-                    self.progress = now;
+                    if matches!(message, Message::KeepAlive(_)) {
+                        self.bear(now);
+                    } else {
+                        self.move_on(now);
+                    }
                     if let Err(fault) = self.message(now, from, message, &mut step) {
                         step.blame(from, fault);
                         step.output(Output::Failed(Reason::Fault, Some(from)));
@@ -155,7 +162,7 @@ impl Machine for View {
             }
             Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
             Input::Done(done) => {
-                self.progress = now;
+                self.move_on(now);
                 if let Some(reduce) = self.reduce(done.sum) {
                     let child = reduce.handle(now, Input::Done(done));
                     self.reduced(child, &mut step);
@@ -213,6 +220,7 @@ impl View {
             keys: None,
             round: None,
             progress: Time::default(),
+            moved: Time::default(),
             working: false,
             child_working: false,
             ctx,
@@ -278,7 +286,7 @@ impl View {
     /// This peer's own vector for the slot that [`Output::Sum`] named.
     pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
-        self.progress = now;
+        self.move_on(now);
         let sum = self.sum_id(slot);
         let (Some(keys), Some(round)) = (&self.keys, &mut self.round) else { return step };
         if round.slot != slot {
@@ -328,69 +336,6 @@ impl View {
     fn reduce(&mut self, sum: SumId) -> Option<&mut AllReduce> {
         let expected = self.sum_id(sum.slot);
         self.round.as_mut().filter(|round| sum == expected && round.slot == sum.slot)?.reduce.as_mut()
-    }
-
-    fn tick(&mut self, now: Time, step: &mut Step<Self>) {
-        if self.working && !self.child_working {
-            self.tell_working(now, step);
-        }
-        self.child_working = false;
-        let stalled = self.progress.plus_ms(self.patience_ms());
-        if now >= stalled {
-            step.output(Output::Failed(Reason::Stalled, self.awaited_child().or(self.place.parent)));
-        } else {
-            step.0.push(Action::SetTimer {
-                at: stalled.min(now.plus_ms(HEARTBEAT_MS)),
-                timer: Timer(self.ballot),
-            });
-        }
-    }
-
-    /// Says that somebody in this subtree, at the root anybody, is at long work.
-    fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
-        if self.leads() {
-            self.progress = now;
-        }
-        self.beat().for_each(|(to, message)| step.send(to, message));
-    }
-
-    /// The messages by which this peer says that it is at long work.
-    pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
-        let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
-        let ballot = self.ballot;
-        to.into_iter().map(move |peer| (peer, Message::KeepAlive(ballot)))
-    }
-
-    /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
-    /// speak first, lest the others accuse those between: its parent (the deepest of those that wait for a
-    /// child), then, if it is the silent one's children that are left, the highest of them.
-    fn patience_ms(&self) -> u64 {
-        let (depth, height) = self.depth;
-        let turns = match self.awaited_child() {
-            Some(_) => height.saturating_sub(depth + 1),
-            None => height + depth,
-        };
-        self.ctx.session.timing.view_timeout_ms + u64::from(turns) * HEARTBEAT_MS
-    }
-
-    /// The neighbour whose word comes next, if it is one, and when the view fails without a word from any.
-    pub fn awaits(&self) -> (Option<Peer>, Time) {
-        (self.awaited_child().or(self.place.parent), self.progress.plus_ms(self.patience_ms()))
-    }
-
-    /// A child whose report is missing.
-    fn awaited_child(&self) -> Option<Peer> {
-        match &self.round {
-            _ if self.keys.is_none() && self.fixed.is_some() => self.reveals.waiting(),
-            _ if self.keys.is_none() => self.keys_report.waiting(),
-            None => None,
-            Some(round) => round
-                .deals
-                .waiting()
-                .filter(|_| round.record.is_none())
-                .or_else(|| round.acknowledge.waiting().filter(|_| round.record.is_some()))
-                .or_else(|| round.release.waiting().filter(|_| !round.acknowledgements.is_empty())),
-        }
     }
 
     fn message(

@@ -11,7 +11,7 @@ use crate::protocol::{Action, Fault, Step, Time};
 
 impl View {
     pub(super) fn start(&mut self, now: Time, step: &mut Step<Self>) {
-        self.progress = now;
+        self.move_on(now);
         step.output(Output::Stage(0, Stage::Keys));
         let secret = EphemeralSecret::generate(&mut self.rng);
         if self.ctx.draws(self.ctx.me, &self.members) {
