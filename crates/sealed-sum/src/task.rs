@@ -40,7 +40,7 @@ pub trait Task: Debug + Send + Sync {
     /// the vector of any later slot is asked for.
     fn restore_noisy(&self, _slot: u32, _vector: &Bytes) {}
 
-    /// Says how this peer gets its vector for `slot`.
+    /// Says how this peer gets its vector for a slot with an exchange ([`Aggregate::with_exchange`]).
     fn exchange(&self, _slot: u32, _history: &History, _seat: Seat) -> Result<Source, String> {
         Ok(Source::Own)
     }

@@ -110,7 +110,9 @@ impl Plan {
                     ),
                     _ => (of_xclp.words, of_xclp.is, of_xclp.reveals),
                 };
-                Aggregate::exact(&format!("{name}-{}", number + 1), 4, words, is, reveals)
+                let exchange = matches!(part, COMPUTED | LABELLED);
+                let name = format!("{name}-{}", number + 1);
+                Aggregate { exchange, ..Aggregate::exact(&name, 4, words, is, reveals) }
             }
         };
         (0..self.layout.slots()).map(aggregate).collect()

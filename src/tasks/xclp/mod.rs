@@ -136,8 +136,9 @@ impl Plan {
             plan.push(columns::aggregate(self.features as u32, squares));
         }
         let reveals = "which members computed, and salted commitments to their input";
-        plan.push(aggregate("computed", peers * WORDS as u64, "which members computed", reveals));
-        plan.push(aggregate("labelled", 1, "rows with an answer", "how many rows were answered"));
+        plan.push(aggregate("computed", peers * WORDS as u64, "which members computed", reveals).with_exchange());
+        let reveals = "how many rows were answered";
+        plan.push(aggregate("labelled", 1, "rows with an answer", reveals).with_exchange());
         plan
     }
 

@@ -8,7 +8,7 @@
 use super::presence::Presence;
 use super::waits::{Awaited, Waits};
 use super::{Event, Out};
-use crate::protocol::all_reduce::WINDOW;
+use crate::protocol::all_reduce::{CHUNK, WINDOW};
 use crate::protocol::message::Content;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
@@ -16,8 +16,10 @@ use crate::protocol::{Fault, Input, Step, Time};
 use crate::session::Peer;
 use crate::task::exchange::{Exchange, Vocabulary};
 
-/// Most short messages that a peer may send before the exchange begins here: more than there are.
+/// Most messages that are kept of a peer before the exchange begins here: more than there are.
 const EARLY: usize = 256;
+/// Most bytes of them: as many chunks as may be without a credit, and a little for headers.
+const EARLY_BYTES: usize = WINDOW * CHUNK + 64 * 1024;
 
 /// The exchange of the present view.
 #[derive(Default)]
@@ -111,24 +113,19 @@ impl ExchangeState {
         early.map(|(from, _, message)| (from, message)).collect()
     }
 
-    /// Takes a message of an exchange of the present view; gives it back if that is under way. `known` says
-    /// whether there is such a slot.
+    /// Takes a message of an exchange that is due; gives it back if that is under way.
     pub(super) fn hear(
         &mut self,
         from: Peer,
         sum: SumId,
         content: Content,
-        known: bool,
     ) -> Result<Option<Content>, Fault> {
         if self.runs(sum) {
             return Ok(Some(content));
         }
-        let bulk = |content: &Content| matches!(content, Content::Bulk { .. });
-        let same = |each: &&(Peer, SumId, Content)| {
-            each.0 == from && each.1 == sum && bulk(&each.2) == bulk(&content)
-        };
-        let limit = if bulk(&content) { WINDOW } else { EARLY };
-        if !known || self.early.iter().filter(same).count() >= limit {
+        let kept = self.early.iter().filter(|(peer, ..)| *peer == from);
+        let bytes = kept.clone().map(|(.., content)| content.len()).sum::<usize>() + content.len();
+        if kept.count() >= EARLY || bytes > EARLY_BYTES {
             return Err(Fault::OutOfOrder("message of an exchange"));
         }
         self.early.push((from, sum, content));
@@ -155,6 +152,12 @@ impl ExchangeState {
         if self.wanted(slot) {
             *self = Self { early: std::mem::take(&mut self.early), ..Self::default() };
         }
+        self.early.retain(|(_, sum, _)| sum.slot > slot);
+    }
+
+    #[cfg(test)]
+    pub(super) fn early_bytes(&self) -> usize {
+        self.early.iter().map(|(.., content)| content.len()).sum()
     }
 
     /// Drops the exchange of a view that is over: the next one has other members, and its own exchange.

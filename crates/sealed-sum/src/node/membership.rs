@@ -154,6 +154,13 @@ impl Membership {
         self.view.as_ref().map(|view| view.slot().unwrap_or(0).max(self.part.committed))
     }
 
+    /// Whether honest members may exchange for this sum now: the slot that the view has reached, or the next,
+    /// if the others were quicker.
+    pub(super) fn is_due(&self, sum: SumId) -> bool {
+        let reached = self.reached().filter(|_| self.ballot() == Some(sum.ballot));
+        reached.is_some_and(|reached| (reached..=reached.saturating_add(1)).contains(&sum.slot))
+    }
+
     /// The leader, if it has this slot, as far as who passed that on says.
     pub(super) fn holder(&self, slot: u32) -> Option<Peer> {
         self.ballot().filter(|_| self.part.committed > slot).map(|ballot| ballot.proposer)

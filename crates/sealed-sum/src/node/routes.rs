@@ -72,15 +72,15 @@ impl Node {
             }
             Message::Transfer(message) => self.carry(Input::Message { from, message }),
             Message::Exchange { sum, content } => {
-                let slots = self.slots.committed()..self.ctx.plan.len() as u32;
-                if self.membership.ballot() != Some(sum.ballot) || sum.slot < slots.start {
+                if !self.ctx.exchanges(sum.slot) {
+                    return Err(Fault::OutOfOrder("message of an exchange"));
+                }
+                // The sender may have been shown other members, or another slot, by a leader that lies.
+                let due = self.membership.is_due(sum) && sum.slot >= self.slots.committed();
+                if !due || !self.membership.members().contains(&from) {
                     return Ok(());
                 }
-                if !self.membership.members().contains(&from) {
-                    return Err(Fault::OutOfOrder("message of a view that it is not in"));
-                }
-                let message = self.exchange.hear(from, sum, content, slots.contains(&sum.slot))?;
-                if let Some(message) = message {
+                if let Some(message) = self.exchange.hear(from, sum, content)? {
                     self.converse(Input::Message { from, message });
                 }
             }

@@ -191,6 +191,9 @@ impl Slots {
 
     /// How this peer gets its vector for `slot`.
     pub(super) fn source(&self, slot: u32, seat: Seat) -> Result<Source, Ending> {
+        if !self.ctx.exchanges(slot) {
+            return Ok(Source::Own);
+        }
         self.task.exchange(slot, self.history(), seat).map_err(Ending::Own)
     }
 

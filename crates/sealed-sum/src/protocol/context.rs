@@ -23,6 +23,9 @@ pub struct Aggregate {
     pub words: u64,
     /// What is put in, and how it travels.
     pub kind: Kind,
+    /// Whether a peer's vector comes from an exchange with other members ([`crate::task::Task::exchange`]).
+    /// No message of an exchange is taken for other aggregates.
+    pub exchange: bool,
     /// A few words that say what the sum is, such as "rows in all". They stand in every receipt.
     pub is: &'static str,
     /// What the opened sum tells every member, such as "how many rows all members have together". It stands
@@ -55,7 +58,13 @@ impl Aggregate {
     /// A sum of what the rows give, with what it is and what it reveals.
     #[must_use]
     pub fn exact(name: &str, word_bytes: u8, words: u64, is: &'static str, reveals: &'static str) -> Self {
-        Self { name: name.into(), word_bytes, words, kind: Kind::Exact, is, reveals }
+        Self { name: name.into(), word_bytes, words, kind: Kind::Exact, exchange: false, is, reveals }
+    }
+
+    /// The same, with vectors that come from an exchange.
+    #[must_use]
+    pub fn with_exchange(self) -> Self {
+        Self { exchange: true, ..self }
     }
 
     /// What the opened sum tells every member, in a sentence without a full stop.
@@ -198,6 +207,12 @@ impl Context {
             #[cfg(any(test, feature = "harness"))]
             bug: self.bug,
         }
+    }
+
+    /// Whether the vectors of `slot` come from an exchange.
+    #[must_use]
+    pub fn exchanges(&self, slot: u32) -> bool {
+        self.plan.get(slot as usize).is_some_and(|aggregate| aggregate.exchange)
     }
 
     /// A peer's place in the committee.

@@ -87,6 +87,17 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// Its bytes.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Short(bytes) => bytes.len(),
+            Self::Bulk { header, data } => header.len() + data.len(),
+        }
+    }
+}
+
 /// A signed item that shows that its author was in a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trace {

@@ -10,6 +10,7 @@ use super::messages::begun;
 use crate::node::{Event, Node, Record, Timer};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::committee::{Accepted, Acceptor, Obligation, Promise, Refusal};
+use crate::protocol::context::Context;
 use crate::protocol::deal;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::pairwise::ViewKey;
@@ -53,11 +54,18 @@ impl One {
 
     /// Connected to nobody.
     pub(super) fn strange(stored: Vec<Record>) -> Self {
+        Self::altered(stored, |_| {})
+    }
+
+    /// Connected to nobody, with another context.
+    pub(super) fn altered(stored: Vec<Record>, alter: impl FnOnce(&mut Context)) -> Self {
         let net = begun();
         let committee = net.committee();
         let me = committee[1];
-        let task = Arc::new(Numbers { me, words: vec![3] });
-        let node = Node::new(Arc::new(net.context(me)), task, [1; 32], stored).unwrap();
+        let task = Arc::new(Numbers { me, words: vec![3; 3] });
+        let mut ctx = net.context(me);
+        alter(&mut ctx);
+        let node = Node::new(Arc::new(ctx), task, [1; 32], stored).unwrap();
         let others = net.peers().filter(|peer| !committee.contains(peer)).collect();
         let mut one = Self {
             net,

@@ -97,9 +97,9 @@ fn three_dealers_below_a_quorum_read_no_vector() {
 }
 
 #[test]
-#[ignore = "issue 35: a leader shows two lists of members in one ballot, and an honest peer is named for it"]
 fn two_member_lists_do_not_get_an_honest_peer_named() {
-    let mut one = One::new();
+    let mut one = One::altered(Vec::new(), |ctx| ctx.plan[1].exchange = true);
+    one.peers().into_iter().for_each(|peer| one.greet(peer));
     let honest = one.others[0];
     // This node is shown a view without `honest`; it has refused such a view once before.
     let all = one.all();

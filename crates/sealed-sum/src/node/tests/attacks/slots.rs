@@ -101,29 +101,44 @@ fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
     assert_eq!(told(&bare, 1), [from]);
 }
 
+/// Of four slots the last three have an exchange; the view is at slot 0, so the others may be at slot 1.
 #[test]
-fn messages_of_an_exchange_are_kept_of_members_of_this_view_and_not_without_end() {
+fn only_a_few_exchange_messages_of_due_slots_are_kept() {
+    use crate::protocol::all_reduce::CHUNK;
     use crate::protocol::message::Content;
-    let said = |from: fn(&One) -> Peer, ballot: fn(&One, Ballot) -> Ballot, slot: u32, times: usize| {
-        let mut one = One::new();
-        let outsider = one.others[0];
-        one.input(Input::PeerLost(outsider));
-        let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != outsider).collect();
-        let view = one.join(9, members);
-        one.greet(outsider);
-        let sum = SumId { ballot: ballot(&one, view), slot };
-        let (from, content) = (from(&one), Content::Short(Bytes::from_static(b"x")));
-        (0..times).any(|_| one.blames(from, Message::Exchange { sum, content: content.clone() }))
-    };
+    let said =
+        |from: fn(&One) -> Peer, ballot: fn(&One, Ballot) -> Ballot, slot: u32, bytes: usize, times| {
+            let mut one = One::altered(Vec::new(), |ctx| {
+                let sum = ctx.plan[1].clone().with_exchange();
+                ctx.plan.splice(1.., [sum.clone(), sum.clone(), sum]);
+            });
+            let outsider = one.others[0];
+            one.peers().into_iter().filter(|&peer| peer != outsider).for_each(|peer| one.greet(peer));
+            let members: Vec<_> = one.all().into_iter().filter(|&peer| peer != outsider).collect();
+            let view = one.join(9, members);
+            one.greet(outsider);
+            let sum = SumId { ballot: ballot(&one, view), slot };
+            let content = Content::Bulk { header: Bytes::new(), data: vec![1; bytes].into() };
+            let from = from(&one);
+            let blamed =
+                (0..times).any(|_| one.blames(from, Message::Exchange { sum, content: content.clone() }));
+            (blamed, one.node.exchange.early_bytes())
+        };
     fn member(one: &One) -> Peer {
         one.committee[1]
     }
     fn this(_: &One, view: Ballot) -> Ballot {
         view
     }
-    assert!(!said(member, this, 1, 256));
-    assert!(said(member, this, 1, 257), "without end");
-    assert!(said(member, this, 2, 1), "of a slot that there is not");
-    assert!(said(|one| one.others[0], this, 1, 1), "of a stranger to the view");
-    assert!(!said(member, |one, _| one.ballot(1), 1, 300), "of another view: late, and dropped");
+    assert_eq!(said(member, this, 1, 1, 256), (false, 256));
+    assert!(said(member, this, 1, 1, 257).0, "too many");
+    assert_eq!(said(member, this, 1, CHUNK, 8), (false, 8 * CHUNK));
+    assert!(said(member, this, 1, CHUNK, 9).0, "too many bytes");
+    assert!(said(member, this, 0, 1, 1).0, "of a slot without an exchange");
+    assert!(said(member, this, 4, 1, 1).0, "of a slot that does not exist");
+    for slot in 2..4 {
+        assert_eq!(said(member, this, slot, CHUNK, 20), (false, 0), "of a later slot");
+    }
+    assert_eq!(said(|one| one.others[0], this, 1, 1, 1), (false, 0), "of a stranger to the view");
+    assert_eq!(said(member, |one, _| one.ballot(1), 1, 1, 300), (false, 0), "of another view");
 }
