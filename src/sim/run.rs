@@ -21,7 +21,8 @@ use super::task::{self, Worth};
 use super::timeline;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
-use crate::protocol::{Time, memo, tree};
+use crate::protocol::tree::Tree;
+use crate::protocol::{Time, memo};
 use crate::session::Peer;
 use crate::tasks::Work;
 use flyswarm_sealed_sum::engine::Engine;
@@ -268,9 +269,9 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
 }
 
 fn views(world: &Swarm) -> Vec<View> {
-    let view = |(ballot, (members, at)): (&crate::protocol::ballot::Ballot, &(Vec<Peer>, Time))| View {
+    let view = |(ballot, (tree, at)): (&crate::protocol::ballot::Ballot, &(Arc<Tree>, Time))| View {
         ballot: (ballot.counter, ballot.proposer.0),
-        members: members.len(),
+        members: tree.members().len(),
         began_ms: at.0 / 1000,
         failed: world.failed.get(ballot).cloned(),
     };
@@ -326,14 +327,12 @@ fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
 fn hosts(engine: &Engine<Swarm>) -> Vec<Host> {
     let world = &engine.world;
     let rows = |peer: Peer| world.rows.as_ref().map_or(0, |rows| rows.parts[peer.index()].data.rows());
-    let last = world.views.last_key_value();
-    let order =
-        last.map_or(Vec::new(), |(&ballot, (members, _))| tree::order(&world.ctx.session, ballot, members));
+    let last = world.views.last_key_value().map(|(_, (tree, _))| tree);
     engine
         .peers()
         .take(SHOWN)
         .map(|peer| {
-            let place = tree::place(&order, peer);
+            let place = last.and_then(|tree| tree.place(peer));
             Host {
                 peer: peer.0,
                 committee: world.ctx.committee_index(peer).is_some(),

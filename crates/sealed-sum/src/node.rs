@@ -204,8 +204,9 @@ impl Node {
     }
 
     fn stop(&mut self) {
-        if let Some(view) = self.membership.leave() {
-            let failed = self.membership.failure(view.ballot(), Reason::Left, Some(self.ctx.me));
+        let neighbour = self.membership.view().and_then(|view| view.place().neighbours().next());
+        let failed = self.membership.failure(Reason::Left, neighbour);
+        if let (Some(view), Some(failed)) = (self.membership.leave(), failed) {
             for peer in view.place().neighbours() {
                 self.out.send(peer, Message::Failed(failed.clone()));
             }
@@ -257,7 +258,7 @@ impl Node {
                 if let Some(ending) = self.slots.overdue(self.now) {
                     self.end(ending);
                 } else if let Some(suspect) = self.membership.overdue(self.now) {
-                    self.fail_view(Reason::Lost, Some(suspect), None);
+                    self.fail_view(Reason::Lost, Some(suspect));
                 }
                 self.catch_up();
                 if self.membership.view().is_none() && self.lifecycle == Lifecycle::Running {
@@ -266,10 +267,6 @@ impl Node {
             }
         }
         self.begin_exchange();
-        let busy = self.exchange.goes_on() || self.slots.is_working() || self.transfer.receiving();
-        if let Some(view) = self.membership.view_mut() {
-            view.set_working(busy);
-        }
         self.arm();
     }
 
@@ -327,9 +324,10 @@ impl Node {
             Move::GiveUp(ending) => self.end(ending),
             Move::Propose => self.propose(),
             Move::Fetch(peer, slot, want) => self.fetch(peer, slot, want),
-            Move::Lead(ballot, members, promises, duty) => {
-                let view = self.new_view(ballot, members);
-                self.enter(view, self.slots.committed(), (promises, Some(duty)));
+            Move::Lead(lead) => {
+                let (begun, basis) = *lead;
+                let duty = Some(basis.duty.clone());
+                self.enter(begun, basis, duty);
             }
         }
     }

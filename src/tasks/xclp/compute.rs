@@ -217,7 +217,7 @@ impl Compute {
             out.extend(parties::passed_over(&self.setup.candidates, trio));
         }
         self.out().extend(out);
-        let Ok(trio) = trio else { return self.fail(Reason::TooFew, None, step) };
+        let Ok(trio) = trio else { return self.fail(Reason::Disagreement, None, step) };
         self.trio = Some(trio);
         self.share_out(step);
         self.catch_up(step);

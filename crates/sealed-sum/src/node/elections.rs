@@ -1,9 +1,9 @@
-//! The election: which peer proposes a view, when, and with which members (spec, section "Elections").
+//! The election: which peer proposes a view, and when (spec, section "Elections").
 //!
 //! Committee members propose, the one of rank r after r x `proposal_backoff_ms` without progress, rank
 //! counted among those that are reachable. No peer proposes before the whole roster is there or
-//! `start_wait_ms` have passed. A proposer takes in all peers that it is connected to, except those that it
-//! has blamed, that keep getting lost, or that are the weaker end of an edge reported dead.
+//! `start_wait_ms` have passed. Members and tree follow from the promises; a promise is a lease, in which no
+//! other proposer gets one.
 
 mod standing;
 mod votes;
@@ -17,7 +17,9 @@ use super::waits::{Awaited, Waits};
 use super::{Ending, Message, Out, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
-use crate::protocol::promise::{self, Duty, Promised};
+use crate::protocol::failure::Failure;
+use crate::protocol::marks::Marks;
+use crate::protocol::promise::{self, Basis, Begun, Duty, Promised};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Transfer, Want};
 use crate::protocol::view::{Reason, View};
@@ -48,8 +50,6 @@ pub(super) struct Elections {
     alone: bool,
     /// Until when no peer is asked for a slot again.
     fetch_again: Time,
-    /// The members of the last view.
-    members: Vec<Peer>,
     /// Views entered since a slot was committed.
     views: u64,
     /// When this peer entered its last view, and whether a slot was committed since.
@@ -89,8 +89,8 @@ pub(super) enum Move {
     Propose,
     /// Fetch a slot that the promises oblige to.
     Fetch(Peer, u32, Want),
-    /// Lead a view of this ballot and these members, with these promises and the obligation from them.
-    Lead(Ballot, Vec<Peer>, Vec<Signed<Promised>>, Duty),
+    /// Lead the view that begins so, with what follows from its promises.
+    Lead(Box<(Signed<Begun>, Basis)>),
 }
 
 impl Elections {
@@ -110,7 +110,6 @@ impl Elections {
             blocked: None,
             alone: false,
             fetch_again: Time::default(),
-            members: Vec::new(),
             views: 0,
             entered: (Time::default(), false),
         }
@@ -122,8 +121,7 @@ impl Elections {
         self.went_on = now;
     }
 
-    pub(super) fn greeted(&mut self, now: Time, peer: Peer) {
-        self.standing.greeted(peer);
+    pub(super) fn greeted(&mut self, now: Time) {
         // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for
         // anybody.
         if self.blocked.is_some() {
@@ -156,7 +154,6 @@ impl Elections {
         step.0.push(Action::Persist(Record::Joined(ballot)));
         self.entered = (now, false);
         self.went_on = now;
-        self.members = view.members().to_vec();
         self.saw(ballot);
         self.proposal = None;
         self.blocked = None;
@@ -173,32 +170,20 @@ impl Elections {
         self.standing.committed();
     }
 
-    /// A view has failed, as `author` says; the number of views since a slot was committed.
-    pub(super) fn failed(
-        &mut self,
-        now: Time,
-        ballot: Ballot,
-        author: Peer,
-        (reason, suspect): (Reason, Option<Peer>),
-    ) -> u64 {
+    /// A view has failed; the number of views since a slot was committed.
+    pub(super) fn failed(&mut self, now: Time, ballot: Ballot, reason: Reason) -> u64 {
         self.idle_since = now.plus_ms(SETTLE_MS);
         self.without_view = now;
         self.went_on = now;
-        self.standing.failed(self.seen, author, reason, suspect);
-        if matches!(reason, Reason::Disagreement | Reason::TooFew) && ballot.proposer != self.ctx.me {
-            self.standing.interrupted(now, ballot.proposer, self.ctx.session.timing.proposal_backoff_ms);
+        if reason == Reason::Ended && !self.entered.1 && ballot.proposer != self.ctx.me {
+            self.standing.began_nothing(now, ballot.proposer, self.ctx.session.timing.proposal_backoff_ms);
         }
         self.views
     }
 
-    /// Takes the news of a failure of the view that is over here already.
-    pub(super) fn report(&mut self, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
-        self.standing.report(self.seen, reporter, reason, suspect);
-    }
-
-    /// Whether this peer was in the last view.
-    pub(super) fn was_member(&self, peer: Peer) -> bool {
-        self.members.contains(&peer)
+    /// Keeps a mark, whose signature was checked.
+    pub(super) fn note(&mut self, signed: &Signed<Failure>) {
+        self.standing.note(signed);
     }
 
     /// A transfer came to nothing.
@@ -351,7 +336,7 @@ impl Elections {
         let ballot = Ballot::above(self.highest(), self.ctx.me)
             .ok_or_else(|| Ending::Refused("a peer has used up the numbers of views".into()))?;
         self.saw(ballot);
-        let Ok(own) = self.promise(ballot) else {
+        let Ok(own) = self.promise(ballot, presence) else {
             unreachable!("BUG: the ballot is above every promise");
         };
         step.0.push(Action::Persist(Record::Promised(ballot)));
@@ -395,35 +380,24 @@ impl Elections {
         {
             return fetch(*holder, Want::Accepted(accepted.value));
         }
-        let mut members = self.choose_members(presence);
-        // Whoever was lost is left out for a while, unless the task cannot do without it.
+        let backoff = self.ctx.session.timing.proposal_backoff_ms;
+        let Some(basis) = promise::basis(&self.ctx, ballot, &relied) else {
+            // Others may lead one: they get the word before this peer asks again.
+            self.give_up(now.plus_ms(backoff.saturating_mul(4)));
+            return Some(Move::Wait);
+        };
         if resume.is_none()
-            && let Err(why) = slots.may_sum(&members)
+            && let Err(why) = slots.may_sum(basis.tree.members())
         {
-            members = presence.reachable();
-            if slots.may_sum(&members).is_err() {
-                self.proposal = None;
-                self.idle_since = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
-                self.block(now, why, 0);
-                return Some(Move::Wait);
-            }
+            self.proposal = None;
+            self.idle_since = now.plus_ms(backoff);
+            self.block(now, why, 0);
+            return Some(Move::Wait);
         }
-        self.obligation = Some(obligation.clone());
-        Some(Move::Lead(ballot, members, relied, obligation))
-    }
-
-    fn choose_members(&self, presence: &Presence) -> Vec<Peer> {
-        let reachable = presence.reachable();
-        #[cfg(any(test, feature = "harness"))]
-        if let Some(crate::protocol::context::Bug::Picks(bits)) = self.ctx.bug {
-            return reachable.into_iter().filter(|peer| bits & 1 << peer.0 != 0).collect();
-        }
-        let me = self.ctx.me;
-        let mut candidates: BTreeSet<_> = reachable.iter().copied().collect();
-        candidates.retain(|peer| *peer == me || !self.standing.skips(self.seen, *peer));
-        let dropped = self.standing.dropped(me, &candidates);
-        let chosen: Vec<_> = candidates.into_iter().filter(|peer| !dropped.contains(peer)).collect();
-        if self.ctx.suffice(&chosen) && chosen.len() >= 3.min(reachable.len()) { chosen } else { reachable }
+        let basis = Basis { duty: obligation.clone(), ..basis };
+        self.obligation = Some(obligation);
+        let begun = Signed::new(&self.ctx, Begun { ballot, promises: relied });
+        Some(Move::Lead(Box::new((begun, basis))))
     }
 
     /// The times at which to look again, while this peer is in no view.

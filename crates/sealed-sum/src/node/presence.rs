@@ -20,8 +20,6 @@ pub(super) struct Presence {
     /// Peers of another session, and the fields that differ, once they have sent them.
     refused: BTreeMap<Peer, Vec<String>>,
     blamed: BTreeSet<Peer>,
-    /// Peers for whose sake this one has refused a view that left them out.
-    excused: BTreeSet<Peer>,
     /// Peers that have once said that they have everything.
     finished: BTreeSet<Peer>,
     /// The number of slots that are everything.
@@ -37,7 +35,6 @@ impl Presence {
             in_view: BTreeSet::new(),
             refused: BTreeMap::new(),
             blamed: BTreeSet::new(),
-            excused: BTreeSet::new(),
             finished: BTreeSet::new(),
         }
     }
@@ -196,6 +193,11 @@ impl Presence {
         all.into_iter().collect()
     }
 
+    /// The same without those that have everything: no view needs them.
+    pub(super) fn unserved(&self) -> Vec<Peer> {
+        self.reachable().into_iter().filter(|peer| !self.finished.contains(peer)).collect()
+    }
+
     /// The committee members that are connected, and this peer if it is one.
     pub(super) fn committee(&self) -> impl Iterator<Item = Peer> {
         self.ctx.committee.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
@@ -206,15 +208,6 @@ impl Presence {
         self.greeted.iter().any(|(peer, &theirs)| {
             !members.contains(peer) && !self.blamed.contains(peer) && theirs + 1 >= committed
         })
-    }
-
-    /// The first of the peers that this one is connected to and that are not members of a view, once for
-    /// each. All of them have had their refusal then: views without them are joined from now on.
-    pub(super) fn omitted(&mut self, members: &[Peer]) -> Option<Peer> {
-        let mut missing = self.outside(members);
-        missing.retain(|peer| !self.excused.contains(peer) && !self.blamed.contains(peer));
-        self.excused.extend(missing.iter().copied());
-        missing.first().copied()
     }
 
     /// Why no view is possible.
