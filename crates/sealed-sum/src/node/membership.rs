@@ -136,10 +136,7 @@ impl Membership {
         let (tree, leader, ctx) = (&basis.tree, ballot.proposer, &self.ctx);
         let votes = |peer| ctx.committee_index(peer).is_some();
         let other = || {
-            author == leader
-                || suspect == leader
-                || (votes(author) && votes(suspect))
-                || ctx.exchanges(slot)
+            author == leader || suspect == leader || (votes(author) && votes(suspect)) || ctx.exchanges(slot)
         };
         tree.contains(author)
             && tree.contains(suspect)

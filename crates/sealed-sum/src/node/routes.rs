@@ -220,7 +220,8 @@ impl Node {
         }
         // A neighbour that ends the view without a reason that counts does not go on either.
         let view = self.membership.view().filter(|view| view.ballot() == ballot);
-        let quits = author == from && view.is_some_and(|view| view.place().neighbours().any(|peer| peer == from));
+        let quits =
+            author == from && view.is_some_and(|view| view.place().neighbours().any(|peer| peer == from));
         if !concerns && !quits {
             return Ok(());
         }
@@ -251,8 +252,12 @@ impl Node {
     fn end_view(&mut self, failed: Signed<Failure>, reason: Reason, from: Option<Peer>) {
         let Some(view) = self.membership.leave() else { return };
         let ballot = view.ballot();
-        let told: std::collections::BTreeSet<_> =
-            view.place().neighbours().chain([ballot.proposer]).chain(self.ctx.committee.iter().copied()).collect();
+        let told: std::collections::BTreeSet<_> = view
+            .place()
+            .neighbours()
+            .chain([ballot.proposer])
+            .chain(self.ctx.committee.iter().copied())
+            .collect();
         for peer in told {
             if Some(peer) != from && self.presence.has(peer) {
                 self.out.send(peer, Message::Failed(failed.clone()));

@@ -82,7 +82,8 @@ impl Marks {
                 let end = u64::from(mark.slot) + (LIFE << (*rank / step).min(32));
                 let latest = until.entry(pair).or_insert(end);
                 *latest = end.max(*latest);
-                let unit = Unit { ballot: mark.ballot, other, suspected: is_suspect, lives: end > now.into() };
+                let unit =
+                    Unit { ballot: mark.ballot, other, suspected: is_suspect, lives: end > now.into() };
                 units.entry(peer).or_default().push((unit, end));
             }
         }

@@ -31,7 +31,8 @@ impl Claims {
         let reached = self.candidates();
         let needed = usize::from(session.min_peers).max(SMALLEST_SUM);
         let most = borne(session.roster.len()).min(reached.len().saturating_sub(needed));
-        let votes = |peers: &BTreeSet<Peer>| session.committee.iter().filter(|peer| peers.contains(peer)).count();
+        let votes =
+            |peers: &BTreeSet<Peer>| session.committee.iter().filter(|peer| peers.contains(peer)).count();
         let mut left = reached.clone();
         for peer in self.marks.excess(&reached).into_iter().take(most) {
             left.remove(&peer);
@@ -101,7 +102,8 @@ impl<'a> Allowed<'a> {
     /// Whether the two may be neighbours: no mark keeps them apart, and each author of a promise among them
     /// claims to reach the other. If neither is an author, other authors must claim both.
     fn allows(&self, one: Peer, other: Peer) -> bool {
-        let claims = |author: Peer, peer: Peer| self.reached.get(&author).map(|reached| reached.contains(&peer));
+        let claims =
+            |author: Peer, peer: Peer| self.reached.get(&author).map(|reached| reached.contains(&peer));
         !self.marked.contains(&pair(one, other))
             && match (claims(one, other), claims(other, one)) {
                 (None, None) => self.trusted.contains(&one) && self.trusted.contains(&other),

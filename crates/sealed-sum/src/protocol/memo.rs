@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::tree::Tree;
 use crate::crypto::agreement::{EphemeralSecret, Key, LowOrder};
 use crate::crypto::identity::{PublicKey, Signature};
-use super::tree::Tree;
 use crate::session::Peer;
 
 /// How many good signatures, or agreements, are remembered before all are forgotten.
@@ -77,7 +77,10 @@ pub(super) fn agree(secret: &EphemeralSecret, theirs: &[u8; 32], info: &[u8]) ->
 }
 
 /// The tree of a view, by everything that it depends on.
-pub(super) fn tree(argument: impl FnOnce() -> Vec<u8>, make: impl FnOnce() -> Option<Tree>) -> Option<Arc<Tree>> {
+pub(super) fn tree(
+    argument: impl FnOnce() -> Vec<u8>,
+    make: impl FnOnce() -> Option<Tree>,
+) -> Option<Arc<Tree>> {
     last(&TREE, || Sha256::digest(argument()).into(), || make().map(Arc::new))
 }
 

@@ -38,9 +38,10 @@ pub struct Promised {
 
 /// The peers of a bitmap.
 pub fn peers_of(bits: &[u8]) -> impl Iterator<Item = Peer> + '_ {
-    (0u16..).map(Peer).zip(bits.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1))).filter_map(
-        |(peer, set)| set.then_some(peer),
-    )
+    (0u16..)
+        .map(Peer)
+        .zip(bits.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1)))
+        .filter_map(|(peer, set)| set.then_some(peer))
 }
 
 /// The bitmap of peers in a roster of so many.
@@ -122,9 +123,8 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
         return inconsistent("reaches a peer outside the roster");
     }
     let shown_marks: Vec<_> = marks.iter().map(Signed::mark).collect();
-    let sound = |mark: &Option<Mark>| {
-        mark.is_some_and(|mark| mark.suspect.0 < ctx.peers() && mark.ballot < ballot)
-    };
+    let sound =
+        |mark: &Option<Mark>| mark.is_some_and(|mark| mark.suspect.0 < ctx.peers() && mark.ballot < ballot);
     if !shown_marks.is_sorted_by(|a, b| a < b) || !shown_marks.iter().all(sound) {
         return inconsistent("shows what is no mark of an earlier view");
     }
@@ -160,7 +160,8 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
 #[must_use]
 pub fn basis(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Option<Basis> {
     let duty = duty(promises)?;
-    let known: BTreeSet<Mark> = promises.iter().flat_map(|signed| &signed.item.marks).filter_map(Signed::mark).collect();
+    let known: BTreeSet<Mark> =
+        promises.iter().flat_map(|signed| &signed.item.marks).filter_map(Signed::mark).collect();
     // One slot may have been committed that these authors have not seen yet.
     let known = known.into_iter().filter(|mark| mark.slot <= duty.committed.saturating_add(1)).collect();
     let marks = Marks::living(ctx.session.roster.len(), &known, duty.committed);

@@ -41,10 +41,10 @@ use super::signed::Signed;
 use super::sum_id::SumId;
 use super::tree::{Place, Tree};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
-use progress::Clock;
 use crate::crypto::agreement::EphemeralSecret;
 use crate::crypto::mask::Sign;
 use crate::session::Peer;
+use progress::Clock;
 
 pub use message::{Message, Order, Reason, Report, Stage};
 
@@ -129,7 +129,13 @@ pub struct View {
 
 impl std::fmt::Debug for View {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "View {{ ballot: {}, members: {:?}, slot: {:?} }}", self.ballot, self.members(), self.slot())
+        write!(
+            f,
+            "View {{ ballot: {}, members: {:?}, slot: {:?} }}",
+            self.ballot,
+            self.members(),
+            self.slot()
+        )
     }
 }
 
@@ -465,7 +471,8 @@ impl View {
                 let slot = record.value.sum.slot;
                 if record.value.sum.ballot == self.ballot {
                     let round = self.round.as_ref().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
-                    if round.total != Some(record.value.total) || record.value.members != self.tree.members() {
+                    if round.total != Some(record.value.total) || record.value.members != self.tree.members()
+                    {
                         return Err(DISAGREEMENT);
                     }
                 } else if record.value.sum.ballot > self.ballot

@@ -51,7 +51,8 @@ impl Network {
     /// Why the peer's views ended.
     pub fn failures(&self, peer: Peer) -> Vec<Reason> {
         let ends = self.events.iter().filter(|(_, who, _)| *who == peer);
-        let reason = |event: &Event| if let Event::ViewFailed(_, _, why, _) = event { Some(*why) } else { None };
+        let reason =
+            |event: &Event| if let Event::ViewFailed(_, _, why, _) = event { Some(*why) } else { None };
         ends.filter_map(|(_, _, event)| reason(event)).collect()
     }
 

@@ -10,9 +10,9 @@ use crate::node::presence::Presence;
 use crate::node::{Event, Out, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::committee::Acceptor;
+use crate::protocol::marks::Marks;
 use crate::protocol::message::{Message, Trace};
 use crate::protocol::pairwise::ViewKey;
-use crate::protocol::marks::Marks;
 use crate::protocol::promise::{self, Basis, Begun, Duty, Promised};
 use crate::protocol::record::{Acknowledgement, NO_VALUE, Record as SumRecord};
 use crate::protocol::signed::Signed;
@@ -120,7 +120,11 @@ impl Elections {
     }
 
     /// Promises the ballot, which must then be put on disk; `Err` with the one that stands against it.
-    pub(super) fn promise(&mut self, ballot: Ballot, presence: &Presence) -> Result<Signed<Promised>, Ballot> {
+    pub(super) fn promise(
+        &mut self,
+        ballot: Ballot,
+        presence: &Presence,
+    ) -> Result<Signed<Promised>, Ballot> {
         let acceptor = &mut self.votes.acceptor;
         let promise = acceptor.prepare(ballot).map_err(|_| acceptor.promised)?;
         let decision = if promise.released { self.votes.decision.clone() } else { Vec::new() };

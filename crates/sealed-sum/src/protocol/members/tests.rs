@@ -62,7 +62,12 @@ impl Schedules {
         let mut marks = BTreeSet::new();
         let mut mark = |author: usize, suspect: usize| {
             let ballot = ballot(marks.len() as u64 + 1, Peer(0));
-            marks.insert(Mark { ballot, author: Peer(author as u16), suspect: Peer(suspect as u16), slot: 0 });
+            marks.insert(Mark {
+                ballot,
+                author: Peer(author as u16),
+                suspect: Peer(suspect as u16),
+                slot: 0,
+            });
         };
         for (i, with) in honest.iter().enumerate() {
             (0..liars).filter(|a| with >> a & 1 == 1).for_each(|a| mark(a, liars + i));
@@ -100,9 +105,17 @@ impl Schedules {
 #[test]
 fn liars_fail_as_many_views_in_a_row_as_is_promised() {
     // What the model finds for the same (`results.txt`, part "exact").
-    for (peers, liars, longest) in
-        [(4, 1, 3), (5, 1, 3), (6, 1, 3), (7, 1, 4), (7, 2, 9), (9, 2, 9), (10, 1, 5), (10, 2, 11), (10, 3, 18)]
-    {
+    for (peers, liars, longest) in [
+        (4, 1, 3),
+        (5, 1, 3),
+        (6, 1, 3),
+        (7, 1, 4),
+        (7, 2, 9),
+        (9, 2, 9),
+        (10, 1, 5),
+        (10, 2, 11),
+        (10, 3, 18),
+    ] {
         let mut all = Schedules { peers, liars, known: BTreeMap::new(), honest_out: 0 };
         let found = all.longest(vec![0; peers - liars], 0);
         assert_eq!((found, all.honest_out), (longest, 0), "{peers} peers, {liars} liars");
@@ -134,7 +147,8 @@ fn run(session: &Settings, liars: &BTreeSet<Peer>, seed: u64, slots: u32, mut br
         let first = random.below(session.committee.len() as u32) as usize;
         let leaders = session.committee.iter().cycle().skip(first).take(session.committee.len());
         let led = leaders.map(|&leader| ballot(counter, leader));
-        let Some((ballot, tree)) = led.filter_map(|ballot| Some((ballot, claims.tree(session, ballot)?))).next()
+        let Some((ballot, tree)) =
+            led.filter_map(|ballot| Some((ballot, claims.tree(session, ballot)?))).next()
         else {
             break;
         };
@@ -158,9 +172,11 @@ fn run(session: &Settings, liars: &BTreeSet<Peer>, seed: u64, slots: u32, mut br
                 0 => new.push(mark((liar, victim))),
                 1 => new.push(mark((victim, liar))),
                 // It is silent, and all its honest neighbours say so.
-                _ => new.extend(lies.iter().filter(|(a, b)| *a == liar || *b == liar).map(|&&(a, b)| {
-                    mark((if a == liar { b } else { a }, liar))
-                })),
+                _ => new.extend(
+                    lies.iter()
+                        .filter(|(a, b)| *a == liar || *b == liar)
+                        .map(|&&(a, b)| mark((if a == liar { b } else { a }, liar))),
+                ),
             }
         }
         if new.is_empty() {
@@ -176,7 +192,8 @@ fn run(session: &Settings, liars: &BTreeSet<Peer>, seed: u64, slots: u32, mut br
 
 #[test]
 fn no_honest_peer_is_left_out_and_runs_of_failed_views_end() {
-    for (peers, liars, runs) in [(4, 1, 400), (5, 1, 400), (7, 1, 300), (7, 2, 300), (10, 3, 150), (40, 3, 6)] {
+    for (peers, liars, runs) in [(4, 1, 400), (5, 1, 400), (7, 1, 300), (7, 2, 300), (10, 3, 150), (40, 3, 6)]
+    {
         let session = settings(peers);
         for seed in 0..runs {
             let mut random = Stream::new(&(seed as u64).to_le_bytes(), "liars", &[]);
@@ -236,7 +253,8 @@ fn a_liar_that_claims_peers_that_are_away_is_left_with_them() {
 #[test]
 fn marks_give_way_the_oldest_first_if_too_few_are_left() {
     let session = settings(3);
-    let of = |counter, a, b| Mark { ballot: ballot(counter, Peer(0)), author: Peer(a), suspect: Peer(b), slot: 0 };
+    let of =
+        |counter, a, b| Mark { ballot: ballot(counter, Peer(0)), author: Peer(a), suspect: Peer(b), slot: 0 };
     // Of three peers that do not get on, the two that did so first are neighbours again.
     let marks = BTreeSet::from([of(1, 0, 1), of(2, 1, 2), of(3, 0, 2)]);
     let claims = all_reached(&session, Marks::living(3, &marks, 0));

@@ -103,9 +103,8 @@ impl View {
     /// leader perhaps nobody.
     pub fn awaits(&self) -> (Option<Peer>, Time) {
         let timing = &self.ctx.session.timing;
-        let silent = self.clock.heard.iter().map(|(&peer, heard)| {
-            (Some(peer), heard.plus_ms(timing.view_timeout_ms))
-        });
+        let silent =
+            self.clock.heard.iter().map(|(&peer, heard)| (Some(peer), heard.plus_ms(timing.view_timeout_ms)));
         silent.chain([self.due()]).min_by_key(|(_, until)| *until).unwrap_or_else(|| self.due())
     }
 
@@ -128,7 +127,11 @@ impl View {
             _ if self.keys.is_none() => self.keys_report.waiting(),
             None => None,
             Some(Round { reduce: Some(reduce), record: None, deals, .. }) => {
-                if reduce.is_whole() { deals.waiting() } else { reduce.lacks() }
+                if reduce.is_whole() {
+                    deals.waiting()
+                } else {
+                    reduce.lacks()
+                }
             }
             Some(round) => None
                 .or_else(|| round.acknowledge.waiting().filter(|_| round.record.is_some()))

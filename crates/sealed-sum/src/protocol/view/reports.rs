@@ -105,7 +105,8 @@ impl View {
         due: impl Fn(Peer) -> bool,
     ) -> Result<(), Fault> {
         let below = self.below.iter().filter(|(_, child)| **child == from).map(|(peer, _)| *peer);
-        let missing = below.filter(|&peer| due(peer)).find(|peer| items.iter().all(|item| item.author != *peer));
+        let missing =
+            below.filter(|&peer| due(peer)).find(|peer| items.iter().all(|item| item.author != *peer));
         missing.map_or(Ok(()), |peer| Err(Fault::Inconsistent(format!("the {what} of {peer} is left out"))))
     }
 

@@ -189,7 +189,8 @@ impl One {
     }
 
     pub(super) fn failures(&self) -> Vec<Reason> {
-        let reason = |event: &Event| if let Event::ViewFailed(_, _, why, _) = event { Some(*why) } else { None };
+        let reason =
+            |event: &Event| if let Event::ViewFailed(_, _, why, _) = event { Some(*why) } else { None };
         self.events.iter().filter_map(reason).collect()
     }
 
@@ -351,7 +352,13 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
     let accepted = Some(Accepted { ballot: earlier, slot: 0, value: [2; 32] });
     let promise = Promise { committed: 0, accepted, released: true };
     let decision = acks(&one, [2; 32]);
-    one.hear(other, Message::Promise(one.sign(other, Promised { promise, decision, ..super::messages::promised(&one.net, ballot, &one.all()) })));
+    one.hear(
+        other,
+        Message::Promise(one.sign(
+            other,
+            Promised { promise, decision, ..super::messages::promised(&one.net, ballot, &one.all()) },
+        )),
+    );
     let convicted = one.blamed.iter().any(|(_, fault)| *fault == Fault::TwoValues);
     assert!(convicted, "{:?}", one.blamed);
 }

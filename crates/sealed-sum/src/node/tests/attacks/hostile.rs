@@ -36,14 +36,8 @@ fn only_liars_are_named(net: &Network, what: &str) {
 #[test]
 #[ignore = "issue 35: 15 of 21 pairs of a reason and a suspect stop a session for ever, and the liar is not named"]
 fn no_reason_for_failed_views_stops_a_session() {
-    let reasons = [
-        Reason::Disagreement,
-        Reason::Stalled,
-        Reason::Lost,
-        Reason::Fault,
-        Reason::Left,
-        Reason::Ended,
-    ];
+    let reasons =
+        [Reason::Disagreement, Reason::Stalled, Reason::Lost, Reason::Fault, Reason::Left, Reason::Ended];
     let mut stopped = Vec::new();
     for reason in reasons {
         for suspected in [None, Some(2), Some(4)] {
