@@ -44,10 +44,12 @@ from primitives.encoding import (
     ViewKey,
     ViewMessage,
 )
+from primitives.members import living, marks_of
 
 if TYPE_CHECKING:
     from machine import Machine
 
+NO_VALUE = bytes(32)  # acknowledged by who does not vote
 WINDOW = 8
 CREDIT_EVERY = 4
 
@@ -56,9 +58,10 @@ class EndView(Exception):
     """The view is over at this member. Its arguments: reason, suspect or None, text."""
 
 
-def disagree(good: bool, text: str) -> None:
+def disagree(good: bool, text: str, child: int | None = None) -> None:
+    """Because of the parent, unless a child is named."""
     if not good:
-        raise EndView(Reason.Disagreement, None, text)
+        raise EndView(Reason.Disagreement, child, text)
 
 
 @dataclass
@@ -113,7 +116,6 @@ class Reduction:
         return chunk
 
     def masked(self, index: int, chunk: numpy.ndarray) -> None:
-        self.view.heard = self.view.machine.now
         self.own[index] = chunk
         self.pump()
 
@@ -129,6 +131,7 @@ class Reduction:
             self.added += 1
             if parent is None:
                 self.total.append(chunk)
+                self.look_whole()
             else:
                 self.send_chunk(parent, Direction.Up, chunk)
         for child in view.children:
@@ -144,6 +147,10 @@ class Reduction:
         passed_on = [self.edges[child].sent for child in view.children]
         if self.started and min([len(self.total), *passed_on]) == self.count:
             view.total_held()
+
+    def look_whole(self) -> None:
+        if len(self.total) == self.count:
+            self.view.summed()
 
     def send_chunk(self, to: int, direction: Direction, chunk: bytes) -> None:
         edge = self.edges[to]
@@ -167,6 +174,7 @@ class Reduction:
             self.sums[i] = numpy.frombuffer(data, self.dtype) + self.sums.get(i, 0)
         else:
             self.total.append(data)
+            self.look_whole()
         self.pump()
 
     def on_credit(self, sender: int, message: Any) -> None:
@@ -178,31 +186,37 @@ class Reduction:
 
 
 class View:
-    def __init__(self, machine: Machine, begin: Any) -> None:
+    def __init__(self, machine: Machine, begin: Signed, parents: dict[int, int | None]) -> None:
         self.machine = machine
-        self.session = machine.session
+        self.session = session = machine.session
         self.begin = begin
-        self.ballot = begin.ballot
-        self.members = begin.members
-        self.leader = begin.ballot.proposer
-        self.owed_slot, self.owed, _ = obligation(begin.promises)
-        self.order = self.session.tree(self.ballot, self.members)
-        place = self.order.index(machine.me)
-        self.parent = self.order[(place - 1) // 2] if place else None
+        self.ballot, promises = begin.item
+        self.parents = parents
+        self.members = sorted(parents)
+        self.leader = self.ballot.proposer
+        self.owed_slot, self.owed, _ = obligation(promises)
+        marks = {m for p in promises for m in marks_of(p.item.marks) if m[3] <= self.owed_slot + 1}
+        units = living(len(session.roster), marks, self.owed_slot)
+        self.apart = {(p, unit[1]) for p, of in units.items() for unit in of}
+        self.parent = parents[machine.me]
         self.leading = self.parent is None
-        self.below = {self.order[p]: self.subtree(p) for p in (2 * place + 1, 2 * place + 2)
-                      if p < len(self.order)}
-        self.children = list(self.below)
+        self.children = [p for p, above in parents.items() if above == machine.me]
+        self.below = {child: self.subtree(child) for child in self.children}
         self.neighbours = {*self.children, *([] if self.leading else [self.parent])}
-        self.height = len(self.order).bit_length() - 1
-        self.depth = (place + 1).bit_length() - 1
+        depths: dict[int, int] = {}
+        for peer, above in parents.items():
+            depths[peer] = 0 if above is None else depths[above] + 1
+        self.height, self.depth = max(depths.values()), depths[machine.me]
         self.waiting_children: dict[int, float] = {}  # not greeted yet: until when
-        self.begun = self.heard = self.looked = self.job_since = machine.now
-        self.passed_on: set[int] = set()  # whose `KeepAlive` went on since the last look
+        self.begun = self.looked = self.job_since = self.since = machine.now
+        self.heard = {peer: machine.now for peer in self.neighbours}
+        self.budget, self.level = 0.0, machine.seconds("view_timeout_ms") + 2.0
+        self.keys_below: list[Signed] = []
         self.jobs = 0
 
         self.secret = machine.draw(32)
         self.own_key = machine.sign(ViewKey(self.ballot, exchange_public(self.secret), None))
+        self.keys_below.append(self.own_key)
         self.rounds: dict[tuple[str, int], Round] = {}
         self.wait_for("Keys", -1)
         self.pairs: dict[int, bytes] | None = None  # k_ij
@@ -222,10 +236,24 @@ class View:
         self.accepting = False             # ... and not done yet
         self.acknowledged = False
 
-    def subtree(self, place: int) -> set[int]:
-        if place >= len(self.order):
-            return set()
-        return {self.order[place]} | self.subtree(2 * place + 1) | self.subtree(2 * place + 2)
+    def subtree(self, top: int) -> set[int]:
+        found = {top}
+        for peer, above in self.parents.items():  # each after its parent
+            if above in found:
+                found.add(peer)
+        return found
+
+    def slot_now(self) -> int:
+        """The slot under way, before any the one with which the view began."""
+        return self.owed_slot if self.slot < 0 else self.slot
+
+    def concerns(self, author: int, suspect: int, slot: int) -> bool:
+        """Whether what one says of the other counts (section 9, *End*)."""
+        if author == suspect or suspect not in self.parents or abs(slot - self.slot_now()) > 1:
+            return False
+        near = self.parents[author] == suspect or self.parents[suspect] == author
+        both = {author, suspect} <= set(self.session.committee)
+        return near or (author, suspect) not in self.apart and (self.leader in (author, suspect) or both)
 
     def send(self, to: int, body: Any) -> None:
         self.machine.send(to, Message.View(body))
@@ -246,7 +274,8 @@ class View:
 
     def peer_greeted(self, peer: int) -> None:
         if self.waiting_children.pop(peer, None) is not None:
-            self.machine.send(peer, self.begin)
+            self.machine.send(peer, Message.Begin(self.begin))
+            self.heard[peer] = self.machine.now
 
     # --- reports
 
@@ -274,7 +303,7 @@ class View:
             value = Value(SumId(self.ballot, slot), self.members, self.total_digest(), deals_digest(deals))
             self.order_down(Order.Accept(Record(value, deals)))
         elif kind == "Acknowledge":
-            self.order_down(Order.Decide(slot, this.items))
+            self.order_down(Order.Decide(slot, [a for a in this.items if a.item.value != NO_VALUE]))
         else:
             self.order_down(Order.Open(slot, this.items))
 
@@ -298,13 +327,27 @@ class View:
             expect(good, "inconsistent", f"an item of the report {kind} does not fit")
             expect(verifies(self.session, item), "bad-signature", f"an item of the report {kind}")
             authors.add(item.author)
+        missing = self.due(kind, self.below[sender]) - authors
+        expect(not missing, "inconsistent", f"a report {kind} that leaves items out")
         this = self.rounds.get((kind, slot))
         expect(this is not None and sender in this.awaited, "out-of-order", f"a report {kind} not awaited")
         this.items += items
+        if kind == "Keys":
+            self.keys_below += items
         if kind == "TotalReady":
             self.child_totals[sender] = report.total
             self.compare_totals()
         self.reported(kind, slot, sender)
+
+    def due(self, kind: str, below: set[int]) -> set[int]:
+        """Of whom a whole report has an item."""
+        if kind == "Keys":
+            return below
+        if kind == "TotalReady":
+            return below & set(self.session.dealers(self.slot, self.members))
+        if kind == "Acknowledge":
+            return below & set(self.session.committee)
+        return below & {a.author for a in self.acks} if self.record.deals else set()
 
     def item_fits(self, kind: str, slot: int, signed: Signed) -> bool:
         session, item = self.session, signed.item
@@ -317,12 +360,14 @@ class View:
             return False
         if kind == "Acknowledge":
             digest = value_digest(session, self.record.value)
-            return item == Acknowledgement(self.ballot, slot, digest) and signed.author in session.committee
+            good = item.value in (digest, NO_VALUE) and item[:2] == (self.ballot, slot)
+            return good and signed.author in session.committee
         return release_fits(session, self.record, signed)
 
     def compare_totals(self) -> None:
         mine = self.total_digest()
-        disagree(mine is None or all(t == mine for t in self.child_totals.values()), "totals differ")
+        for child, total in self.child_totals.items():
+            disagree(mine is None or total == mine, "totals differ", child)
 
     # --- orders
 
@@ -338,10 +383,21 @@ class View:
                 or not all(has_lengths(session, signed.item) for signed in items))
 
     def order_down(self, order: Any) -> None:
-        """Passes an order on and acts on it: each kind has its method."""
-        for child in self.children:
-            self.send(child, ViewMessage.Down(self.ballot, order))
-        getattr(self, f"on_{type(order).__name__.lower()}")(order)
+        """Acts on an order and passes it on, if it can be followed: each kind has its method. A `Sum` is passed
+        on when the slots below it are here."""
+        kind = type(order).__name__
+        self.ordered(kind, order)
+        self.held = order
+        self.holding = kind == "Sum"
+        getattr(self, f"on_{kind.lower()}")(order)
+        if not self.holding:
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        order, self.held = self.held, None
+        if order is not None:
+            for child in self.children:
+                self.send(child, ViewMessage.Down(self.ballot, order))
 
     def on_reveal(self, order: Any) -> None:
         disagree(False, "a draw in a view that has none")
@@ -350,7 +406,7 @@ class View:
         machine, session, keys = self.machine, self.session, order.items
         disagree(self.pairs is None, "keys twice")
         disagree(sorted(k.author for k in keys) == self.members, "keys do not match the members")
-        disagree(self.own_key in keys, "my key is another one")
+        disagree(all(key in keys for key in self.keys_below), "a key of this subtree is another one")
         others = [k for k in keys if k != self.own_key]
         disagree(all(self.item_fits("Keys", -1, k) and verifies(session, k) for k in others), "other keys")
         self.pairs = {}
@@ -362,6 +418,7 @@ class View:
             except CryptoError:
                 raise Fault("low-order-key", "a view key", key.author) from None
         machine.keep_keys(keys)
+        self.pass_on()
         self.next_order()
 
     def next_order(self) -> None:
@@ -371,7 +428,7 @@ class View:
             return
         waiting = [p for p in machine.trusted() - set(self.members) if machine.known[p] >= slot - 1]
         if self.committed_one and waiting and machine.now - self.begun >= machine.seconds("regroup_interval_ms"):
-            raise EndView(Reason.Enlarged, None, "peers wait outside")
+            raise EndView(Reason.Ended, None, "peers wait outside")
         if self.owed is not None and slot == self.owed_slot:
             self.order_down(Order.Accept(machine.candidates[self.owed.value][0]))
         else:
@@ -379,12 +436,7 @@ class View:
             self.order_down(Order.Sum(slot))
 
     def look_at_crowd(self, slot: int) -> None:
-        if not self.machine.may_sum(slot, set(self.members)):
-            raise EndView(Reason.TooFew, None, "too few for this sum")
-
-    def not_committed(self, slot: int) -> None:
-        if slot < len(self.machine.committed):
-            raise EndView(Reason.Superseded, None, "the slot is committed here")
+        disagree(self.machine.may_sum(slot, set(self.members)), "too few for this sum")
 
     def on_sum(self, order: Any) -> None:
         slot = order.slot
@@ -392,7 +444,7 @@ class View:
         disagree(self.slot < slot < len(self.session.plan), "slots out of order")
         disagree(slot >= self.owed_slot, "a sum of a slot that is committed")
         disagree(slot > self.owed_slot or self.owed is None, "a value must be finished first")
-        self.not_committed(slot)
+        disagree(slot >= len(self.machine.committed), "the slot is committed here")
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
         self.wait_for("TotalReady", slot)
@@ -406,6 +458,8 @@ class View:
         reduction, slot = self.reduction, self.slot
         if reduction is not None and not self.computing:
             self.look_at_crowd(slot)
+            self.holding = False
+            self.pass_on()
             self.computing = True
             if machine.me in self.session.dealers(slot, self.members):
                 self.pad, deal = make_deal(
@@ -432,7 +486,6 @@ class View:
         except Fault as fault:
             disagree(False, str(fault))
         disagree(slot >= self.owed_slot, "a value of a slot that is committed")
-        self.not_committed(slot)
         owed = self.owed if slot == self.owed_slot else None
         if value.sum.ballot == self.ballot:
             disagree(owed is None, "another value must be finished")
@@ -451,9 +504,14 @@ class View:
     def try_accept(self) -> None:
         machine, session = self.machine, self.session
         slot, digest = self.slot, value_digest(session, self.record.value)
-        if slot != len(machine.committed):
+        if slot > len(machine.committed):
             return
-        if self.total is None:
+        done = None
+        if slot < len(machine.committed):
+            done = value_digest(session, machine.committed[slot].committed.record.value)
+            disagree(done == digest, "another value is committed here")
+            self.total = b""
+        elif self.total is None:
             if digest not in machine.candidates:
                 return  # the machine fetches it from the leader
             self.total = machine.candidates[digest][1]
@@ -461,14 +519,17 @@ class View:
         if machine.in_committee:
             self.shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
             released = machine.released
-            good = released is None or released.slot != slot or released.value == digest
+            good = done is not None or released is None or released.slot != slot or released.value == digest
             disagree(good and machine.promised <= self.ballot, "promised or released otherwise")
         ack = None
+        if machine.in_committee:
+            value = NO_VALUE if machine.lost_state else digest
+            ack = machine.sign(Acknowledgement(self.ballot, slot, value))
         if machine.in_committee and not machine.lost_state:
-            machine.accept(self.ballot, self.record, self.total)
+            if done is None:
+                machine.accept(self.ballot, self.record, self.total)
             self.acknowledged = True
-            ack = machine.sign(Acknowledgement(self.ballot, slot, digest))
-        else:
+        elif done is None:
             machine.keep_candidate(self.record, self.total)
         self.own_part("Acknowledge", slot, ack)
 
@@ -489,7 +550,8 @@ class View:
         self.wait_for("Release", slot)
         release = None
         if self.acknowledged:
-            machine.release(slot, digest, order.items)
+            if slot == len(machine.committed):
+                machine.release(slot, digest, order.items)
             release = machine.sign(Release(self.record.value.sum, digest, self.shares))
         self.own_part("Release", slot, release)
 
@@ -507,7 +569,8 @@ class View:
             committed = Committed(self.record, self.acks, pads, good if None in pads else [])
             self.reduction = None
             self.committed_one = True
-            self.machine.commit(committed, self.total)
+            if self.slot == len(self.machine.committed):
+                self.machine.commit(committed, self.total)
         if bad:
             raise Fault("bad-share", "a released share", bad[0])
         disagree(len(good) >= session.quorum, "too few releases")
@@ -521,41 +584,57 @@ class View:
             return
         expect(kind != "Up" or sender != self.parent, "out-of-order", "a report from the parent")
         expect(kind != "Down" or sender == self.parent, "out-of-order", "an order from a child")
-        self.heard = self.machine.now
+        self.heard[sender] = self.machine.now
         if kind == "Up":
             self.on_report(sender, body.report)
         elif kind == "Down":
             expect(not self.order_too_long(body.order), "inconsistent", "an order with a list that is too long")
             self.order_down(body.order)
-        elif kind == "KeepAlive":
-            self.on_working(sender)
-        elif self.reduction is not None and body.message.sum.slot == self.slot:
+        elif kind == "Reduce" and self.reduction is not None and body.message.sum.slot == self.slot:
             getattr(self.reduction, f"on_{type(body.message).__name__.lower()}")(sender, body.message)
 
-    def on_working(self, sender: int) -> None:
-        if sender == self.parent:
-            for child in self.children:
-                self.send(child, ViewMessage.KeepAlive(self.ballot))
-        elif self.parent is not None and sender not in self.passed_on:
-            self.passed_on.add(sender)
-            self.send(self.parent, ViewMessage.KeepAlive(self.ballot))
+    # --- deadlines (section 9)
+
+    def transfer(self, slot: int) -> float:
+        return 2.0 * chunk_count(self.session.plan[slot].length) if slot < len(self.session.plan) else 0.0
+
+    def ordered(self, kind: str, order: Any) -> None:
+        slot = order.record.value.sum.slot if kind == "Accept" else getattr(order, "slot", 0)
+        self.since, self.level, self.budget = self.machine.now, 2.0, 0.0
+        if kind not in ("Keys", "Reveal"):
+            self.budget = self.transfer(slot)
+        if kind == "Sum" or kind == "Accept" and order.record.value.sum.ballot != self.ballot:
+            self.budget += self.machine.seconds("compute_ms")
+
+    def summed(self) -> None:
+        """The whole total is here."""
+        self.since, self.budget, self.level = self.machine.now, 0.0, 2.0 + self.transfer(self.slot)
+
+    def awaited(self) -> int | None:
+        """The child without which nothing goes on; else it is the parent."""
+        reduction = self.reduction
+        if reduction is not None and self.record is None and len(reduction.total) < reduction.count:
+            late = [c for c in sorted(self.children) if reduction.edges[c].taken <= reduction.added]
+            return late[0] if late and reduction.added < reduction.count else None
+        missing = [c for this in self.rounds.values() for c in self.children if c in this.awaited]
+        return min(missing, default=None)
 
     def tick(self) -> None:
-        """The look of every second, and what has waited too long (*Progress*)."""
+        """The look of every second, and what has waited too long."""
         machine, now = self.machine, self.machine.now
+        timeout = machine.seconds("view_timeout_ms")
         for child, until in self.waiting_children.items():
             if now > until:
                 raise EndView(Reason.Lost, child, "a child did not come")
         if now - self.looked < 1.0:
             return
         self.looked = now
-        self.passed_on.clear()
-        if self.jobs > 0 or machine.opening > 0 or machine.transfers.receiving():
-            self.heard = now
-            for to in self.children if self.leading else [self.parent]:
-                self.send(to, ViewMessage.KeepAlive(self.ballot))
-        missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]
-        extra = max(self.height - self.depth - 1, 0) if missing else self.height + self.depth
-        if now - self.heard > machine.seconds("view_timeout_ms") + extra:
-            suspect = missing[0] if missing else self.parent
-            raise EndView(Reason.Stalled, suspect, "nothing was heard in this view")
+        for peer in sorted(self.heard):
+            self.send(peer, ViewMessage.KeepAlive(self.ballot))
+        for peer, heard in sorted(self.heard.items()):
+            if now - heard > timeout:
+                raise EndView(Reason.Stalled, peer, "nothing was heard of a neighbour in this view")
+        awaited = self.awaited()
+        levels = self.height + self.depth if awaited is None else self.height - self.depth
+        if now - self.since > timeout + self.budget + levels * self.level:
+            raise EndView(Reason.Stalled, awaited, "what was due did not come")

@@ -585,12 +585,6 @@ class Session:
     def committee_keys(self):
         return [self.roster[peer] for peer in self.committee]
 
-    def tree(self, ballot, members):
-        """Members in the order of places; the one at place i > 0 is below the one at (i - 1) // 2."""
-        head = self.id + ballot_bytes(ballot)
-        others = sorted((tagged("tree", head, self.roster[peer]), peer) for peer in members if peer != ballot.proposer)
-        return [ballot.proposer, *(peer for _, peer in others)]
-
     def enough(self, peers):
         """Section 8: `min_peers` of the roster and a quorum of the committee."""
         return len(peers) >= self.min_peers and len(set(peers) & set(self.committee)) >= self.quorum

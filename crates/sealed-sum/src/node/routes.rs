@@ -212,7 +212,9 @@ impl Node {
         let author = signed.author;
         let near = slot.abs_diff(self.membership.slot()) <= 1;
         let concerns = match suspect {
-            Some(suspect) => near && self.membership.concerns(ballot, author, suspect, slot),
+            Some(suspect) => {
+                suspect != author && near && self.membership.concerns(ballot, author, suspect, slot)
+            }
             None => author == ballot.proposer && self.membership.was_member(ballot, author),
         };
         if !self.membership.was_member(ballot, from) || author == self.ctx.me {

@@ -2,6 +2,7 @@
 //! the culprit has left proof it is named.
 
 mod alone;
+mod bounds;
 mod checks;
 mod elections;
 mod graph;

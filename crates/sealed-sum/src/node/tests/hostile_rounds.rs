@@ -23,6 +23,12 @@ fn usual() -> Timing {
     }
 }
 
+/// The number of slots that somebody has opened.
+fn slot(net: &Network) -> u32 {
+    let slot = |event: &Event| if let Event::Opened(value) = event { Some(value.sum.slot + 1) } else { None };
+    net.events.iter().filter_map(|(_, _, event)| slot(event)).max().unwrap_or(0)
+}
+
 /// How a member ends views.
 #[derive(Clone, Copy)]
 enum Liar {
@@ -55,8 +61,7 @@ fn slots_in_two_minutes(who: Liar) -> u32 {
         Some(Message::Failed(Signed::new(&ctx, Failure { ballot, slot: 0, reason, suspect: None })))
     }));
     net.run_unchecked(120_000, |net| net.endings().len() >= 4);
-    let slot = |event: &Event| if let Event::Opened(value) = event { Some(value.sum.slot) } else { None };
-    net.events.iter().filter_map(|(_, _, event)| slot(event)).max().unwrap_or(0)
+    slot(&net)
 }
 
 fn costs_at_most_half(who: Liar) {
