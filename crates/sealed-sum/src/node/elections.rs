@@ -18,7 +18,6 @@ use super::{Ending, Message, Out, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::failure::Failure;
-use crate::protocol::marks::Marks;
 use crate::protocol::promise::{self, Basis, Begun, Duty, Promised};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Transfer, Want};
@@ -352,7 +351,7 @@ impl Elections {
     /// Fetches the vectors that the promises of a quorum oblige to, then begins the view. `None` while too
     /// few of the promises can be relied on.
     fn begin(&mut self, at: Around<'_>) -> Option<Move> {
-        let Around { now, presence, slots, transfer } = at;
+        let Around { now, slots, transfer, .. } = at;
         let proposal = self.proposal.as_ref()?;
         let ballot = proposal.ballot;
         let relied = proposal.promises.iter().filter(|&(&peer, _)| !self.standing.set_aside(now, peer, 2));

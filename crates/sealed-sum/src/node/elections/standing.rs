@@ -42,8 +42,9 @@ impl Standing {
     pub(super) fn note(&mut self, signed: &Signed<Failure>) {
         let Some(mark) = signed.mark() else { return };
         self.marks.insert(mark, signed.clone());
-        let of =
-            |marks: &BTreeMap<Mark, _>, author| marks.keys().filter(|mark| mark.author == author).count();
+        let of = |marks: &BTreeMap<Mark, Signed<Failure>>, author: Peer| {
+            marks.keys().filter(|mark| mark.author == author).count()
+        };
         let crowded = self.marks.len() > MOST_MARKS;
         if of(&self.marks, mark.author) > MOST_OF_ONE || crowded {
             let authors: BTreeSet<_> = self.marks.keys().map(|mark| mark.author).collect();

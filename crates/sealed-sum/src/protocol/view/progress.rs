@@ -4,7 +4,7 @@
 //! gone. And each order has a time by which the reports on it are due, and the next order: it is 2 s later for
 //! each level, up by height and down by depth, so that of those that wait the one next to a liar speaks first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{HEARTBEAT_MS, Message, Order, Output, Reason, Round, Timer, View};
 use crate::protocol::all_reduce::CHUNK;
@@ -21,8 +21,9 @@ const CHUNK_MS: u64 = 2_000;
 /// When a member last heard its neighbours, and until when it waits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// When each neighbour was heard last; a child that has not been reached yet is missing.
+    /// When each neighbour was heard last, without the children that cannot be reached yet.
     heard: BTreeMap<Peer, Time>,
+    unreached: BTreeSet<Peer>,
     /// When the present order came, and what it may take.
     since: Time,
     budget_ms: u64,
@@ -34,7 +35,8 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start(&mut self, now: Time, neighbours: impl Iterator<Item = Peer>) {
-        self.heard.extend(neighbours.map(|peer| (peer, now)));
+        let reached = neighbours.filter(|peer| !self.unreached.contains(peer));
+        self.heard.extend(reached.map(|peer| (peer, now)));
         (self.since, self.connecting) = (now, true);
     }
 
@@ -73,11 +75,12 @@ fn transfer_ms(ctx: &Context, slot: u32) -> u64 {
 impl View {
     /// A child cannot be reached yet.
     pub fn unreached(&mut self, child: Peer) {
-        self.clock.heard.remove(&child);
+        self.clock.unreached.insert(child);
     }
 
     /// It is, now.
     pub fn reached(&mut self, now: Time, child: Peer) {
+        self.clock.unreached.remove(&child);
         self.clock.heard(now, child);
     }
 
@@ -133,8 +136,7 @@ impl View {
                     reduce.lacks()
                 }
             }
-            Some(round) => None
-                .or_else(|| round.acknowledge.waiting().filter(|_| round.record.is_some()))
+            Some(round) => (round.acknowledge.waiting().filter(|_| round.record.is_some()))
                 .or_else(|| round.release.waiting().filter(|_| !round.acknowledgements.is_empty())),
         }
     }
