@@ -203,11 +203,12 @@ impl Presence {
         self.ctx.committee.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
     }
 
-    /// Whether a peer outside of this view has all slots, or all but the last.
-    pub(super) fn waits_outside(&self, members: &[Peer], committed: u32) -> bool {
-        self.greeted.iter().any(|(peer, &theirs)| {
-            !members.contains(peer) && !self.blamed.contains(peer) && theirs + 1 >= committed
-        })
+    /// The peers outside of this view that have all slots, or all but the last.
+    pub(super) fn waiting_outside(&self, members: &[Peer], committed: u32) -> impl Iterator<Item = Peer> {
+        let waits = move |(peer, theirs): &(&Peer, &u32)| {
+            !members.contains(peer) && !self.blamed.contains(peer) && **theirs + 1 >= committed
+        };
+        self.greeted.iter().filter(waits).map(|(&peer, _)| peer)
     }
 
     /// Why no view is possible.

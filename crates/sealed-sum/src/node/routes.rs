@@ -354,7 +354,10 @@ impl Node {
     fn next_slot(&mut self) {
         let Some(view) = self.membership.view().filter(|view| view.leads()) else { return };
         let (slot, members) = (self.slots.committed(), view.members());
-        if self.elections.may_enlarge(self.now) && self.presence.waits_outside(members, slot) {
+        let mut outside = self.presence.waiting_outside(members, slot);
+        if self.elections.may_enlarge(self.now)
+            && outside.any(|peer| !self.elections.leaves_out(peer, &self.presence))
+        {
             self.fail_view(Reason::Ended, None);
             if self.lifecycle == Lifecycle::Running {
                 self.propose();

@@ -111,7 +111,7 @@ impl Elections {
     }
 
     /// Whether the marks that this peer knows leave another out.
-    fn leaves_out(&self, peer: Peer, presence: &Presence) -> bool {
+    pub(in crate::node) fn leaves_out(&self, peer: Peer, presence: &Presence) -> bool {
         let acceptor = &self.votes.acceptor;
         let known = self.standing.marks_before(Ballot { counter: u64::MAX, proposer: peer });
         let known: BTreeSet<_> = known.map(|(mark, _)| *mark).collect();
