@@ -278,7 +278,8 @@ fn sorted(mut message: Message) -> Message {
             Order::Reveal(items) => items.sort_by_key(|item| item.author),
             Order::Sum(_) | Order::Accept(_) => {}
         },
-        Message::Begin { promises, .. } => promises.sort_by_key(|item| item.author),
+        // The leader has signed them in its order.
+        Message::Begin(begun) => begun.item.promises.sort_by_key(|item| item.author),
         _ => {}
     }
     message

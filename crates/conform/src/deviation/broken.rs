@@ -42,45 +42,31 @@ pub(super) const BY_LEADER: [Kind; 24] = [
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { counter: ballot.counter + (1 << 21), ..*ballot }))])
     }),
-    by_leader("begin-descending", "a view whose members do not ascend", "section 9", |case| {
-        begin(case, |begin| begin.members.reverse())
-    }),
-    by_leader("begin-member-twice", "a view with a member twice", "section 9", |case| {
-        begin(case, |begin| begin.members.insert(0, begin.members[0]))
-    }),
-    by_leader("begin-member-unknown", "a view with a member outside the roster", "section 9", |case| {
-        begin(case, |begin| begin.members.push(Peer(case.ctx.peers())))
-    }),
-    by_leader("begin-without-receiver", "a view without its receiver", "section 9", |case| {
-        begin(case, |begin| begin.members.retain(|member| *member != case.to))
-    }),
-    by_leader("begin-without-proposer", "a view without its proposer", "section 9", |case| {
-        begin(case, |begin| begin.members.retain(|member| *member != case.ctx.me))
-    }),
     by_leader("begin-receiver-leads", "a view that its receiver is to lead", "section 9", |case| {
         begin(case, |begin| begin.ballot.proposer = case.to)
     }),
-    by_leader(
-        "begin-behind-promises",
-        "a view that begins before what its promises have committed",
-        "section 9",
-        |case| {
-            begin(case, |begin| {
-                let own = begin.promises.iter_mut().find(|promise| promise.author == case.ctx.me);
-                if let Some(own) = own {
-                    let mut promised = own.item.clone();
-                    promised.promise.committed += 1;
-                    *own = Signed::new(case.ctx, promised);
-                }
-            })
-        },
-    ),
-    by_leader(
-        "begin-too-many-committed",
-        "a view with more committed slots than there are",
-        "section 9",
-        |case| begin(case, |begin| begin.committed += FAR),
-    ),
+    by_leader("begin-unsigned", "a view that its leader has not signed", "section 9", |case| {
+        let Message::Begin(begun) = case.message else { return None };
+        Some(vec![wire::encode(&Message::Begin(unsigned(case, begun)))])
+    }),
+    by_leader("begin-bitmap", "a view with a promise whose bitmap is too long", "section 3.1", |case| {
+        begin(case, |begin| own(case, begin, |promised| promised.reached.push(0)))
+    }),
+    by_leader("begin-outside", "a view with a promise that reaches who is not there", "section 8", |case| {
+        begin(case, |begin| own(case, begin, |promised| promised.reached.fill(255)))
+    }),
+    by_leader("begin-alone", "a view with promises that reach too few", "section 8", |case| {
+        let Message::Begin(begun) = case.message else { return None };
+        let mut begun = begun.item.clone();
+        begun.promises.retain(|promise| promise.author == case.ctx.me);
+        Some(vec![wire::encode(&Message::Begin(Signed::new(case.ctx, begun)))])
+    }),
+    by_leader("begin-later-mark", "a view with a promise that shows a mark of it", "section 8", |case| {
+        let Message::Begin(begun) = case.message else { return None };
+        let (ballot, reason, suspect) = (begun.item.ballot, Reason::Lost, Some(case.to));
+        let mark = Signed::new(case.ctx, Failure { ballot, slot: 0, reason, suspect });
+        begin(case, |begin| own(case, begin, |promised| promised.marks.push(mark)))
+    }),
     by_leader("begin-few-promises", "a view with one promise", "section 9", |case| {
         begin(case, |begin| begin.promises.truncate(1))
     }),
@@ -100,19 +86,19 @@ pub(super) const BY_LEADER: [Kind; 24] = [
         from: From::Above,
         when: When::Instead,
         ..by_leader("begin-from-no-parent", "a view, past its parent in it", "section 9", |case| {
-            matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame()])
+            matches!(case.message, Message::Begin(_)).then(|| vec![case.frame()])
         })
     },
     by_leader("failure-forged", "the end of a view that its author has not signed", "section 9", |case| {
         let (ballot, _) = order_to_sum(case)?;
-        let mut failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Left, suspect: None });
+        let mut failure = Signed::new(case.ctx, Failure { ballot, slot: 1, reason: Reason::Left, suspect: Some(case.to) });
         failure.author = other(case);
         Some(vec![wire::encode(&Message::Failed(failure))])
     }),
     by_leader("failure-of-unknown", "the end of a view by a peer outside the roster", "section 9", |case| {
         let (ballot, _) = order_to_sum(case)?;
         let suspect = Some(Peer(case.ctx.peers()));
-        let failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Lost, suspect });
+        let failure = Signed::new(case.ctx, Failure { ballot, slot: 1, reason: Reason::Lost, suspect });
         Some(vec![wire::encode(&Message::Failed(failure))])
     }),
     by_leader("report-from-parent", "a report from the parent", "section 9, M9.2", |case| {
@@ -395,19 +381,20 @@ fn other(case: &Case<'_>) -> Peer {
     peers.find(|peer| *peer != case.ctx.me && *peer != case.to).unwrap_or(case.to)
 }
 
-struct Begin {
-    ballot: Ballot,
-    members: Vec<Peer>,
-    committed: u32,
-    promises: Vec<Signed<Promised>>,
+fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begun)) -> Option<Vec<Frame>> {
+    let Message::Begin(begun) = case.message else { return None };
+    let mut begun = begun.item.clone();
+    change(&mut begun);
+    Some(vec![wire::encode(&Message::Begin(Signed::new(case.ctx, begun)))])
 }
 
-fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begin)) -> Option<Vec<Frame>> {
-    let Message::Begin { ballot, members, committed, promises } = case.message.clone() else { return None };
-    let mut begin = Begin { ballot, members, committed, promises };
-    change(&mut begin);
-    let Begin { ballot, members, committed, promises } = begin;
-    Some(vec![wire::encode(&Message::Begin { ballot, members, committed, promises })])
+/// Changes the leader's own promise, and signs it anew.
+fn own(case: &Case<'_>, begun: &mut Begun, change: impl FnOnce(&mut Promised)) {
+    if let Some(own) = begun.promises.iter_mut().find(|promise| promise.author == case.ctx.me) {
+        let mut promised = own.item.clone();
+        change(&mut promised);
+        *own = Signed::new(case.ctx, promised);
+    }
 }
 
 fn order_to_sum(case: &Case<'_>) -> Option<(Ballot, u32)> {

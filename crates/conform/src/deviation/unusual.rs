@@ -81,7 +81,7 @@ pub(super) const KINDS: [Kind; 12] = [
         )
     },
     kind("begin-twice", "the same view twice", "section 9", From::Leader, |case| {
-        matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame(), case.frame()])
+        matches!(case.message, Message::Begin(_)).then(|| vec![case.frame(), case.frame()])
     }),
     kind("promise-lost", "a promise does not arrive", "section 8", From::Child, |case| {
         matches!(case.message, Message::Promise(_)).then(Vec::new)
@@ -134,8 +134,10 @@ fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
     let up = Direction::Up;
     let data = Bytes::from_static(&[0; 12]);
     let nothing = Promise { committed: 0, accepted: None, released: false };
-    let promised = Promised { ballot: earlier, promise: nothing, decision: Vec::new() };
-    let failure = Failure { ballot: earlier, reason: Reason::Stalled, suspect: None };
+    let reached = promise::bits_of(case.ctx.peers(), []);
+    let (decision, marks) = (Vec::new(), Vec::new());
+    let promised = Promised { ballot: earlier, promise: nothing, decision, reached, marks };
+    let failure = Failure { ballot: earlier, slot: 0, reason: Reason::Stalled, suspect: None };
     let mut frames = vec![case.frame()];
     frames.extend(
         [

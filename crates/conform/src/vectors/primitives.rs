@@ -62,8 +62,8 @@ pub(crate) fn encoding() -> Value {
     accept("u16", &[251, 1, 0], 1.into());
     assert_eq!(wire::decode_item::<u64>(&[252, 1, 0, 0, 0]).unwrap(), 1);
     accept("u64", &[252, 1, 0, 0, 0], 1.into());
-    assert_eq!(wire::decode_item::<Reason>(&[251, 6, 0]).unwrap(), Reason::Disagreement);
-    accept("Reason", &[251, 6, 0], json!("Disagreement"));
+    assert_eq!(wire::decode_item::<Reason>(&[251, 4, 0]).unwrap(), Reason::Disagreement);
+    accept("Reason", &[251, 4, 0], json!("Disagreement"));
 
     let bad = vec![
         refused::<u16>("u16", "trailing bytes", &[1, 0]),
