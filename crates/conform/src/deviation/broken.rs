@@ -47,7 +47,11 @@ pub(super) const BY_LEADER: [Kind; 24] = [
     }),
     by_leader("begin-unsigned", "a view that its leader has not signed", "section 9", |case| {
         let Message::Begin(begun) = case.message else { return None };
-        Some(vec![wire::encode(&Message::Begin(unsigned(case, begun)))])
+        let mut another = begun.item.clone();
+        another.ballot.counter ^= 1;
+        let mut forged = Signed::new(case.ctx, another);
+        forged.item = begun.item.clone();
+        Some(vec![wire::encode(&Message::Begin(forged))])
     }),
     by_leader("begin-bitmap", "a view with a promise whose bitmap is too long", "section 3.1", |case| {
         begin(case, |begin| own(case, begin, |promised| promised.reached.push(0)))
