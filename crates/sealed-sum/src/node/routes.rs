@@ -354,10 +354,9 @@ impl Node {
     fn next_slot(&mut self) {
         let Some(view) = self.membership.view().filter(|view| view.leads()) else { return };
         let (slot, members) = (self.slots.committed(), view.members());
-        let mut outside = self.presence.waiting_outside(members, slot);
-        if self.elections.may_enlarge(self.now)
-            && outside.any(|peer| !self.elections.leaves_out(peer, &self.presence))
-        {
+        let wanted = |peer: Peer| !self.elections.leaves_out(peer, &self.presence);
+        let waits = self.presence.waiting_outside(members, slot).any(wanted);
+        if waits && self.elections.may_enlarge(self.now) {
             self.fail_view(Reason::Ended, None);
             if self.lifecycle == Lifecycle::Running {
                 self.propose();
@@ -393,7 +392,7 @@ impl Node {
             Contribution::Vector(vector) => {
                 self.membership.take_wanted();
                 let view = self.membership.view_mut();
-                let child = view.map(|view| view.contribute(slot, vector));
+                let child = view.map(|view| view.contribute(self.now, slot, vector));
                 self.viewed(child);
             }
             Contribution::Missing => {

@@ -300,7 +300,7 @@ impl View {
     }
 
     /// This peer's own vector for the slot that [`Output::Sum`] named.
-    pub fn contribute(&mut self, slot: u32, vector: Bytes) -> Step<Self> {
+    pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
         let sum = self.sum_id(slot);
         let (Some(keys), Some(round)) = (&self.keys, &mut self.round) else { return step };

@@ -10,7 +10,7 @@ use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::context::Context;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, VERSION};
-use crate::protocol::promise::Promised;
+use crate::protocol::promise::{Begun, Promised};
 use crate::protocol::record::Record;
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;

@@ -294,7 +294,7 @@ proptest! {
         for &leader in &session.committee {
             let ballot = ballot(30, leader);
             let Some(tree) = claims.tree(&session, ballot) else { continue };
-            prop_assert_eq!(Some(&tree), claims.clone().tree(&session, ballot).as_ref());
+            prop_assert_eq!(Some(tree.clone()), claims.clone().tree(&session, ballot));
             prop_assert_eq!(tree.root(), leader);
             prop_assert!(tree.members().len() >= usize::from(session.min_peers));
             let votes = session.committee.iter().filter(|peer| tree.contains(**peer)).count();

@@ -376,7 +376,7 @@ fn a_refusal_of_an_earlier_proposal_changes_nothing() {
 fn a_view_that_begins_before_what_its_promises_have_committed_is_not_joined() {
     let mut one = One::new();
     let ballot = one.below(0, &one.all());
-    let begin = one.begin(ballot, one.all(), 1);
+    let begin = one.begin(ballot, &one.all(), 1);
     assert!(one.blames(ballot.proposer, begin) && one.node.membership.view().is_none());
 }
 
@@ -391,7 +391,7 @@ fn a_view_of_members_outside_the_roster_or_without_this_peer_is_not_joined() {
         } else {
             members.retain(|&peer| peer != one.me);
         }
-        let begin = one.begin(ballot, members, 0);
+        let begin = one.begin(ballot, &members, 0);
         assert!(one.blames(ballot.proposer, begin) && one.node.membership.view().is_none());
     }
 }

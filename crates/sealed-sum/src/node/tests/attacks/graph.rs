@@ -71,9 +71,10 @@ struct Views(BTreeMap<Peer, View>);
 
 impl Views {
     fn new(net: &Network, ballot: Ballot, members: &[Peer]) -> Self {
+        let tree = super::messages::tree(net, ballot, members);
         let view = |&peer: &Peer| {
             let ctx = Arc::new(net.context(peer));
-            (peer, View::new(ctx, ballot, members.to_vec(), [peer.0 as u8; 32]).unwrap())
+            (peer, View::new(ctx, ballot, tree.clone(), [peer.0 as u8; 32]).unwrap())
         };
         Self(members.iter().map(view).collect())
     }

@@ -134,7 +134,7 @@ fn the_end_of_a_view_is_heeded_from_its_members_alone_and_only_as_they_signed_it
     let (net, ballot, tree, away) = stopped();
     let (at, by, from) = (tree[1], tree[3], tree[0]);
     let earlier = Ballot { counter: ballot.counter - 1, ..ballot };
-    let ends = |ballot, author: Peer, suspect| {
+    let ends = |ballot, author: Peer, suspect: Option<Peer>| {
         let suspect = suspect.or(Some(tree.iter().copied().find(|peer| *peer != author).unwrap()));
         Signed::new(&net.context(author), Failure { ballot, slot: 0, reason: Reason::Disagreement, suspect })
     };

@@ -123,7 +123,7 @@ impl Tree {
                     let vector = Bytes::from(vec![1; ctx.plan[slot as usize].len()]);
                     let passed = self.view(peer).pass_on();
                     self.act(peer, passed, resume);
-                    self.view(peer).contribute(slot, vector)
+                    self.view(peer).contribute(Time(0), slot, vector)
                 }
                 Action::Output(Output::Accept(record)) => {
                     let (slot, value) = (record.value.sum.slot, record.digest(&ctx));

@@ -10,7 +10,7 @@ use crate::protocol::record::{Committed, Record as SumRecord};
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Output, Transfer};
 use crate::protocol::view::Reason;
-use crate::protocol::{Action, Input, Step};
+use crate::protocol::{Action, Step};
 use crate::session::Peer;
 
 /// A member that waits for a value to acknowledge.
