@@ -11,6 +11,7 @@ pub(super) use super::map::{Map, Reading};
 use super::{Failure, kind, output, say};
 use crate::data::prepare::TableSchema;
 use crate::data::prepare::draft::Draft;
+use crate::data::prepare::publish::Rule;
 use crate::data::prepare::whole;
 use crate::data::{self, Column, DataError, Dataset, Expected, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
@@ -23,8 +24,12 @@ use crate::tasks::{Labels, Rows};
 
 /// Reads the rows of a file whose columns nobody has described; says so on standard error where they are no
 /// numbers and were guessed.
-pub(super) fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), Failure> {
-    let (loaded, draft) = whole::load_drafted(path, expected)?;
+pub(super) fn load_drafted(
+    path: &Path,
+    expected: &Expected,
+    rule: &Rule,
+) -> Result<(Loaded, Option<Draft>), Failure> {
+    let (loaded, draft) = whole::load_drafted(path, expected, rule)?;
     if let Some(draft) = &draft {
         say(&format!("{}: {}", path.display(), draft.guessed()));
     }
@@ -37,7 +42,7 @@ pub(super) fn load_whole(
     columns: Option<&Path>,
     expected: &Expected,
 ) -> Result<Dataset, Failure> {
-    let Some(columns) = columns else { return Ok(load_drafted(path, expected)?.0.data) };
+    let Some(columns) = columns else { return Ok(load_drafted(path, expected, &Rule::LOCAL)?.0.data) };
     let Description { preparation, classes } = Description::load(columns)?;
     let classes = (!classes.is_empty()).then_some(&*classes);
     let expected = Expected { preparation: Some(&preparation), classes, ..expected.clone() };

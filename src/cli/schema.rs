@@ -8,10 +8,12 @@ use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use super::data::Reading;
-use super::{Failure, one_line, output, print};
+use super::{Failure, one_line, output, print, say};
+use crate::data::notices;
 use crate::data::prepare::problems::Amended;
-use crate::data::prepare::read;
-use crate::data::prepare::{Problems, TableSchema};
+use crate::data::prepare::publish::{self, Rule};
+use crate::data::prepare::read::{self, Dialect};
+use crate::data::prepare::{Kind, Problems, TableSchema, draft};
 use crate::data::{self, Expected, LabelColumn, Loaded};
 use crate::session::Session;
 
@@ -37,6 +39,9 @@ pub(super) struct Check {
     /// missing values. The session's id changes, so all peers need the new file; they see what was added
     #[arg(long)]
     amend: bool,
+    /// Rows that must have a level before --amend shows it to the others
+    #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
+    min_rows: u64,
     #[command(flatten)]
     reading: Reading,
     /// Print JSON
@@ -57,6 +62,8 @@ pub(super) struct Looked {
     /// The rows, if nothing is wrong.
     pub(super) loaded: Option<Loaded>,
     pub(super) problems: Problems,
+    /// What stands out in them: one word for machines, and a line.
+    pub(super) warnings: Vec<(&'static str, String)>,
 }
 
 /// Reads rows as a session says and collects what is wrong.
@@ -76,10 +83,41 @@ pub(super) fn look(
     };
     if spec.preparation.is_some() {
         let (loaded, problems) = read::check(path, &expected)?;
-        return Ok(Looked { loaded, problems });
+        let notices = loaded.as_ref().map(|loaded| loaded.notices(&expected));
+        let notices = notices.unwrap_or_default().into_iter();
+        let warnings = notices.chain(repeated(path, &expected)).chain(rare(&problems)).collect();
+        return Ok(Looked { loaded, problems, warnings });
     }
     let loaded = data::load_named(path, &expected)?;
-    Ok(Looked { loaded: Some(loaded), problems: Problems { file: path.into(), list: Vec::new() } })
+    let warnings = loaded.notices(&expected);
+    let problems = Problems { file: path.into(), list: Vec::new(), unseen: Vec::new() };
+    Ok(Looked { loaded: Some(loaded), problems, warnings })
+}
+
+/// Columns that are no features and hold ids that come back.
+fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> {
+    let schema = expected.preparation?;
+    let dialect = Dialect { delimiter: expected.dialect.delimiter.or(schema.delimiter), ..expected.dialect };
+    let features = schema.columns.iter().filter(|column| column.kind != Kind::Ignored);
+    let label = match &expected.label {
+        LabelColumn::Name(name) => Some(name),
+        _ => schema.label.as_ref(),
+    };
+    let used: Vec<&str> = features.map(|column| &column.name).chain(label).map(String::as_str).collect();
+    let expected = Expected { label: LabelColumn::None, drop: &[], dialect, ..expected.clone() };
+    // What keeps the file from being looked at was said by the reader.
+    let found = draft::repeated_ids(path, &expected, &used).ok().filter(|found| !found.is_empty())?;
+    let what = "ids that come back in several rows; if they are a patient's, held-out rows are not new patients and \
+                results look too good";
+    Some(("repeated", notices::listed(what, found.iter().map(|name| format!("{name:?}")))))
+}
+
+/// Texts that are no levels and count as missing.
+fn rare(problems: &Problems) -> Option<(&'static str, String)> {
+    let what = "texts that are no levels and count as missing";
+    let shown = problems.unseen.iter();
+    let shown = shown.map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows));
+    (!problems.unseen.is_empty()).then(|| ("others", notices::listed(what, shown)))
 }
 
 impl Check {
@@ -93,15 +131,23 @@ impl Check {
             return Err(Failure::Input(text));
         }
         let mut looked = look(&session, &self.data, self.label.as_ref(), &self.reading)?;
-        if self.amend && !looked.problems.list.is_empty() {
-            let amended = self.amend(&session, &looked.problems, out)?;
-            if let Some(session) = amended {
-                looked = look(&session, &self.data, self.label.as_ref(), &self.reading)?;
+        let mut text = String::new();
+        if self.amend
+            && let Some((amended, file, line)) = self.amend(&session, &looked.problems)?
+        {
+            looked = look(&amended, &self.data, self.label.as_ref(), &self.reading)?;
+            if looked.problems.list.is_empty() {
+                output::write(&self.session, file.as_bytes(), true)?;
+                text = line + "\n";
+            } else {
+                say(&format!(
+                    "{}: nothing is added, because these problems are left",
+                    self.session.display()
+                ));
             }
         }
-        let Looked { loaded, problems } = looked;
+        let Looked { loaded, problems, warnings } = looked;
         let file = self.data.display();
-        let mut text = String::new();
         for problem in &problems.list {
             text += &match self.json {
                 true => format!(
@@ -115,11 +161,24 @@ impl Check {
                 false => format!("{}\n", one_line(&format!("{file}, {problem}"))),
             };
         }
+        for (kind, line) in &warnings {
+            text += &match self.json {
+                true => format!("{}\n", json!({"warning": kind, "message": line})),
+                false => format!("{}\n", one_line(&format!("warning: {file}: {line}"))),
+            };
+        }
         if let Some(loaded) = &loaded {
             let rows = loaded.data.rows();
             let left_out = match loaded.left_out.len() {
                 0 => String::new(),
-                _ => format!("; not described and left out: {}", loaded.left_out.join(", ")),
+                _ => {
+                    let name = |name: &String| match name.is_empty() {
+                        true => "a column without a name".to_owned(),
+                        false => name.clone(),
+                    };
+                    let names: Vec<_> = loaded.left_out.iter().map(name).collect();
+                    format!("; not described and left out: {}", names.join(", "))
+                }
             };
             text += &match self.json {
                 true => {
@@ -141,34 +200,18 @@ impl Check {
         }
     }
 
-    /// Writes the session file with what the rows have beside it; gives the new session, if anything was
-    /// added.
+    /// The session with what the rows have beside it, the text of its file, and a line on what was added; if
+    /// anything was.
     fn amend(
         &self,
         session: &Session,
         problems: &Problems,
-        out: &mut dyn Write,
-    ) -> Result<Option<Session>, Failure> {
+    ) -> Result<Option<(Session, String, String)>, Failure> {
         let Some(preparation) = &session.data.preparation else { return Ok(None) };
         let mut preparation = (**preparation).clone();
-        let amended = preparation.amend(problems);
+        let amended = preparation.amend(problems, &Rule { min_rows: self.min_rows, classes: None });
         let file = self.session.display();
-        for (column, text, other) in &amended.alike {
-            eprintln!(
-                "{}",
-                one_line(&format!(
-                    "{column:?}: {text:?} is not added: it looks like {other:?} misspelt; correct the rows, or add it by hand"
-                ))
-            );
-        }
-        for (text, column) in &amended.levels_already {
-            eprintln!(
-                "{}",
-                one_line(&format!(
-                    "{text:?} is not added to `missing`: it is a level of {column:?}; leave these fields empty"
-                ))
-            );
-        }
+        amended.left.iter().for_each(|line| say(line));
         if amended.levels.is_empty() && amended.tokens.is_empty() {
             return Ok(None);
         }
@@ -180,8 +223,8 @@ impl Check {
         let new = Session::parse(&changed)?;
         let (old_id, id) = (session.id().to_string(), new.id().to_string());
         let changed = changed.replace(&old_id, &id);
-        output::write(&self.session, changed.as_bytes(), true)?;
-        let levels = amended.levels.iter().map(|(column, level)| format!("{column:?}: level {level:?}"));
+        let levels =
+            amended.levels.iter().map(|(column, level)| format!("{column:?}: level {:?}", level.as_str()));
         let tokens = amended.tokens.iter().map(|token| format!("missing: {token:?}"));
         let added: Vec<String> = levels.chain(tokens).collect();
         let text = match self.json {
@@ -191,8 +234,7 @@ impl Check {
                 added.join(", ")
             )),
         };
-        print(out, &(text + "\n"))?;
-        Ok(Some(new))
+        Ok(Some((new, changed, text)))
     }
 }
 

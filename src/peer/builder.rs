@@ -15,6 +15,7 @@ use super::{Error, Peer, RowsError, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
+use crate::data::notices::{self, Notice};
 use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
@@ -23,7 +24,6 @@ use crate::net::metrics::Metrics;
 use crate::protocol::context::Context;
 use crate::session::Session;
 use crate::store::Pin;
-use crate::tasks::common::columns;
 use crate::tasks::{self, Build, History, Labels, Outcome, Protected, Rows, SessionTask, Task};
 
 /// Saves a result as soon as it is there.
@@ -283,8 +283,13 @@ impl Builder {
         let pin = Pin { name: self.name, digest: rows.digest(&pin) };
         let session = Arc::new(session);
         let ctx = Arc::new(Context::new(session.settings(), me, self.identity, task.plan()));
-        let odd = columns::lines(&columns::codes(&rows.data), &session.data.columns);
-        if let Some(line) = odd.first().filter(|_| self.strict) {
+        let schema = session.data.preparation.as_deref();
+        let mut findings = notices::of(&rows.data, &session.data.columns, schema);
+        // A constant counts if others have other values, which the opened sums tell.
+        findings.retain(|(_, notice)| !matches!(notice, Notice::Constant(_)));
+        let odd: Vec<String> = notices::lines(&findings).into_iter().map(|(_, line)| line).collect();
+        let grave = findings.iter().any(|(_, notice)| notice.is_grave());
+        if let Some(line) = odd.first().filter(|_| self.strict && grave) {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
         let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;

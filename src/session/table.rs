@@ -41,6 +41,8 @@ struct RawColumn {
     max: Option<Value>,
     #[serde(default)]
     clip: bool,
+    #[serde(default)]
+    others_missing: bool,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -207,8 +209,9 @@ impl RawColumn {
         };
         let min = self.min.map(|value| number("min", value)).transpose()?;
         let max = self.max.map(|value| number("max", value)).transpose()?;
-        let (name, indicator, clip) = (self.name, self.indicator, self.clip);
-        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip })
+        let (name, indicator) = (self.name, self.indicator);
+        let (clip, others_missing) = (self.clip, self.others_missing);
+        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing })
     }
 }
 
@@ -234,7 +237,7 @@ fn kind_word(kind: &Kind) -> &'static str {
 
 /// A described column in one line, for people.
 pub(crate) fn line(column: &ColumnSpec) -> String {
-    let ColumnSpec { name, kind, fill, indicator, min, max, clip } = column;
+    let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column;
     let mut text = format!("{name:?}: {}", kind_word(kind));
     match kind {
         Kind::Category(levels) | Kind::Ordinal(levels) => text += &format!(" of {}", few(levels)),
@@ -256,6 +259,9 @@ pub(crate) fn line(column: &ColumnSpec) -> String {
     if *indicator {
         text += ", and a number that says so";
     }
+    if *others_missing {
+        text += "; other texts count as missing";
+    }
     let clipped = if *clip { ", others become that" } else { "" };
     match (min, max) {
         (Some(min), Some(max)) => text += &format!("; {} to {}{clipped}", number(*min), number(*max)),
@@ -269,7 +275,7 @@ pub(crate) fn line(column: &ColumnSpec) -> String {
 /// `[table]` as JSON, by the names that a session file has for its parts; and the names of the features.
 pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
     use serde_json::{Map, json};
-    let column = |ColumnSpec { name, kind, fill, indicator, min, max, clip }: &ColumnSpec| {
+    let column = |ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing }: &ColumnSpec| {
         let number = |value: f64| match kind {
             Kind::Date(_) => date(value).map_or_else(|| json!(value), |date| json!(date)),
             _ => json!(value),
@@ -302,8 +308,10 @@ pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
                 put(key, number(*limit));
             }
         }
-        if *clip {
-            put("clip", json!(true));
+        for (key, set) in [("clip", *clip), ("others_missing", *others_missing)] {
+            if set {
+                put(key, json!(true));
+            }
         }
         serde_json::Value::Object(out)
     };
@@ -377,11 +385,13 @@ pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut 
          # fill: what takes the place of a missing value, absent: such rows are refused, \"\": no level;\n\
          # fill_with in place of fill: \"mean\" of numbers and dates, \"most-frequent\" of levels, of all peers'\n\
          # values: everybody is told these sums (docs/formats.md);\n\
-         # indicator: one more number says that it was missing; min and max: rows outside are refused,\n\
+         # indicator: one more number says that it was missing; others_missing: a text that is no level counts\n\
+         # as missing, absent: such rows are refused; min and max: rows outside are refused,\n\
          # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
          # \"month-day-year\"."
     )?;
-    for (at, ColumnSpec { name, kind, fill, indicator, min, max, clip }) in columns.iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
+        let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column;
         writeln!(out)?;
         if let Some(note) = notes.get(at) {
             writeln!(out, "# Guessed: {}.", note.replace(char::is_control, " "))?;
@@ -411,6 +421,9 @@ pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut 
         max.iter().try_for_each(|&max| writeln!(out, "max = {}", number(max)))?;
         if *clip {
             writeln!(out, "clip = true")?;
+        }
+        if *others_missing {
+            writeln!(out, "others_missing = true")?;
         }
     }
     writeln!(out)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::scenario::{Data, Scenario, ScenarioError, Split};
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
+use crate::data::prepare::publish::Rule;
 use crate::data::prepare::whole::{load_drafted, load_whole};
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal};
@@ -106,7 +107,8 @@ impl DealtRows {
         let set = folder.join(&data.set);
         let failed = |error: &dyn std::fmt::Display| ScenarioError(error.to_string());
         if data.columns_from.is_empty() {
-            let (loaded, draft) = load_drafted(&set, &expected).map_err(|error| failed(&error))?;
+            let (loaded, draft) =
+                load_drafted(&set, &expected, &Rule::LOCAL).map_err(|error| failed(&error))?;
             return Ok((loaded.data, draft.map(|draft| format!("{}: {}", data.set, draft.guessed()))));
         }
         let columns = Description::load(&folder.join(&data.columns_from)).map_err(|error| failed(&error))?;

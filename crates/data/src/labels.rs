@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::prepare::read::same_boolean;
 use super::{Dataset, Expected, Loaded, MAX_CLASS_NAME, MAX_CLASSES};
 
 /// Turns label texts into indices, against a given list or one made on the way.
@@ -28,7 +29,8 @@ impl Labels {
             self.indices.push(None);
             return Ok(());
         }
-        if let Some(&index) = self.known.get(text) {
+        let alike = || same_boolean(text, self.known.iter().map(|(name, index)| (name.as_str(), index)));
+        if let Some(&index) = self.known.get(text).or_else(alike) {
             self.indices.push(Some(index));
             return Ok(());
         }

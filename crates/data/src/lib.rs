@@ -21,6 +21,7 @@ pub mod deal;
 pub mod digits;
 mod format;
 mod labels;
+pub mod notices;
 mod npy;
 mod npz;
 mod parquet;
@@ -436,6 +437,15 @@ pub struct Loaded {
     pub unseen: Vec<Unseen>,
     /// Missing values that wait for what the peers add up, in the order of the rows.
     pub gaps: Vec<prepare::MissingCell>,
+}
+
+impl Loaded {
+    /// What stands out in the rows: one word for machines, and a line; see [`mod@notices`].
+    #[must_use]
+    pub fn notices(&self, expected: &Expected) -> Vec<(&'static str, String)> {
+        let names = if self.columns.is_empty() { expected.columns } else { &self.columns };
+        notices::lines(&notices::of(&self.data, names, expected.preparation))
+    }
 }
 
 /// Reads a data file; see [`Format`] for what is read and how it is told.

@@ -8,7 +8,7 @@
 //! it was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
-//! a preparation from one file; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its
+//! a preparation from one file, and [`mod@publish`] says which texts it may hold; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its
 //! one encoding, for session ids and model files.
 
 use std::collections::BTreeSet;
@@ -17,6 +17,7 @@ pub mod draft;
 pub mod encoding;
 pub mod pooled;
 pub mod problems;
+pub mod publish;
 pub mod read;
 pub(super) mod rows;
 pub mod value;
@@ -87,6 +88,8 @@ pub struct ColumnSpec {
     pub max: Option<f64>,
     /// Whether a value outside becomes the nearest limit; else its row is refused.
     pub clip: bool,
+    /// Whether a text that is no level counts as missing; else its row is refused.
+    pub others_missing: bool,
 }
 
 /// What is in a column.
@@ -126,7 +129,8 @@ impl ColumnSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         let fill = Fill::Refuse;
-        Self { name: name.into(), kind, fill, indicator: false, min: None, max: None, clip: false }
+        let (name, indicator, clip, others_missing) = (name.into(), false, false, false);
+        Self { name, kind, fill, indicator, min: None, max: None, clip, others_missing }
     }
 
     /// The levels; none where the kind has none.
@@ -206,6 +210,10 @@ impl ColumnSpec {
         if self.indicator && (self.fill == Fill::Refuse || self.kind == Kind::Ignored) {
             let expected = "false where missing values are refused (no fill)";
             return Err(PrepareError::new(of("indicator"), "true", expected));
+        }
+        if self.others_missing && (levels.is_empty() || self.fill == Fill::Refuse) {
+            let expected = "false unless the column has levels and a fill";
+            return Err(PrepareError::new(of("others_missing"), "true", expected));
         }
         let limits = [self.min, self.max];
         if (limits.iter().any(Option::is_some) || self.clip) && !number {

@@ -74,6 +74,8 @@ pub(super) fn rows(
     };
     let line = |problem| Finding::new(Level::Error, "rows", format!("{}, {problem}", path.display()));
     let mut findings: Vec<Finding> = looked.problems.list.iter().map(line).collect();
+    let warn = |(_, line)| Finding::new(Level::Warning, "rows", format!("{}: {line}", path.display()));
+    findings.extend(looked.warnings.into_iter().map(warn));
     if let Some(loaded) = &looked.loaded {
         let text =
             format!("{}: {} rows of {} features", path.display(), loaded.data.rows(), loaded.data.features());

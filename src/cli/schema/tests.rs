@@ -65,7 +65,7 @@ fn a_drafted_session_describes_the_columns_and_accepts_the_rows_it_was_made_from
 }
 
 #[test]
-fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
+fn amending_keeps_comments_and_changes_nothing_while_problems_are_left() {
     let folder = drafted();
     let path = folder.path().join("s.toml");
     let before = Session::load(&path).unwrap();
@@ -76,9 +76,21 @@ fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
     let error = run_line(folder.path(), check).unwrap_err();
     assert_eq!(error.code(), 2);
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
-    let error = run_line(folder.path(), &format!("{check} --amend")).unwrap_err();
+    let amend = format!("{check} --amend --min-rows 1");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let error = run_line(folder.path(), &amend).unwrap_err();
     // No value is agreed on for a missing age, and the misspelt level is still there.
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
+    std::fs::write(folder.path().join("south.csv"), rows.replace("femal,", "female,")).unwrap();
+    let error = run_line(folder.path(), &format!("{check} --amend")).unwrap_err();
+    assert!(error.to_string().ends_with("south.csv: 1 problem"), "one row of a level: {error}");
+    let said = run_line(folder.path(), &amend).unwrap();
+    assert!(
+        said.ends_with("ok: south.csv: 3 rows of 4 features; not described and left out: ward\n"),
+        "{said}"
+    );
     let after = Session::load(&path).unwrap();
     let preparation = after.data.preparation.as_deref().unwrap();
     assert_eq!(preparation.columns[1].levels(), ["female", "male", "diverse"]);
@@ -86,10 +98,61 @@ fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
     assert_ne!(before.id(), after.id());
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(&format!("# Session id: {}", after.id())) && text.contains("# Guessed:"), "{text}");
-    std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
-    std::fs::write(folder.path().join("south.csv"), rows.replace("femal,", "female,")).unwrap();
-    let said = run_line(folder.path(), check).unwrap();
-    assert_eq!(said, "ok: south.csv: 3 rows of 4 features; not described and left out: ward\n");
+}
+
+#[test]
+fn a_draft_says_all_that_others_see_and_keeps_the_rest_here() {
+    let folder = folder();
+    let mut rows = "kind,mrn,age,smoker,ward\n".to_owned();
+    for i in 0..60 {
+        let (kind, smoker) = (["sick", "well"][i % 2], ["yes", "no", ""][i % 3]);
+        let ward = if i < 52 { "north" } else { "Ann Aa" };
+        rows += &format!("{kind},{},{}.5,{smoker},{ward}\n", 100_000 + 7 * i, 20 + i * 7 % 41);
+    }
+    std::fs::write(folder.path().join("rows.csv"), &rows).unwrap();
+    let new = format!("session new flynn --name ward --from rows.csv --label kind {} --out s.toml", peers());
+    crate::cli::SAID.set(Some(Vec::new()));
+    run_line(folder.path(), &new).unwrap();
+    let said = crate::cli::SAID.take().unwrap();
+    for line in [
+        "  names of columns: \"mrn\", \"age\", \"smoker\", \"ward\", \"kind\"",
+        "  levels of \"smoker\": \"no\", \"yes\"",
+        "  levels of \"ward\": \"north\"",
+        "  classes: \"sick\", \"well\"",
+    ] {
+        assert!(said.iter().any(|said| said == line), "{line}: {said:?}");
+    }
+    let text = std::fs::read_to_string(folder.path().join("s.toml")).unwrap();
+    assert!(!text.contains("Ann Aa") && text.contains("others_missing = true"), "{text}");
+    assert!(text.contains("name = \"mrn\"\nkind = \"ignored\""), "{text}");
+    assert_eq!(Session::parse(&text).unwrap().data.columns.len(), 4);
+    let said = run_line(folder.path(), "schema check s.toml --data rows.csv").unwrap();
+    assert!(
+        said.starts_with("warning: rows.csv: texts that are no levels and count as missing: \"ward\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_a_machine_alone_can_know_is_a_warning() {
+    let folder = drafted();
+    let mut rows = "kind;age;sex;patient\n".to_owned();
+    for i in 0..120 {
+        let (kind, sex) = (["sick", "well"][i % 2], ["female", "male"][i % 3 % 2]);
+        let age = if i % 40 == 7 { "-999".into() } else { format!("{},5", 20 + i % 60) };
+        rows += &format!("{kind};{age};{sex};P{}\n", i / 4);
+    }
+    std::fs::write(folder.path().join("south.csv"), rows).unwrap();
+    let said = run_line(folder.path(), "schema check s.toml --data south.csv").unwrap();
+    for line in [
+        "warning: south.csv: values that look like codes for missing: \"age\" (-999 in 3 rows)",
+        "warning: south.csv: ids that come back in several rows; if they are a patient's",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(said.contains("results look too good: \"patient\"\n"), "{said}");
+    let json = run_line(folder.path(), "schema check s.toml --data south.csv --json").unwrap();
+    assert!(json.contains("\"warning\":\"code\"") && json.contains("\"warning\":\"repeated\""), "{json}");
 }
 
 #[test]
@@ -105,7 +168,7 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     std::fs::write(folder.path().join("south.csv"), "sex,age,kind\nmale,n/a,well\ndiverse,30,sick\n")
         .unwrap();
     std::fs::write(folder.path().join("map.toml"), "decimal_comma = false\n").unwrap();
-    let check = "schema check s.toml --data south.csv --map map.toml --amend";
+    let check = "schema check s.toml --data south.csv --map map.toml --amend --min-rows 1";
     let said = run_line(folder.path(), check).unwrap();
     assert!(said.starts_with("amended s.toml: \"sex\": level \"diverse\", missing: \"n/a\"."), "{said}");
     assert!(said.ends_with("ok: south.csv: 2 rows of 5 features\n"), "{said}");

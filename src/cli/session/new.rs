@@ -17,8 +17,9 @@ use crate::cli::id::new_run;
 use crate::cli::map::Reading;
 use crate::cli::{Failure, kind, output, print, say};
 use crate::data::prepare::draft::{Draft, draft};
-use crate::data::prepare::whole;
-use crate::data::{self, Dataset, Expected, LabelColumn};
+use crate::data::prepare::publish::{self, Publishable, Rule};
+use crate::data::prepare::{Fill, whole};
+use crate::data::{self, Dataset, Expected, LabelColumn, Loaded};
 use crate::session::{Description, Run, Session, SessionError, table};
 use crate::tasks::new::{NewFile, Sets, TaskOption, merge, value};
 use crate::tasks::{TaskKind, kinds};
@@ -54,6 +55,9 @@ pub(super) struct Common {
     label: LabelColumn,
     #[command(flatten)]
     reading: Reading,
+    /// Rows of --from that must have a text before the file shows it to the others
+    #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
+    min_rows: u64,
     /// The classes, separated by commas, or a range of integers such as 0..9
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
     classes: Vec<String>,
@@ -149,6 +153,9 @@ impl NewArguments {
         // Many long names could make a file that is too large to be read.
         Session::parse(&text)?;
         output::write(&file, text.as_bytes(), force)?;
+        if !self.common.from.is_empty() {
+            shown_to_others(&session).iter().for_each(|line| say(line));
+        }
         if let Some(caution) = session.task.caution() {
             eprintln!("warning: {caution}");
         }
@@ -187,6 +194,36 @@ impl NewArguments {
         new.said.iter().for_each(|line| say(line));
         Ok((new.session()?, described.draft.map(|draft| draft.notes).unwrap_or_default()))
     }
+}
+
+/// Lines on all that the others see of one site's rows in the session file.
+fn shown_to_others(session: &Session) -> Vec<String> {
+    let data = &session.data;
+    let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
+    let mut lines = vec!["the others see in the file, of these rows:".to_owned()];
+    let mut line = |what: &str, texts: &[String]| {
+        if !texts.is_empty() {
+            lines.push(format!("  {what}: {}", list(texts)));
+        }
+    };
+    let Some(table) = &data.preparation else {
+        line("names of columns", &data.columns);
+        line("classes", &data.classes);
+        return lines;
+    };
+    let names = table.columns.iter().map(|column| &column.name).chain(&table.label).cloned();
+    line("names of columns", &names.collect::<Vec<_>>());
+    for column in &table.columns {
+        line(&format!("levels of {:?}", column.name), column.levels());
+    }
+    line("classes", &data.classes);
+    line("texts for missing values", &table.missing);
+    let constants = table.columns.iter().filter_map(|column| match column.fill {
+        Fill::Number(_) => Some(format!("  {}", table::line(column))),
+        _ => None,
+    });
+    lines.extend(constants);
+    lines
 }
 
 /// A file of the user that is something else is called by its kind.
@@ -279,6 +316,16 @@ impl Common {
         self.reading.expected(&self.label)
     }
 
+    /// The classes of rows whose columns are not described, as far as the others may see them.
+    fn classes_of(&self, path: &Path, rows: &Dataset, rule: &Rule) -> Result<Vec<String>, Failure> {
+        let classes = rows.classes();
+        let counts = classes.iter().cloned().zip(rows.class_counts(classes.len())).collect();
+        let admitted = rule.admit_classes(&counts, self.label != LabelColumn::Last);
+        let admitted = admitted
+            .map_err(|problem| Failure::Input(format!("{}: the label column {problem}", path.display())))?;
+        Ok(Publishable::texts(admitted))
+    }
+
     /// Reads the files; labelled rows for the option of this name.
     fn described(&self, rows_for: Option<&str>) -> Result<ColumnSpec, Failure> {
         let mut described = ColumnSpec::default();
@@ -297,14 +344,18 @@ impl Common {
         };
         let classes = self.classes();
         let classes = (!classes.is_empty()).then_some(&*classes);
+        let rule = Rule { min_rows: self.min_rows, classes };
         if rows_for.is_none() || self.from.len() == 2 {
-            described.draft = self.draft(first)?;
+            described.draft = self.draft(first, &rule)?;
             if described.draft.is_none() {
-                let loaded = data::load_named(first, &self.expected())?;
+                let expected = self.expected();
+                let loaded = data::load_named(first, &expected)?;
                 if loaded.columns.is_empty() {
                     let text = format!("{}: no names of columns, expected them for --from", first.display());
                     return Err(Failure::Input(text));
                 }
+                warn(first, &loaded, &expected);
+                described.classes = self.classes_of(first, &loaded.data, &rule)?;
                 described.columns = loaded.columns;
             }
         }
@@ -317,7 +368,8 @@ impl Common {
                     whole::load_whole(last, &Expected { preparation, classes, ..expected })?
                 }
                 None => {
-                    let (rows, guessed) = load_drafted(last, &expected)?;
+                    let (rows, guessed) = load_drafted(last, &expected, &rule)?;
+                    warn(last, &rows, &expected);
                     described.draft = guessed;
                     rows
                 }
@@ -328,9 +380,9 @@ impl Common {
                 return Err(Failure::Input(text));
             }
             if described.draft.is_none() {
+                described.classes = self.classes_of(last, &rows.data, &rule)?;
                 (described.features, described.columns) = (Some(rows.data.features()), rows.columns);
             }
-            described.classes = rows.data.classes().to_vec();
             described.rows = Some(rows.data);
         }
         if let Some(draft) = &described.draft {
@@ -341,12 +393,13 @@ impl Common {
 
     /// The columns as the file suggests or describes them, and on standard error what needs a look; `None`
     /// where only names can be taken from it.
-    fn draft(&self, path: &Path) -> Result<Option<Draft>, Failure> {
+    fn draft(&self, path: &Path, rule: &Rule) -> Result<Option<Draft>, Failure> {
         if path.extension().is_some_and(|extension| extension == "toml") {
             let Description { preparation, classes } = Description::load(path)?;
             return Ok(Some(Draft { preparation, classes, notes: Vec::new(), said: Vec::new() }));
         }
-        let draft = match draft(path, &self.expected()) {
+        let expected = self.expected();
+        let draft = match draft(path, &expected, rule) {
             Ok(Some(draft)) => draft,
             // One rule holds for all columns then: they are numbers.
             Ok(None) => return Ok(None),
@@ -359,13 +412,32 @@ impl Common {
         for line in &draft.said {
             say(&format!("{}: {line}", path.display()));
         }
-        let levels: usize = draft.preparation.columns.iter().map(|column| column.levels().len()).sum();
+        if draft.preparation.width() == 0 {
+            let text =
+                "no column is left as a feature, for the reasons above: change the file, or --min-rows";
+            return Err(Failure::Input(format!("{}: {text}", path.display())));
+        }
+        let described = Expected {
+            preparation: Some(&draft.preparation),
+            classes: (!draft.classes.is_empty()).then_some(&*draft.classes),
+            ..expected
+        };
+        // What cannot be read so is said by `schema check`, all of it.
+        if let Ok(loaded) = data::load_named(path, &described) {
+            warn(path, &loaded, &described);
+        }
         say(&format!(
-            "described {} columns as {} features; look at [table] in the file: the others see names, {levels} levels \
-             and constants of these rows, no counts. Each peer then runs `flyswarm schema check`",
+            "described {} columns as {} features; look at [table] in the file. Each peer then runs `flyswarm schema check`",
             draft.preparation.columns.len(),
             draft.preparation.width()
         ));
         Ok(Some(draft))
+    }
+}
+
+/// Says what stands out in rows.
+fn warn(path: &Path, loaded: &Loaded, expected: &Expected) {
+    for (_, line) in loaded.notices(expected) {
+        say(&format!("warning: {}: {line}", path.display()));
     }
 }

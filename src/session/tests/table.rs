@@ -27,6 +27,7 @@ name = "stage"
 kind = "ordinal"
 levels = ["I", "II"]
 fill = "I"
+others_missing = true
 [[table.column]]
 name = "id"
 kind = "ignored"
@@ -66,6 +67,7 @@ fn every_word_of_a_described_table_changes_the_id_in_its_field_only() {
         ("max = 120.5", "max = 120"),
         ("clip = true\n", ""),
         ("fill = \"\"\n", ""),
+        ("others_missing = true\n", ""),
         ("order = \"day-month-year\"", "order = \"month-day-year\""),
         ("1970-01-11", "1970-01-12"),
         ("fill = \"I\"", "fill = \"II\""),

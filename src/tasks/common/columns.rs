@@ -11,12 +11,13 @@
 //!   leave at least the share p = (M - c)^2 / (S^2 + (M - c)^2) of other values (Cauchy-Schwarz), and n p is
 //!   at least [`EXPECTED`].
 //!
-//! "The others" is the opened sum less this peer's own part of it. And one test that looks at this peer's rows
-//! alone: **codes**, a repeated smallest or largest value such as -999 or 9999, far from all others.
+//! "The others" is the opened sum less this peer's own part of it. What this peer's rows tell alone is in
+//! [`flyswarm_data::notices`].
 
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use flyswarm_data::scaling::Moments;
+use flyswarm_data::notices::{codes, listed};
+use flyswarm_data::scaling::{self, Moments};
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
 pub(crate) const FAR: f64 = 6.0;
@@ -28,8 +29,6 @@ pub(crate) const SCALE: f64 = 100.0;
 pub(crate) const EXPECTED: f64 = 20.0;
 /// Rows below which nothing is said of means, scales and constants.
 pub(crate) const FEWEST_ROWS: u64 = 10;
-/// Columns of one kind that are named.
-const NAMED: usize = 8;
 
 /// What looks wrong about a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,59 +39,32 @@ pub(crate) enum Anomaly {
     Scale(f64),
     /// The one value here, and the mean and deviation of the others.
     Constant(f64, f64, f64),
-    /// A value that looks like a code for missing, and how many rows have it.
-    Code(f32, usize),
 }
 
 /// A column, from 0, and what looks wrong about it.
 pub(crate) type Finding = (usize, Anomaly);
 
-/// Columns whose smallest or largest value looks like a code for missing.
+/// A peer's part of the sum of moments: those of its rows, with the mean of the other values of a column in place
+/// of what looks like a code for missing. A few rows of -999 at one peer would hide another's wrong units, and
+/// spoil the scaling of all.
 #[must_use]
-pub(crate) fn codes(data: &Dataset) -> Vec<Finding> {
-    let d = data.features();
-    let mut findings = Vec::new();
-    for column in 0..d {
-        let values = || (0..data.rows()).map(|row| data.row(row)[column]);
-        // The two smallest different values, with how often the first occurs; and the two largest.
-        let ends = [1.0f32, -1.0].map(|sign| {
-            let (mut first, mut second, mut count) = (f32::INFINITY, f32::INFINITY, 0usize);
-            for value in values().map(|value| sign * value) {
-                if value < first {
-                    (second, first, count) = (first, value, 1);
-                } else if value == first {
-                    count += 1;
-                } else if value < second {
-                    second = value;
-                }
-            }
-            (sign * first, sign * second, count)
-        });
-        let [(least, above, lows), (most, below, highs)] = ends;
-        let found = if lows > 1 && is_code(least) && stands_apart(least, above, most) {
-            Some((least, lows))
-        } else if highs > 1 && is_code(most) && stands_apart(most, below, least) {
-            Some((most, highs))
-        } else {
-            None
-        };
-        findings.extend(found.map(|(value, rows)| (column, Anomaly::Code(value, rows))));
+pub(crate) fn moments(data: &Dataset, squares: bool) -> Vec<u64> {
+    let codes = codes(data);
+    if codes.is_empty() {
+        return scaling::moments(data, squares);
     }
-    findings
-}
-
-/// -9, -99, -999 ... and 999, 9999 ...
-fn is_code(value: f32) -> bool {
-    let nines = (1..=9).any(|digits| value.abs() == (10f64.powi(digits) - 1.0) as f32);
-    nines && !(0.0..=100.0).contains(&value)
-}
-
-/// Whether a value lies farther from its nearest neighbour than all others lie from each other, or is the
-/// only negative one.
-fn stands_apart(value: f32, next: f32, other_end: f32) -> bool {
-    let (gap, range) =
-        ((f64::from(next) - f64::from(value)).abs(), (f64::from(other_end) - f64::from(next)).abs());
-    next.is_finite() && (gap > range || (value < 0.0 && next >= 0.0))
+    let mut values = data.values().to_vec();
+    for (column, code) in codes {
+        let all =
+            || data.values().iter().skip(column).step_by(data.features()).filter(|&&value| value != code);
+        let mean = all().map(|&value| f64::from(value)).sum::<f64>() / all().count().max(1) as f64;
+        let cells = values.iter_mut().skip(column).step_by(data.features());
+        cells.filter(|value| **value == code).for_each(|value| *value = mean as f32);
+    }
+    match Dataset::new(data.features(), values, Vec::new(), Vec::new()) {
+        Ok(rows) => scaling::moments(&rows, squares),
+        Err(_) => scaling::moments(data, squares),
+    }
 }
 
 /// Columns whose moments are far from the others'. `own` and `opened` are words of moments with squares
@@ -134,8 +106,7 @@ pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usiz
 #[must_use]
 pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     type Kind = (fn(&Anomaly) -> bool, &'static str);
-    let kinds: [Kind; 4] = [
-        (|odd| matches!(odd, Anomaly::Code(..)), "values that look like codes for missing"),
+    let kinds: [Kind; 3] = [
         (
             |odd| matches!(odd, Anomaly::Scale(_)),
             "other units? values spread differently than at the other peers",
@@ -145,26 +116,14 @@ pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     ];
     let mut out = Vec::new();
     for (of_kind, what) in kinds {
-        let found: Vec<_> = findings.iter().filter(|(_, odd)| of_kind(odd)).collect();
-        let shown: Vec<_> = found
-            .iter()
-            .take(NAMED)
-            .map(|(column, odd)| format!("{} {odd}", named(*column, names)))
-            .collect();
-        if found.is_empty() {
-            continue;
-        }
-        let more = match found.len() - shown.len() {
-            0 => String::new(),
-            more => format!(", and {more} columns more"),
+        let name = |column: usize| {
+            names.get(column).map_or_else(|| format!("feature {}", column + 1), |name| format!("{name:?}"))
         };
-        out.push(format!("{what}: {}{more}", shown.join(", ")));
+        let found = findings.iter().filter(|(_, odd)| of_kind(odd));
+        let shown: Vec<_> = found.map(|(column, odd)| format!("{} {odd}", name(*column))).collect();
+        out.extend((!shown.is_empty()).then(|| listed(what, shown.into_iter())));
     }
     out
-}
-
-fn named(column: usize, names: &[String]) -> String {
-    names.get(column).map_or_else(|| format!("feature {}", column + 1), |name| format!("{name:?}"))
 }
 
 impl std::fmt::Display for Anomaly {
@@ -178,7 +137,6 @@ impl std::fmt::Display for Anomaly {
             Self::Constant(value, theirs, deviation) => {
                 write!(f, "(always {value}, at the others {theirs:.4} +- {deviation:.4})")
             }
-            Self::Code(value, rows) => write!(f, "({value} in {rows} rows)"),
         }
     }
 }

@@ -304,7 +304,7 @@ impl Protected {
         let found = self.compared.get_or_init(|| {
             let Ok(Rows { data, .. }) = self.filled(history) else { return Vec::new() };
             let counted = history.members(at).contains(&self.me);
-            let own = flyswarm_data::scaling::moments(&data, true);
+            let own = super::columns::moments(&data, true);
             let findings = compare(&own, &opened, counted, data.features());
             let found = lines(&findings, &self.session.data.columns);
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
@@ -369,7 +369,7 @@ impl Task for Protected {
             return Ok(holders::words(self.rows.data.rows() as u64, &held));
         }
         let Rows { data, .. } = self.filled(history)?;
-        let words = flyswarm_data::scaling::moments(&data, true);
+        let words = super::columns::moments(&data, true);
         Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 

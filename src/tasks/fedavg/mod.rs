@@ -33,6 +33,7 @@ use bytes::Bytes;
 use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
 use serde_json::{Map, Value, json};
 
+use super::common::columns;
 use super::common::holders::{self, HOLDERS};
 use super::{History, Outcome, Rows, Task, Work};
 use crate::crypto::stream::Stream;
@@ -45,7 +46,7 @@ use crate::tasks::FedavgSpec;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use best::Best;
-use flyswarm_data::scaling::{self, ScalingError};
+use flyswarm_data::scaling::ScalingError;
 pub use kind::Kind;
 pub(crate) use kind::{build, built_in, note};
 pub(crate) use plan::Plan;
@@ -345,9 +346,9 @@ impl Fedavg {
             slot if slot == self.plan.last() => self.scores(history),
             _ => {
                 let squares = self.plan.opens_moments() == Some(true);
-                let mut moments = scaling::moments(&self.data, squares);
+                let mut moments = columns::moments(&self.data, squares);
                 if let Some(others) = &self.others {
-                    let more = scaling::moments(others, squares);
+                    let more = columns::moments(others, squares);
                     moments.iter_mut().zip(more).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
                 }
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())

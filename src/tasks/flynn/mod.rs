@@ -340,7 +340,7 @@ impl Flynn {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
             "holders" => self.holders(opened)?,
-            "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
+            "moments" => words(&columns::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
             _ => {
                 let holders = self.plan.holders();
                 holders::refuse_uncounted(

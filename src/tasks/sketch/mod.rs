@@ -48,7 +48,7 @@ use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
 use crate::tasks::SketchSpec;
-use flyswarm_data::scaling::{self, Scaler, Scaling, ScalingError};
+use flyswarm_data::scaling::{Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
 const BATCH: usize = 4096;
@@ -436,7 +436,7 @@ impl SketchTask {
         Ok(match name {
             "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
+                let moments = columns::moments(&self.data, self.plan.opens_moments() == Some(true));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
             "sketch" => bytes(self.own(opened)?.to_words()),

@@ -59,7 +59,7 @@ use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
-use flyswarm_data::scaling::{self, Scaler, Scaling};
+use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_mpc::propagation::integer::reference::{self, Reference};
 use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 #[doc(hidden)]
@@ -408,7 +408,7 @@ impl Xclp {
             }
             "moments" => {
                 let squares = self.plan.scaling.needs_moments() == Some(true);
-                Ok(scaling::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
+                Ok(columns::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             other => Err(format!("no vector of {other} without its exchange")),
         }

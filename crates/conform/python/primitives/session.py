@@ -17,7 +17,7 @@ from .table import SessionError, Table, need, plain_name, printable
 ADDRESS = "/[!-~]{0,255}"
 BOOLEAN = {
     "balance", "check_columns", "decimal_comma", "densify", "few_rows", "flip", "indicator", "large_owner", "learn_all",
-    "pairwise", "open_distances",
+    "others_missing", "pairwise", "open_distances",
 }
 
 

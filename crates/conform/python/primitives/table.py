@@ -48,7 +48,7 @@ class Table:
     KINDS = ("ignored", "number", "category", "ordinal", "year-month-day", "day-month-year", "month-day-year")
 
     def __init__(self, table):
-        names = "name kind levels order fill fill_with indicator min max clip".split()
+        names = "name kind levels order fill fill_with indicator min max clip others_missing".split()
         self.columns = table["column"]
         need(all({"name", "kind"} <= set(column) <= set(names) for column in self.columns), "unknown field")
         delimiter = table.get("delimiter", "auto")
@@ -91,7 +91,9 @@ class Table:
         need("fill_with" not in column or fill is None and kind != "ignored", "fill_with")
         usual = "mean" if kind in ("number", "date") else "most-frequent"
         need(column.get("fill_with", usual) == usual, "fill_with")
-        need({"fill", "fill_with"} & set(column) or not column.get("indicator", False), "indicator")
+        filled = {"fill", "fill_with"} & set(column)
+        need(filled or not column.get("indicator", False), "indicator")
+        need(filled and levels is not None or not column.get("others_missing", False), "others_missing")
 
     @staticmethod
     def days(text, order):
@@ -130,6 +132,7 @@ class Table:
             else:
                 out += b"\1" + number(fill)
             limits = sum(bit for bit, end in ((1, "min"), (2, "max")) if end in column) + 4 * column.get("clip", False)
+            limits += 8 * column.get("others_missing", False)
             out += bytes([column.get("indicator", False), limits])
             out += b"".join(number(column[end]) for end in ("min", "max") if end in column)
         return out

@@ -19,7 +19,7 @@ def row_of(table, cells):
     out = []
     for column in table.columns:
         text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
-        missing = text == "" or text in table.missing
+        missing = text == "" or text in table.missing or column.get("others_missing", False) and text not in column["levels"]
         if kind == "ignored":
             continue
         if kind in ("category", "ordinal"):
@@ -48,7 +48,14 @@ def value_of(table, column, text):
 def present_of(table, rows):
     """Of each such column the texts that are there."""
     texts = [[row[column["name"]].strip() for row in rows] for column in table.pooled()]
-    return [[text for text in each if text and text not in table.missing] for each in texts]
+    return [
+        [
+            text
+            for text in each
+            if text and text not in table.missing and (not column.get("others_missing", False) or text in column["levels"])
+        ]
+        for column, each in zip(table.pooled(), texts)
+    ]
 
 
 def sums_of(table, rows):

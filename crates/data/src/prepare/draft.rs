@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::problems::near;
+use super::problems::{Problem, Trouble, near};
+use super::publish::{Publishable, Rule};
 use super::read::{Dialect, format_told};
 use super::rows::{Rows, likely};
 use super::value::{NoNumber, days, looks_missing, number};
 use super::{ColumnSpec, DateOrder, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, TableSchema};
-use crate::{
-    Column, DataError, Expected, Format, LabelColumn, MAX_CLASSES, Source, check_class_name, parquet,
-};
+use crate::notices::{Ids, ids};
+use crate::{Column, DataError, Expected, Format, LabelColumn, Source, check_class_name, parquet};
 
-/// Numbers of a column that its median is taken of.
+/// Numbers of a column that are kept, for its median and to see whether they are ids.
 const KEPT: usize = 10_000;
 /// Texts of a column that are kept: levels, or classes.
 const TEXTS: usize = MAX_LEVELS + 1;
@@ -30,6 +30,16 @@ pub struct Draft {
     pub said: Vec<String>,
 }
 
+/// What a column becomes, and why.
+enum Decision {
+    /// It is no feature.
+    Ignored(String),
+    Number(&'static str),
+    Date(DateOrder, &'static str),
+    /// These levels; so many rows have other texts, which stay here.
+    Category(Vec<Publishable>, u64),
+}
+
 /// What is seen in a column.
 #[derive(Debug, Default)]
 struct ColumnTally {
@@ -42,12 +52,15 @@ struct ColumnTally {
     numbers: [u64; 2],
     /// Dates in each order.
     dates: [u64; 3],
-    /// Values like `<0.5`.
-    limits: u64,
-    /// Whether each number is whole.
+    /// Values with a number in them, such as `<0.5` or `72 kg`, with a point and with a comma; what the first
+    /// one is.
+    measured: [(u64, Option<NoNumber>); 2],
+    /// Whether a number is not whole.
     fractions: bool,
     kept: [Vec<f32>; 2],
     days: [Vec<f32>; 3],
+    /// Whole numbers, exact, in the file's order.
+    whole: Vec<i64>,
     /// All texts, up to [`TEXTS`] different ones.
     texts: BTreeMap<String, u64>,
     /// Why the column cannot be read.
@@ -80,9 +93,15 @@ impl ColumnTally {
                     self.numbers[at] += 1;
                     self.fractions |= value.fract() != 0.0;
                     keep(&mut self.kept[at], value);
+                    if at == 0 && value.fract() == 0.0 {
+                        keep(&mut self.whole, text.parse().unwrap_or(value as i64));
+                    }
                 }
-                Err(NoNumber::Limit) if !comma => self.limits += 1,
-                Err(_) => {}
+                Err(NoNumber::Text | NoNumber::Date | NoNumber::Missing) => {}
+                Err(other) => {
+                    self.measured[at].0 += 1;
+                    self.measured[at].1.get_or_insert(other);
+                }
             }
         }
         // A number is no date, though 20260131 could be both.
@@ -95,164 +114,308 @@ impl ColumnTally {
             }
         }
     }
+
+    /// Whether the values are ids: whole numbers, or texts that come back in few rows each.
+    fn ids(&self) -> Option<Ids> {
+        if self.values > 0 && self.numbers[0] == self.values {
+            return if self.fractions { None } else { ids(&self.whole) };
+        }
+        let distinct = self.texts.len();
+        let again = self.texts.values().filter(|&&rows| rows > 1).count();
+        let (rows, most) =
+            (self.texts.values().sum::<u64>(), self.texts.values().max().copied().unwrap_or(0));
+        let few = distinct >= 10 && distinct as u64 * 20 >= rows && most * 10 <= rows;
+        (few && again * 2 >= distinct).then_some(Ids::Repeated)
+    }
+
+    /// Whole numbers that binary32 rounds.
+    fn coarse(&self) -> usize {
+        self.whole.iter().filter(|&&value| value as f32 as i64 != value).count()
+    }
+
+    /// What the column is taken for; decimals follow a comma where `comma` is 1.
+    fn decide(&self, name: &str, comma: usize, rule: &Rule) -> Decision {
+        let ignored = |reason: &str| Decision::Ignored(reason.to_owned());
+        let (values, numbers) = (self.values, self.numbers[comma]);
+        if let Some(found) = &self.unread {
+            return Decision::Ignored(format!("it is {found}, which is not read"));
+        }
+        if values == 0 {
+            return ignored("nothing is in it");
+        }
+        let distinct = self.texts.len();
+        if numbers * 5 >= values * 4 {
+            if numbers == values
+                && let Some(ids) = self.ids()
+            {
+                return Decision::Ignored(format!("its numbers are those of an id: whole, {ids}"));
+            }
+            if self.empty + self.missing_words() > 0 && numbers < rule.min_rows {
+                return Decision::Ignored(format!("fewer than {} rows have a value", rule.min_rows));
+            }
+            return Decision::Number(match distinct {
+                _ if numbers < values => "most values are numbers",
+                ..=10 if !self.fractions && values > 20 => {
+                    "numbers, few and whole; if they are codes: kind = \"category\" with levels"
+                }
+                _ => "all values are numbers",
+            });
+        }
+        if let Some(at) = (0..3).find(|&at| self.dates[at] == values) {
+            if self.empty + self.missing_words() > 0 && values < rule.min_rows {
+                return Decision::Ignored(format!("fewer than {} rows have a value", rule.min_rows));
+            }
+            let order = DateOrder::ALL.get(at).copied().unwrap_or_default();
+            let twofold = at == 1 && self.dates[2] == values;
+            return Decision::Date(
+                order,
+                if twofold {
+                    "dates, days since 1970; could also be month-day-year"
+                } else {
+                    "dates, days since 1970"
+                },
+            );
+        }
+        let (measured, first) = self.measured[comma];
+        if let Some(why) = first
+            && (numbers + measured) * 5 >= values * 4
+        {
+            let problem = Problem::of_column(name, Trouble::Number(why));
+            return Decision::Ignored(format!(
+                "found texts with numbers in them, expected {}",
+                problem.advice()
+            ));
+        }
+        let all = values + self.missing_words();
+        let levels: Vec<Publishable> =
+            self.texts.iter().filter_map(|(text, &rows)| rule.admit(text, rows)).collect();
+        let kept: u64 = levels.iter().filter_map(|level| self.texts.get(level.as_str())).sum();
+        let rare = all - kept.min(all);
+        let many = distinct > MAX_LEVELS || (distinct > 50 && distinct as u64 * 2 > values);
+        if many || rare * 2 > all || levels.is_empty() {
+            let reason = format!(
+                "most of its texts are in fewer than {} rows: an id or free text, which stays here; group them to make \
+                 it a category",
+                rule.min_rows.max(2)
+            );
+            return Decision::Ignored(reason);
+        }
+        Decision::Category(levels, rare)
+    }
+
+    fn missing_words(&self) -> u64 {
+        self.missing.values().sum()
+    }
 }
 
-fn keep(kept: &mut Vec<f32>, value: f32) {
+fn keep<T>(kept: &mut Vec<T>, value: T) {
     if kept.len() < KEPT {
         kept.push(value);
     }
 }
 
 /// Guesses a preparation from a file. `expected` says where the label is, what to leave out and how the file
-/// is written; nothing else of it counts. `None` for a format without a description (arrays, or numbers as
-/// they are), and for more columns than can be described.
+/// is written; nothing else of it counts. `rule` says which texts it may hold. `None` for a format without a
+/// description (arrays, or numbers as they are), and for more columns than can be described.
 ///
 /// # Errors
 /// [`DataError`]: the file cannot be read, has no header, or a label that is no class.
-pub fn draft(path: &Path, expected: &Expected) -> Result<Option<Draft>, DataError> {
-    let source = Source::open(path)?;
-    match format_told(&source, expected)? {
-        Format::Parquet => parquet::unless_damaged(path, || drafted(source, Format::Parquet, path, expected)),
-        format if Rows::takes(format) => drafted(source, format, path, expected),
-        _ => Ok(None),
-    }
+pub fn draft(path: &Path, expected: &Expected, rule: &Rule) -> Result<Option<Draft>, DataError> {
+    let survey = Survey::read(path, expected)?;
+    survey.map(|survey| survey.draft(path, expected, rule)).transpose()
 }
 
-fn drafted(
-    source: Source,
-    format: Format,
-    path: &Path,
-    expected: &Expected,
-) -> Result<Option<Draft>, DataError> {
-    let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
-    let Dialect { delimiter, decimal_comma } = expected.dialect;
-    let mut rows = Rows::open(source, format, |line| delimiter.unwrap_or_else(|| likely(line)))?;
-    let names = rows.names.clone();
-    if rows.delimiter.is_some()
-        && names.iter().filter(|name| name.parse::<f64>().is_ok()).count() * 2 > names.len()
-    {
-        return layout("line 1 has numbers, expected a header with the names of the columns".into());
-    }
-    if names.len() > MAX_DESCRIBED + 1 {
-        return Ok(None);
-    }
-    for (at, name) in names.iter().enumerate() {
-        if check_class_name(name).is_err() {
-            return layout(format!("column {} is called {name:?}, expected a name", at + 1));
-        }
-        if names[..at].contains(name) {
-            return layout(format!("several columns are called {name:?}; rename one"));
-        }
-    }
-    let place = |column: &Column| match column {
-        Column::Name(name) => names.iter().position(|other| other == name),
-        Column::Number(number) => number.checked_sub(1).filter(|&at| at < names.len()),
+/// Columns of a file, none of these, in which ids come back in several rows: rows of one patient, perhaps.
+///
+/// # Errors
+/// As [`draft`].
+pub fn repeated_ids(path: &Path, expected: &Expected, but: &[&str]) -> Result<Vec<String>, DataError> {
+    let Some(survey) = Survey::read(path, expected)? else { return Ok(Vec::new()) };
+    let columns = survey.names.iter().zip(&survey.seen);
+    let repeated = |seen: &ColumnTally| {
+        let distinct = seen.texts.len() as u64;
+        matches!(seen.ids(), Some(Ids::Repeated | Ids::Ordered)) && distinct < seen.values.min(TEXTS as u64)
     };
-    let column = match &expected.label {
-        LabelColumn::None => None,
-        LabelColumn::Last => Some(Column::Number(names.len())),
-        LabelColumn::Name(name) => Some(Column::Name(name.clone())),
-        LabelColumn::Number(number) => Some(Column::Number(*number)),
-    };
-    let absent = |column: &Column, what: &str| {
-        let shown = match column {
-            Column::Name(name) => format!("column named {name:?}"),
-            Column::Number(number) => format!("column {number}"),
-        };
-        let near = match column {
-            Column::Name(name) => near(name, &names).map(|near| format!("; {near:?} is")),
-            Column::Number(_) => None,
-        };
-        format!("line {} has no {shown} for {what}{}", rows.header, near.unwrap_or_default())
-    };
-    let label = match &column {
-        Some(column) => match place(column) {
-            Some(at) => Some(at),
-            None => return layout(absent(column, "the label")),
-        },
-        None => None,
-    };
-    let mut dropped = Vec::new();
-    for column in expected.drop {
-        match place(column) {
-            Some(at) if Some(at) != label => dropped.push(at),
-            Some(_) => return layout(format!("{column:?} is the label and cannot be left out")),
-            None => return layout(absent(column, "--drop")),
+    let found = columns.filter(|(name, seen)| !but.contains(&name.as_str()) && repeated(seen));
+    Ok(found.map(|(name, _)| name.clone()).collect())
+}
+
+/// What is seen in all columns of a file.
+struct Survey {
+    names: Vec<String>,
+    seen: Vec<ColumnTally>,
+    label: Option<usize>,
+    dropped: Vec<usize>,
+    /// Rows of another length.
+    ragged: u64,
+    /// Whether the format has texts for numbers.
+    texts: bool,
+}
+
+impl Survey {
+    fn read(path: &Path, expected: &Expected) -> Result<Option<Self>, DataError> {
+        let source = Source::open(path)?;
+        match format_told(&source, expected)? {
+            Format::Parquet => {
+                parquet::unless_damaged(path, || Self::of(source, Format::Parquet, path, expected))
+            }
+            format if Rows::takes(format) => Self::of(source, format, path, expected),
+            _ => Ok(None),
         }
     }
-    let mut seen: Vec<ColumnTally> = (0..names.len()).map(|at| ColumnTally::new(&rows, at)).collect();
-    if let Some(at) = label
-        && let Some(found) = rows.unread(at)
-    {
-        return layout(format!("column {:?} is the label, and {found}, which is not read", names[at]));
-    }
-    let (mut count, mut ragged) = (0, 0);
-    while rows.next()? {
-        if rows.len() != names.len() {
-            ragged += 1;
-            continue;
+
+    fn of(
+        source: Source,
+        format: Format,
+        path: &Path,
+        expected: &Expected,
+    ) -> Result<Option<Self>, DataError> {
+        let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
+        let delimiter = expected.dialect.delimiter;
+        let mut rows = Rows::open(source, format, |line| delimiter.unwrap_or_else(|| likely(line)))?;
+        let names = rows.names.clone();
+        if rows.delimiter.is_some()
+            && names.iter().filter(|name| name.parse::<f64>().is_ok()).count() * 2 > names.len()
+        {
+            return layout("line 1 has numbers, expected a header with the names of the columns".into());
         }
-        count += 1;
-        for (at, seen) in seen.iter_mut().enumerate() {
-            if let Ok(text) = std::str::from_utf8(rows.field(at)) {
-                seen.add(text);
-            } else {
-                let problem = format!(
-                    "line {}, column {:?}: not UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")",
-                    rows.line, names[at]
-                );
-                return layout(problem);
+        if names.len() > MAX_DESCRIBED + 1 {
+            return Ok(None);
+        }
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            if check_class_name(name).is_err() {
+                return layout(format!("column {} is called {name:?}, expected a name", at + 1));
+            }
+            if names[..at].contains(name) {
+                return layout(format!("several columns are called {name:?}; rename one"));
             }
         }
-    }
-    if count == 0 {
-        return Err(DataError::NoRows { file: path.into(), header: true });
-    }
-    let features = || seen.iter().enumerate().filter(|(at, _)| Some(*at) != label);
-    let only = |which: usize| features().map(|(_, seen)| seen.numbers[which]).sum::<u64>();
-    let comma = decimal_comma.unwrap_or(rows.delimiter.is_some() && only(1) > only(0));
-    let mut out = Draft {
-        preparation: TableSchema {
-            delimiter: None,
-            decimal_comma: comma,
-            label: label.map(|at| names[at].clone()),
-            ..TableSchema::default()
-        },
-        classes: Vec::new(),
-        notes: Vec::new(),
-        said: Vec::new(),
-    };
-    if ragged > 0 {
-        out.said.push(format!(
-            "{ragged} rows have another number of columns than the header and were not looked at"
-        ));
-    }
-    for (at, seen) in features() {
-        out.describe(&names[at], seen, dropped.contains(&at));
-    }
-    out.no_level_is_missing();
-    if let Some(at) = label {
-        let seen = &seen[at];
-        let missing = seen.empty + seen.missing.values().sum::<u64>();
-        if missing > 0 {
-            out.said.push(format!("{:?}: {missing} rows have no label: leave them out", names[at]));
+        let place = |column: &Column| match column {
+            Column::Name(name) => names.iter().position(|other| other == name),
+            Column::Number(number) => number.checked_sub(1).filter(|&at| at < names.len()),
+        };
+        let column = match &expected.label {
+            LabelColumn::None => None,
+            LabelColumn::Last => Some(Column::Number(names.len())),
+            LabelColumn::Name(name) => Some(Column::Name(name.clone())),
+            LabelColumn::Number(number) => Some(Column::Number(*number)),
+        };
+        let absent = |column: &Column, what: &str| {
+            let shown = match column {
+                Column::Name(name) => format!("column named {name:?}"),
+                Column::Number(number) => format!("column {number}"),
+            };
+            let near = match column {
+                Column::Name(name) => near(name, &names).map(|near| format!("; {near:?} is")),
+                Column::Number(_) => None,
+            };
+            format!("line {} has no {shown} for {what}{}", rows.header, near.unwrap_or_default())
+        };
+        let label = match &column {
+            Some(column) => match place(column) {
+                Some(at) => Some(at),
+                None => return layout(absent(column, "the label")),
+            },
+            None => None,
+        };
+        let mut dropped = Vec::new();
+        for column in expected.drop {
+            match place(column) {
+                Some(at) if Some(at) != label => dropped.push(at),
+                Some(_) => return layout(format!("{column:?} is the label and cannot be left out")),
+                None => return layout(absent(column, "--drop")),
+            }
         }
-        let mut classes: Vec<String> =
-            seen.texts.keys().filter(|text| !looks_missing(text)).cloned().collect();
-        if classes.len() > MAX_LEVELS.min(MAX_CLASSES) || (seen.numbers[0] == seen.values && seen.fractions) {
-            let problem = format!(
-                "column {:?} is the label, and holds a quantity or more than {MAX_LEVELS} texts: expected classes (--label names another column)",
-                names[at]
-            );
-            return layout(problem);
+        let mut seen: Vec<ColumnTally> = (0..names.len()).map(|at| ColumnTally::new(&rows, at)).collect();
+        if let Some(at) = label
+            && let Some(found) = rows.unread(at)
+        {
+            return layout(format!("column {:?} is the label, and {found}, which is not read", names[at]));
         }
-        if classes.iter().all(|class| class.parse::<i64>().is_ok()) {
-            classes.sort_by_key(|class| class.parse::<i64>().unwrap_or_default());
+        let (mut count, mut ragged) = (0, 0);
+        while rows.next()? {
+            if rows.len() != names.len() {
+                ragged += 1;
+                continue;
+            }
+            count += 1;
+            for (at, seen) in seen.iter_mut().enumerate() {
+                if let Ok(text) = std::str::from_utf8(rows.field(at)) {
+                    seen.add(text);
+                } else {
+                    let problem = format!(
+                        "line {}, column {:?}: not UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")",
+                        rows.line, names[at]
+                    );
+                    return layout(problem);
+                }
+            }
         }
-        out.alike(&names[at], &classes);
-        out.classes = classes;
+        if count == 0 {
+            return Err(DataError::NoRows { file: path.into(), header: true });
+        }
+        Ok(Some(Self { names, seen, label, dropped, ragged, texts: rows.delimiter.is_some() }))
     }
-    Ok(Some(out))
+
+    fn draft(self, path: &Path, expected: &Expected, rule: &Rule) -> Result<Draft, DataError> {
+        let Self { names, seen, label, dropped, ragged, texts } = self;
+        let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
+        let features = || seen.iter().enumerate().filter(|(at, _)| Some(*at) != label);
+        let only = |which: usize| features().map(|(_, seen)| seen.numbers[which]).sum::<u64>();
+        let Dialect { decimal_comma, .. } = expected.dialect;
+        let mut out = Draft {
+            preparation: TableSchema {
+                delimiter: None,
+                decimal_comma: decimal_comma.unwrap_or(texts && only(1) > only(0)),
+                label: label.map(|at| names[at].clone()),
+                ..TableSchema::default()
+            },
+            classes: Vec::new(),
+            notes: Vec::new(),
+            said: Vec::new(),
+        };
+        if ragged > 0 {
+            out.said.push(format!(
+                "{ragged} rows have another number of columns than the header and were not looked at"
+            ));
+        }
+        for (at, seen) in features() {
+            if names[at].is_empty() {
+                if !dropped.contains(&at) {
+                    out.said.push(format!("column {} has no name and is left out", at + 1));
+                }
+                continue;
+            }
+            out.describe(&names[at], seen, dropped.contains(&at), rule);
+        }
+        out.no_level_is_missing();
+        if let Some(at) = label {
+            let (name, seen) = (&names[at], &seen[at]);
+            if seen.empty > 0 {
+                out.said.push(format!("{name:?}: {} rows have no label: leave them out", seen.empty));
+            }
+            if rule.classes.is_none() && seen.numbers[0] == seen.values && seen.fractions {
+                return layout(format!(
+                    "column {name:?} is the label, and holds a quantity: expected classes (--label names another column)"
+                ));
+            }
+            let chosen = expected.label != LabelColumn::Last;
+            let classes = rule.admit_classes(&seen.texts, chosen);
+            match classes {
+                Ok(classes) => out.classes = Publishable::texts(classes),
+                Err(problem) => return layout(format!("column {name:?} is the label, and {problem}")),
+            }
+            let classes = std::mem::take(&mut out.classes);
+            for class in classes.iter().filter(|class| looks_missing(class)) {
+                out.said.push(format!(
+                    "{name:?}: {class:?} is a class; if it means no label, leave these rows out"
+                ));
+            }
+            out.alike(name, &classes);
+            out.classes = classes;
+        }
+        Ok(out)
+    }
 }
 
 impl Draft {
@@ -265,63 +428,91 @@ impl Draft {
         )
     }
 
-    fn describe(&mut self, name: &str, seen: &ColumnTally, dropped: bool) {
+    /// The one place where a column of a file becomes one of a session.
+    fn describe(&mut self, name: &str, seen: &ColumnTally, dropped: bool, rule: &Rule) {
         let comma = usize::from(self.preparation.decimal_comma);
-        let (kind, note) =
-            if dropped { (Kind::Ignored, "left out by --drop".into()) } else { kind(name, seen, comma) };
-        let words = seen.missing.values().sum::<u64>();
-        let mut column = ColumnSpec::new(name, kind);
-        let middle = match &column.kind {
-            Kind::Number => median(&seen.kept[comma]).map(two_digits),
-            Kind::Date(order) => {
-                let at = DateOrder::ALL.iter().position(|other| other == order).unwrap_or(0);
-                median(&seen.days[at]).map(f64::round)
-            }
-            _ => None,
+        let decision = match dropped {
+            true => Decision::Ignored("left out by --drop".into()),
+            false => seen.decide(name, comma, rule),
         };
-        let mut note = note;
-        match &column.kind {
-            Kind::Number | Kind::Date(_) if seen.empty + words > 0 => {
-                column.fill = Fill::Number(middle.unwrap_or(0.0));
-                column.indicator = true;
-                note += "; some are missing: this peer's median takes their place, which tells the others about its rows \
-                         (fill_with = \"mean\" in place of fill: the mean of all peers' values); a second number says \
-                         that it was missing";
-                self.said.push(format!("{name:?}: missing in {} rows", seen.empty + words));
-                for token in seen.missing.keys() {
-                    if self.preparation.missing.len() < MAX_TOKENS
-                        && !self.preparation.missing.contains(token)
-                    {
-                        self.preparation.missing.push(token.clone());
-                    }
+        let absent = seen.empty + seen.missing_words();
+        let mut column = ColumnSpec::new(name, Kind::Ignored);
+        let mut note;
+        let middle = match decision {
+            Decision::Ignored(reason) => {
+                if !dropped {
+                    self.said.push(format!("{name:?}: ignored, {reason}"));
+                }
+                note = reason;
+                None
+            }
+            Decision::Number(why) => {
+                (column.kind, note) = (Kind::Number, why.to_owned());
+                median(&seen.kept[comma]).map(two_digits)
+            }
+            Decision::Date(order, why) => {
+                (column.kind, note) = (Kind::Date(order), why.to_owned());
+                let at = DateOrder::ALL.iter().position(|other| *other == order).unwrap_or(0);
+                // To about a month: a day could be a patient's.
+                median(&seen.days[at]).map(|days| (days / 30.0).round() * 30.0)
+            }
+            Decision::Category(levels, rare) => {
+                note =
+                    "texts, few and repeated; with an order: kind = \"ordinal\", levels ascending".to_owned();
+                if rare > 0 {
+                    self.said.push(format!(
+                        "{name:?}: {rare} rows have texts of fewer than {} rows, which are not written; these rows count as \
+                         missing",
+                        rule.min_rows
+                    ));
+                    note += "; other texts count as missing";
+                    column.others_missing = true;
+                }
+                if seen.empty > 0 {
+                    self.said.push(format!("{name:?}: missing in {} rows", seen.empty));
+                }
+                if seen.empty + rare > 0 {
+                    column.fill = Fill::NoLevel;
+                    note += "; some are missing: no level is set for them";
+                }
+                let levels = Publishable::texts(levels);
+                self.alike(name, &levels);
+                column.kind = Kind::Category(levels);
+                None
+            }
+        };
+        if matches!(column.kind, Kind::Number | Kind::Date(_)) && absent > 0 {
+            column.fill = Fill::Number(middle.unwrap_or(0.0));
+            column.indicator = true;
+            note += "; some are missing: this peer's median takes their place, which tells the others about its rows \
+                     (fill_with = \"mean\" in place of fill: the mean of all peers' values); a second number says \
+                     that it was missing";
+            self.said.push(format!("{name:?}: missing in {absent} rows"));
+            for token in seen.missing.keys() {
+                let TableSchema { missing, .. } = &mut self.preparation;
+                if missing.len() < MAX_TOKENS && !missing.contains(token) {
+                    missing.push(token.clone());
                 }
             }
-            Kind::Category(_) if seen.empty > 0 => {
-                column.fill = Fill::NoLevel;
-                note += "; some are missing: no level is set for them";
-                self.said.push(format!("{name:?}: missing in {} rows", seen.empty));
-            }
-            _ => {}
         }
-        let strange = seen.values - seen.numbers[comma];
-        if column.kind == Kind::Number && strange > 0 {
-            let limits = if seen.limits > 0 { " (such as values below a limit: \"<0.5\")" } else { "" };
-            self.said.push(format!(
-                "{name:?}: {strange} values are no numbers{limits}; `schema check` lists them"
-            ));
-        }
-        if let Kind::Category(levels) = &column.kind {
-            let rare =
-                levels.iter().filter(|level| seen.texts.get(*level).is_some_and(|&rows| rows < 3)).count();
-            if rare > 0 {
+        if column.kind == Kind::Number {
+            let strange = seen.values - seen.numbers[comma];
+            if strange > 0 {
+                let limits = match seen.measured[comma].1 {
+                    Some(NoNumber::Limit) => " (such as values below a limit: \"<0.5\")",
+                    _ => "",
+                };
                 self.said.push(format!(
-                    "{name:?}: {rare} levels are in one or two rows only; the others will see these levels"
+                    "{name:?}: {strange} values are no numbers{limits}; `schema check` lists them"
                 ));
             }
-            self.alike(name, &levels.clone());
-        }
-        if column.kind == Kind::Ignored && !dropped {
-            self.said.push(format!("{name:?}: ignored, {note}"));
+            if seen.coarse() > 0 {
+                self.said.push(format!(
+                    "warning: {name:?}: {} whole numbers are rounded, because binary32 has 24 bits; if it is an id: kind = \
+                     \"ignored\"",
+                    seen.coarse()
+                ));
+            }
         }
         self.preparation.columns.push(column);
         self.notes.push(note);
@@ -335,8 +526,7 @@ impl Draft {
             let all = levels.len();
             levels.retain(|level| !missing.contains(level));
             if levels.is_empty() {
-                column.kind = Kind::Ignored;
-                column.fill = Fill::Refuse;
+                *column = ColumnSpec::new(std::mem::take(&mut column.name), Kind::Ignored);
                 *note = "nothing but texts for missing values is in it".into();
             } else if levels.len() < all && column.fill != Fill::NoLevel {
                 column.fill = Fill::NoLevel;
@@ -353,59 +543,6 @@ impl Draft {
             }
         }
     }
-}
-
-/// What a column is taken for, and why.
-fn kind(name: &str, seen: &ColumnTally, comma: usize) -> (Kind, String) {
-    let (values, numbers) = (seen.values, seen.numbers[comma]);
-    let texts: Vec<&String> = seen.texts.keys().collect();
-    let distinct = texts.len() as u64;
-    if let Some(found) = &seen.unread {
-        return (Kind::Ignored, format!("it is {found}, which is not read"));
-    }
-    if values == 0 {
-        return (Kind::Ignored, "nothing is in it".into());
-    }
-    let small = name.to_lowercase();
-    let id = ["id", "nr", "no", "number", "key", "uuid", "index"]
-        .iter()
-        .any(|word| small.split(|c: char| !c.is_alphanumeric()).any(|part| part == *word));
-    if numbers == values {
-        if id && values >= 10 && (distinct == values || distinct as usize >= TEXTS) && !seen.fractions {
-            return (Kind::Ignored, "its name and its values are those of an id".into());
-        }
-        let note = match distinct {
-            ..=10 if !seen.fractions && values > 20 => {
-                "numbers, few and whole; if they are codes: kind = \"category\" with levels"
-            }
-            _ => "all values are numbers",
-        };
-        return (Kind::Number, note.into());
-    }
-    if let Some(at) = (0..3).find(|&at| seen.dates[at] == values) {
-        let order = DateOrder::ALL.get(at).copied().unwrap_or_default();
-        let note = match at {
-            1 if seen.dates[2] == values => "dates, days since 1970; could also be month-day-year",
-            _ => "dates, days since 1970",
-        };
-        return (Kind::Date(order), note.into());
-    }
-    if numbers * 5 >= values * 4 {
-        return (Kind::Number, "most values are numbers".into());
-    }
-    if distinct as usize > MAX_LEVELS || (distinct > 50 && distinct * 2 > values) {
-        let note = "too many different texts for a category: an id or free text; group them to make it one";
-        return (Kind::Ignored, note.into());
-    }
-    let levels: Vec<String> =
-        texts.into_iter().filter(|text| check_class_name(text).is_ok()).cloned().collect();
-    if levels.is_empty() {
-        return (Kind::Ignored, "no text in it can be a level".into());
-    }
-    (
-        Kind::Category(levels),
-        "texts, few and repeated; with an order: kind = \"ordinal\", levels ascending".into(),
-    )
 }
 
 fn median(values: &[f32]) -> Option<f64> {

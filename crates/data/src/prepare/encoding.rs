@@ -18,7 +18,7 @@
 //! | 1 | fill: 0 refuse, 1 number, 2 level, 3 no level, 4 mean or most frequent level over all peers |
 //! | .. | the number (f64), or the level as a text |
 //! | 1 | indicator, 0 or 1 |
-//! | 1 | limits: 1 where there is a min, plus 2 where there is a max, plus 4 to clip |
+//! | 1 | limits: 1 where there is a min, plus 2 where there is a max, plus 4 to clip, plus 8 if texts that are no levels count as missing |
 //! | .. | min, max (f64) |
 //!
 //! A text is its length (u16, at most 256) and UTF-8. All numbers are little-endian.
@@ -39,7 +39,7 @@ impl TableSchema {
         put_texts(&mut out, &self.missing);
         put_text(&mut out, self.label.as_deref().unwrap_or(""));
         out.extend((self.columns.len() as u16).to_le_bytes());
-        for ColumnSpec { name, kind, fill, indicator, min, max, clip } in &self.columns {
+        for ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } in &self.columns {
             put_text(&mut out, name);
             out.push(match kind {
                 Kind::Ignored => 0,
@@ -67,7 +67,8 @@ impl TableSchema {
                 Fill::Pooled => out.push(4),
             }
             out.push((*indicator).into());
-            out.push(u8::from(min.is_some()) | u8::from(max.is_some()) << 1 | u8::from(*clip) << 2);
+            let limits = u8::from(min.is_some()) | u8::from(max.is_some()) << 1;
+            out.push(limits | u8::from(*clip) << 2 | u8::from(*others_missing) << 3);
             [min, max].into_iter().flatten().for_each(|limit| out.extend(limit.to_le_bytes()));
         }
         out
@@ -184,11 +185,12 @@ impl Reader<'_> {
         };
         let indicator = self.flag()?;
         let limits = self.byte()?;
-        if limits > 7 {
-            return Err(self.refuse("limits of 0 to 7 before it"));
+        if limits > 15 {
+            return Err(self.refuse("limits of 0 to 15 before it"));
         }
         let min = if limits & 1 != 0 { Some(self.number()?) } else { None };
         let max = if limits & 2 != 0 { Some(self.number()?) } else { None };
-        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip: limits & 4 != 0 })
+        let (clip, others_missing) = (limits & 4 != 0, limits & 8 != 0);
+        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing })
     }
 }

@@ -1,16 +1,20 @@
 //! What is wrong with a table, collected: each problem once, with its column, first line and number of rows.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
+use super::publish::{Publishable, Rule};
+use super::read::Unseen;
 use super::value::{NoNumber, looks_missing};
 use super::{Kind, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::quoted;
 
 /// Different texts of one problem that are kept.
 const TEXTS: usize = MAX_LEVELS;
+/// Rows without a level from which on they are not misspelt but have other codes.
+const FEW: u64 = 5;
 /// Texts of one problem that a line shows.
 const SHOWN: usize = 5;
 
@@ -21,6 +25,8 @@ pub struct Problems {
     pub file: PathBuf,
     /// Each kind of problem of each column, at least one in an error.
     pub list: Vec<Problem>,
+    /// Texts that are no levels and were read all the same.
+    pub unseen: Vec<Unseen>,
 }
 
 /// A problem of one column.
@@ -63,6 +69,8 @@ pub enum Trouble {
     Outside(String),
     /// No level of the column.
     Level,
+    /// No row has a level of the column, which are these.
+    OtherCodes(String),
     /// No class; what was expected.
     Class(String),
 }
@@ -136,8 +144,13 @@ impl Problem {
         if self.rows > 1 { write!(f, " in {} rows", self.rows) } else { Ok(()) }
     }
 
+    /// A problem of a column, wherever it is.
+    pub(super) fn of_column(name: &str, trouble: Trouble) -> Self {
+        Self { line: 0, unit: "line", column: name.to_owned(), trouble, rows: 0, texts: Vec::new() }
+    }
+
     /// What was expected, and what to do.
-    fn advice(&self) -> String {
+    pub(super) fn advice(&self) -> String {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
             Trouble::Missing => format!(
@@ -168,6 +181,9 @@ impl Problem {
             Trouble::Date(order) => format!("a date written {order}, such as {}", example(order)),
             Trouble::Encoding => "UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into(),
             Trouble::Outside(limits) => format!("{limits}, the limits of the session; correct it (other units?), or leave such rows out"),
+            Trouble::OtherCodes(levels) => format!(
+                "one of the levels of the session file, {levels}, which are in no row here: other codes? write the session's"
+            ),
             Trouble::Level => "one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it".into(),
             Trouble::Class(expected) => expected.clone(),
             Trouble::NoColumn(_) | Trouble::Twice | Trouble::Fields(_) => String::new(),
@@ -262,7 +278,7 @@ impl Collector {
             })
             .collect();
         list.sort_by_key(|problem| problem.line);
-        Problems { file, list }
+        Problems { file, list, unseen: Vec::new() }
     }
 }
 
@@ -283,28 +299,64 @@ pub(super) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) 
     near.min_by_key(|&(distance, _)| distance).map(|(_, name)| name)
 }
 
+impl Problems {
+    /// Says of columns none of whose levels is in any row that they have other codes. `met` are the places of
+    /// the others.
+    pub(super) fn mark_other_codes(&mut self, schema: &TableSchema, met: &BTreeSet<u16>) {
+        for (column, place) in schema.columns.iter().zip(0u16..) {
+            if met.contains(&place) || column.levels().is_empty() {
+                continue;
+            }
+            let shown: Vec<_> =
+                column.levels().iter().take(SHOWN).map(|level| quoted(level.as_bytes())).collect();
+            let trouble = Trouble::OtherCodes(shown.join(", "));
+            let of_column = |problem: &&mut Problem| {
+                problem.column == column.name && problem.trouble == Trouble::Level && problem.rows >= FEW
+            };
+            if let Some(problem) = self.list.iter_mut().find(of_column) {
+                problem.trouble = trouble;
+                continue;
+            }
+            let others = self.unseen.iter().filter(|unseen| unseen.column == column.name);
+            let texts: Vec<_> = others.map(|unseen| (unseen.level.clone(), unseen.rows)).collect();
+            let rows = texts.iter().map(|(_, rows)| rows).sum();
+            if rows >= FEW {
+                self.list.push(Problem { rows, texts, ..Problem::of_column(&column.name, trouble) });
+            }
+        }
+    }
+
+    /// Texts that are no levels, with their rows, by column.
+    fn strangers(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        let refused = self.list.iter().filter(|problem| problem.trouble == Trouble::Level);
+        let refused = refused.flat_map(|problem| {
+            problem.texts.iter().map(|(text, rows)| (problem.column.as_str(), text.as_str(), *rows))
+        });
+        let read = self.unseen.iter();
+        refused.chain(read.map(|unseen| (unseen.column.as_str(), unseen.level.as_str(), unseen.rows)))
+    }
+}
+
 /// What [`TableSchema::amend`] did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Amended {
     /// Levels that were added: column and level.
-    pub levels: Vec<(String, String)>,
+    pub levels: Vec<(String, Publishable)>,
     /// Texts for missing values that were added.
     pub tokens: Vec<String>,
-    /// Levels that were not added, since they look like another one: column, level, the other.
-    pub alike: Vec<(String, String, String)>,
-    /// Texts for missing values that were not added, since they are a level: text, column of the level.
-    pub levels_already: Vec<(String, String)>,
+    /// Lines on what was not added, and why.
+    pub left: Vec<String>,
 }
 
 impl TableSchema {
     /// Adds the levels of categories and the texts for missing values that a file has beside those known
-    /// here. A level that looks like another one misspelt is not added, and neither is one of an ordinal,
-    /// whose place is not known.
+    /// here, as far as `rule` lets others see them. A level that looks like another one misspelt is not added,
+    /// and neither is one of an ordinal, whose place is not known.
     #[must_use]
-    pub fn amend(&mut self, problems: &Problems) -> Amended {
+    pub fn amend(&mut self, problems: &Problems, rule: &Rule) -> Amended {
         const NO_LEVEL: [&str; 8] = ["na", "n/a", "nan", "null", "?", "-", "--", "."];
         let mut amended = Amended::default();
-        // First what is missing in any column: no column has it for a level then.
+        // First what is missing in any column: no column has it for a level then. These words name nobody.
         for problem in &problems.list {
             for (text, _) in &problem.texts {
                 let missing = match problem.trouble {
@@ -316,7 +368,10 @@ impl TableSchema {
                     continue;
                 }
                 match self.columns.iter().find(|column| column.levels().contains(text)) {
-                    Some(column) => amended.levels_already.push((text.clone(), column.name.clone())),
+                    Some(column) => amended.left.push(format!(
+                        "{text:?} is not added to `missing`: it is a level of {:?}; leave these fields empty",
+                        column.name
+                    )),
                     None => {
                         self.missing.push(text.clone());
                         amended.tokens.push(text.clone());
@@ -324,24 +379,45 @@ impl TableSchema {
                 }
             }
         }
-        for problem in problems.list.iter().filter(|problem| problem.trouble == Trouble::Level) {
-            let Some(column) = self.columns.iter_mut().find(|column| column.name == problem.column) else {
+        let mut rare: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, text, rows) in
+            problems.strangers().filter(|(_, text, _)| !self.missing.iter().any(|t| t == text))
+        {
+            let Some(column) = self.columns.iter_mut().find(|column| column.name == name) else {
                 continue;
             };
-            let Kind::Category(levels) = &mut column.kind else { continue };
-            for (text, _) in problem.texts.iter().filter(|(text, _)| !self.missing.contains(text)) {
-                match near(text, &*levels) {
-                    Some(other) => {
-                        amended.alike.push((problem.column.clone(), text.clone(), other.clone()));
-                    }
-                    None if levels.len() < MAX_LEVELS => {
-                        levels.push(text.clone());
-                        amended.levels.push((problem.column.clone(), text.clone()));
-                    }
-                    None => {}
+            let near = near(text, column.levels()).cloned();
+            let levels = match (&mut column.kind, near) {
+                (_, Some(other)) => {
+                    amended.left.push(format!(
+                        "{name:?}: {text:?} is not added: it looks like {other:?} misspelt; correct the rows, or add it by \
+                         hand"
+                    ));
+                    continue;
                 }
+                (Kind::Category(levels), None) => levels,
+                (_, None) => {
+                    amended.left.push(format!(
+                        "{name:?}: {text:?} is not added: nobody knows its place in the order; add it by hand"
+                    ));
+                    continue;
+                }
+            };
+            match rule.admit(text, rows).filter(|_| levels.len() < MAX_LEVELS) {
+                Some(level) => {
+                    levels.push(level.as_str().to_owned());
+                    amended.levels.push((name.to_owned(), level));
+                }
+                None => *rare.entry(name).or_default() += 1,
             }
         }
+        amended.left.extend(rare.into_iter().map(|(name, texts)| {
+            let least = rule.min_rows;
+            format!(
+                "{name:?}: {texts} texts are not added: each is in fewer than {least} rows here and could name a patient \
+                 (--min-rows)"
+            )
+        }));
         amended
     }
 }

@@ -176,7 +176,7 @@ fn gather_rows(
     let reader = Reader::new(preparation, &uses, typed, rows.names.clone(), expected.lenient);
     let (mut values, mut labels): (Vec<f32>, _) = (Vec::new(), Labels::new(expected));
     let mut unseen: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let mut gaps = Vec::new();
+    let (mut gaps, mut met) = (Vec::new(), BTreeSet::new());
     let mut count = 0;
     let mut batch = Batch::default();
     while rows.fill(&mut batch)? {
@@ -189,15 +189,15 @@ fn gather_rows(
             values.extend(part.values);
             gaps.extend(part.gaps.into_iter().map(|gap| MissingCell { row: gap.row + count as u32, ..gap }));
             problems.append(part.problems);
+            met.extend(part.met);
             for (key, rows) in part.unseen {
                 if unseen.len() < MOST_UNSEEN || unseen.contains_key(&key) {
                     *unseen.entry(key).or_default() += rows;
                 }
             }
             for (line, text) in part.labels {
-                let missing = text.is_empty() || preparation.missing.contains(&text);
-                if let Err(expected) = labels.push(if missing { "" } else { &text }) {
-                    let trouble = if missing { Trouble::NoLabel } else { Trouble::Class(expected) };
+                if let Err(expected) = labels.push(&text) {
+                    let trouble = if text.is_empty() { Trouble::NoLabel } else { Trouble::Class(expected) };
                     problems.add(line, reader.label_name(), trouble, text.as_bytes());
                 }
             }
@@ -207,7 +207,12 @@ fn gather_rows(
     if count == 0 {
         return Err(DataError::NoRows { file, header: true });
     }
-    let problems = problems.finish(file, rows.unit());
+    let mut problems = problems.finish(file, rows.unit());
+    problems.unseen =
+        unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
+    if !expected.lenient {
+        problems.mark_other_codes(preparation, &met);
+    }
     if !problems.list.is_empty() {
         return Ok((None, problems));
     }
@@ -215,8 +220,7 @@ fn gather_rows(
     loaded.columns = preparation.features();
     loaded.left_out = left_out;
     loaded.gaps = gaps;
-    loaded.unseen =
-        unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
+    loaded.unseen.clone_from(&problems.unseen);
     Ok((Some(loaded), problems))
 }
 
@@ -246,6 +250,8 @@ struct Part {
     /// Rows count from the first of these.
     gaps: Vec<MissingCell>,
     unseen: BTreeMap<(String, String), u64>,
+    /// Described columns of which a level was met.
+    met: BTreeSet<u16>,
     problems: Collector,
 }
 
@@ -303,14 +309,20 @@ impl<'a> Reader<'a> {
                     Use::Column(column, number_of, place) => (*column, *number_of, *place),
                 };
                 let places = &mut values[place..place + column.width()];
-                match put(column, field, levels, self.preparation, *written, places) {
+                let mut put_text = |text: &str| put(column, text, levels, self.preparation, *written, places);
+                let mut found = put_text(field);
+                if found == Err(Trouble::Level)
+                    && (column.others_missing || (self.lenient && matches!(column.kind, Kind::Category(_))))
+                {
+                    let key = (column.name.clone(), field.chars().take(256).collect());
+                    *part.unseen.entry(key).or_default() += 1;
+                    found = if column.others_missing { put_text("") } else { Ok(Met::Numbers) };
+                }
+                match found {
                     Ok(Met::Numbers) => {}
+                    Ok(Met::Level) => drop(part.met.insert(number_of)),
                     Ok(Met::MissingCell) => {
                         part.gaps.push(MissingCell { row: number as u32, column: number_of })
-                    }
-                    Err(Trouble::Level) if self.lenient && matches!(column.kind, Kind::Category(_)) => {
-                        let key = (column.name.clone(), field.chars().take(256).collect());
-                        *part.unseen.entry(key).or_default() += 1;
                     }
                     Err(trouble) => part.problems.add(row.line, name, trouble, field.as_bytes()),
                 }
@@ -416,6 +428,8 @@ fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
 enum Met {
     /// Its numbers.
     Numbers,
+    /// The number of one of its levels.
+    Level,
     /// Nothing but that it is missing: it waits for what the peers add up.
     MissingCell,
 }
@@ -447,7 +461,7 @@ fn put(
         return match &column.fill {
             Fill::Refuse => Err(Trouble::Missing),
             Fill::Number(value) => set(row, 0, *value as f32),
-            Fill::Level(level) => put_level(column, levels.get(level.as_str()), row),
+            Fill::Level(level) => put_level(column, levels.get(level.as_str()), row).map(|_| Met::Numbers),
             Fill::NoLevel => Ok(Met::Numbers),
             Fill::Pooled => Ok(Met::MissingCell),
         };
@@ -463,8 +477,18 @@ fn put(
             let value = days(text, *order).ok_or(Trouble::Date(order.name()))?;
             set(row, 0, limited(column, value as f32)?)
         }
-        Kind::Category(_) | Kind::Ordinal(_) => put_level(column, levels.get(text), row),
+        Kind::Category(_) | Kind::Ordinal(_) => {
+            let level = levels.get(text).or_else(|| same_boolean(text, levels.iter().map(|(a, b)| (*a, b))));
+            put_level(column, level, row)
+        }
     }
+}
+
+/// What belongs to the one of these names that is the same truth value: formats write `true`, `True` and
+/// `TRUE`.
+pub(crate) fn same_boolean<'a, T>(text: &str, mut names: impl Iterator<Item = (&'a str, T)>) -> Option<T> {
+    let boolean = ["true", "false"].into_iter().find(|word| text.eq_ignore_ascii_case(word))?;
+    names.find(|(name, _)| name.eq_ignore_ascii_case(boolean)).map(|(_, value)| value)
 }
 
 fn put_level(column: &ColumnSpec, level: Option<&usize>, row: &mut [f32]) -> Result<Met, Trouble> {
@@ -473,6 +497,7 @@ fn put_level(column: &ColumnSpec, level: Option<&usize>, row: &mut [f32]) -> Res
         Kind::Ordinal(_) => set(row, 0, level as f32),
         _ => set(row, level, 1.0),
     }
+    .map(|_| Met::Level)
 }
 
 fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<Met, Trouble> {

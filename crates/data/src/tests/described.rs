@@ -3,6 +3,7 @@
 use super::*;
 use crate::prepare::draft::draft;
 use crate::prepare::problems::Trouble;
+use crate::prepare::publish::Rule;
 use crate::prepare::read::check;
 use crate::prepare::{ColumnSpec, DateOrder, Fill, Kind};
 
@@ -96,7 +97,7 @@ fn what_is_wrong_with_a_parquet_table_is_listed_with_its_rows() {
 #[test]
 fn a_parquet_table_is_drafted_with_its_types() {
     let described = Expected { label: LabelColumn::Name("kind".into()), ..Expected::default() };
-    let drafted = draft(&fixture("patients.parquet"), &described).unwrap().unwrap();
+    let drafted = draft(&fixture("patients.parquet"), &described, &Rule::LOCAL).unwrap().unwrap();
     assert_eq!(drafted.classes, texts("sick well"));
     let kinds: Vec<&Kind> = drafted.preparation.columns.iter().map(|column| &column.kind).collect();
     let date = Kind::Date(DateOrder::YearMonthDay);
@@ -109,7 +110,11 @@ fn a_parquet_table_is_drafted_with_its_types() {
     assert!(drafted.notes[7].ends_with("which is not read"), "{:?}", drafted.notes);
     let read = Expected { preparation: Some(&drafted.preparation), ..described };
     assert_eq!(load(&fixture("patients.parquet"), &read).unwrap().rows(), 4);
-    assert_eq!(draft(&fixture("rows.npy"), &Expected::default()).unwrap(), None, "an array has no columns");
+    assert_eq!(
+        draft(&fixture("rows.npy"), &Expected::default(), &Rule::LOCAL).unwrap(),
+        None,
+        "an array has no columns"
+    );
 }
 
 #[test]

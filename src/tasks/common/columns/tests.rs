@@ -1,9 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::deal;
 use crate::data::digits::digits;
-use flyswarm_data::scaling::moments;
+use crate::data::{Dataset, deal};
 
 /// Rows of these columns, each a list of values.
 fn rows(columns: &[&[f32]]) -> Dataset {
@@ -60,22 +59,18 @@ fn a_constant_is_odd_where_others_would_show_other_values() {
 }
 
 #[test]
-fn codes_for_missing_values_are_repeated_extremes_far_from_the_rest() {
-    let found = |column: &[f32]| codes(&rows(&[column])).pop().map(|(_, odd)| odd);
-    assert_eq!(found(&[18.0, -999.0, 50.0, 90.0, -999.0]), Some(Anomaly::Code(-999.0, 2)));
-    assert_eq!(found(&[18.0, 9999.0, 50.0, 90.0, 9999.0]), Some(Anomaly::Code(9999.0, 2)));
-    assert_eq!(
-        found(&[0.0, -9.0, 3.0, 300.0, -9.0]),
-        Some(Anomaly::Code(-9.0, 2)),
-        "the only negative value"
-    );
-    assert_eq!(found(&[1.0, 99_999.0, 99_999.0, 0.5]), Some(Anomaly::Code(99_999.0, 2)));
-    assert_eq!(found(&[18.0, -999.0, 50.0]), None, "once is no code");
-    assert_eq!(found(&[18.0, -998.0, -998.0, 50.0]), None);
-    assert_eq!(found(&[1.0, 9.0, 9.0]), None, "a grade");
-    assert_eq!(found(&[980.0, 999.0, 999.0, 900.0, 990.0]), None, "not far from the rest");
-    assert_eq!(found(&[-20.0, -9.0, -9.0, 3.0]), None);
-    assert_eq!(found(&[-999.0, -999.0]), None, "nothing to be far from");
+fn codes_at_one_peer_hide_nothing_at_another() {
+    let weights = |n, factor: f32| wave(n, 70.0 * factor, 3.0 * factor);
+    let good = rows(&[&weights(120, 1.0)]);
+    let pounds = rows(&[&weights(80, 2.2)]);
+    let coded = rows(&[&[&weights(100, 1.0)[..], &[-999.0; 9]].concat()]);
+    assert!(matches!(told(&[&pounds, &good])[..], [(0, Anomaly::Mean(..))]));
+    let found = told(&[&pounds, &good, &coded]);
+    assert!(matches!(found[..], [(0, Anomaly::Mean(..))]), "{found:?}");
+    assert_eq!(told(&[&good, &coded]), [], "and nobody else is told of them");
+    let plain = |data: &Dataset| flyswarm_data::scaling::moments(data, true);
+    assert_eq!(moments(&good, true), plain(&good));
+    assert_ne!(moments(&coded, true), plain(&coded));
 }
 
 #[test]
