@@ -4,6 +4,7 @@
 
 #[cfg(feature = "net")]
 mod bindings;
+mod console;
 #[cfg(feature = "net")]
 mod dashboard;
 mod data;
@@ -47,6 +48,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use console::Console;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -172,7 +174,7 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("flyswarm: {}", one_line(&failure.to_string()));
+            console::line(&format!("flyswarm: {}", one_line(&failure.to_string())));
             ExitCode::from(failure.code())
         }
     }
@@ -201,7 +203,7 @@ thread_local! {
 fn say(text: &str) {
     let kept = SAID.with_borrow_mut(|said| said.as_mut().map(|said| said.push(one_line(text))));
     if kept.is_none() {
-        eprintln!("{}", one_line(text));
+        console::line(&one_line(text));
     }
 }
 
@@ -213,7 +215,7 @@ fn start_log(filter: Option<&str>, json: bool) -> Result<(), Failure> {
         text => text.parse().map_err(|error| Failure::Input(format!("--log {directives}: {error}")))?,
     };
     let lines =
-        tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+        tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(|| Console);
     let log = tracing_subscriber::registry().with(targets);
     if json {
         log.with(lines.json()).init()

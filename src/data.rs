@@ -6,4 +6,4 @@ pub(crate) use flyswarm_data::prepare::read::Dialect;
 pub use flyswarm_data::{
     Column, DataError, Dataset, Expected, Format, LabelColumn, Loaded, NamedBy, load, load_named,
 };
-pub(crate) use flyswarm_data::{MAX_FEATURES, column_texts, deal, digits, notices, npz_digest, split};
+pub(crate) use flyswarm_data::{MAX_FEATURES, column_texts, deal, digits, npz_digest, site, split};

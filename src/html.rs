@@ -112,6 +112,12 @@ pub(crate) fn step(range: f64, count: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw).unwrap_or(raw)
 }
 
+/// How a [`page`] of this kind begins, and nothing else.
+pub(crate) fn beginning(kind: &str) -> String {
+    let head = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">";
+    format!("{head}<meta name=\"generator\" content=\"{kind}\">")
+}
+
 /// A page: its kind in small letters, its title, a line on what it is about, and what it shows.
 pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot: Markup) -> String {
     let page = html! {
@@ -119,6 +125,7 @@ pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot:
         html lang="en" {
             head {
                 meta charset="utf-8";
+                meta name="generator" content=(kind);
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 meta name="viewport" content="width=device-width";
                 meta name="color-scheme" content="light dark";

@@ -1,11 +1,14 @@
 //! HTTP for whoever looks at a node: few connections, each bounded, none of them able to hold up the node.
 //!
+//! At a loopback address only requests to an IP address or `localhost` are answered: a page of a stranger, who
+//! has a name of his own point to this machine, reads nothing.
+//!
 //! hyper speaks it. A connection has one request, whose head must come within [`PATIENCE`]; an answer of
 //! known length must be read within twice that, a stream may go on. Bodies of requests are not read.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,7 +18,7 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 pub(crate) use hyper::{Method, Request, Response, StatusCode, header};
@@ -33,6 +36,11 @@ const CONNECTIONS: usize = 32;
 
 /// The type of an answer to Prometheus.
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The type of an answer in words.
+pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+/// The answer to a request to another name.
+pub(crate) const NOT_OWN: &str = "the Host header is not this server's address\n";
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -61,6 +69,12 @@ impl Server {
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener)?
+        };
+        let answer = move |request: &Request<Incoming>| match address.ip().is_loopback()
+            && !is_to(request, address.port())
+        {
+            true => text(StatusCode::FORBIDDEN, PLAIN, NOT_OWN),
+            false => answer(request),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -123,6 +137,17 @@ async fn converse<A: Fn(&Request<Incoming>) -> Response<Body>>(stream: TcpStream
     }
 }
 
+/// Whether a request is to this port of an IP address or of `localhost`, which no name can be made to lead to.
+pub(crate) fn is_to(request: &Request<Incoming>, port: u16) -> bool {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let (name, given) = match host.rsplit_once(':') {
+        Some((name, given)) if !given.ends_with(']') => (name, given.parse().ok()),
+        _ => (host, Some(80)),
+    };
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    given == Some(port) && (name == "localhost" || name.parse::<IpAddr>().is_ok())
+}
+
 /// An answer of this text.
 pub(crate) fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
@@ -141,6 +166,14 @@ mod tests {
     fn server() -> Server {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Server::start("test", address, |_| text(StatusCode::OK, "text/plain", "here")).unwrap()
+    }
+
+    fn get(server: &Server, host: &str) -> TcpStream {
+        sent(server, format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
+    }
+
+    fn own(server: &Server) -> TcpStream {
+        get(server, &server.address().to_string())
     }
 
     fn sent(server: &Server, request: &[u8]) -> TcpStream {
@@ -164,7 +197,7 @@ mod tests {
     fn who_asks_slowly_or_at_length_is_dropped_and_others_are_answered_meanwhile() {
         let server = server();
         let slow: Vec<_> = (0..CONNECTIONS - 1).map(|_| sent(&server, b"GET / HTTP/1.1\r\nHo")).collect();
-        assert!(read(sent(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).ends_with("\r\n\r\nhere"));
+        assert!(read(own(&server)).ends_with("\r\n\r\nhere"));
         let long = [&b"GET / HTTP/1.1\r\nHost: x\r\nA: "[..], &vec![b'a'; 2 * REQUEST], b"\r\n\r\n"].concat();
         assert!(!read(sent(&server, &long)).contains("here"));
         for stream in slow {
@@ -176,7 +209,7 @@ mod tests {
     fn more_connections_than_the_bound_wait_until_others_end() {
         let server = server();
         let slow: Vec<_> = (0..CONNECTIONS).map(|_| sent(&server, b"GET")).collect();
-        let waits = sent(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let waits = own(&server);
         waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         assert!((&waits).read(&mut [0; 1]).is_err(), "its turn has not come");
         drop(slow);
@@ -185,10 +218,26 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_leads_to_loopback_is_refused() {
+        let server = server();
+        let port = server.address().port();
+        for host in [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+            assert!(read(get(&server, &host)).ends_with("here"), "{host}");
+        }
+        let other = format!("127.0.0.1:{}", port ^ 1);
+        for host in
+            [format!("stranger.example:{port}"), other, "127.0.0.1".into(), "[::1]".into(), String::new()]
+        {
+            let answer = read(get(&server, &host));
+            assert!(answer.starts_with("HTTP/1.1 403") && answer.ends_with(NOT_OWN), "{host}: {answer}");
+        }
+    }
+
+    #[test]
     fn a_server_that_is_dropped_lets_its_address_go() {
         let address = {
             let server = server();
-            assert!(read(sent(&server, b"GET / HTTP/1.0\r\n\r\n")).ends_with("here"));
+            assert!(read(own(&server)).ends_with("here"));
             server.address()
         };
         let gone = (0..200).any(|_| {

@@ -56,6 +56,16 @@ pub enum LedgerError {
         /// What it said.
         error: io::Error,
     },
+    /// Nothing can be locked there.
+    #[error(
+        "{path}: the file system has no locks (NFS?): keep the key, and the ledger beside it, on a local disk ({error})"
+    )]
+    NoLocks {
+        /// The ledger.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// Another process does not let go of it.
     #[error("{0}: another process has the ledger open and did not let go of it within 10 s")]
     Locked(PathBuf),
@@ -204,7 +214,9 @@ fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
         match file.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
-            Err(TryLockError::Error(error)) => return Err(LedgerError::Io { path: path.to_owned(), error }),
+            Err(TryLockError::Error(error)) => {
+                return Err(LedgerError::NoLocks { path: path.to_owned(), error });
+            }
         }
     }
     Err(LedgerError::Locked(path.to_owned()))

@@ -30,7 +30,7 @@
 //! }
 //!
 //! let finished = result.await??;
-//! println!("counted: {}", finished.receipt.counted);
+//! println!("{}", finished.receipt.own_rows);
 //! if let Some(outcome) = finished.outcome {
 //!     Model::decode(&outcome.file)?.save("wards.model".as_ref())?;
 //! }
@@ -95,6 +95,8 @@
 //! is the `flyswarm` command; leave it out to use the library. `internals` (part of `cli`) opens the
 //! protocol, the node and the simulator to the tests and tools of this repository. They are not a stable API.
 
+// `println!` and `eprintln!` panic if their output cannot be written; `cli/console.rs` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 // Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`.
 // `crates/` stands below: `sealed-sum < data < learn < mpc`; of `data` and
 // `model` a part is shown here. What no program needs is `pub(crate)`.

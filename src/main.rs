@@ -1,5 +1,8 @@
 //! The `flyswarm` command: parse, run, print the error chain on one line, exit with a documented code.
 
+// `println!` and `eprintln!` panic if their output cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 use std::process::ExitCode;
 
 /// Chunks of vectors come and go on many threads; glibc gives their memory back to the system and asks for it

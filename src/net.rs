@@ -304,6 +304,9 @@ pub enum Command {
     },
     /// Closes the connection and refuses the peer from now on.
     Ban(PeerId),
+    /// Ends the connection once all is written and read, and leaves its address out for a minute: the process
+    /// there has another session. Another process of the peer may be at another address.
+    LeaveOut(PeerId),
     /// Asks a peer that is up about itself and the way to it; one question list at a time. [`Event::Probed`]
     /// follows.
     Probe(PeerId, Questions),
@@ -411,6 +414,7 @@ impl Network {
             Command::AddAddress(peer, address) => self.order(Order::AddAddress(peer, address)),
             Command::Dial(peer) => self.order(Order::Dial(peer)),
             Command::Ban(peer) => self.order(Order::Ban(peer)),
+            Command::LeaveOut(peer) => self.order(Order::LeaveOut(peer)),
             Command::Probe(peer, questions) => self.order(Order::Probe(peer, questions)),
         }
         Ok(())

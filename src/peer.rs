@@ -9,6 +9,7 @@ mod builder;
 mod event;
 mod journal;
 mod node;
+mod own_rows;
 mod receipt;
 mod signals;
 mod status;
@@ -37,6 +38,7 @@ pub(crate) use builder::{mark_file, not_built_in, state_folder};
 pub use event::{Event, Timed};
 #[cfg(test)]
 pub(crate) use node::told;
+pub use own_rows::{LeftOut, OwnRows};
 pub use receipt::{Committee, DataDigest, Opened, Place, Receipt, Spent};
 pub use signals::leave_on_signals;
 #[cfg(feature = "cli")]

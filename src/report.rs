@@ -10,13 +10,21 @@ pub(crate) mod figures;
 mod pictures;
 
 use flyswarm_learn::model::columns::Beside;
+use flyswarm_learn::model::comparison::{Comparison, Whose};
 use flyswarm_learn::model::figures::Figures;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use self::figures::{Comparison, Whose};
 use crate::html::{facts, page};
 use crate::tasks::common::evaluation::NEIGHBOURS;
+
+/// What a page calls itself.
+const KIND: &str = "flyswarm report";
+
+/// How every page begins, and no other file.
+pub(crate) fn beginning() -> String {
+    crate::html::beginning(KIND)
+}
 
 /// What a page is made of.
 #[derive(Debug, Default)]
@@ -33,6 +41,8 @@ pub(crate) struct Page<'a> {
     pub rows: Option<Rows<'a>>,
     /// The columns of these rows beside those that the model has learnt from.
     pub columns: Option<Beside>,
+    /// The warnings of this peer, a sentence each; the receipt counts them.
+    pub warnings: Vec<String>,
     /// What the page cannot tell and why, a sentence each.
     pub left_out: Vec<String>,
     /// How this peer's personal model does, and what it is compared with: a heading and a text.
@@ -48,10 +58,8 @@ pub(crate) struct Rows<'a> {
     pub name: &'a str,
     /// Its figures on all of them.
     pub figures: &'a Figures,
-    /// Those of them that are held out, predicted in three ways, as [`Evaluation::json`] has it.
-    ///
-    /// [`Evaluation::json`]: crate::tasks::common::evaluation::Evaluation::json
-    pub beside: Option<&'a Value>,
+    /// Those of them that are held out, predicted in three ways.
+    pub beside: Option<&'a Comparison>,
 }
 
 impl Page<'_> {
@@ -63,9 +71,10 @@ impl Page<'_> {
         };
         let own = self.own.and_then(|own| serde_json::from_value(own["columns"].clone()).ok());
         let sections = html! {
+            (self.warned())
             @if let Some(rows) = self.rows { (scored(rows)) }
             @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) }
-            @if let Some(own) = self.own.and_then(Comparison::read) {
+            @if let Some(own) = self.own.and_then(figures::read) {
                 section {
                     h2 { "This peer's own rows" }
                     p {
@@ -95,7 +104,28 @@ impl Page<'_> {
         let foot = html! {
             "flyswarm " (env!("CARGO_PKG_VERSION")) ". This page loads nothing and sends nothing."
         };
-        page("flyswarm report", self.title, &about, sections, foot)
+        page(KIND, self.title, &about, sections, foot)
+    }
+
+    /// The warnings; of a receipt alone how many there were.
+    fn warned(&self) -> Markup {
+        let counts = self.receipt.and_then(|receipt| receipt["warnings"].as_object());
+        let counts = counts.into_iter().flatten().map(|(about, count)| format!("{about}: {count}"));
+        let counts: Vec<_> = counts.collect();
+        html! {
+            @if !self.warnings.is_empty() || !counts.is_empty() {
+                section {
+                    h2 { "Warnings" }
+                    @if self.warnings.is_empty() {
+                        p {
+                            "This peer was warned while the session ran (" (counts.join(", "))
+                            "). The page that join wrote has the text of each warning."
+                        }
+                    }
+                    @for line in &self.warnings { p.verdict.bad { (line) } }
+                }
+            }
+        }
     }
 }
 
@@ -104,16 +134,16 @@ fn scored(rows: Rows<'_>) -> Markup {
         section {
             h2 { "How good the model is on " (rows.name) }
             (figures::one(rows.figures))
-            @if let Some(found) = rows.beside.and_then(Comparison::read) {
+            @if let Some(found) = rows.beside {
                 h3 { "Compared with a model of these rows only" }
                 p {
-                    (found.rows()) " of these rows were held out and predicted in three ways: by the model as it is ("
+                    (found.swarm.rows) " of these rows were held out and predicted in three ways: by the model as it is ("
                     b { "swarm" } "), by one with its settings that learns from the other rows of this file ("
                     b { "alone" } "), and by the " (NEIGHBOURS) " nearest of these (" b { "neighbours" }
                     "). If the model has learnt from these rows itself, its own figure here is too good; the two \
                      others have not seen the rows."
                 }
-                (figures::compared(&found, Whose::File))
+                (figures::compared(found, Whose::File))
             }
         }
     }

@@ -41,11 +41,22 @@ const MAX_TOTAL: u64 = 1 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refused.
-    #[error("{path}: {error}")]
+    #[error("{}", refused(path, error))]
     Io {
         /// Which file or folder.
         path: PathBuf,
         /// What it said.
+        error: io::Error,
+    },
+    /// Nothing can be locked there.
+    #[error(
+        "{folder}: the file system of --state has no locks (NFS?): choose a folder on a local disk with --state \
+         ({error})"
+    )]
+    NoLocks {
+        /// The folder of the state.
+        folder: PathBuf,
+        /// What the system said.
         error: io::Error,
     },
     /// Another process has the session open under this identity.
@@ -208,7 +219,7 @@ impl Store {
         match lock.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(error)) => Err(StoreError::Io { path, error }),
+            Err(TryLockError::Error(error)) => Err(StoreError::NoLocks { folder: folder.to_owned(), error }),
         }
     }
 
@@ -396,7 +407,19 @@ fn locked(folder: &Path) -> Result<Lock, StoreError> {
     match lock.try_lock() {
         Ok(()) => Ok(Lock(lock)),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(folder.to_owned())),
-        Err(TryLockError::Error(error)) => Err(StoreError::Io { path, error }),
+        Err(TryLockError::Error(error)) => Err(StoreError::NoLocks { folder: folder.to_owned(), error }),
+    }
+}
+
+/// What the system has refused. A file system that does not sync says that the argument is invalid.
+fn refused(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::InvalidInput => format!(
+            "{path}: the file system of --state does not sync files: choose a folder on a local disk with --state \
+             ({error})"
+        ),
+        _ => format!("{path}: {error}"),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) use fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
 pub use fedavg_xclp::spec::FedavgXclpSpec;
 pub use flynn::evaluate::spec::EvaluateSpec;
 pub use flynn::spec::{FlynnSpec, ModelSpec};
-pub use flyswarm_sealed_sum::task::{History, Outcome, Task, Work, exchange};
+pub use flyswarm_sealed_sum::task::{History, Outcome, RowUse, Task, Work, exchange};
 pub use kind::{Contents, ReadContents, ResultFile, Shared, TaskKind, kinds, register};
 pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};

@@ -50,7 +50,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
     let peers = value["peers"].as_array().expect("peers");
     assert_eq!(peers.len(), 3);
     for peer in peers {
-        assert_eq!(keys(peer), ["accuracy", "bytes_sent", "counted", "digest", "name", "rows"]);
+        assert_eq!(keys(peer), ["accuracy", "bytes_sent", "digest", "name", "own_rows", "rows"]);
         assert!(peer["bytes_sent"].as_u64().is_some_and(|bytes| bytes > 1000), "{peer}");
     }
     let digests: BTreeSet<_> =

@@ -9,6 +9,7 @@ use std::process::Command;
 use flyswarm::data::Dataset;
 use flyswarm_data::digits::digits;
 use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::model::calibration::Calibration;
 use flyswarm_learn::model::readout::{Readout, Score};
 use flyswarm_learn::model::{Model, bloom};
 use flyswarm_learn::sketch::Parameters;
@@ -25,13 +26,14 @@ fn run(command: &mut Command) -> String {
 }
 
 /// The blocks of Python in docs/export.md.
-fn blocks() -> (String, String) {
+fn blocks() -> [String; 3] {
     let text = include_str!("../docs/export.md");
     let mut blocks =
         text.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next()).map(String::from);
-    let (lines, densify) = (blocks.next().expect("the lines"), blocks.next().expect("those of densify"));
+    let [lines, densify, probabilities] =
+        ["the lines", "those of densify", "those of probabilities"].map(|which| blocks.next().expect(which));
     assert_eq!(lines.lines().count(), 20, "twenty lines, as the page says");
-    (lines, densify)
+    [lines, densify, probabilities]
 }
 
 fn model(train: &Dataset, scaling: Scaling, readout: Readout, densify: bool) -> Model {
@@ -42,20 +44,33 @@ fn model(train: &Dataset, scaling: Scaling, readout: Readout, densify: bool) -> 
     Model::new(sketch, readout, train.classes().to_vec(), scaler, counts).expect("it fits")
 }
 
-/// Labels by the program and by the lines, for the rows in `rows.csv`.
-fn predicted(folder: &Path, model: &Model) -> (String, String) {
+/// Labels and probabilities by the program and by the lines, for the rows in `rows.csv`.
+fn predicted(folder: &Path, model: &Model) -> [(String, Vec<Vec<f64>>); 2] {
     let file = |name: &str| folder.join(name);
     model.save(&file("model")).expect("it can be written");
     let program = || Command::new(env!("CARGO_BIN_EXE_flyswarm"));
     run(program().args(["export", "--force", "--out"]).arg(file("model.npz")).arg(file("model")));
-    let ours = run(program().arg("predict").arg(file("model")).arg("--data").arg(file("rows.csv")));
-    let (mut lines, densify) = blocks();
+    let ours =
+        run(program().arg("predict").arg(file("model")).arg("--scores").arg("--data").arg(file("rows.csv")));
+    let [mut lines, densify, probabilities] = blocks();
     if model.sketch().parameters().densify {
         lines = lines.replace("sums = sum(", &format!("{densify}sums = sum("));
     }
-    let theirs =
-        run(Command::new(python()).arg("-c").arg(lines).arg(file("model.npz")).arg(file("rows.csv")));
-    (ours, theirs)
+    let theirs = run(Command::new(python())
+        .arg("-c")
+        .arg(lines + &probabilities)
+        .arg(file("model.npz"))
+        .arg(file("rows.csv")));
+    let numbers =
+        |line: &str, from| line.split(',').skip(from).map(|text| text.parse().expect("a number")).collect();
+    // Class, margin and probability stand before ten novelties.
+    let ours: Vec<&str> = ours.lines().skip(1).collect();
+    let labels = ours.iter().filter_map(|line| line.split(',').next()).collect::<Vec<_>>().join("\n");
+    let (theirs, stated): (Vec<_>, Vec<_>) = theirs.lines().partition(|line| !line.contains(','));
+    [
+        (labels, ours.iter().map(|line| numbers(line, 13)).collect()),
+        (theirs.join("\n"), stated.iter().map(|line| numbers(line, 0)).collect()),
+    ]
 }
 
 #[test]
@@ -86,9 +101,13 @@ fn twenty_lines_of_numpy_predict_the_same_labels() {
     cases.push((Scaling::SoftBins(3), Score::BalancedDecay, 0.0, true));
     for (scaling, score, gamma, densify) in cases {
         let what = format!("{scaling:?}, {score}, {gamma}, densify {densify}");
-        let model = model(&train, scaling, Readout { score, gamma }, densify);
-        let (ours, theirs) = predicted(folder.path(), &model);
+        let calibration = Calibration::new(if gamma == 0.5 { 17 } else { 4 });
+        let model = model(&train, scaling, Readout { score, gamma }, densify).with_calibration(calibration);
+        let [(ours, stated), (theirs, expected)] = predicted(folder.path(), &model);
         assert_eq!(ours.lines().count(), 600, "{what}");
         assert_eq!(ours, theirs, "{what}");
+        let (stated, expected) = (stated.concat(), expected.concat());
+        assert_eq!((stated.len(), expected.len()), (6000, 6000));
+        assert!(stated.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 3e-6), "{what}");
     }
 }

@@ -15,6 +15,8 @@ mod relay;
 mod relay_flood;
 #[path = "processes/swarm.rs"]
 pub mod swarm;
+#[path = "processes/word.rs"]
+mod word;
 #[path = "processes/xclp.rs"]
 mod xclp;
 #[path = "processes/xclp_kills.rs"]

@@ -65,7 +65,7 @@ def peer(name, key, meeting, session):
         scores = cnn.eval()(torch.from_numpy(test)).numpy()
     assert np.abs(scores - network.decision_function(test)).max() < 1e-3, "torch and the node compute alike"
     right = float((scores.argmax(axis=1) == labels).mean())
-    return joined.receipt["counted"], network.digest, joined.figures["rounds"], right
+    return not joined.receipt["own_rows"]["left_out"], network.digest, joined.figures["rounds"], right
 
 
 def main():
@@ -82,9 +82,9 @@ def main():
     for number, figures in enumerate(rounds, 1):
         if number in (1, 2, 5, 10, 20):
             print(f"round {number}: loss {figures['loss']:.3f}, accuracy {figures['accuracy']:.3f}")
-    for name, (counted, other, _, right) in answers.items():
+    for name, (complete, other, _, right) in answers.items():
         assert other == digest, "all have the same network"
-        print(f"{name}: counted {counted}, accuracy {right:.3f} on rows that nobody trained on")
+        print(f"{name}: rows in all sums {complete}, accuracy {right:.3f} on rows that nobody trained on")
 
 
 if __name__ == "__main__":

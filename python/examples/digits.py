@@ -30,7 +30,7 @@ def peer(name, key, meeting, session):
     estimator, receipt = Session(session).join(X[own], y[own], **meeting.of(key))
     alone = clone(estimator).fit(X[own], y[own])
     scores = estimator.score(test, labels), alone.score(test, labels)
-    return receipt["counted"], estimator.model_.encode(), *scores
+    return not receipt["own_rows"]["left_out"], estimator.model_.encode(), *scores
 
 
 def main():
@@ -41,8 +41,8 @@ def main():
     X, y, _, _ = digits()
     models = {name: Model.decode(model) for name, (_, model, _, _) in answers.items()}
     pooled = clone(FlyNNClassifier.from_model(models["peer0"])).fit(X, y).model_
-    for name, (counted, _, together_, alone) in answers.items():
-        print(f"{name}: counted {counted}, accuracy {together_:.3f} together, {alone:.3f} alone")
+    for name, (complete, _, together_, alone) in answers.items():
+        print(f"{name}: rows in all sums {complete}, accuracy {together_:.3f} together, {alone:.3f} alone")
         assert models[name].digest == pooled.digest, "the model of all rows"
     print(f"all five have the model of all {len(X)} rows: {pooled.digest[:16]}")
 

@@ -33,7 +33,7 @@ def peer(name, key, meeting, session):
     unknown = np.array([label is None for label in given])
     alone = LabelPropagation(bits=1024).fit(X, np.where(unknown, "-1", given).astype(str))
     right = [int((labels == truth)[unknown].sum()) for labels in (found.transduction_, alone.transduction_)]
-    return receipt["counted"], int((~unknown).sum()), int(unknown.sum()), *right
+    return not receipt["own_rows"]["left_out"], int((~unknown).sum()), int(unknown.sum()), *right
 
 
 def main():
@@ -45,9 +45,9 @@ def main():
             xclp={"bits": 1024, "alpha": 0.9}, privacy={"min_contributors": 1},
         )  # fmt: skip
         answers = together(peer, keys, session.text)
-    for name, (counted, given, unknown, right, alone) in answers.items():
+    for name, (complete, given, unknown, right, alone) in answers.items():
         print(
-            f"{name}: counted {counted}; {given} labels given; of {unknown} others"
+            f"{name}: rows in all sums {complete}; {given} labels given; of {unknown} others"
             f" {right} right ({right / unknown:.1%}), {alone} by its own rows alone ({alone / unknown:.1%})"
         )
 

@@ -30,7 +30,7 @@ def peer(name, key, meeting, session):
         learnt.drop(columns="diagnosis"), learnt["diagnosis"], **meeting.of(key)
     )
     right = estimator.predict(rows[held]) == rows[held]["diagnosis"]
-    return receipt["counted"], int(right.sum()), len(right), estimator.predict(table("new")).tolist()
+    return not receipt["own_rows"]["left_out"], int(right.sum()), len(right), estimator.predict(table("new")).tolist()
 
 
 def main():
@@ -41,8 +41,8 @@ def main():
         features, columns = session.show()["data"]["columns"], table("north").columns
         print(f"{len(features)} features of {len(columns) - 1} columns")
         answers = together(peer, keys, session.text)
-    for name, (counted, right, held, _) in answers.items():
-        print(f"{name}: counted {counted}, {right} of {held} of its other patients are classified rightly")
+    for name, (complete, right, held, _) in answers.items():
+        print(f"{name}: rows in all sums {complete}, {right} of {held} of its other patients are classified rightly")
     new = [answer[-1] for answer in answers.values()]
     assert new[0] == new[1] == new[2], "all have the same classifier"
     print("new patients:", ", ".join(new[0]))

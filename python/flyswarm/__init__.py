@@ -6,7 +6,7 @@ estimator that no party could have made alone.
 """
 
 from flyswarm._classifier import FlyNNClassifier
-from flyswarm._events import Event
+from flyswarm._events import Event, SessionWarning
 from flyswarm._flyswarm import LeftError, Model, SessionError
 from flyswarm._identity import Identity, Ledger
 from flyswarm._network import Network
@@ -33,5 +33,6 @@ __all__ = [
     "Round",
     "Session",
     "SessionError",
+    "SessionWarning",
     "simulate",
 ]

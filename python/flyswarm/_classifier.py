@@ -44,6 +44,9 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         Whether rows are rotated at random first.
     seed : int or bytes, default=0
         The public seed, an int from 0 to 2^256 - 1 or 32 bytes. Models add up only if their seeds are equal.
+    calibrate : bool, default=True
+        Whether `fit` calibrates `predict_proba` on a fifth of the rows, at most 1,000, as seen by the model
+        of the others. What is predicted does not change. `partial_fit` and `merge` do not calibrate.
 
     Attributes
     ----------
@@ -78,6 +81,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         bounds=None,
         densify=False,
         seed=0,
+        calibrate=True,
     ):
         self.m = m
         self.s = s
@@ -89,6 +93,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         self.bounds = bounds
         self.densify = densify
         self.seed = seed
+        self.calibrate = calibrate
 
     def fit(self, X, y):
         """Learns from rows with a label each; forgets what was learnt before.
@@ -122,10 +127,15 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         self._kept = None
         self._model = self._learn([(X, codes)])
+        if self.calibrate:
+            rows = np.ascontiguousarray(X, dtype=np.float32)
+            self._model = self._model.calibrate(rows, codes.astype(np.uint16))
         return self
 
     def partial_fit(self, X, y, classes=None):
-        """Learns from more rows. The result equals that of one `fit` of all rows, bit for bit.
+        """Learns from more rows.
+
+        The result equals that of one `fit` of all rows without `calibrate`, bit for bit.
 
         With the scalings "center", "standard" and "soft-bins" the means are those of all rows: then the rows
         are kept (as float32, also in a pickle), and the model is made of them when it is used next. `fit`
@@ -154,7 +164,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         >>> import numpy as np
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
-        >>> whole = FlyNNClassifier(m=512, rho=16).fit(X, y)
+        >>> whole = FlyNNClassifier(m=512, rho=16, calibrate=False).fit(X, y)
         >>> parts = FlyNNClassifier(m=512, rho=16)
         >>> for part in np.array_split(np.arange(150), 7):
         ...     parts = parts.partial_fit(X[part], y[part], classes=[0, 1, 2])
@@ -217,11 +227,11 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[np.concatenate(each(X, lambda rows, at: model.predict(rows)))]
 
     def predict_proba(self, X):
-        """How likely each class is, from the ratios of the novelties.
+        """How likely each class is: its share of the rows, sharpened by the novelties.
 
-        With the scores "decay" and "balanced-decay" a class is as likely as one over its novelty: a softmax
-        would round to 1 / n_classes, since novelties are close to each other. With "log" and "balanced-log"
-        it is the posterior of naive Bayes on the bits, with equal priors.
+        How much is calibrated on held-out rows, by `fit` or by the session that has made the model; without
+        such rows probabilities are cautious. `predict` weighs all classes alike, so that rare ones are found
+        too: it need not say the likeliest class.
 
         Parameters
         ----------
@@ -244,15 +254,8 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         >>> p.shape, bool(p[0, 0] > 0.5)
         ((1, 2), True)
         """
-        novelties = self.novelties(X)
-        if self.model_.setting["readout"] in ("decay", "balanced-decay"):
-            # One over the novelty, times the lowest one; 0 is as low as can be.
-            lowest = novelties.min(axis=1, keepdims=True)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                odds = np.where(novelties == lowest, 1.0, lowest / novelties)
-        else:
-            odds = np.exp(novelties.min(axis=1, keepdims=True) - novelties)
-        return odds / odds.sum(axis=1, keepdims=True)
+        X, model = self._asked(X)
+        return np.concatenate(each(X, lambda rows, at: model.probabilities(rows)))
 
     def novelties(self, X):
         """How novel each row is to each class: the lowest is the prediction (the paper, line 12).
@@ -361,7 +364,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         names = np.asarray(model.classes if classes is None else classes)
         if len(names) != len(model.classes):
             raise ValueError(f"{len(names)} classes, expected {len(model.classes)}")
-        made = cls(**model.setting)
+        made = cls(**model.setting, calibrate=model.calibrated)
         made.classes_, made.n_features_in_ = names, model.features
         if model.columns:
             made.feature_names_in_ = np.asarray(model.columns, dtype=object)

@@ -16,6 +16,7 @@ class FlyNNClassifier:
     bounds: tuple[ArrayLike, ArrayLike] | None
     densify: bool
     seed: int | bytes
+    calibrate: bool
     classes_: NDArray[Any]
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
@@ -31,6 +32,7 @@ class FlyNNClassifier:
         bounds: tuple[ArrayLike, ArrayLike] | None = None,
         densify: bool = False,
         seed: int | bytes = 0,
+        calibrate: bool = True,
     ) -> None: ...
     def fit(self, X: Any, y: ArrayLike) -> Self: ...
     def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Self: ...

@@ -33,6 +33,16 @@ class Event:
         return self.text
 
 
+class SessionWarning(UserWarning):
+    """What whoever uses the result has to know: a column that looks wrong, or how good the result is.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", SessionWarning)
+    """
+
+
 class Progress:
     """Shows events: in a notebook in one cell, else as lines on standard error.
 

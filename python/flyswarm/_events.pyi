@@ -7,3 +7,5 @@ class Event:
     time: float
     fields: dict[str, Any]
     text: str
+
+class SessionWarning(UserWarning): ...

@@ -72,7 +72,7 @@ def result(task, file, classes, receipt):
         return None, {}
     match task:
         case "flynn":
-            return FlyNNClassifier.from_model(Model.decode(file)), {}
+            return FlyNNClassifier.from_model(Model.decode(file)), receipt.get("evaluation") or {}
         case "fedavg" | "fedavg-xclp":
             return Network(file), {name: receipt[name] for name in ("rounds", "scores")}
         case "xclp":

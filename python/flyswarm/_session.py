@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from flyswarm import _flyswarm, _tensors
-from flyswarm._events import Event, Progress
+from flyswarm._events import Event, Progress, SessionWarning
 from flyswarm._files import temporary, write_arrays, write_table
 from flyswarm._identity import path_of
 from flyswarm._program import LOG, call, called, options
@@ -41,15 +42,18 @@ class Joined:
     file : bytes
         The result's file, as `flyswarm join` writes it; empty for a peer without rows.
     figures : dict
-        With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last weights; with
-        "tune" the best setting; with "sketch" the common sketch and distances, as its file has them. Else
-        empty.
+        With "flynn" how good the model is: `headline`, a sentence, `warnings`, and in `pooled` the figures of
+        all held-out rows. With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last
+        weights; with "tune" the best setting; with "sketch" the common sketch and distances, as its file has
+        them. Else empty.
 
     Examples
     --------
-    >>> estimator, receipt = Joined(None, {"counted": True}, b"")
-    >>> receipt["counted"]
-    True
+    >>> own = {"included": ["counts"], "left_out": [], "text": "your rows are in all sums: counts"}
+    >>> joined = Joined(None, {"own_rows": own}, b"")
+    >>> estimator, receipt = joined
+    >>> joined.own_rows
+    'your rows are in all sums: counts'
     """
 
     estimator: Any
@@ -59,6 +63,16 @@ class Joined:
 
     def __iter__(self):
         return iter((self.estimator, self.receipt))
+
+    @property
+    def own_rows(self):
+        """Which of the opened sums hold this peer's rows, in a sentence; `receipt["own_rows"]` has their names.
+
+        Returns
+        -------
+        own_rows : str
+        """
+        return self.receipt["own_rows"]["text"]
 
 
 class Session:
@@ -496,6 +510,8 @@ class Session:
                     return self._joined(json.loads(content), file)
                 fields = json.loads(content)
                 event = Event(fields.pop("event"), fields.pop("time"), fields, text)
+                if event.kind == "warning":
+                    warnings.warn(event.fields["message"], SessionWarning, stacklevel=3)
                 LOG.info("%s", text, extra={"event": event.kind})
                 for callback in callbacks:
                     callback(event)

@@ -1,6 +1,9 @@
 //! The extension module `flyswarm._flyswarm`: what the package `flyswarm` of Python is made of. Arrays come
 //! and go as NumPy arrays; everything else that a user sees is in `python/flyswarm`.
 
+// `println!` and `eprintln!` panic if their output cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

@@ -281,6 +281,59 @@ impl Model {
         Ok(found.into_pyarray(py))
     }
 
+    /// The probability of each class, float64 of shape (rows, classes). Rows and errors as in `predict`.
+    ///
+    /// >>> import numpy as np
+    /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
+    /// >>> model.probabilities(np.array([[8.0]], np.float32)).sum().round(9).item()
+    /// 1.0
+    fn probabilities<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let rows = rows(&x)?;
+        let found = py.detach(|| {
+            let scores = self.model.predictor_with(self.hash()).scores(rows)?;
+            Ok::<_, ModelError>(self.model.probabilities(&scores))
+        });
+        let shape = (rows.rows(), self.model.classes().len());
+        Ok(Array2::from_shape_vec(shape, found.map_err(value)?).map_err(value)?.into_pyarray(py))
+    }
+
+    /// The same, with probabilities calibrated on a fifth of the rows that it has learnt from, at most 1,000;
+    /// `y` has the index of each row's class. Fewer than ten such rows calibrate nothing. Raises ValueError
+    /// if it has not learnt from these rows.
+    ///
+    /// >>> import numpy as np
+    /// >>> X, y = np.arange(100, dtype=np.float32)[:, None], np.arange(100, dtype=np.uint16) // 50
+    /// >>> model = FlyNNClassifier(m=64, rho=4, calibrate=False).fit(X, y).model_
+    /// >>> model.calibrated, model.calibrate(X, y).calibrated
+    /// (False, True)
+    fn calibrate(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArray2<'_, f32>,
+        y: PyReadonlyArray1<'_, u16>,
+    ) -> PyResult<Self> {
+        let rows = rows(&x)?;
+        let labels = y.as_slice().map_err(|_| value("expected labels side by side"))?;
+        let hash = self.hash();
+        let found = py.detach(|| self.model.clone().calibrated_on(&hash, rows, labels)).map_err(value)?;
+        let model = found.ok_or_else(|| value("the model has not learnt from these rows"))?;
+        Ok(Self { model, hash: hash.into() })
+    }
+
+    /// Whether its probabilities were calibrated, on rows that a session held out or in `calibrate`. Else
+    /// they are cautious.
+    ///
+    /// >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_.calibrated
+    /// False
+    #[getter]
+    fn calibrated(&self) -> bool {
+        self.model.calibration().is_some()
+    }
+
     /// Novelties, float64 of shape (rows, classes); the lowest is the prediction. Rows and errors as in
     /// `predict`.
     ///

@@ -10,6 +10,7 @@ from flyswarm import FlyNNClassifier, Model
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -35,7 +36,7 @@ def test_all_checks_of_scikit_learn_pass():
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_partial_fits_of_any_cut_equal_one_fit_bit_for_bit(scaling):
     X, y = iris()
-    whole = FlyNNClassifier(scaling=scaling, **SMALL).fit(X, y).model_.encode()
+    whole = FlyNNClassifier(scaling=scaling, calibrate=False, **SMALL).fit(X, y).model_.encode()
     for cut in (1, 50, 149):
         parts = FlyNNClassifier(scaling=scaling, **SMALL)
         parts.partial_fit(X[:cut], y[:cut], classes=[0, 1, 2]).predict(X[:3])
@@ -46,7 +47,7 @@ def test_partial_fits_of_any_cut_equal_one_fit_bit_for_bit(scaling):
 @pytest.mark.parametrize("scaling", ["unit-norm", "none"])
 def test_a_merged_model_is_that_of_all_rows(scaling):
     X, y = iris()
-    whole = FlyNNClassifier(scaling=scaling, **SMALL).fit(X, y)
+    whole = FlyNNClassifier(scaling=scaling, calibrate=False, **SMALL).fit(X, y)
     one, two = (FlyNNClassifier(scaling=scaling, **SMALL).fit(X[i::2], y[i::2]) for i in (0, 1))
     merged = one.merge(two)
     assert merged.model_.encode() == whole.model_.encode()
@@ -56,7 +57,8 @@ def test_a_merged_model_is_that_of_all_rows(scaling):
 def test_models_with_kept_rows_merge_with_means_of_all_rows():
     X, y = iris()
     one, two = (FlyNNClassifier(**SMALL).partial_fit(X[p], y[p], [0, 1, 2]) for p in (y < 1, y > 0))
-    assert one.merge(two).model_.encode() == FlyNNClassifier(**SMALL).fit(X, y).model_.encode()
+    whole = FlyNNClassifier(calibrate=False, **SMALL).fit(X, y)
+    assert one.merge(two).model_.encode() == whole.model_.encode()
 
 
 def test_models_that_differ_do_not_merge():
@@ -91,6 +93,26 @@ def test_the_likeliest_class_is_predicted_and_rows_sum_to_1(score, gamma):
     assert (np.take_along_axis(p, fitted.predict(X)[:, None], 1)[:, 0] == p.max(axis=1)).all()
     assert (fitted.predict(X) == novelties.argmin(axis=1)).all()
     assert p.max() > 0.5, "not rounded to a third"
+
+
+def test_a_fit_calibrates_probabilities_and_predicts_the_same():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 5))
+    # No class is ever sure: at best three of four rows are right.
+    y = (X[:, 0] > 0) ^ (rng.random(900) < 0.25)
+    train, test = slice(0, 600), slice(600, 900)
+    fitted, plain = (FlyNNClassifier(calibrate=c).fit(X[train], y[train]) for c in (True, False))
+    assert (fitted.model_.calibrated, plain.model_.calibrated) == (True, False)
+    assert (fitted.predict(X) == plain.predict(X)).all() and fitted.model_.digest != plain.model_.digest
+    losses = [log_loss(y[test], each.predict_proba(X[test])) for each in (fitted, plain)]
+    assert losses[0] < losses[1] < log_loss(y[test], np.full(300, y[train].mean()))
+    # What comes back from its file states the same, and a clone of it is fitted alike.
+    back = FlyNNClassifier.from_model(Model.decode(fitted.model_.encode()), classes=fitted.classes_)
+    assert (back.predict_proba(X) == fitted.predict_proba(X)).all()
+    assert clone(back).fit(X[train], y[train]).model_.digest == fitted.model_.digest
+    # Rows that it has not learnt from are refused.
+    with pytest.raises(ValueError, match="has not learnt from these rows"):
+        plain.model_.calibrate(X[test].astype(np.float32), y[test].astype(np.uint16))
 
 
 @pytest.mark.parametrize("names", [["a", "b", "c"], [10, 20, 30], [-1, 5, 7]])

@@ -17,7 +17,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from conftest import LOOPBACK, Swarm
-from flyswarm import Identity, Ledger, Model, Session, _flyswarm, simulate
+from flyswarm import Identity, Ledger, Model, Session, SessionWarning, _flyswarm, simulate
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
@@ -40,7 +40,7 @@ def test_every_peer_gets_the_estimator_that_a_fit_of_all_rows_gives(swarm, digit
     assert {e.model_.digest for e in estimators} == {pooled.model_.digest}
     assert (estimators[1].predict(X) == pooled.predict(X)).all() and estimators[1].score(X, y) > 0.9
     for name, (_, receipt) in results.items():
-        assert receipt["counted"] and receipt["peer"] == name
+        assert receipt["own_rows"]["left_out"] == [] and receipt["peer"] == name
         kinds = [event.kind for whose, event in heard if whose == name]
         assert kinds.index("waiting") < kinds.index("opened") < kinds.index("finished")
     assert capfd.readouterr() == ("", "")
@@ -306,6 +306,20 @@ def test_rows_in_memory_are_not_written_to_a_disk_on_linux(swarm, digits, monkey
     monkeypatch.undo()
     monkeypatch.delattr(os, "memfd_create")
     assert made.session._rows(*digits, None).count == 600
+
+
+def test_what_whoever_decides_has_to_know_is_a_warning_of_python(swarm, digits):
+    X, y = digits[0][:300], np.where(digits[1][:300] == "0", "event", "none")
+    made = swarm(features=64, classes="event,none", flynn={"m": 256, "rho": 16})
+    rows = {name: (X[i::3], y[i::3]) for i, name in enumerate(made.keys)}
+    with pytest.warns(SessionWarning, match="^Too few events to say how good the swarm is: "):
+        results = made.join(rows)
+    assert all(not isinstance(result, BaseException) for result in results.values()), results
+    for _, receipt in results.values():
+        assert receipt["warnings"] == {"quality": 1}
+    figures = results["peer0"].figures
+    assert figures["headline"].startswith("too few events to say how good it is on held-out rows")
+    assert figures["pooled"]["swarm"]["positive"]["class"] == "event"
 
 
 TABLES = pathlib.Path(__file__).parents[2] / "examples" / "patients"

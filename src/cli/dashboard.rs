@@ -7,7 +7,7 @@
 
 mod feed;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -98,6 +98,17 @@ impl Live {
         *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(html.into());
     }
 
+    /// The page with all that it was told, to be looked at when the program has ended.
+    pub(super) fn kept(&self) -> Option<String> {
+        let report = self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let report = report.map(|html| String::from_utf8_lossy(&html).into_owned());
+        let kept = format!("{{\"told\":{},\"report\":{}}}", self.shared.feed.kept(), Value::from(report));
+        let (html, policy) = html(&kept)?;
+        let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n");
+        let rest = html.strip_prefix(BEGINNING)?;
+        Some(format!("{BEGINNING}{policy}{rest}"))
+    }
+
     /// Tells pages that all is over, and gives those that are open time to read it.
     pub(super) fn finish(&self) {
         self.shared.feed.end();
@@ -130,11 +141,11 @@ impl Shared {
     }
 
     fn route(&self, request: &Request<Incoming>) -> Response<Body> {
-        let said = |status, text: &'static str| http::text(status, "text/plain; charset=utf-8", text);
+        let said = |status, text: &'static str| http::text(status, http::PLAIN, text);
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         let host = header(HOST).unwrap_or_default();
-        if !self.is_own(host) {
-            return said(StatusCode::FORBIDDEN, "the Host header is not this server's address\n");
+        if !self.port.get().is_some_and(|port| http::is_to(request, *port)) {
+            return said(StatusCode::FORBIDDEN, http::NOT_OWN);
         }
         let path = request.uri().path().trim_start_matches('/');
         let Some(place) = path.split_once('/').filter(|(token, _)| same(token, &self.token)).map(|at| at.1)
@@ -181,14 +192,6 @@ impl Shared {
             _ => said(StatusCode::NOT_FOUND, "there is nothing here\n"),
         }
     }
-
-    /// Whether a `Host` is an address of this server's, which no name can be made to lead to.
-    fn is_own(&self, host: &str) -> bool {
-        let Some((name, port)) = host.rsplit_once(':') else { return false };
-        let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-        let own = self.port.get().is_some_and(|own| port.parse() == Ok(*own));
-        own && (name == "localhost" || name.parse::<IpAddr>().is_ok())
-    }
 }
 
 /// Whether two tokens are the same; how long it takes does not depend on where they differ.
@@ -196,20 +199,32 @@ fn same(one: &str, other: &str) -> bool {
     blake3::hash(one.as_bytes()) == blake3::hash(other.as_bytes())
 }
 
-/// The page, with a nonce for its one script.
-fn page() -> Response<Body> {
+/// How a page that was kept begins, and no other file.
+pub(super) const BEGINNING: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+                                    <meta name=\"generator\" content=\"flyswarm page\">\n";
+
+/// The page, with a nonce for its one script, and its policy. `kept` is all that it is told, as JSON; `null`
+/// if it is told that while things happen.
+fn html(kept: &str) -> Option<(String, String)> {
     let mut nonce = [0; 16];
-    if SysRng.try_fill_bytes(&mut nonce).is_err() {
-        return http::text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "no random bytes\n");
-    }
+    SysRng.try_fill_bytes(&mut nonce).ok()?;
     let nonce = hex::encode(nonce);
     let html = HTML.replace("{nonce}", &nonce).replace("{style}", STYLE).replace("{script}", SCRIPT);
+    // Nothing in it ends the element that it stands in.
+    let html = html.replace("{kept}", &kept.replace('<', "\\u003c"));
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+         base-uri 'none'; form-action 'none'"
     );
+    Some((html, policy))
+}
+
+fn page() -> Response<Body> {
+    let Some((html, policy)) = html("null") else {
+        return http::text(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", "no random bytes\n");
+    };
     let mut response = http::text(StatusCode::OK, HTML_TYPE, html);
-    if let Ok(policy) = HeaderValue::from_str(&policy) {
+    if let Ok(policy) = HeaderValue::from_str(&format!("{policy}; frame-ancestors 'none'")) {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
     }
     response

@@ -52,7 +52,7 @@ pub(super) fn load_whole(
 /// Where rows come from.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
-    /// The rows: CSV, NPY, NPZ or Parquet, compressed or not (docs/formats.md)
+    /// The rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     #[command(flatten)]

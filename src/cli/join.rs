@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
 use super::Failure;
-use super::dashboard::{Live, parse_address};
+use super::dashboard::{BEGINNING, Live, parse_address};
 use super::data::{DataArguments, Reading};
 use super::id::key_path;
 use super::model::network::Network;
@@ -35,7 +35,7 @@ use crate::privacy::Ratio;
 use crate::session::{Session, check_name};
 use crate::tasks::FedavgSpec;
 use crate::tasks::{self, Build, Rows, SessionTask, xclp};
-use files::{Files, report};
+use files::{Files, kept_page, report};
 use personal::Personal;
 use tasks::fedavg::trainer::Trainer;
 use trainer::Subprocess;
@@ -51,7 +51,7 @@ const TRACE: &str = "FLYSWARM_TRACE";
 pub(super) struct Join {
     /// Session file
     session: PathBuf,
-    /// The rows: CSV, NPY, NPZ or Parquet, compressed or not (docs/formats.md)
+    /// The rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE", required_unless_present = "no_data")]
     data: Option<PathBuf>,
     /// Join without rows: help the others in a session of the task xclp, and see no data
@@ -354,8 +354,11 @@ impl Join {
         let live =
             self.page.map(|address| Live::open(address, &about(&session, &place.identity))).transpose()?;
         if let Some(live) = &live {
-            let url = live.url();
-            progress.tell(&json!({"event": "page", "url": url}), &format!("page at {url}"));
+            let (url, kept) = (live.url(), kept_page(&receipt));
+            let replaces = self.force || output::begins(&kept, BEGINNING);
+            output::check(&kept, replaces)?;
+            let text = format!("page at {url}; at the end it is kept in {}", kept.display());
+            progress.tell(&json!({"event": "page", "url": url, "kept": kept}), &text);
         }
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
         let trace = self.open_trace(&session, &place.identity)?;
@@ -382,8 +385,10 @@ impl Join {
         }
         builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
         let id = session.id().to_string();
-        let (own, told) = (Mutex::default(), Mutex::default());
-        let files = Arc::new(Files { out, receipt, force: self.force, ledger, own, live, told });
+        let (own, told, warnings) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let map = self.reading.map().digest.clone();
+        let files = Files { out, receipt, force: self.force, map, ledger, own, live, told, warnings };
+        let files = Arc::new(files);
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
             // Every member with rows knows it; with it the labels can be computed again in one place.
@@ -414,7 +419,7 @@ impl Join {
             }
             live.finish();
         }
-        ended
+        ended.and(files.keep_page())
     }
 
     /// A file that nobody else may read, for the frames.
@@ -498,7 +503,9 @@ impl From<peer::Error> for Failure {
             peer::Error::Ended { .. } => Self::Session(text),
             peer::Error::Environment(_) => Self::Environment(text),
             peer::Error::Ledger(error) => match *error {
-                LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Environment(text),
+                LedgerError::Io { .. } | LedgerError::NoLocks { .. } | LedgerError::Locked(_) => {
+                    Self::Environment(text)
+                }
                 _ => Self::Input(text),
             },
             peer::Error::Left(_) => Self::Interrupted(text),

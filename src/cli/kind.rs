@@ -60,7 +60,7 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
         return [
             ("a ledger", &["\"dataset\"", "\"epsilon\"", "\"session\""][..]),
             ("a receipt", &["\"aggregates\"", "\"peer_id\""]),
-            ("a receipt", &["\"bytes_received\"", "\"counted\""]),
+            ("a receipt", &["\"bytes_received\"", "\"own_rows\""]),
             ("a result of simulate", &["\"scenario\"", "\"runs\""]),
         ]
         .into_iter()

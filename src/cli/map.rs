@@ -1,11 +1,14 @@
 //! `--map FILE`: how a site's file of rows is read, in one file of the site's own.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
+use crate::data::site::{ColumnMap, SiteMap};
 use crate::data::{Column, Dialect, Expected, Format, LabelColumn};
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
@@ -18,8 +21,8 @@ const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;
 /// How a file of rows is read.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Reading {
-    /// How this site's file is read: a TOML file with header, delimiter, decimal_comma, drop, format, array
-    /// or labels (docs/formats.md)
+    /// How this site's file is read: a TOML file that names what differs, such as names of columns, values,
+    /// units and dates (docs/formats.md)
     #[arg(long, value_name = "FILE", value_parser = Map::load)]
     map: Option<Map>,
 }
@@ -43,11 +46,71 @@ pub(super) struct Map {
     pub(super) format: Option<Format>,
     /// The array of features in an NPZ file.
     pub(super) array: Option<String>,
+    /// The sheet of a workbook.
+    pub(super) sheet: Option<String>,
     /// The file of the labels, if they have one of their own. A relative path begins at the map file.
     pub(super) labels: Option<PathBuf>,
     /// Percent of the labels that a session of the task xclp is not given, to see how well it tells them: to
     /// the others these rows have no label, and the figures are this peer's alone.
     pub(super) hold_out: Option<u8>,
+    /// The session's name of a column by its name in the file.
+    pub(super) rename: BTreeMap<String, String>,
+    /// What differs in a column, by the session's name.
+    pub(super) columns: BTreeMap<String, ColumnFields>,
+    /// What `rename` and `columns` say.
+    #[serde(skip)]
+    pub(super) site: SiteMap,
+    /// SHA-256 of the map file, in hexadecimal digits.
+    #[serde(skip)]
+    pub(super) digest: Option<String>,
+}
+
+/// The fields of a column in a map file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ColumnFields {
+    #[serde(default, deserialize_with = "texts_of")]
+    values: BTreeMap<String, String>,
+    date: Option<String>,
+    factor: Option<f64>,
+    offset: Option<f64>,
+    fill: Option<Scalar>,
+}
+
+/// A value of a column; numbers and booleans are written as texts.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Text(String),
+    Whole(i64),
+    Number(f64),
+    Truth(bool),
+}
+
+impl From<Scalar> for String {
+    fn from(scalar: Scalar) -> Self {
+        match scalar {
+            Scalar::Text(text) => text,
+            Scalar::Whole(number) => number.to_string(),
+            Scalar::Number(number) => number.to_string(),
+            Scalar::Truth(value) => value.to_string(),
+        }
+    }
+}
+
+impl ColumnFields {
+    fn checked(self, name: &str) -> Result<ColumnMap, String> {
+        let Self { values, date, factor, offset, fill } = self;
+        if factor.is_some_and(|factor| !factor.is_normal())
+            || offset.is_some_and(|offset| !offset.is_finite())
+        {
+            return Err(format!(
+                "columns.{name}: factor must be a finite number other than 0, offset a finite number"
+            ));
+        }
+        let date = date.map(|date| date.parse().map_err(|error| format!("columns.{name}.date: {error}")));
+        Ok(ColumnMap { values, date: date.transpose()?, factor, offset, fill: fill.map(String::from) })
+    }
 }
 
 /// Nothing is said of the file.
@@ -58,8 +121,13 @@ static NOTHING: Map = Map {
     drop: Vec::new(),
     format: None,
     array: None,
+    sheet: None,
     labels: None,
     hold_out: None,
+    rename: BTreeMap::new(),
+    columns: BTreeMap::new(),
+    site: SiteMap { rename: BTreeMap::new(), columns: BTreeMap::new() },
+    digest: None,
 };
 
 impl Default for Map {
@@ -84,6 +152,17 @@ impl Map {
         if let Some(percent) = map.hold_out.filter(|percent| !HOLD_OUT.contains(percent)) {
             return Err(format!("hold_out is {percent}, must be 1 to 50"));
         }
+        let mut targets = BTreeSet::new();
+        if let Some(twice) = map.rename.values().find(|name| !targets.insert(name.as_str())) {
+            return Err(format!("rename: several columns become {twice:?}, expected one"));
+        }
+        let columns = std::mem::take(&mut map.columns).into_iter();
+        let columns = columns.map(|(name, fields)| Ok((name.clone(), fields.checked(&name)?)));
+        map.site = SiteMap {
+            columns: columns.collect::<Result<_, String>>()?,
+            rename: std::mem::take(&mut map.rename),
+        };
+        map.digest = Some(hex::encode(Sha256::digest(&text)));
         let folder = path.parent().unwrap_or(Path::new(""));
         map.labels = map.labels.map(|labels| folder.join(labels));
         Ok(map)
@@ -116,6 +195,8 @@ impl Reading {
             header: map.header,
             labels_file: map.labels.as_deref(),
             array: map.array.as_deref(),
+            sheet: map.sheet.as_deref(),
+            site: Some(&map.site),
             format: map.format,
             dialect: Dialect { delimiter: map.delimiter, decimal_comma: map.decimal_comma },
             ..Expected::default()
@@ -150,6 +231,11 @@ fn delimiter(text: &str) -> Result<u8, String> {
 
 fn delimiter_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
     delimiter(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn texts_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let texts = BTreeMap::<String, Scalar>::deserialize(from)?.into_iter();
+    Ok(texts.map(|(from, to)| (from, to.into())).collect())
 }
 
 fn format_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Format>, D::Error> {
@@ -197,8 +283,33 @@ mod tests {
     }
 
     #[test]
+    fn a_map_file_says_how_columns_differ() {
+        let text = "sheet = \"Visits\"\n[rename]\nGewicht = \"weight\"\n[columns.weight]\nfactor = 0.5\noffset = -1\nfill = 70\n\
+                    [columns.sex.values]\n1 = \"f\"\nx = true\n[columns.seen]\ndate = \"dd.mm.yy\"\n";
+        let reading = Reading::from(load(text).unwrap());
+        let expected = reading.expected(&LabelColumn::Last);
+        let site = expected.site.unwrap();
+        assert_eq!((expected.sheet, &*site.rename["Gewicht"]), (Some("Visits"), "weight"));
+        let weight = &site.columns["weight"];
+        assert_eq!(
+            (weight.factor, weight.offset, weight.fill.as_deref()),
+            (Some(0.5), Some(-1.0), Some("70"))
+        );
+        assert_eq!((&*site.columns["sex"].values["1"], &*site.columns["sex"].values["x"]), ("f", "true"));
+        assert_eq!(site.columns["seen"].date.as_ref().unwrap().to_string(), "dd.mm.yy");
+        assert_eq!(reading.map().digest.as_deref(), Some(&*hex::encode(Sha256::digest(text))));
+    }
+
+    #[test]
     fn what_is_wrong_in_a_map_file_is_named_on_one_line() {
         for (text, told) in [
+            ("[rename]\na = \"x\"\nb = \"x\"\n", "rename: several columns become \"x\""),
+            ("[columns.x]\nfactor = 0\n", "columns.x: factor must be a finite number other than 0"),
+            (
+                "[columns.x]\ndate = \"TT.MM.JJJJ\"\n",
+                "columns.x.date: \"TT.MM.JJJJ\": expected day, month and year",
+            ),
+            ("[columns.x]\nscale = 1\n", "line 2: unknown field `scale`"),
             ("headre = true\n", "line 1: unknown field `headre`"),
             ("header = true\ndelimiter = \"x\"\n", "line 2: expected \",\", \";\", \"|\" or tab"),
             ("drop = [0]\n", "line 1: "),

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use flyswarm_learn::model::columns::Beside;
+use flyswarm_learn::model::comparison::Comparison;
 use flyswarm_learn::model::figures::{Figures, Sums};
 use serde_json::{Value, json};
 
 use super::data::DataArguments;
 use super::output::for_io;
-use super::{Failure, kind, one_line};
+use super::{Failure, kind, say};
 use crate::data::{DataError, Dataset, LabelColumn, split};
 use crate::model::file::{DecodeError, FileError};
 use crate::model::readout;
@@ -25,8 +26,6 @@ use flyswarm_data::scaling::Scaling;
 use network::Network;
 pub(super) use predict::Predict;
 
-/// The bins of margins are as fine as for a model with so many winners: finest below a difference of 1.
-const UNIT_MARGIN: usize = 8;
 /// The largest lifting matrix that is drawn without being asked for.
 const MATRIX: u64 = 1 << 30;
 
@@ -123,6 +122,8 @@ impl Scored {
         value["accuracy_interval"] = json!([figures.accuracy.low, figures.accuracy.high]);
         let balanced = figures.balanced_accuracy;
         value["balanced_accuracy_interval"] = json!([balanced.low, balanced.high]);
+        value["headline"] = json!(self.headline());
+        value["warnings"] = self.warning().into_iter().collect();
         value["classes"] = figures.per_class.iter().map(|each| json!(each.class)).collect();
         value["digest"] = json!(hex::encode(self.digest));
         if let Some(alone) = self.alone {
@@ -134,22 +135,34 @@ impl Scored {
         value
     }
 
+    /// One line: how good the model is.
+    fn headline(&self) -> String {
+        self.figures.headline(&format!("{} rows", self.figures.rows))
+    }
+
+    /// What whoever uses the model has to know.
+    pub(super) fn warning(&self) -> Option<String> {
+        let said = self.figures.against_majority("model");
+        said.warns.then_some(said.text)
+    }
+
     /// As a table.
     pub(super) fn text(&self) -> String {
         let alone = self.alone.map_or(String::new(), |alone| format!("network alone      {alone:.4}\n"));
-        format!("{}\n{alone}\n{}", self.figures, self.confusion)
+        format!("{}\n\n{}\n{alone}\n{}", self.headline(), self.figures, self.confusion)
     }
 
     /// As many of the rows as a session holds out, predicted in three ways; `None` for a network, and where
     /// no class has two rows.
-    pub(super) fn beside(&self) -> Result<Option<Value>, Failure> {
+    pub(super) fn beside(&self) -> Result<Option<Comparison>, Failure> {
         let Some(model) = &self.model else { return Ok(None) };
         let EvaluateSpec { held_out, most, .. } = EvaluateSpec::default();
         // With the seed that the model's session has held rows out by.
         let seed = model.sketch().parameters().seed;
         let split = split::held_out(&self.rows, held_out.into(), most as usize, &seed);
         let found = compared(model, &self.rows.subset(&split.train), &self.rows.subset(&split.test));
-        Ok(found.map_err(|error| Failure::Input(error.to_string()))?.json(model.classes()))
+        let found = found.map_err(|error| Failure::Input(error.to_string()))?;
+        Ok(found.compared(model.classes(), None))
     }
 }
 
@@ -184,11 +197,8 @@ pub(super) fn scored(
         ];
         left_out.extend(columns.is_none().then(|| no_spread(scaler.scaling())));
         return Ok(Scored {
-            figures: Figures::new(
-                classes,
-                &Sums::of_scores(classes.len(), data.labels(), &scores, UNIT_MARGIN),
-            )
-            .ok_or_else(none)?,
+            figures: Figures::new(classes, &Sums::of_scores(classes.len(), data.labels(), &scores), None)
+                .ok_or_else(none)?,
             digest: network.digest(),
             outside: None,
             confusion: Confusion::new(classes, data.labels(), &lowest(&scores, classes.len())),
@@ -201,12 +211,12 @@ pub(super) fn scored(
     }
     let model = arguments.load()?;
     let (data, said) = data.load_for(&model, label, true)?;
-    said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+    said.iter().for_each(|line| say(line));
     let (columns, outside) = model.outside(&data);
     let scores = model.predictor().scores(&data)?;
     let classes = model.classes();
     let predicted = lowest(&scores, classes.len());
-    let sums = Sums::of_scores(classes.len(), data.labels(), &scores, model.sketch().parameters().rho);
+    let sums = Sums::of_stated(classes.len(), data.labels(), &scores, &model.confidences(&scores));
     let columns = columns.iter().map(|column| {
         json!({
             "column": column.column + 1, "name": model.columns().get(column.column),
@@ -220,7 +230,7 @@ pub(super) fn scored(
         model.class_rows().map(|rows| rows.iter().sum()),
     );
     Ok(Scored {
-        figures: Figures::new(classes, &sums).ok_or_else(none)?,
+        figures: Figures::new(classes, &sums, None).ok_or_else(none)?,
         digest: model.digest(),
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),

@@ -12,7 +12,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::id::random;
-use super::{Failure, print};
+use super::{Failure, print, say};
 use crate::crypto::identity::Identity;
 use crate::net::driver::peer_id;
 use crate::net::{NetworkKey, observe};
@@ -87,7 +87,7 @@ pub(super) fn print_key(file: &Path, new: bool, as_json: bool, out: &mut dyn Wri
 
 /// Lets mDNS answer for this identity; there is nobody to connect to.
 pub(super) fn announce(identity: &Identity, seconds: u64) -> Result<(), Failure> {
-    eprintln!("announced on this network for {seconds} s");
+    say(&format!("announced on this network for {seconds} s"));
     observe::announce(peer_id(&identity.public()), Duration::from_secs(seconds))
         .map_err(|error| Failure::Environment(format!("mDNS: {error}")))
 }

@@ -117,7 +117,9 @@ impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Self {
         let text = error.to_string();
         match error {
-            LedgerError::Io { .. } | LedgerError::Locked(_) => Self::Environment(text),
+            LedgerError::Io { .. } | LedgerError::NoLocks { .. } | LedgerError::Locked(_) => {
+                Self::Environment(text)
+            }
             LedgerError::Damaged { .. } | LedgerError::Exceeded { .. } | LedgerError::OtherSet { .. } => {
                 Self::Input(text)
             }

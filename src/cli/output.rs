@@ -1,7 +1,7 @@
 //! What commands write: tried before anything is computed, and nothing is replaced unless that was asked for.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::Failure;
@@ -16,6 +16,13 @@ pub(super) fn check(path: &Path, force: bool) -> Result<(), Failure> {
         return Err(exists(path));
     }
     files::try_out(path).map_err(|error| failed(path, &error))
+}
+
+/// Whether the file at `path` begins so, as files do that this program has written.
+pub(super) fn begins(path: &Path, start: &str) -> bool {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(start.len() as u64).read_to_end(&mut bytes));
+    read.is_ok() && bytes == start.as_bytes()
 }
 
 /// Writes a file whole or not at all.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::data::DataArguments;
 use super::model::network::Network;
-use super::{Failure, kind, output, print};
+use super::{Failure, kind, output, print, say};
 use crate::data::split::{Split, folds};
 use crate::data::{Dataset, LabelColumn};
 
@@ -315,12 +315,12 @@ struct Usual {
 }
 
 fn warn(personal: &Path, tuned: Option<&Path>) {
-    eprintln!(
+    say(&format!(
         "{}: holds representations of private rows and their classes; only you can read it: keep it so",
         personal.display()
-    );
+    ));
     if let Some(tuned) = tuned {
-        eprintln!("{}: has been trained on private rows, which may be told from it", tuned.display());
+        say(&format!("{}: has been trained on private rows, which may be told from it", tuned.display()));
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::console;
 use crate::peer::{Event, Status, Timed, unix};
 use crate::protocol::view::Stage;
 
@@ -104,7 +105,7 @@ impl Progress {
                 // Whoever read the lines may have gone; the session goes on.
                 let _ = writeln!(out, "{value}").and_then(|()| out.flush());
             }
-            Self::Lines => eprintln!("{text}"),
+            Self::Lines => console::line(text),
             Self::Bar(bar) => bar.println(text),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::data::DataArguments;
 use super::model::{ModelArguments, Scored, scored};
 use super::output::for_io;
-use super::{Failure, output, written};
+use super::{Failure, output, say, written};
 use crate::data::LabelColumn;
 use crate::files;
 use crate::report::{Page, Rows};
@@ -36,7 +36,7 @@ pub(super) struct Report {
     /// Write a page, such as wards.report.html
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace the page if it exists
+    /// Replace a file that is no page of `report` or `join`; such a page is replaced without this
     #[arg(long, requires = "out")]
     force: bool,
     /// Print JSON
@@ -46,7 +46,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        self.out.iter().try_for_each(|file| output::check(file, self.force))?;
+        self.out.iter().try_for_each(|file| output::check(file, self.replaces(file)))?;
         let found = scored(&self.model, &self.data, &self.label)?;
         let text = match self.json {
             true => {
@@ -58,10 +58,19 @@ impl Report {
             }
             false => found.text(),
         };
+        let warning = found.warning();
         if let Some(file) = &self.out {
             self.write_page(file, found)?;
         }
+        if let Some(line) = warning {
+            super::say(&format!("warning: {line}"));
+        }
         written(writeln!(out, "{text}"), "standard output")
+    }
+
+    /// Whether what is at the page's place may be replaced: a page that `join` or this command has written.
+    fn replaces(&self, file: &Path) -> bool {
+        self.force || output::begins(file, &crate::report::beginning())
     }
 
     fn write_page(&self, file: &Path, found: Scored) -> Result<(), Failure> {
@@ -78,7 +87,7 @@ impl Report {
             // A receipt of another model beside this one would be told as this one's.
             let same = ["model", "network"].iter().any(|name| receipt[name]["digest"] == *digest);
             if !same {
-                eprintln!("warning: the receipt is not that of this model, and is left out");
+                say("warning: the receipt is not that of this model, and is left out");
             }
             same
         });
@@ -105,8 +114,8 @@ impl Report {
             ],
             ..Page::default()
         };
-        output::write(file, page.render().as_bytes(), self.force)?;
-        super::say(&format!("wrote {}", file.display()));
+        output::write(file, page.render().as_bytes(), self.replaces(file))?;
+        say(&format!("wrote {}", file.display()));
         Ok(())
     }
 }

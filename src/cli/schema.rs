@@ -9,13 +9,14 @@ use toml::de::{DeTable, DeValue};
 
 use super::data::Reading;
 use super::{Failure, one_line, output, print, say};
-use crate::data::notices;
 use crate::data::prepare::problems::Amended;
 use crate::data::prepare::publish::{self, Rule};
-use crate::data::prepare::read::{self, Dialect};
+use crate::data::prepare::read;
 use crate::data::prepare::{Kind, Problems, TableSchema, draft};
+use crate::data::site::suggest;
 use crate::data::{self, Expected, LabelColumn, Loaded};
 use crate::session::Session;
+use flyswarm_data::notices;
 
 /// Look at a table before a session.
 #[derive(Debug, Subcommand)]
@@ -42,6 +43,9 @@ pub(super) struct Check {
     /// Rows that must have a level before --amend shows it to the others
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
     min_rows: u64,
+    /// Draft a map file for --map from what is wrong, in place of the list. It stays at this site
+    #[arg(long, conflicts_with_all = ["amend", "json"])]
+    suggest_map: bool,
     #[command(flatten)]
     reading: Reading,
     /// Print JSON
@@ -97,14 +101,13 @@ pub(super) fn look(
 /// Columns that are no features and hold ids that come back.
 fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> {
     let schema = expected.preparation?;
-    let dialect = Dialect { delimiter: expected.dialect.delimiter.or(schema.delimiter), ..expected.dialect };
     let features = schema.columns.iter().filter(|column| column.kind != Kind::Ignored);
     let label = match &expected.label {
         LabelColumn::Name(name) => Some(name),
         _ => schema.label.as_ref(),
     };
     let used: Vec<&str> = features.map(|column| &column.name).chain(label).map(String::as_str).collect();
-    let expected = Expected { label: LabelColumn::None, drop: &[], dialect, ..expected.clone() };
+    let expected = Expected { label: LabelColumn::None, drop: &[], ..expected.clone() };
     // What keeps the file from being looked at was said by the reader.
     let found = draft::repeated_ids(path, &expected, &used).ok().filter(|found| !found.is_empty())?;
     let what = "ids that come back in several rows; if they are a patient's, held-out rows are not new patients and \
@@ -123,14 +126,20 @@ fn rare(problems: &Problems) -> Option<(&'static str, String)> {
 impl Check {
     fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let session = super::session::load(&self.session)?;
-        if self.amend && session.data.preparation.is_none() {
+        let asked = [("--amend", self.amend), ("--suggest-map", self.suggest_map)];
+        if let Some((option, _)) = asked.into_iter().find(|(_, given)| *given)
+            && session.data.preparation.is_none()
+        {
             let text = format!(
-                "{}: --amend: no columns are described in it (`session new flynn --from` does that)",
+                "{}: {option}: no columns are described in it (`session new flynn --from` does that)",
                 self.session.display()
             );
             return Err(Failure::Input(text));
         }
         let mut looked = look(&session, &self.data, self.label.as_ref(), &self.reading)?;
+        if self.suggest_map {
+            return self.suggest(&session, looked.problems, out);
+        }
         let mut text = String::new();
         if self.amend
             && let Some((amended, file, line)) = self.amend(&session, &looked.problems)?
@@ -198,6 +207,28 @@ impl Check {
             1 => Err(Failure::Input(format!("{file}: 1 problem"))),
             count => Err(Failure::Input(format!("{file}: {count} problems"))),
         }
+    }
+
+    /// Prints a map file, or what is to be added to the one that is given.
+    fn suggest(&self, session: &Session, mut problems: Problems, out: &mut dyn Write) -> Result<(), Failure> {
+        let Some(preparation) = &session.data.preparation else { return Ok(()) };
+        let rename = suggest::renames(&problems);
+        let mut reading = self.reading.clone();
+        if !rename.is_empty() {
+            // What is wrong inside a column is seen once the column is found.
+            reading.map_mut().site.rename.extend(rename.clone());
+            problems = look(session, &self.data, self.label.as_ref(), &reading)?.problems;
+        }
+        let comma = reading.map().decimal_comma.unwrap_or(preparation.decimal_comma);
+        let lines = suggest::draft(&problems, &rename, preparation, &session.data.classes, comma);
+        let text = match lines.is_empty() {
+            true => format!("# {} is as the session says: no map file is needed\n", self.data.display()),
+            false => format!(
+                "# Drafted from {}: look it over, and give it with --map\n{lines}",
+                self.data.display()
+            ),
+        };
+        print(out, &text)
     }
 
     /// The session with what the rows have beside it, the text of its file, and a line on what was added; if

@@ -27,7 +27,7 @@ use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 /// same counts. The figures are the best of many over the folds that chose them, so somewhat optimistic.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
-    /// Rows with labels: CSV, NPY, NPZ or Parquet
+    /// Rows with labels: CSV, Excel, Parquet, NPY or NPZ
     data: PathBuf,
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]

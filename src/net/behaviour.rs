@@ -216,6 +216,17 @@ impl Behaviour {
         }
     }
 
+    /// Leaves out the address of the peer that is up, and ends the connection when its queues are flushed.
+    pub(super) fn leave_out(&mut self, peer: PeerId) {
+        let now = Instant::now();
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        let up = entry.connections.values().filter(|connection| connection.up.is_some() && !connection.shut);
+        for connection in up {
+            entry.dialer.wrong(connection.address.clone(), now);
+            connection.link.finish();
+        }
+    }
+
     /// Admits and dials no peer from here on; connections end when their queues are flushed.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
@@ -476,7 +487,12 @@ fn innermost(error: &dyn std::error::Error) -> String {
     while let Some(source) = error.source() {
         error = source;
     }
-    error.to_string().replace('\n', " ")
+    harmless(&error.to_string())
+}
+
+/// A text that the other side may have chosen, for people: short, and nothing in it acts on a terminal.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().take(300).map(|c| if crate::session::printable(c) { c } else { ' ' }).collect()
 }
 
 impl Connection {
@@ -484,7 +500,7 @@ impl Connection {
         if !self.shut {
             self.shut = true;
             self.link.shut();
-            let (peer, reason) = (self.link.peer, reason.to_owned());
+            let (peer, reason) = (self.link.peer, harmless(reason));
             match self.up {
                 Some(_) => events.send(Event::PeerLost { peer, reason }),
                 None => {

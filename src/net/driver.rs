@@ -7,6 +7,7 @@
 mod addresses;
 mod clock;
 mod interpose;
+mod others;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -208,6 +209,8 @@ struct Driver<'a> {
     me: Peer,
     /// Peers that were blamed: their frames that are still on their way are not read.
     banned: BTreeSet<Peer>,
+    /// Peers of another session, since they were last greeted.
+    refused: BTreeSet<Peer>,
     /// Peers whose connection leads through a relay.
     relayed: BTreeSet<Peer>,
     clock: Clock,
@@ -273,6 +276,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         ids,
         me: plan.ctx.me,
         banned: BTreeSet::new(),
+        refused: BTreeSet::new(),
         relayed: BTreeSet::new(),
         clock: Clock::starting(started),
         alarms: BinaryHeap::new(),
@@ -411,7 +415,9 @@ impl Driver<'_> {
             }
             NetEvent::PeerLost { peer, reason } => {
                 if let Some(&peer) = self.peers.get(&peer) {
-                    (self.report)(Report::Disconnected(peer, &reason));
+                    if !self.refused.contains(&peer) {
+                        (self.report)(Report::Disconnected(peer, &reason));
+                    }
                     self.input(Input::PeerLost(peer));
                 }
             }
@@ -440,16 +446,6 @@ impl Driver<'_> {
         }
     }
 
-    /// Honest peers are never blamed, so nothing more of one that is blamed is read: it is reported once,
-    /// with the first of its faults.
-    fn blame(&mut self, peer: Peer, fault: Fault) {
-        if !self.banned.insert(peer) {
-            return;
-        }
-        (self.report)(Report::Blamed(peer, fault));
-        let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
-    }
-
     fn input(&mut self, input: Input<Node>) {
         let step = self.node.handle(self.now(), input);
         self.carry_out(step);
@@ -474,7 +470,9 @@ impl Driver<'_> {
                 }
                 Action::WriteEarly(ahead) => self.store.write_early(ahead),
                 Action::Output(event) => {
-                    (self.report)(Report::Node(&event));
+                    if self.is_news(&event) {
+                        (self.report)(Report::Node(&event));
+                    }
                     match event {
                         Event::Stage(slot, stage) => self.stage(slot, stage),
                         Event::NeedsConnection(peer) => {

@@ -51,6 +51,7 @@ pub(super) enum Order {
     AddAddress(PeerId, Multiaddr),
     Dial(PeerId),
     Ban(PeerId),
+    LeaveOut(PeerId),
     Probe(PeerId, Questions),
     /// Flush for at most this long, then end.
     ShutDown(Duration),
@@ -252,6 +253,7 @@ fn run(
                     }
                     Some(Order::Dial(peer)) => swarm.behaviour_mut().peers.hurry(peer),
                     Some(Order::Ban(peer)) => swarm.behaviour_mut().peers.ban(peer),
+                    Some(Order::LeaveOut(peer)) => swarm.behaviour_mut().peers.leave_out(peer),
                     Some(Order::Probe(peer, questions)) => swarm.behaviour_mut().peers.probe(peer, questions),
                     Some(Order::ShutDown(within)) => {
                         deadline = Some(Instant::now() + within);

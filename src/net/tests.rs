@@ -52,6 +52,13 @@ fn exchange(a: &mut Node, b: &mut Node) {
 }
 
 #[test]
+fn what_the_other_side_says_cannot_act_on_a_terminal() {
+    let said = "closed\u{1b}[2J by\npeer\u{202e}".to_owned() + &"x".repeat(1000);
+    let shown = super::behaviour::harmless(&said);
+    assert!(shown.starts_with("closed [2J by peer xxx") && shown.chars().count() == 300, "{shown:?}");
+}
+
+#[test]
 fn two_nodes_exchange_frames_both_ways_in_order_on_both_channels() {
     let (mut a, mut b) = pair(1, 2);
     exchange(&mut a, &mut b);

@@ -15,7 +15,6 @@ use super::{Error, Peer, RowsError, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
-use crate::data::notices::{self, Notice};
 use crate::http::Server;
 use crate::memory;
 use crate::net::NetworkKey;
@@ -25,6 +24,7 @@ use crate::protocol::context::Context;
 use crate::session::Session;
 use crate::store::Pin;
 use crate::tasks::{self, Build, History, Labels, Outcome, Protected, Rows, SessionTask, Task};
+use flyswarm_data::notices::{self, Notice};
 
 /// Saves a result as soon as it is there.
 pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;

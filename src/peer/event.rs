@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use libp2p::Multiaddr;
 use serde::Serialize;
 
+use super::own_rows::OwnRows;
 use super::receipt::Receipt;
 use crate::net::driver::Report;
 use crate::net::metrics::stage_name;
@@ -160,22 +161,25 @@ pub enum Event {
         result: Option<String>,
         /// The result's digest, in hexadecimal digits.
         digest: Option<String>,
-        /// Whether this peer's rows are in the result.
-        counted: bool,
+        /// Which of the opened sums hold this peer's rows; `None` for a peer without rows.
+        own_rows: Option<OwnRows>,
         /// A line about the result; may be empty.
         summary: String,
         /// How long the node stays for the others at most, in seconds.
         lingers: u64,
     },
-    /// A column of this peer's rows looks wrong. Nobody else is told.
-    OddColumns {
-        /// Which, and why.
+    /// What whoever decides has to know. Nobody else is told; the receipt counts them.
+    Warning {
+        /// `columns`: one of this peer's rows looks wrong. `quality`: how good the result is.
+        about: &'static str,
+        /// A sentence.
         message: String,
     },
-    /// This peer's rows are not in the result.
-    NotCounted {
-        /// Why.
-        reason: String,
+    /// The last word to a peer with rows: which of the opened sums hold them.
+    OwnRows {
+        /// Which.
+        #[serde(flatten)]
+        own_rows: OwnRows,
     },
     /// The session is over for this peer.
     Receipt {
@@ -327,15 +331,15 @@ impl fmt::Display for Event {
                 let each = figures.iter().map(|(name, value)| format!("{name} {value}"));
                 write!(f, "{aggregate}: {}", each.collect::<Vec<_>>().join(", "))
             }
-            Self::OddColumns { message } => write!(f, "warning: {message}"),
-            Self::NotCounted { reason } => write!(f, "this peer was NOT COUNTED: {reason}"),
-            Self::Finished { result: Some(result), digest: Some(digest), counted, summary, lingers } => {
+            Self::Warning { message, .. } => write!(f, "warning: {message}"),
+            Self::OwnRows { own_rows } => write!(f, "{own_rows}"),
+            Self::Finished { result: Some(result), digest: Some(digest), own_rows, summary, lingers } => {
                 write!(f, "{result} {digest}")?;
                 if !summary.is_empty() {
                     write!(f, "; {summary}")?;
                 }
-                if !counted {
-                    write!(f, "; NOT COUNTED")?;
+                if let Some(own_rows) = own_rows.as_ref().filter(|own_rows| !own_rows.left_out.is_empty()) {
+                    write!(f, "; {own_rows}")?;
                 }
                 write!(f, "; here for the others for up to {lingers} s more")
             }

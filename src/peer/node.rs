@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
-use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, stages};
+use super::own_rows::OwnRows;
+use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, Warnings, stages};
 use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
 use crate::http::Server;
@@ -58,11 +59,11 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         keyed: config.network_key.is_some(),
         roles: BTreeMap::new(),
         opened: BTreeMap::new(),
+        warnings: Warnings::default(),
         result: None,
     };
-    for message in std::mem::take(&mut node.plan.odd) {
-        node.journal.write(Event::OddColumns { message });
-    }
+    let odd = std::mem::take(&mut node.plan.odd);
+    node.warn("columns", odd);
     let run = move || {
         let result = node.run(config);
         // The readers' end comes before the result's.
@@ -141,6 +142,7 @@ struct Node {
     roles: BTreeMap<String, Vec<String>>,
     /// When each slot was opened, in seconds since 1970.
     opened: BTreeMap<u32, f64>,
+    warnings: Warnings,
     result: Option<Result<SessionResult, Error>>,
 }
 
@@ -172,8 +174,8 @@ impl Node {
             keep(&mut receipt)?;
         }
         self.journal.write(Event::Receipt { receipt: Box::new(receipt.clone()) });
-        if let Some(reason) = self.uncounted(outcome.as_ref(), &history) {
-            self.journal.write(Event::NotCounted { reason: reason.to_owned() });
+        if self.plan.result.is_some() {
+            self.journal.write(Event::OwnRows { own_rows: receipt.own_rows.clone() });
         }
         if over {
             Store::finish(&state).map_err(|error| Error::Environment(error.to_string()))?;
@@ -199,9 +201,8 @@ impl Node {
             }
             self.journal.write(event);
         }
-        for message in self.plan.columns.take_findings() {
-            self.journal.write(Event::OddColumns { message });
-        }
+        let findings = self.plan.columns.take_findings();
+        self.warn("columns", findings);
         match report {
             Report::Started(handle) => {
                 if let Some((_, server)) = &self.plan.metrics {
@@ -230,6 +231,13 @@ impl Node {
         }
     }
 
+    fn warn(&mut self, about: &'static str, messages: Vec<String>) {
+        for message in messages {
+            self.warnings.add(about, message.clone());
+            self.journal.write(Event::Warning { about, message });
+        }
+    }
+
     /// Makes the result and has it saved; `None` for a peer without rows.
     fn finished(&mut self, history: &History) -> Result<Option<Outcome>, Error> {
         let lingers = self.ctx.session.timing.linger_ms.div_ceil(1000);
@@ -237,7 +245,7 @@ impl Node {
             self.journal.write(Event::Finished {
                 result: None,
                 digest: None,
-                counted: false,
+                own_rows: None,
                 summary: String::new(),
                 lingers,
             });
@@ -250,26 +258,20 @@ impl Node {
         if let Some(save) = self.plan.save.take() {
             save(&outcome, history)?;
         }
+        self.warn("quality", outcome.warnings.clone());
         self.journal.write(Event::Finished {
             result: Some(result.to_owned()),
             digest: Some(hex::encode(outcome.digest)),
-            counted: self.uncounted(Some(&outcome), history).is_none(),
+            own_rows: Some(self.own_rows(history)),
             summary: outcome.summary.clone(),
             lingers,
         });
         Ok(Some(outcome))
     }
 
-    /// Why this peer's rows are not in the result; `None` where they are, or where it has none to give.
-    fn uncounted(&self, outcome: Option<&Outcome>, history: &History) -> Option<&'static str> {
-        let member = history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me));
-        match outcome {
-            _ if !member => Some("it came too late, and its rows are in no part of the result"),
-            Some(outcome) if !outcome.counted => {
-                Some("it was not drawn, and nothing was learnt from its rows")
-            }
-            _ => None,
-        }
+    /// Which of the opened sums hold this peer's rows.
+    fn own_rows(&self, history: &History) -> OwnRows {
+        OwnRows::of(&self.ctx.plan, self.ctx.me, &*self.task, history)
     }
 
     fn receipt(
@@ -286,7 +288,6 @@ impl Node {
         let session = &*self.session;
         let names =
             |peers: &[session::Peer]| peers.iter().map(|&peer| session.name(peer).to_owned()).collect();
-        let counted = self.uncounted(outcome, history).is_none();
         let aggregates = self.ctx.plan.iter().zip(history.values()).map(|(aggregate, value)| Opened {
             name: aggregate.name.clone(),
             is: aggregate.is,
@@ -311,7 +312,7 @@ impl Node {
                 .map(|series| Place { number: series.number, parent: series.parent.to_string() }),
             peer: session.name(self.ctx.me).to_owned(),
             peer_id: self.ctx.identity.public().to_string(),
-            counted,
+            own_rows: self.own_rows(history),
             aggregates: aggregates.collect(),
             opened_unix: history
                 .values()
@@ -325,7 +326,6 @@ impl Node {
                 rows: self.plan.rows.data.rows(),
                 salt: hex::encode(salt),
                 digest: hex::encode(self.plan.rows.digest(&salt)),
-                summed: counted,
                 digest_covers: tasks::digest_covers(session),
             },
             stages: stages(&self.ctx, &session.task, usage),
@@ -334,6 +334,7 @@ impl Node {
             started_unix: started,
             seconds: super::unix() - started,
             result: self.plan.result.map(str::to_owned),
+            warnings: self.warnings.clone(),
             details,
         })
     }

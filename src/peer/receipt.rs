@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::own_rows::OwnRows;
 use crate::net::driver::Usage;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
@@ -28,8 +29,8 @@ pub struct Receipt {
     pub peer: String,
     /// This peer's libp2p name.
     pub peer_id: String,
-    /// Whether this peer's rows are in the result.
-    pub counted: bool,
+    /// Which of the opened sums hold this peer's rows.
+    pub own_rows: OwnRows,
     /// What was summed and opened, in order.
     pub aggregates: Vec<Opened>,
     /// When this peer had each of them, in seconds since 1970; `None` where that was before it was started
@@ -57,9 +58,32 @@ pub struct Receipt {
     /// What the result is called; `None` for a peer without rows.
     #[serde(skip)]
     pub result: Option<String>,
+    /// How many warnings this peer was given, by what they are about.
+    pub(crate) warnings: Warnings,
     /// What the task adds, and the result's digest under the result's name.
     #[serde(flatten)]
     pub details: Map<String, Value>,
+}
+
+/// Warnings of a peer: in the receipt how many, on its own page their texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Warnings(BTreeMap<&'static str, Vec<String>>);
+
+impl Warnings {
+    pub(super) fn add(&mut self, about: &'static str, text: String) {
+        self.0.entry(about).or_default().push(text);
+    }
+
+    /// The texts.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.0.values().flatten().cloned().collect()
+    }
+}
+
+impl Serialize for Warnings {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(about, texts)| (about, texts.len())))
+    }
 }
 
 /// A place in a series of sessions.
@@ -123,8 +147,6 @@ pub struct DataDigest {
     pub salt: String,
     /// [`Rows::digest`](crate::tasks::Rows::digest) with this salt, in hexadecimal digits.
     pub digest: String,
-    /// Whether these rows are in the result.
-    pub summed: bool,
     /// Which rows the digest covers.
     pub digest_covers: &'static str,
 }
@@ -166,4 +188,20 @@ pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usa
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_counts_warnings_and_keeps_their_texts_back() {
+        let mut warnings = Warnings::default();
+        for text in ["\"age\" is constant here only", "other units?"] {
+            warnings.add("columns", text.into());
+        }
+        warnings.add("quality", "worse than alone".into());
+        assert_eq!(serde_json::json!(warnings), serde_json::json!({"columns": 2, "quality": 1}));
+        assert_eq!(warnings.texts()[1..], ["other units?", "worse than alone"]);
+    }
 }

@@ -1,25 +1,27 @@
-//! Ctrl-C and SIGTERM end a node cleanly.
+//! Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) end a node cleanly.
 
 use super::Handle;
 
-/// From now on the first Ctrl-C or SIGTERM of this process makes the peer leave cleanly, and the second ends
-/// the process at once with exit code 130.
+/// From now on the first Ctrl-C, SIGTERM or SIGHUP of this process makes the peer leave cleanly. A second
+/// Ctrl-C or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP
+/// ignored, as by `nohup`, goes on ignoring it.
 pub fn leave_on_signals(handle: Handle) {
     std::thread::spawn(move || {
         let Ok(mut signals) = Signals::new() else { return };
         loop {
-            signals.next();
-            if handle.leave() {
+            let signal = signals.next();
+            // A terminal that is closed may say so twice.
+            if handle.leave() && signal == Signal::End {
                 std::process::exit(130);
             }
         }
     });
 }
 
-/// Waits for the first Ctrl-C or SIGTERM.
+/// Waits for the first Ctrl-C, SIGTERM or SIGHUP.
 pub(crate) fn wait_for_signal() {
     match Signals::new() {
-        Ok(mut signals) => signals.next(),
+        Ok(mut signals) => drop(signals.next()),
         // The system ends the process then.
         Err(_) => loop {
             std::thread::park();
@@ -27,37 +29,73 @@ pub(crate) fn wait_for_signal() {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    /// Ctrl-C or SIGTERM.
+    End,
+    /// SIGHUP.
+    Hangup,
+}
+
 /// The signals that ask a process to end.
 struct Signals {
     runtime: tokio::runtime::Runtime,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    /// `None` where it is ignored.
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
+    #[cfg(unix)]
     fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        #[cfg(unix)]
-        let terminate = {
-            let _inside = runtime.enter();
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
-        };
-        Ok(Self {
-            runtime,
-            #[cfg(unix)]
-            terminate,
-        })
+        let inside = runtime.enter();
+        let terminate = signal(SignalKind::terminate())?;
+        let hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
+        drop(inside);
+        Ok(Self { runtime, terminate, hangup })
     }
 
-    fn next(&mut self) {
-        self.runtime.block_on(async {
-            #[cfg(unix)]
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = self.terminate.recv() => {}
-            }
-            #[cfg(not(unix))]
-            let _ = tokio::signal::ctrl_c().await;
-        });
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()? })
     }
+
+    fn next(&mut self) -> Signal {
+        #[cfg(unix)]
+        let Self { runtime, terminate, hangup } = self;
+        #[cfg(unix)]
+        let hangup = async {
+            match hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        #[cfg(unix)]
+        return runtime.block_on(async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => Signal::End,
+                _ = terminate.recv() => Signal::End,
+                () = hangup => Signal::Hangup,
+            }
+        });
+        #[cfg(not(unix))]
+        self.runtime.block_on(async {
+            let _ = tokio::signal::ctrl_c().await;
+            Signal::End
+        })
+    }
+}
+
+/// Whether this process was started with SIGHUP ignored; unknown, and so no, where there is no `/proc`.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // Signal n has bit n - 1, and SIGHUP is 1.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

@@ -15,6 +15,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
     let opened = list(&receipt["aggregates"]);
     let members = opened.last().map_or(&[][..], |last| list(&last["members"]));
     let names: Vec<_> = members.iter().map(text).collect();
+    let own_rows = text(&receipt["own_rows"]["text"]);
     let sums = sums(receipt, opened);
     let stages = list(&receipt["stages"]).iter().map(|each| {
         let seconds = each["seconds"].as_f64().unwrap_or(0.0);
@@ -45,8 +46,8 @@ pub(super) fn decided(receipt: &Value) -> Markup {
         section {
             h2 { "Participants and decisions" }
             p {
-                (members.len()) " peers: " (names.join(", ")) ". This peer's rows are "
-                @if receipt["counted"] != true { b { "not" } " " } "in the result."
+                "The last sum is over " (members.len()) " peers: " (names.join(", ")) ". Of this peer: "
+                @if list(&receipt["own_rows"]["left_out"]).is_empty() { (own_rows) } @else { b { (own_rows) } } "."
             }
             h3 { "Decisions" }
             p {

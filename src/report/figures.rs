@@ -1,71 +1,22 @@
 //! How good a model is: the figures of a session's evaluation, and those of a model on some rows.
 
-use flyswarm_learn::model::figures::{Figures, Gain, Share};
+use flyswarm_learn::model::comparison::{Comparison, Sentence, Verdict, Whose};
+use flyswarm_learn::model::figures::{Figures, Positive, Share};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{pictures, text};
 use crate::html::{cells, percent, table};
 
-/// The figures of a session, of everybody's rows or one peer's.
-pub(super) struct Comparison {
-    swarm: Figures,
-    alone: Figures,
-    neighbours: Figures,
-    gains: [Option<Gain>; 2],
-}
-
-/// Whose rows are compared with what.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Whose {
-    /// All peers'.
-    Pool,
-    /// This peer's.
-    Peer,
-    /// Those of a file that a model is scored on.
-    File,
-}
-
-impl Whose {
-    /// What predicts, and what it is compared with.
-    fn words(self) -> (&'static str, [&'static str; 2]) {
-        match self {
-            Self::Pool => {
-                ("swarm", ["what each peer learns from its own rows alone", "each peer's nearest own rows"])
-            }
-            Self::Peer => {
-                ("swarm", ["what this peer learns from its own rows alone", "its nearest own rows"])
-            }
-            Self::File => {
-                ("model", ["one that learns from the other rows alone", "the nearest of the other rows"])
-            }
-        }
-    }
-}
-
-impl Comparison {
-    /// Rows that were scored.
-    pub(super) fn rows(&self) -> u64 {
-        self.swarm.rows
-    }
-
-    pub(super) fn read(value: &Value) -> Option<Self> {
-        let figures = |which: &str| -> Option<Figures> {
-            let found: Figures = serde_json::from_value(value[which].clone()).ok()?;
-            let classes = found.per_class.len();
-            let square =
-                found.confusion.len() == classes && found.confusion.iter().all(|row| row.len() == classes);
-            square.then_some(found)
-        };
-        let gain = |which: &str| serde_json::from_value(value[which].clone()).ok();
-        let [swarm, alone, neighbours] = ["swarm", "alone", "neighbours"].map(figures);
-        Some(Self {
-            swarm: swarm?,
-            alone: alone?,
-            neighbours: neighbours?,
-            gains: ["gain_over_alone", "gain_over_neighbours"].map(gain),
-        })
-    }
+/// The comparison that a receipt or a peer's own figures hold, if it is as this program writes it.
+pub(super) fn read(value: &Value) -> Option<Comparison> {
+    let found: Comparison = serde_json::from_value(value.clone()).ok()?;
+    let square = |figures: &Figures| {
+        let classes = figures.per_class.len();
+        figures.confusion.len() == classes && figures.confusion.iter().all(|row| row.len() == classes)
+    };
+    let all = square(&found.swarm) && square(&found.alone) && square(&found.neighbours);
+    all.then_some(found)
 }
 
 /// As `93.2 % (90.1 to 95.4)`.
@@ -114,8 +65,9 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     html! {
         section {
             h2 { (title) }
-            @match Comparison::read(&found["pooled"]) {
+            @match read(&found["pooled"]) {
                 Some(figures) => {
+                    p { strong { (figures.headline("held-out rows")) "." } }
                     p {
                         "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
                         " % were held out (" (figures.swarm.rows) " rows together) and predicted in three ways: by a \
@@ -131,6 +83,9 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                          model does not depend on them."
                     }
                 }
+                None if found["pooled"].is_object() => {
+                    p { "The figures of the receipt are those of another version of this program." }
+                }
                 None => { p { "No peer held out rows that could be scored." } }
             }
             @if !unscored.is_empty() {
@@ -142,28 +97,25 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
 
 /// Three ways of predicting the same rows.
 pub(super) fn compared(found: &Comparison, whose: Whose) -> Markup {
-    let Comparison { swarm, alone, neighbours, gains } = found;
-    let (subject, others) = whose.words();
+    let Comparison { swarm, alone, neighbours, .. } = found;
     let recalls = swarm.per_class.iter().zip(&alone.per_class).zip(&neighbours.per_class);
     html! {
         div.cards {
             @for (name, class, figures) in
                 [("swarm", "s0", swarm), ("alone", "s1", alone), ("neighbours", "s2", neighbours)]
             {
-                @let balanced = figures.balanced_accuracy;
                 div.card.(class) {
                     span { (name) }
-                    strong { (percent(figures.accuracy.value)) }
+                    strong { (percent(figures.balanced_accuracy.value)) }
                     small {
-                        "accuracy; " (interval(figures.accuracy)) br;
-                        "balanced " (percent(balanced.value)) "; " (interval(balanced))
+                        "balanced accuracy; " (interval(figures.balanced_accuracy)) br;
+                        "accuracy " (percent(figures.accuracy.value)) "; " (interval(figures.accuracy))
                     }
                 }
             }
+            (majority(swarm))
         }
-        @for (gain, other) in gains.iter().zip(others) {
-            @if let Some(gain) = gain { (verdict(subject, other, *gain)) }
-        }
+        @for sentence in found.sentences(whose) { (verdict(&sentence)) }
         h3 { "Recall by class" }
         (pictures::classes(swarm, alone, neighbours))
         (table(
@@ -177,34 +129,40 @@ pub(super) fn compared(found: &Comparison, whose: Whose) -> Markup {
     }
 }
 
-fn verdict(subject: &str, other: &str, Gain { value, low, high }: Gain) -> Markup {
-    let (class, verdict) = if low > 0.0 {
-        ("verdict good", "better than")
-    } else if high < 0.0 {
-        ("verdict bad", "worse than")
-    } else {
-        ("verdict", "not clearly different from")
-    };
-    let [value, low, high] = [value, low, high].map(|points| format!("{:+.1}", 100.0 * points));
+/// What the largest class gives.
+fn majority(figures: &Figures) -> Markup {
+    let majority = &figures.majority;
     html! {
-        p class=(class) {
-            "The " (subject) " is " (verdict) " " (other) ": " (value) " points (95\u{a0}%: " (low) "\u{a0}to\u{a0}"
-            (high) ")."
+        div.card {
+            span { "always " (majority.class) }
+            strong { (percent(majority.balanced_accuracy)) }
+            small { "balanced accuracy" br; "accuracy " (percent(majority.accuracy)) }
         }
     }
+}
+
+fn verdict(Sentence { verdict, text, .. }: &Sentence) -> Markup {
+    let class = match verdict {
+        Verdict::Better => "verdict good",
+        Verdict::Worse => "verdict bad",
+        Verdict::Unclear | Verdict::TooFew => "verdict",
+    };
+    html! { p class=(class) { (text) } }
 }
 
 /// The figures of one model.
 pub(super) fn one(figures: &Figures) -> Markup {
     html! {
-        p { (figures.rows) " rows." }
+        p { strong { (figures.headline(&format!("{} rows", figures.rows))) "." } }
         div.cards {
             @for (name, share) in
-                [("accuracy", figures.accuracy), ("balanced accuracy", figures.balanced_accuracy)]
+                [("balanced accuracy", figures.balanced_accuracy), ("accuracy", figures.accuracy)]
             {
                 div.card.s0 { span { (name) } strong { (percent(share.value)) } small { (interval(share)) } }
             }
+            (majority(figures))
         }
+        (verdict(&figures.against_majority("model")))
         (table(
             "Recall of each class, with 95 % intervals",
             &["class", "rows", "recall"],
@@ -214,9 +172,17 @@ pub(super) fn one(figures: &Figures) -> Markup {
     }
 }
 
+/// Two classes by the field's words.
+fn positive(positive: &Positive) -> Markup {
+    let caption = format!("The positive class is {}; 95 % intervals", positive.class);
+    let rows = positive.named().map(|(name, share)| cells![name, maybe(share)]);
+    table(&caption, &["figure", "share"], rows)
+}
+
 /// Precision, AUC, confusion and calibration of one model.
 fn details(figures: &Figures) -> Markup {
     html! {
+        @if let Some(two) = &figures.positive { (positive(two)) }
         (table(
             "Right among the rows predicted as each class (precision), with 95 % intervals",
             &["class", "precision"],
@@ -226,7 +192,7 @@ fn details(figures: &Figures) -> Markup {
             p {
                 "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})")) ": how often the \
                  model finds that a row of " (second.class) " looks more like " (second.class) " than a row of the \
-                 other class does."
+                 other class at the same peer does."
             }
         }
         h3 { "Confusion matrix" }

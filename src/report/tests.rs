@@ -15,7 +15,7 @@ const EVIL: &str = "<script>alert(1)</script>\"'&";
 fn figures(classes: &[String]) -> Figures {
     let labels: Vec<u16> = (0..60).map(|i| i % 2).collect();
     let scores: Vec<f64> = (0..120).map(|i| f64::from(i * i % 17)).collect();
-    Figures::new(classes, &Sums::of_scores(2, &labels, &scores, 8)).unwrap()
+    Figures::new(classes, &Sums::of_scores(2, &labels, &scores), None).unwrap()
 }
 
 /// So many columns, each farther than the next.
@@ -30,11 +30,11 @@ fn beside(columns: u32) -> Beside {
 
 fn receipt() -> Value {
     let classes = [EVIL.to_owned(), "b".to_owned()];
-    let gain = Gain::of(9, 2, 60);
+    let gain = Gain::of([([9, 2], 60)]);
     let found = figures(&classes);
     json!({
         "name": EVIL, "peer": EVIL, "session": EVIL, "created": EVIL, "started_unix": 1.0, "seconds": 61.0,
-        "counted": true, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
+        "own_rows": {"included": [EVIL], "left_out": [], "text": EVIL}, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
         "privacy": {"epsilon": null, "min_contributors": 3},
         "committee": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "aggregates": [
@@ -65,13 +65,15 @@ fn names_from_outside_never_become_markup() {
     own["columns"] = json!(beside(3));
     let classes = [EVIL.to_owned(), "b".to_owned()];
     let rows = figures(&classes);
+    let beside = super::figures::read(&own);
     let page = Page {
         title: EVIL,
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(EVIL.to_owned()),
-        rows: Some(Rows { name: EVIL, figures: &rows, beside: Some(&own) }),
+        rows: Some(Rows { name: EVIL, figures: &rows, beside: beside.as_ref() }),
         columns: None,
+        warnings: vec![EVIL.to_owned()],
         left_out: vec![EVIL.to_owned()],
         personal: vec![("file", EVIL.to_owned())],
         model: vec![("file", EVIL.to_owned())],
@@ -109,6 +111,8 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     let mut receipt = receipt();
     receipt["evaluation"]["pooled"]["swarm"]["per_class"][0]["class"] = json!(mark());
     receipt["evaluation"]["pooled"]["swarm"]["per_class"][1]["class"] = json!(mark());
+    receipt["evaluation"]["pooled"]["swarm"]["majority"]["class"] = json!(mark());
+    receipt["evaluation"]["pooled"]["swarm"]["positive"]["class"] = json!(mark());
     receipt["evaluation"]["classes_not_scored"] = json!([mark()]);
     for name in ["name", "peer", "session", "created", "task"] {
         receipt[name] = json!(mark());
@@ -127,13 +131,15 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     let mut own = receipt["evaluation"]["pooled"].clone();
     own["swarm"]["per_class"][0]["class"] = json!(mark());
     let (title, name) = (mark(), mark());
+    let compared = super::figures::read(&own);
     let page = Page {
         title: &title,
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(mark()),
-        rows: Some(Rows { name: &name, figures: &rows, beside: Some(&own) }),
+        rows: Some(Rows { name: &name, figures: &rows, beside: compared.as_ref() }),
         columns: Some(beside),
+        warnings: vec![mark()],
         left_out: vec![mark()],
         personal: vec![("file", mark())],
         model: vec![("file", mark())],
@@ -219,8 +225,15 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     let receipt = receipt();
     let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
     let swarm = &receipt["evaluation"]["pooled"]["swarm"];
-    let accuracy = swarm["accuracy"]["value"].as_f64().unwrap();
-    assert!(page.contains(&format!("<strong>{:.1} %</strong>", 100.0 * accuracy)));
+    let balanced = swarm["balanced_accuracy"]["value"].as_f64().unwrap();
+    assert!(page.contains(&format!("<strong>{:.1} %</strong>", 100.0 * balanced)));
+    // The same words as everywhere else, and what the field calls the figures of two classes.
+    let found = super::figures::read(&receipt["evaluation"]["pooled"]).unwrap();
+    let headline = maud::html! { strong { (found.headline("held-out rows")) "." } }.into_string();
+    assert!(page.contains(&headline), "{headline}");
+    for name in ["always ", "sensitivity", "specificity", "PPV", "NPV"] {
+        assert!(page.contains(name), "{name}");
+    }
     for cell in swarm["confusion"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap()) {
         assert!(page.contains(&format!(">{cell}</td>")), "{cell}");
     }
@@ -236,6 +249,34 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
 }
 
 #[test]
+fn warnings_stand_first_and_a_receipt_alone_counts_them() {
+    let mut receipt = receipt();
+    receipt["warnings"] = json!({"columns": 2, "quality": 1});
+    let render = |warnings: &[&str]| {
+        let warnings = warnings.iter().map(|&line| line.to_owned()).collect();
+        Page { title: "t", receipt: Some(&receipt), warnings, ..Page::default() }.render()
+    };
+    let page = render(&["a constant column", "worse than alone"]);
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not in {page}"));
+    assert!(place("<h2>Warnings</h2>") < place("<p class=\"verdict bad\">worse than alone</p>"));
+    assert!(place("worse than alone</p>") < place("<h2>How good the model is</h2>"));
+    let page = render(&[]);
+    assert!(page.contains("was warned while the session ran (columns: 2, quality: 1)"), "{page}");
+    receipt["warnings"] = json!({});
+    let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+    assert!(!page.contains("<h2>Warnings</h2>"));
+}
+
+#[test]
+fn few_events_get_no_green_verdict() {
+    let mut receipt = receipt();
+    receipt["evaluation"]["pooled"]["swarm"]["per_class"][0]["rows"] = json!(19);
+    let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+    assert!(page.contains("<p class=\"verdict\">Too few events to say how good the swarm is: 19 rows of"));
+    assert!(!page.contains("verdict good") && !page.contains("points of balanced"));
+}
+
+#[test]
 fn receipts_that_are_none_make_a_page_all_the_same() {
     for receipt in
         [json!(null), json!([1]), json!({"evaluation": {"pooled": {"swarm": 1}}}), json!({"stages": 3})]
@@ -248,6 +289,11 @@ fn receipts_that_are_none_make_a_page_all_the_same() {
     contradictory["evaluation"]["contradictory"] = json!(true);
     let page = Page { title: "t", receipt: Some(&contradictory), ..Page::default() }.render();
     assert!(page.contains("contradict each other") && !page.contains("class=\"cards\""));
+    // Figures of an earlier version are not said to be none.
+    let mut earlier = receipt();
+    earlier["evaluation"]["pooled"]["swarm"]["majority"] = Value::Null;
+    let page = Page { title: "t", receipt: Some(&earlier), ..Page::default() }.render();
+    assert!(page.contains("another version of this program") && !page.contains("No peer held out"));
 }
 
 #[test]

@@ -79,6 +79,11 @@ pub trait TaskKind: Debug + Sync {
         true
     }
 
+    /// Whether rows without a label take part.
+    fn partly(&self) -> bool {
+        false
+    }
+
     /// Its options of `flyswarm session new`: at most six.
     fn options(&self) -> &'static [TaskOption] {
         &[]

@@ -2,6 +2,8 @@
 
 mod fedavg_xclp;
 mod missing;
+#[cfg(feature = "net")]
+mod own_rows;
 mod xclp;
 
 use flyswarm_sealed_sum::harness::network;
@@ -13,6 +15,10 @@ use crate::session::{
 };
 use crate::tasks::ModelSpec;
 
+fn model() -> ModelSpec {
+    ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }
+}
+
 fn session(identities: &[Identity], timing: Timing) -> Session {
     let roster = identities
         .iter()
@@ -23,7 +29,7 @@ fn session(identities: &[Identity], timing: Timing) -> Session {
             addresses: Vec::new(),
         })
         .collect();
-    let task = ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }.into();
+    let task = model().into();
     Session {
         name: "test".into(),
         run: Run::new([7; 16], 1_000_000_000),

@@ -149,7 +149,13 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
     let file = bad.write("garbage.key", "garbage\n");
     fs::set_permissions(bad.path(&file), fs::Permissions::from_mode(0o600)).expect("mode");
     bad.refused("key", &file, &[], 2, &["garbage.key"]);
-    bad.refused("key", "missing.key", &[], 2, &["missing.key: no identity here"]);
+    bad.refused(
+        "key",
+        "missing.key",
+        &[],
+        2,
+        &["missing.key: no identity here; `flyswarm id --key ", "missing.key` makes one"],
+    );
     fs::copy(bad.path("alice.key"), bad.path("open.key")).expect("copied");
     fs::set_permissions(bad.path("open.key"), fs::Permissions::from_mode(0o644)).expect("mode");
     bad.refused("key", "open.key", &[], 2, &["open.key: mode is 0644, must be 0600"]);

@@ -191,7 +191,10 @@ fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
 #[test]
 fn a_ledger_that_cannot_be_read_is_named_with_its_line() {
     let swarm = Swarm::new(3, private(true));
-    refused(&run(&swarm, &["ledger", "--key", "missing.key"]), &["missing.key: no identity here"]);
+    refused(
+        &run(&swarm, &["ledger", "--key", "missing.key"]),
+        &["missing.key: no identity here; `flyswarm id --key "],
+    );
     refused(&run(&swarm, &["ledger", "--colour"]), &["--colour"]);
     let path = swarm.folder.path().join("ledger").join(format!("{}.jsonl", swarm.keys[0].public()));
     fs::create_dir(path.parent().expect("a folder")).expect("made");

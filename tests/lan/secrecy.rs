@@ -77,11 +77,17 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     }
     let mut texts = Vec::new();
     swarm.wait_all(&[0, 1, 2], "metrics");
-    let during = http(ports[0], "GET /metrics HTTP/1.0\r\n\r\n");
+    let asked = |what: &str| {
+        let head = format!("Host: 127.0.0.1:{}", ports[0]);
+        http(ports[0], &format!("{what} HTTP/1.0\r\n{head}\r\n\r\n"))
+    };
+    let during = asked("GET /metrics");
     swarm.wait_all(&[0, 1, 2], "finished");
-    let after = http(ports[0], "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert!(http(ports[0], "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 "));
-    assert!(http(ports[0], "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 405 "));
+    let after = asked("GET /metrics");
+    assert!(asked("GET /").starts_with("HTTP/1.0 404 "));
+    assert!(asked("POST /metrics").starts_with("HTTP/1.0 405 "));
+    let stranger = http(ports[0], "GET /metrics HTTP/1.1\r\nHost: stranger.example\r\n\r\n");
+    assert!(stranger.starts_with("HTTP/1.1 403 "), "{stranger}");
     let long = format!("GET /{} HTTP/1.0\r\n", "x".repeat(20_000));
     let refused = http(ports[0], &long);
     // The refusal is lost where the connection is reset before it is read.

@@ -167,9 +167,14 @@ impl Drop for Swarm {
 impl Swarm {
     /// Keys, session file and rows of `peers` peers; nothing runs yet.
     pub fn new(peers: usize, change: impl FnOnce(&mut Session)) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
         let mut keys: Vec<_> = (0..peers).map(|_| Identity::from_seed(random())).collect();
         keys.sort_by_key(Identity::public);
+        Self::with_keys(keys, change)
+    }
+
+    /// The same with these keys, ascending.
+    pub fn with_keys(keys: Vec<Identity>, change: impl FnOnce(&mut Session)) -> Self {
+        let (folder, peers) = (tempfile::tempdir().expect("a folder"), keys.len());
         let mut session = session(&keys);
         change(&mut session);
         let session = session.check().expect("a session");

@@ -259,7 +259,7 @@ def text(x: str) -> bytes:
 def model_file(session: Session, opened: dict[int, bytes], moments: Moments | None, members: list[int],
                program: str) -> bytes:
     body = struct.pack("<HIIII", VERSION, session.features, session.m, session.s, session.rho) + opened[0]
-    body += bytes([session.densify, SCORES.index(session.score)]) + struct.pack("<d", session.gamma)
+    body += bytes([session.densify, SCORES.index(session.score)]) + struct.pack("<d", session.gamma) + bytes(1)
     body += bytes([SCALINGS.index(session.scaling)])
     if session.scaling == "range":
         body += struct.pack("<Iff", 1, *session.scaling_values)

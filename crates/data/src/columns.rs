@@ -201,6 +201,7 @@ impl Header<'_> {
             Some(names) => features.iter().map(|&column| names[column].clone()).collect(),
             None => Vec::new(),
         };
+        recase(&mut names, &expected.columns.iter().map(String::as_str).collect());
         let compared = !expected.columns.is_empty() && !names.is_empty() && names != expected.columns;
         if compared {
             self.compare(&features, &names, expected)?;
@@ -249,6 +250,26 @@ impl Header<'_> {
                 };
                 self.refuse(format!("column {column} is called {}, {says}", shown(name)))
             }
+        }
+    }
+}
+
+/// Gives a name the spelling that is known, if the two differ in capitals alone and only these two do.
+pub(super) fn recase(names: &mut [String], known: &BTreeSet<&str>) {
+    let there: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let mut absent: BTreeMap<String, Option<&str>> = BTreeMap::new();
+    for name in known.iter().filter(|name| !there.contains(*name)) {
+        absent.entry(name.to_lowercase()).and_modify(|one| *one = None).or_insert(Some(name));
+    }
+    let mut own: BTreeMap<String, u32> = BTreeMap::new();
+    if absent.is_empty() {
+        return;
+    }
+    names.iter().for_each(|name| *own.entry(name.to_lowercase()).or_default() += 1);
+    for name in names.iter_mut().filter(|name| !known.contains(name.as_str())) {
+        let small = name.to_lowercase();
+        if let (Some(Some(spelt)), Some(1)) = (absent.get(&small), own.get(&small)) {
+            *name = (*spelt).to_owned();
         }
     }
 }

@@ -10,33 +10,36 @@ use rayon::prelude::*;
 
 use super::columns::{Aside, Columns, Header, Role, advice};
 use super::prepare::rows::likely;
-use super::prepare::value::{NoNumber, number};
+use super::prepare::value::{NoNumber, looks_missing, number, truth};
 use super::{
-    Column, DataError, Expected, LabelColumn, Labels, Lines, Loaded, MAX_ROWS, MAX_VALUES, Source,
-    magnitude_ok, quoted,
+    Column, DataError, Expected, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok,
+    quoted,
 };
 
 /// The fields of one line, trimmed.
 #[derive(Debug)]
 struct Record {
     delimiter: u8,
-    lines: Lines,
+    line: u64,
+    text: Vec<u8>,
     fields: ByteRecord,
 }
 
 impl Record {
-    fn new(delimiter: Option<u8>) -> Self {
-        let delimiter = delimiter.unwrap_or(b',');
-        Self { delimiter, lines: Lines::default(), fields: ByteRecord::new() }
+    fn new(source: &mut Source, delimiter: Option<u8>) -> Result<Self, DataError> {
+        source.begin_text()?;
+        let delimiter = source.delimiter.or(delimiter).unwrap_or(b',');
+        Ok(Self { delimiter, line: 0, text: Vec::new(), fields: ByteRecord::new() })
     }
 
     /// Moves on to the next line that is not blank; `false` at the end of the file.
     fn next(&mut self, source: &mut Source) -> Result<bool, DataError> {
-        let Some((_, text)) = self.lines.next(source)? else {
+        let Some(line) = source.next_filled(&mut self.text)? else {
             self.fields.clear();
             return Ok(false);
         };
-        split(text, self.delimiter, &mut self.fields);
+        self.line = line;
+        split(&self.text, self.delimiter, &mut self.fields);
         Ok(true)
     }
 }
@@ -54,7 +57,7 @@ fn split(text: &[u8], delimiter: u8, fields: &mut ByteRecord) {
 }
 
 pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, DataError> {
-    let mut record = Record::new(expected.dialect.delimiter);
+    let mut record = Record::new(&mut source, expected.dialect.delimiter)?;
     if !record.next(&mut source)? {
         return Err(DataError::NoRows { file: source.file.clone(), header: false });
     }
@@ -62,7 +65,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let mut found = Header {
         file: &source.file,
         place: "line 1",
-        line: record.lines.line,
+        line: record.line,
         count: record.fields.len(),
         names: Some(first),
     };
@@ -72,7 +75,9 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
         let problem = format!("{name} asked for by name, expected a header");
         return Err(DataError::Layout { file: source.file.clone(), problem });
     }
-    other_delimiter(&found)?;
+    if source.delimiter.is_none() {
+        other_delimiter(&found)?;
+    }
     let aside = found.aside(&expected.label, expected.drop)?;
     let header = is_header(&found, &record, &aside, expected)?;
     if !header {
@@ -90,7 +95,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let mut batch = vec![Row::default(); (BATCH / columns.roles.len().max(1)).clamp(1, BATCH / CHUNK)];
     // The first row has been read already.
     let mut count = 1;
-    batch[0].line = record.lines.line;
+    batch[0].line = record.line;
     batch[0].fields = Some(std::mem::take(&mut record.fields));
     let failed = loop {
         if count == batch.len() {
@@ -98,11 +103,9 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
             count = 0;
         }
         let row = &mut batch[count];
-        match record.lines.next(&mut source) {
-            Ok(Some((line, text))) => {
+        match source.next_filled(&mut row.text) {
+            Ok(Some(line)) => {
                 (row.line, row.fields) = (line, None);
-                row.text.clear();
-                row.text.extend_from_slice(text);
                 count += 1;
             }
             Ok(None) => break None,
@@ -182,8 +185,12 @@ impl Reader<'_> {
         for (row, (text, wrong)) in rows.iter().zip(read) {
             if let (Some(text), Some(at)) = (text, label) {
                 let text = text?;
-                labels.push(&text).map_err(|expected| {
+                labels.push(&text).map_err(|mut expected| {
                     let (file, found) = (self.file.to_owned(), quoted(text.as_bytes()));
+                    if row.fields.is_some() && self.names.is_empty() && self.expected.header.is_none() {
+                        expected +=
+                            "; if this line has the names of the columns: `header = true` in the map file";
+                    }
                     DataError::Field { file, line: row.line, column: at + 1, found, expected }
                 })?;
             }
@@ -232,7 +239,7 @@ pub(super) fn texts_of(
     rows: usize,
     delimiter: Option<u8>,
 ) -> Result<Vec<String>, DataError> {
-    let mut record = Record::new(delimiter);
+    let mut record = Record::new(&mut source, delimiter)?;
     let mut out: Vec<String> = Vec::new();
     let mut place = None;
     while record.next(&mut source)? {
@@ -244,7 +251,7 @@ pub(super) fn texts_of(
             }
         });
         let Some(field) = fields.get(at) else {
-            let problem = format!("line {} has no column {column:?}", record.lines.line);
+            let problem = format!("line {} has no column {column:?}", record.line);
             return Err(DataError::Layout { file: source.file.clone(), problem });
         };
         out.push(String::from_utf8_lossy(field).into_owned());
@@ -303,26 +310,48 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
     if features().any(|(_, field)| expected.columns.iter().any(|name| name.as_bytes() == field)) {
         return Ok(true);
     }
-    let is_number = |field: &[u8]| std::str::from_utf8(field).is_ok_and(|text| text.parse::<f32>().is_ok());
-    let Some((at, field)) = features().find(|(_, field)| !is_number(field)) else { return Ok(false) };
-    if features().any(|(_, field)| is_number(field)) {
-        // Another number of features says more about what is wrong.
-        found.check_count(aside, expected)?;
-        return Err(DataError::Field {
+    let text = |field| std::str::from_utf8(field).unwrap_or_default();
+    let is_number = |field| text(field).parse::<f32>().is_ok() || truth(text(field)).is_some();
+    let ask = |at: usize, field: &[u8], expected: &str| {
+        Err(DataError::Field {
             file: found.file.into(),
             line: found.line,
             column: at + 1,
             found: quoted(field),
-            expected:
-                "a number as in other columns of this line, or to be told that it is a header (`header` in the map file)"
-                    .into(),
-        });
+            expected: format!("{expected} (`header` in the map file)"),
+        })
+    };
+    let Some((at, field)) = features().find(|(_, field)| !is_number(field)) else {
+        // Frames without names of columns are written with 0, 1, 2 and so on for names.
+        let counts = |from: usize| {
+            features().count() > 2
+                && features().zip(from..).all(|((_, field), n)| text(field) == n.to_string())
+        };
+        if counts(0) || counts(1) {
+            found.check_count(aside, expected)?;
+            let (at, field) = features().next().unwrap_or_default();
+            return ask(at, field, "to be told whether this line, which counts, is a header or a row");
+        }
+        return Ok(false);
+    };
+    if features().any(|(_, field)| is_number(field)) {
+        // Another number of features says more about what is wrong.
+        found.check_count(aside, expected)?;
+        return ask(
+            at,
+            field,
+            "a number as in other columns of this line, or to be told that it is a header",
+        );
     }
-    Ok(true)
+    // A first row in which all is missing is not the names.
+    Ok(!features().all(|(_, field)| field.is_empty() || looks_missing(text(field))))
 }
 
 /// A plain number; with a decimal comma where that is said.
-fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
+pub(super) fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
+    if let Some(value) = truth(text) {
+        return Ok(f32::from(u8::from(value)));
+    }
     match text.parse::<f32>() {
         Ok(x) if !comma && magnitude_ok(x) => Ok(x),
         Ok(_) if !comma => Err(NoNumber::Large),

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -26,11 +28,13 @@ pub enum Format {
     Npz,
     /// Apache Parquet with flat columns; uncompressed, Snappy, Zstandard or gzip inside.
     Parquet,
+    /// A sheet of an Excel workbook, read as the same cells in CSV.
+    Xlsx,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Csv, Self::Npy, Self::Npz, Self::Parquet];
+    pub const ALL: [Self; 5] = [Self::Csv, Self::Npy, Self::Npz, Self::Parquet, Self::Xlsx];
 
     /// The name on the command line.
     #[must_use]
@@ -40,6 +44,7 @@ impl Format {
             Self::Npy => "npy",
             Self::Npz => "npz",
             Self::Parquet => "parquet",
+            Self::Xlsx => "xlsx",
         }
     }
 }
@@ -60,31 +65,109 @@ impl FromStr for Format {
     }
 }
 
-/// The first bytes of a format that is not text.
-const MAGIC: [(&[u8], Format); 4] = [
-    (b"\x93NUMPY", Format::Npy),
-    (b"PK\x03\x04", Format::Npz),
-    (b"PK\x05\x06", Format::Npz),
-    (b"PAR1", Format::Parquet),
+/// The first bytes of a format that is read and is neither text nor in a ZIP archive.
+const MAGIC: [(&[u8], Format); 2] = [(b"\x93NUMPY", Format::Npy), (b"PAR1", Format::Parquet)];
+
+/// The first bytes of what is not read, and what to do.
+const OTHERS: [(&[u8], &str); 24] = [
+    (b"\xfd7zXZ\0", "compressed by xz: unpack it (unxz)"),
+    (b"\x28\xb5\x2f\xfd", "compressed by Zstandard: unpack it (unzstd)"),
+    (b"BZh91AY&SY", "compressed by bzip2: unpack it (bunzip2)"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it"),
+    (b"Rar!\x1a\x07", "a RAR archive: unpack it"),
+    (b"ARROW1", FEATHER),
+    (b"FEA1", FEATHER),
+    (b"Obj\x01", "an Avro file: save it as CSV or Parquet"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file: save its table as CSV or Parquet"),
+    (b"SQLite format 3\0", "an SQLite database: export a table as CSV"),
+    (b"<stata_dta>", STATA),
+    (b"HEADER RECORD*******", SAS),
+    (b"\0\0\0\0\0\0\0\0\0\0\0\0\xc2\xea\x81\x60", SAS),
+    (b"$FL2", SPSS),
+    (b"$FL3", SPSS),
+    (b"RDX2\n", R),
+    (b"RDX3\n", R),
+    (b"X\n\0\0\0", R),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        "an Excel workbook of the old kind (.xls): save it as .xlsx or CSV UTF-8",
+    ),
+    (b"%PDF-", "a PDF: export the table as CSV"),
+    (b"{\\rtf", "a text document (RTF): export the table as CSV"),
+    (b"version https://git-lfs.github.com/", "a Git LFS pointer, not the file itself: git lfs pull"),
+    (b"\xff\xfe", UTF16),
+    (b"\xfe\xff", UTF16),
 ];
+const FEATHER: &str = "a Feather (Arrow) file: save it as Parquet (df.to_parquet) or CSV";
+const STATA: &str = "a Stata file: save it as CSV (export delimited)";
+const SAS: &str = "a SAS file: save it as CSV (proc export)";
+const SPSS: &str = "an SPSS file: save it as CSV";
+const R: &str = "an R object: save it as CSV (write.csv(..., row.names = FALSE))";
+const UTF16: &str = "UTF-16 text: save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")";
+
+/// What a file is that is not read, and what to do.
+fn other(head: &[u8]) -> Option<&'static str> {
+    if let Some(&(_, what)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return Some(what);
+    }
+    let start = head.trim_ascii_start();
+    let begins = |word: &[u8]| start.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    let nul = |at: usize| head.len() >= 4 && head.iter().skip(at).step_by(2).take(32).all(|byte| *byte == 0);
+    match head {
+        [0x80, 2..=5, ..] => Some("a pickle of Python, never opened here: save it as Parquet or CSV"),
+        [0x69..=0x73, 1 | 2, 1, 0, ..] => Some(STATA),
+        _ if begins(b"<!doctype html") || begins(b"<html") => {
+            Some("a page of HTML, perhaps a login page in place of the file: download or export it again")
+        }
+        _ if begins(b"<?xml") => Some("XML: export the table as CSV"),
+        _ if nul(0) != nul(1) => Some(UTF16),
+        _ => None,
+    }
+}
+
+/// What a ZIP archive holds.
+fn zipped(source: &Source) -> Result<Format, &'static str> {
+    // An archive inside gzip, or a damaged one, is told so by who reads it.
+    let Some(zip) = File::open(&source.file).ok().filter(|_| !source.gzip) else { return Ok(Format::Npz) };
+    let Ok(zip) = zip::ZipArchive::new(BufReader::new(zip)) else { return Ok(Format::Npz) };
+    let names: Vec<&[u8]> = zip.file_names_raw().collect();
+    let has = |wanted: &[u8]| names.contains(&wanted);
+    if names.is_empty() || names.iter().any(|name| name.ends_with(b".npy")) {
+        Ok(Format::Npz)
+    } else if has(b"xl/workbook.xml") {
+        Ok(Format::Xlsx)
+    } else if has(b"xl/workbook.bin") {
+        Err("a binary Excel workbook (.xlsb): save it as .xlsx or CSV UTF-8")
+    } else if has(b"mimetype") && has(b"content.xml") {
+        Err("an OpenDocument file: save it as .xlsx or CSV UTF-8")
+    } else {
+        Err("a ZIP archive: unpack it")
+    }
+}
 
 /// Finds the format by the first bytes.
 pub(super) fn detect(source: &Source) -> Result<Format, DataError> {
     let head = &source.head;
+    let refuse = |problem: String| Err(DataError::Layout { file: source.file.clone(), problem });
     if let Some(&(_, format)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Ok(format);
+    }
+    if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+        return zipped(source).or_else(|what| refuse(format!("this is {what}")));
+    }
+    if let Some(what) = other(head) {
+        return refuse(format!("this is {what}"));
     }
     let name = match extension(&source.file) {
         Some(gz) if gz == "gz" => source.file.file_stem().and_then(|name| extension(Path::new(name))),
         other => other,
     };
     match name.as_deref() {
-        Some(name @ ("npy" | "npz" | "parquet")) => {
+        Some(name @ ("npy" | "npz" | "parquet" | "xlsx")) => {
             let start = &head[..head.len().min(6)];
-            let problem = format!(
+            refuse(format!(
                 "its name ends in .{name} but it begins with {start:02x?}: damaged, or of another format (`format` in the map file names it)"
-            );
-            Err(DataError::Layout { file: source.file.clone(), problem })
+            ))
         }
         _ => Ok(Format::Csv),
     }

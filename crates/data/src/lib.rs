@@ -5,9 +5,14 @@
 //! in a projection).
 //!
 //! **Class names are text.** A label matches a class when the two are equal byte for byte after white space
-//! around them is removed: `1.0` is not the class `1`. Where no class list is given it is made from the file:
-//! the distinct labels, in numeric order if all of them are whole numbers, else in byte order.
+//! around them is removed, or are the same boolean (`True`, `true`) or whole number (`1.0`, `1`). Where no
+//! class list is given it is made from the file: the distinct labels, in numeric order if all of them are
+//! whole numbers, else in byte order.
 
+// `println!` and `eprintln!` panic if their output cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,8 +32,10 @@ mod npz;
 mod parquet;
 pub mod prepare;
 pub mod scaling;
+pub mod site;
 mod source;
 pub mod split;
+mod xlsx;
 
 pub use columns::{Column, LabelColumn};
 pub use format::Format;
@@ -36,7 +43,7 @@ pub use labels::check_class_name;
 use labels::{Labels, quoted, whole};
 use prepare::TableSchema;
 use prepare::read::{Dialect, Unseen};
-use source::{Lines, Source};
+use source::Source;
 
 /// Most features of a row: 2^20. A guess, far above the 3,072 of CIFAR.
 pub const MAX_FEATURES: usize = 1 << 20;
@@ -95,7 +102,7 @@ pub enum DataError {
         expected: String,
     },
     /// A row has another number of columns than the first line.
-    #[error("{}, line {line}: {found} columns, expected {expected} as in the first line", file.display())]
+    #[error("{}, line {line}: {found} columns, expected {expected} as in the first line{}", file.display(), row_names(*found, *expected))]
     Ragged {
         /// The file.
         file: PathBuf,
@@ -397,6 +404,10 @@ pub struct Expected<'a> {
     pub labels_file: Option<&'a Path>,
     /// The array of features in an NPZ file; `X` where not given.
     pub array: Option<&'a str>,
+    /// The sheet of a workbook; needed where several have rows.
+    pub sheet: Option<&'a str>,
+    /// How the site's own file becomes the table that was agreed on.
+    pub site: Option<&'a site::SiteMap>,
     /// The format; found out where not given.
     pub format: Option<Format>,
 }
@@ -461,21 +472,7 @@ pub fn load(path: &Path, expected: &Expected) -> Result<Dataset, DataError> {
 /// # Errors
 /// As [`load`].
 pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError> {
-    let source = Source::open(path)?;
-    let format = match expected.format {
-        Some(format) => format,
-        None => format::detect(&source)?,
-    };
-    for (option, given, only) in [
-        ("a labels file", expected.labels_file.is_some(), Format::Npy),
-        ("an array name", expected.array.is_some(), Format::Npz),
-        ("a header", expected.header.is_some(), Format::Csv),
-    ] {
-        if given && format != only {
-            let problem = format!("{option} goes with {only} only, and this file is {format}");
-            return Err(DataError::Layout { file: path.into(), problem });
-        }
-    }
+    let (source, format) = site::opened(path, expected)?;
     if expected.preparation.is_some() {
         return prepare::read::read(source, expected, format);
     }
@@ -485,6 +482,7 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
         Format::Npy => npy::read(source, expected),
         Format::Npz => npz::read(source, expected),
         Format::Parquet => parquet::read(source, expected),
+        Format::Xlsx => return Err(xlsx::not_a_table(path)),
     }?;
     for row in 0..loaded.data.rows() {
         if let Some((at, limit)) = expected.outside(loaded.data.row(row)) {
@@ -511,13 +509,13 @@ pub fn column_texts(
     rows: usize,
     expected: &Expected,
 ) -> Result<Vec<String>, DataError> {
-    let source = Source::open(path)?;
-    let format = format::detect(&source)?;
-    if expected.preparation.is_some() && matches!(format, Format::Csv | Format::Parquet) {
-        return prepare::read::texts(source, column, rows, expected);
+    let (source, format) = site::opened(path, expected)?;
+    if expected.preparation.is_some() {
+        return prepare::read::texts(source, format, column, rows, expected);
     }
     if format != Format::Csv {
-        let problem = format!("ids of rows come from a column of a CSV file, and this file is {format}");
+        let problem =
+            format!("ids of rows come from a column of a table with names, and this file is {format}");
         return Err(DataError::Layout { file: path.into(), problem });
     }
     csv::texts_of(source, column, rows, expected.dialect.delimiter)
@@ -533,13 +531,36 @@ pub fn npz_digest(path: &Path) -> Result<[u8; 32], DataError> {
     npz::digest(path)
 }
 
-impl Expected<'_> {
+impl<'a> Expected<'a> {
+    /// Whether decimals follow a comma.
+    fn comma(&self) -> bool {
+        let agreed = || self.preparation.is_some_and(|preparation| preparation.decimal_comma);
+        self.dialect.decimal_comma.unwrap_or_else(agreed)
+    }
+
+    /// All names by which described columns may be found.
+    fn known(&self) -> BTreeSet<&'a str> {
+        let Some(preparation) = self.preparation else { return BTreeSet::new() };
+        let own = self.site.into_iter().flat_map(|site| site.rename.keys()).map(String::as_str);
+        let described = preparation.columns.iter().map(|column| &*column.name);
+        described.chain(preparation.label.as_deref()).chain(own).collect()
+    }
+
     /// The first feature of a row that is outside its limits, and these.
     fn outside(&self, row: &[f32]) -> Option<(usize, String)> {
         let mut limits = row.iter().zip(self.limits);
         let at = limits.position(|(&x, (lo, hi))| !(*lo..=*hi).contains(&f64::from(x)))?;
         let (lo, hi) = self.limits[at];
         Some((at, format!("{lo} to {hi}, the limits of the session")))
+    }
+}
+
+/// What a row with one field more than the header may be.
+fn row_names(found: usize, header: usize) -> &'static str {
+    if found == header + 1 {
+        "; names of rows as R writes them have no name: write.csv(..., row.names = FALSE)"
+    } else {
+        ""
     }
 }
 

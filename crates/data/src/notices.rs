@@ -1,7 +1,8 @@
 //! What one machine alone can know about its rows: numbers that count or name rows, columns that tell the
 //! answer, codes for missing values, constants, identical rows.
 //!
-//! All is judged by behaviour, not by names (thresholds are guesses; `lab/scripts/false-alarms` measures them):
+//! All is judged by behaviour, not by names. The thresholds are guesses, which `lab/scripts/false-alarms`
+//! measures:
 //!
 //! - **id**: whole numbers that are all different though their range is small or very wide, that rise or fall
 //!   in the file's order, or that all come back in several rows ([`ids`]);
@@ -209,14 +210,6 @@ pub fn of(data: &Dataset, names: &[String], schema: Option<&TableSchema>) -> Vec
     let mut found: Vec<Finding> = judged.collect();
     found.extend(twins(data).map(|rows| (None, Notice::Twins(rows))));
     found
-}
-
-/// Values that look like codes for missing, each with its feature, from 0.
-#[must_use]
-pub fn codes(data: &Dataset) -> Vec<(usize, f32)> {
-    let column = |at: usize| data.values().iter().skip(at).step_by(data.features()).copied();
-    let found = |at: usize| Some((at, code(&column(at).collect::<Vec<_>>())?.0));
-    (0..data.features()).into_par_iter().filter_map(found).collect()
 }
 
 /// The first values as integers, if all are whole.

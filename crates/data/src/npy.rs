@@ -60,8 +60,8 @@ impl Stream<'_> {
         }
     }
 
-    /// Reads and checks the header.
-    fn header(&mut self) -> Result<Header, DataError> {
+    /// Reads and checks the header of an array that holds such elements.
+    fn header(&mut self, holds: &str) -> Result<Header, DataError> {
         let start = self.read_up_to(MAGIC_LENGTH as u64)?;
         let Some(&[major, _]) = start.strip_prefix(MAGIC) else {
             return Err(self.wrong(
@@ -91,7 +91,15 @@ impl Stream<'_> {
         if text.len() != length {
             return Err(self.wrong("length", "cut in the header", "a whole header"));
         }
-        Header::parse(&text).map_err(|problem| self.wrong(problem.what, problem.found, problem.expected))
+        Header::parse(&text).map_err(|problem| {
+            let save = holds.split_once(':').map_or("", |(_, save)| save);
+            let expected = match problem.expected {
+                header::OBJECTS => format!("{}:{save}", header::OBJECTS),
+                header::NUMBERS => holds.to_owned(),
+                other => other.to_owned(),
+            };
+            self.wrong(problem.what, problem.found, expected)
+        })
     }
 
     /// Reads exactly the elements of an array of so many, calling `f` with the number and bytes of each; none
@@ -158,7 +166,7 @@ impl Stream<'_> {
 
     /// An array of one dimension as texts: labels or names.
     pub(super) fn texts(&mut self, rows: Option<usize>) -> Result<Vec<String>, DataError> {
-        let header = self.header()?;
+        let header = self.header(header::TEXTS)?;
         let &[count] = header.shape.as_slice() else {
             let expected =
                 rows.map_or("one dimension".into(), |rows| format!("({rows},): one entry for each row"));
@@ -178,8 +186,7 @@ impl Stream<'_> {
             return Err(self.wrong("type", quoted(header.descr.as_bytes()), expected));
         }
         let Some(text) = header.text() else {
-            let expected = "whole numbers, texts (dtype U or S) or bool";
-            return Err(self.wrong("type", quoted(header.descr.as_bytes()), expected));
+            return Err(self.wrong("type", quoted(header.descr.as_bytes()), header::TEXTS));
         };
         let (mut texts, name, file) = (Vec::new(), self.name.clone(), self.file);
         self.elements(header.width, count, |i, bytes| {
@@ -195,6 +202,33 @@ impl Stream<'_> {
         Ok(texts)
     }
 
+    /// The rows and columns of an array of one or two dimensions, and its elements by rows, as in CSV.
+    pub(super) fn cells(&mut self, comma: bool) -> Result<(usize, usize, Vec<Vec<u8>>), DataError> {
+        let header = self.header(header::TEXTS)?;
+        let refuse = |this: &Self| this.wrong("shape", header.shown_shape(), "(rows,) or (rows, columns)");
+        let (rows, columns) = match *header.shape {
+            [rows] => (rows, 1),
+            [rows, columns] => (rows, columns),
+            _ => return Err(refuse(self)),
+        };
+        let sizes = usize::try_from(rows).ok().zip(usize::try_from(columns).ok());
+        let sizes = sizes.filter(|&(rows, columns)| rows <= MAX_ROWS && columns <= MAX_FEATURES);
+        let Some((rows, columns)) = sizes.filter(|&(rows, columns)| rows * columns <= MAX_VALUES) else {
+            return Err(refuse(self));
+        };
+        let cell = header.cell(comma);
+        let mut cells = Vec::new();
+        self.elements(header.width, rows * columns, |_, bytes| {
+            cells.push(cell(bytes));
+            Ok(())
+        })?;
+        if header.fortran && columns > 1 {
+            let order = (0..rows * columns).map(|at| (at % columns) * rows + at / columns);
+            cells = order.map(|at| std::mem::take(&mut cells[at])).collect();
+        }
+        Ok((rows, columns, cells))
+    }
+
     /// Rows of features, and labels where a column of the array holds them (`label`). `names` are those of
     /// the columns.
     pub(super) fn rows(
@@ -203,7 +237,7 @@ impl Stream<'_> {
         label: &LabelColumn,
         names: Option<Vec<String>>,
     ) -> Result<(Columns, Vec<f32>, Labels), DataError> {
-        let header = self.header()?;
+        let header = self.header(header::NUMBERS)?;
         let refuse = |limit: &str, this: &Self| this.wrong("shape", header.shown_shape(), limit);
         let (&rows, shape) = match header.shape.split_first() {
             Some((rows, shape)) if (1..=3).contains(&shape.len()) => (rows, shape),

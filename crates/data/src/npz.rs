@@ -11,6 +11,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::npy::Stream;
+use super::source::CsvText;
 use super::{DataError, Expected, LabelColumn, Loaded, Source, quoted};
 
 /// Most arrays of an archive.
@@ -93,13 +94,70 @@ fn open(file: &Path) -> Result<ZipArchive<BufReader<File>>, DataError> {
     Ok(zip)
 }
 
-pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
+fn archive(source: &Source) -> Result<Archive<'_>, DataError> {
     let file = source.file.as_path();
     if source.gzip {
         let problem = "an NPZ archive is compressed by itself: gunzip it first".into();
         return Err(DataError::Layout { file: file.into(), problem });
     }
-    let mut archive = Archive { file, zip: open(file)? };
+    Ok(Archive { file, zip: open(file)? })
+}
+
+/// The arrays as a table: those of one dimension are columns called like them, and those of features have the
+/// names in `columns`; `y` is the label where it is called otherwise.
+pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, DataError> {
+    let mut archive = archive(source)?;
+    let file = archive.file;
+    let features = expected.array.unwrap_or(FEATURES);
+    let names = archive.zip.file_names_raw().filter_map(|name| name.strip_suffix(b".npy"));
+    let arrays: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    let label = expected.preparation.and_then(|preparation| preparation.label.as_deref());
+    let label = label.filter(|label| !arrays.iter().any(|name| name == label));
+    let known = expected.known();
+    let (mut header, mut columns, mut rows) = (Vec::new(), Vec::new(), None);
+    // The labels are the last column.
+    let (last, first): (Vec<_>, Vec<_>) = arrays.iter().partition(|name| *name == LABELS);
+    for name in first.into_iter().chain(last) {
+        if name == NAMES && archive.has(features) && !known.contains(NAMES) {
+            continue;
+        }
+        let (count, width, cells) = archive.read(name, |mut array| array.cells(expected.comma()))?;
+        if *rows.get_or_insert(count) != count {
+            let problem = format!("array {} has another number of rows than others", quoted(name.as_bytes()));
+            return Err(DataError::Layout { file: file.into(), problem });
+        }
+        if name == features && !known.contains(features) {
+            if !archive.has(NAMES) {
+                return archive
+                    .missing(NAMES, "holds the names of the features (np.array(frame.columns, str))");
+            }
+            let names = archive.read(NAMES, |mut stream| stream.texts(None))?;
+            if names.len() != width {
+                let problem = format!("{} names in `columns` for {width} columns", names.len());
+                return Err(DataError::Layout { file: file.into(), problem });
+            }
+            header.extend(names);
+        } else if width == 1 {
+            let label = label.filter(|_| name == LABELS && !known.contains(LABELS));
+            header.push(label.map_or_else(|| name.clone(), str::to_owned));
+        } else {
+            continue;
+        }
+        columns.push((width, cells));
+    }
+    let mut csv = CsvText::default();
+    csv.row(1, &header);
+    for row in 0..rows.unwrap_or(0) {
+        csv.row(
+            row as u64 + 2,
+            columns.iter().flat_map(|(width, cells)| &cells[row * width..(row + 1) * width]),
+        );
+    }
+    Ok(Source::from_csv(file.into(), csv))
+}
+
+pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
+    let mut archive = archive(&source)?;
     let features = expected.array.unwrap_or(FEATURES);
     if !archive.has(features) {
         return archive.missing(features, "holds the features unless `array` in the map file names another");

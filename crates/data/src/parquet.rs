@@ -13,13 +13,18 @@ use std::sync::Once;
 
 use ::parquet::basic::{ConvertedType, LogicalType, Type};
 use ::parquet::column::reader::{ColumnReader, get_typed_column_reader};
-use ::parquet::data_type::{BoolType, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
+use ::parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
+};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 
 use super::columns::{Columns, Header, Role, advice};
-use super::{DataError, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok, quoted, whole};
+use super::labels::NO_CLASS;
+use super::{
+    DataError, Expected, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, csv, magnitude_ok, quoted, whole,
+};
 
 /// Rows of a column that are read at once.
 const BATCH: usize = 1 << 13;
@@ -49,7 +54,8 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
         || logical.map_or_else(|| column.converted_type().to_string(), |logical| format!("{logical:?}"));
     let signed = match (logical, column.converted_type()) {
         (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
-        (None, ConvertedType::NONE) => Some(true),
+        // Nothing but null is in it: of a site that never measured it.
+        (Some(LogicalType::Unknown), _) | (None, ConvertedType::NONE) => Some(true),
         (
             None,
             ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64,
@@ -60,7 +66,8 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
         ) => Some(false),
         _ => None,
     };
-    let plain = logical.is_none() && column.converted_type() == ConvertedType::NONE;
+    let plain = matches!(logical, None | Some(LogicalType::Unknown))
+        && column.converted_type() == ConvertedType::NONE;
     let text = matches!(logical, Some(LogicalType::String | LogicalType::Enum))
         || logical.is_none() && matches!(column.converted_type(), ConvertedType::UTF8 | ConvertedType::ENUM);
     match (column.physical_type(), signed) {
@@ -91,11 +98,11 @@ impl At<'_> {
         DataError::Entry { file: self.file.into(), what, found, expected: expected.into() }
     }
 
-    /// Calls `f` with each value of a column; gives their number.
+    /// Calls `f` with each value of a column, `None` for null; gives their number.
     fn each<T: DataType>(
         &self,
         reader: ColumnReader,
-        mut f: impl FnMut(usize, &T::T) -> Result<(), DataError>,
+        mut f: impl FnMut(usize, Option<&T::T>) -> Result<(), DataError>,
     ) -> Result<usize, DataError> {
         let mut reader = get_typed_column_reader::<T>(reader);
         let (mut levels, mut values, mut rows) = (Vec::new(), Vec::new(), 0);
@@ -103,20 +110,15 @@ impl At<'_> {
             levels.clear();
             values.clear();
             let read = reader.read_records(BATCH, Some(&mut levels), None, &mut values);
-            let (records, found, _) = read.map_err(|error| damaged(self.file, &error))?;
+            let (records, ..) = read.map_err(|error| damaged(self.file, &error))?;
             if records == 0 {
                 return Ok(rows);
             }
-            if found != records || values.len() != records {
-                let row = rows + levels.iter().position(|&level| level == 0).unwrap_or(found);
-                return Err(self.wrong(
-                    row,
-                    "null".into(),
-                    "a value in every row (fill or leave out rows without)",
-                ));
-            }
-            for (i, value) in values.iter().enumerate() {
-                f(rows + i, value)?;
+            let mut values = values.iter();
+            for row in 0..records {
+                // A column in which nothing may be missing has no levels.
+                let there = levels.get(row).is_none_or(|&level| level > 0);
+                f(rows + row, if there { values.next() } else { None })?;
             }
             rows += records;
             if self.rows + rows > MAX_ROWS {
@@ -127,9 +129,13 @@ impl At<'_> {
     }
 
     /// The numbers of a column.
-    fn numbers(&self, kind: Kind, reader: ColumnReader) -> Result<Vec<f32>, DataError> {
+    fn numbers(&self, kind: Kind, comma: bool, reader: ColumnReader) -> Result<Vec<f32>, DataError> {
         let mut out = Vec::new();
-        let mut push = |row: usize, x: f32| {
+        let mut push = |row: usize, x: Option<f32>| {
+            let Some(x) = x else {
+                let expected = "a value in every row (fill or leave out rows without)";
+                return Err(self.wrong(row, "null".into(), expected));
+            };
             if !magnitude_ok(x) {
                 return Err(self.wrong(row, x.to_string(), "a finite number below 2^80"));
             }
@@ -137,40 +143,65 @@ impl At<'_> {
             Ok(())
         };
         match kind {
-            Kind::Bool => self.each::<BoolType>(reader, |row, &x| push(row, f32::from(u8::from(x)))),
-            Kind::Int32 => self.each::<Int32Type>(reader, |row, &x| push(row, x as f32)),
-            Kind::Uint32 => self.each::<Int32Type>(reader, |row, &x| push(row, x.cast_unsigned() as f32)),
-            Kind::Int64 => self.each::<Int64Type>(reader, |row, &x| push(row, x as f32)),
-            Kind::Uint64 => self.each::<Int64Type>(reader, |row, &x| push(row, x.cast_unsigned() as f32)),
-            Kind::Float => self.each::<FloatType>(reader, |row, &x| push(row, x)),
-            Kind::Double => self.each::<DoubleType>(reader, |row, &x| push(row, x as f32)),
-            Kind::Text => Ok(0),
+            Kind::Bool => {
+                self.each::<BoolType>(reader, |row, x| push(row, x.map(|&x| f32::from(u8::from(x)))))
+            }
+            Kind::Int32 => self.each::<Int32Type>(reader, |row, x| push(row, x.map(|&x| x as f32))),
+            Kind::Uint32 => {
+                self.each::<Int32Type>(reader, |row, x| push(row, x.map(|x| x.cast_unsigned() as f32)))
+            }
+            Kind::Int64 => self.each::<Int64Type>(reader, |row, x| push(row, x.map(|&x| x as f32))),
+            Kind::Uint64 => {
+                self.each::<Int64Type>(reader, |row, x| push(row, x.map(|x| x.cast_unsigned() as f32)))
+            }
+            Kind::Float => self.each::<FloatType>(reader, |row, x| push(row, x.copied())),
+            Kind::Double => self.each::<DoubleType>(reader, |row, x| push(row, x.map(|&x| x as f32))),
+            Kind::Text => self.each::<ByteArrayType>(reader, |row, x| {
+                let number = |x: &ByteArray| {
+                    let text = std::str::from_utf8(x.data()).unwrap_or_default();
+                    csv::value(text.trim(), comma)
+                        .map_err(|_| self.wrong(row, quoted(x.data()), advice(self.name)))
+                };
+                push(row, x.map(number).transpose()?)
+            }),
         }?;
         Ok(out)
     }
 
     /// Adds the classes of a column; gives their number.
     fn labels(&self, kind: Kind, reader: ColumnReader, labels: &mut Labels) -> Result<usize, DataError> {
-        let mut push = |row: usize, text: Result<String, String>, found: &dyn Fn() -> String| {
-            text.and_then(|text| labels.push(text.trim()))
-                .map_err(|expected| self.wrong(row, found(), expected))
+        let mut of = |row: usize, text: Option<Result<String, String>>| {
+            let shown = text.clone().map_or("null".into(), |text| {
+                text.map_or_else(|found| found, |text| quoted(text.as_bytes()))
+            });
+            let pushed = match text {
+                None if !labels.partly => Err("a label in every row".into()),
+                None => labels.push(""),
+                Some(Ok(text)) => labels.push(text.trim()),
+                Some(Err(_)) => Err(NO_CLASS.into()),
+            };
+            pushed.map_err(|expected| self.wrong(row, shown, expected))
         };
-        let mut of = |row: usize, text: String| push(row, Ok(text.clone()), &|| quoted(text.as_bytes()));
+        let number = |x: f64| (!x.is_nan()).then(|| whole(x).map_err(|_| x.to_string()));
+        let plain = |x: &dyn std::fmt::Display| Ok(x.to_string());
         match kind {
-            Kind::Bool => {
-                self.each::<BoolType>(reader, |row, &x| of(row, if x { "True" } else { "False" }.into()))
+            Kind::Bool => self.each::<BoolType>(reader, |row, x| {
+                of(row, x.map(|&x| Ok(if x { "True" } else { "False" }.into())))
+            }),
+            Kind::Int32 => self.each::<Int32Type>(reader, |row, x| of(row, x.map(|x| plain(x)))),
+            Kind::Uint32 => {
+                self.each::<Int32Type>(reader, |row, x| of(row, x.map(|x| plain(&x.cast_unsigned()))))
             }
-            Kind::Int32 => self.each::<Int32Type>(reader, |row, x| of(row, x.to_string())),
-            Kind::Uint32 => self.each::<Int32Type>(reader, |row, x| of(row, x.cast_unsigned().to_string())),
-            Kind::Int64 => self.each::<Int64Type>(reader, |row, x| of(row, x.to_string())),
-            Kind::Uint64 => self.each::<Int64Type>(reader, |row, x| of(row, x.cast_unsigned().to_string())),
+            Kind::Int64 => self.each::<Int64Type>(reader, |row, x| of(row, x.map(|x| plain(x)))),
+            Kind::Uint64 => {
+                self.each::<Int64Type>(reader, |row, x| of(row, x.map(|x| plain(&x.cast_unsigned()))))
+            }
             Kind::Float => {
-                self.each::<FloatType>(reader, |row, x| push(row, whole(f64::from(*x)), &|| x.to_string()))
+                self.each::<FloatType>(reader, |row, x| of(row, x.and_then(|x| number(f64::from(*x)))))
             }
-            Kind::Double => self.each::<DoubleType>(reader, |row, x| push(row, whole(*x), &|| x.to_string())),
+            Kind::Double => self.each::<DoubleType>(reader, |row, x| of(row, x.and_then(|x| number(*x)))),
             Kind::Text => self.each::<ByteArrayType>(reader, |row, x| {
-                let text = String::from_utf8(x.data().to_vec()).map_err(|_| "UTF-8 text".to_owned());
-                push(row, text, &|| quoted(x.data()))
+                of(row, x.map(|x| String::from_utf8(x.data().to_vec()).map_err(|_| quoted(x.data()))))
             }),
         }
     }
@@ -244,7 +275,15 @@ fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     let (mut values, mut labels, mut rows) = (Vec::new(), Labels::new(expected), 0);
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).map_err(|error| damaged(file, &error))?;
-        rows += read_group(file, &*group, (&columns, &names, &kinds), rows, &mut values, &mut labels)?;
+        rows += read_group(
+            file,
+            &*group,
+            (&columns, &names, &kinds),
+            expected.comma(),
+            rows,
+            &mut values,
+            &mut labels,
+        )?;
     }
     if rows == 0 {
         return Err(DataError::NoRows { file: file.into(), header: true });
@@ -275,7 +314,6 @@ fn kinds(
             return Err(refuse(name, "an index of pandas".into(), expected));
         }
         match kind(column) {
-            Ok(Kind::Text) if label != Some(at) => Err(refuse(name, "text".into(), advice(name))),
             Ok(kind) => Ok(Some(kind)),
             Err(found) if label == Some(at) => {
                 Err(refuse(name, format!("of type {found}"), "text, integers or bool as the label".into()))
@@ -291,6 +329,7 @@ fn read_group(
     file: &Path,
     group: &dyn RowGroupReader,
     (columns, names, kinds): (&Columns, &[String], &[Option<Kind>]),
+    comma: bool,
     before: usize,
     values: &mut Vec<f32>,
     labels: &mut Labels,
@@ -304,7 +343,7 @@ fn read_group(
             Role::Dropped => continue,
             Role::Label => place.labels(kind, reader, labels)?,
             Role::Feature(feature) => {
-                let column = place.numbers(kind, reader)?;
+                let column = place.numbers(kind, comma, reader)?;
                 if values.len() == start {
                     let found = start.saturating_add(column.len().saturating_mul(features));
                     if found > MAX_VALUES {

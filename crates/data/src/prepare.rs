@@ -8,8 +8,8 @@
 //! it was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
-//! a preparation from one file, and [`mod@publish`] says which texts it may hold; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its
-//! one encoding, for session ids and model files.
+//! a preparation from one file, and [`mod@publish`] says which texts it may hold; [`mod@whole`] reads rows
+//! that are all in one file; [`mod@encoding`] is its one encoding, for session ids and model files.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,8 @@ pub struct TableSchema {
     pub delimiter: Option<u8>,
     /// Whether decimals follow a comma, and points may part thousands.
     pub decimal_comma: bool,
-    /// Texts that stand for a missing value in each column, beside an empty field.
+    /// Texts that stand for a missing value, beside an empty field, in each column whose levels do not name
+    /// them.
     pub missing: Vec<String>,
     /// The column of the label; none where rows have none.
     pub label: Option<String>,
@@ -168,7 +169,7 @@ impl ColumnSpec {
         one.into_iter().chain(levels).chain(indicator)
     }
 
-    fn check(&self, tokens: &[String]) -> Result<(), PrepareError> {
+    fn check(&self) -> Result<(), PrepareError> {
         let of = |what: &str| format!("{what} of column {:?}", self.name);
         let levels = self.levels();
         if matches!(self.kind, Kind::Category(_) | Kind::Ordinal(_))
@@ -186,10 +187,6 @@ impl ColumnSpec {
             }
             if !seen.insert(level) {
                 return Err(PrepareError::new(of("levels"), found() + " twice", "all different"));
-            }
-            if tokens.contains(level) {
-                let expected = "a level or a text for missing values, not both";
-                return Err(PrepareError::new(of("a level"), found(), expected));
             }
         }
         let number = matches!(self.kind, Kind::Number | Kind::Date(_));
@@ -284,7 +281,7 @@ impl TableSchema {
                 ));
             }
         }
-        self.columns.iter().try_for_each(|column| column.check(&self.missing))?;
+        self.columns.iter().try_for_each(ColumnSpec::check)?;
         let width: usize = self.columns.iter().map(ColumnSpec::width).sum();
         if !(1..=MAX_FEATURES).contains(&width) {
             let (found, expected) = (width.to_string(), format!("1 to {MAX_FEATURES}"));

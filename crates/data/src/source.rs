@@ -1,4 +1,7 @@
 //! A file or bytes in memory, unzipped as they are read, and the lines of a text.
+//!
+//! What surrounds the table in a text is met here, once for all readers: a byte order mark, a line `sep=;`,
+//! title lines, CR line ends, NUL bytes and a last character that is cut off.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -7,12 +10,16 @@ use std::path::{Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 
 use super::DataError;
+use super::prepare::read::DELIMITERS;
+use super::prepare::rows::fields;
 
-/// How much of the start is looked at to tell the format, bytes.
-const HEAD: u64 = 512;
-/// Longest line, in bytes: 2^20 features of 64 characters. It keeps a gzip bomb without line ends from
-/// filling memory.
-const MAX_LINE: u64 = 1 << 26;
+/// How much of the start is looked at to tell the format and where the table begins, bytes.
+const HEAD: u64 = 1 << 14;
+/// Lines of the start that are looked at.
+const HEAD_LINES: usize = 20;
+/// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a gzip bomb without line ends, and a quote
+/// that is never closed, from filling memory.
+pub(super) const MAX_LINE: u64 = 1 << 26;
 
 /// A file or bytes in memory, unzipped as they are read.
 pub(super) struct Source {
@@ -21,6 +28,12 @@ pub(super) struct Source {
     /// The first bytes, unzipped, that will be read again.
     pub(super) head: Vec<u8>,
     pub(super) reader: Box<dyn BufRead>,
+    /// What stands between columns, if the text itself says so.
+    pub(super) delimiter: Option<u8>,
+    /// Lines that have been read.
+    line: u64,
+    /// What ends a line.
+    end: u8,
 }
 
 impl std::fmt::Debug for Source {
@@ -38,11 +51,20 @@ impl Source {
 
     /// Nothing is left to read of this file.
     pub(super) fn empty(file: PathBuf) -> Self {
-        Self { file, gzip: false, head: Vec::new(), reader: Box::new(io::empty()) }
+        Self::of(file, Box::new(io::empty()))
+    }
+
+    fn of(file: PathBuf, reader: Box<dyn BufRead>) -> Self {
+        Self { file, gzip: false, head: Vec::new(), reader, delimiter: None, line: 0, end: b'\n' }
     }
 
     pub(super) fn from_bytes(name: &str, bytes: &'static [u8]) -> Result<Self, DataError> {
         Self::new(Path::new(name), Box::new(Cursor::new(bytes)))
+    }
+
+    /// The contents of a file, written as CSV with commas.
+    pub(super) fn from_csv(file: PathBuf, csv: CsvText) -> Self {
+        Self { delimiter: Some(b','), ..Self::of(file, Box::new(Cursor::new(csv.text))) }
     }
 
     fn new(path: &Path, mut inner: Box<dyn BufRead>) -> Result<Self, DataError> {
@@ -53,7 +75,7 @@ impl Source {
         } else {
             inner
         };
-        let mut source = Self { file: path.into(), gzip, head: Vec::new(), reader };
+        let mut source = Self { gzip, ..Self::of(path.into(), reader) };
         source.head = source.read_up_to(HEAD)?;
         let rest = std::mem::replace(&mut source.reader, Box::new(io::empty()));
         source.reader = Box::new(Cursor::new(source.head.clone()).chain(rest));
@@ -78,38 +100,167 @@ impl Source {
             Err(source) => Err(self.failed(source)),
         }
     }
-}
 
-/// The lines of a text that are not blank.
-#[derive(Debug, Default)]
-pub(super) struct Lines {
-    /// From 1; 0 before the first one is read.
-    pub(super) line: u64,
-    text: Vec<u8>,
-}
+    /// Moves to the header or the first row of a text.
+    pub(super) fn begin_text(&mut self) -> Result<(), DataError> {
+        if self.delimiter.is_some() {
+            return Ok(());
+        }
+        let head = self.head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.head).to_vec();
+        let mut text = Vec::new();
+        if head.len() < self.head.len() {
+            self.read_up_to(3)?;
+        }
+        if head.contains(&b'\r') && !head.contains(&b'\n') {
+            self.end = b'\r';
+        }
+        let lines = head.split(|byte| *byte == self.end).take(HEAD_LINES);
+        let mut lines: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii_end).collect();
+        if head.len() >= HEAD as usize - 3 {
+            // It may be cut.
+            lines.pop();
+        }
+        self.delimiter = lines.first().and_then(|line| separator(line));
+        for _ in 0..titles(&lines, self.delimiter) {
+            text.clear();
+            self.next_line(&mut text, MAX_LINE)?;
+        }
+        Ok(())
+    }
 
-impl Lines {
-    /// The number (from 1) and text of the next line that is not blank, without white space around it and
-    /// without a byte order mark; `None` at the end.
-    pub(super) fn next(&mut self, source: &mut Source) -> Result<Option<(u64, &[u8])>, DataError> {
+    /// Appends the next line without its end to `text`, which may have `limit` bytes; its number from 1, or
+    /// `None` at the end of the file.
+    pub(super) fn next_line(&mut self, text: &mut Vec<u8>, limit: u64) -> Result<Option<u64>, DataError> {
+        let start = text.len();
+        let left = limit + 1 - (start as u64).min(limit);
+        match (&mut self.reader).take(left).read_until(self.end, text) {
+            Ok(0) => return Ok(None),
+            Ok(_) => self.line += 1,
+            Err(error) => return Err(self.failed(error)),
+        }
+        if text.len() as u64 > limit {
+            let (what, found) = ("bytes in one row (a quote that is not closed?)", text.len() as u64);
+            return Err(DataError::Limit { file: self.file.clone(), what, found, limit });
+        }
+        let ended = text.last() == Some(&self.end);
+        if ended {
+            text.pop();
+        }
+        if text.get(start..).is_some_and(|line| line.last() == Some(&b'\r')) {
+            text.pop();
+        }
+        let line = text.get(start..).unwrap_or_default();
+        let refuse = |what: &str| {
+            let problem = format!("line {}: {what}", self.line);
+            Err(DataError::Layout { file: self.file.clone(), problem })
+        };
+        if line.contains(&0) {
+            return refuse("NUL bytes: the file was damaged, as by a full disk; export or copy it again");
+        }
+        if !ended && std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none()) {
+            return refuse("the file ends within a character: it was cut off; export or copy it again");
+        }
+        Ok(Some(self.line))
+    }
+
+    /// As [`Source::next_line`], of the lines that are not blank; replaces `text`.
+    pub(super) fn next_filled(&mut self, text: &mut Vec<u8>) -> Result<Option<u64>, DataError> {
         loop {
-            self.text.clear();
-            match (&mut source.reader).take(MAX_LINE + 1).read_until(b'\n', &mut self.text) {
-                Ok(0) => return Ok(None),
-                Ok(_) => self.line += 1,
-                Err(error) => return Err(source.failed(error)),
-            }
-            let found = self.text.len() as u64;
-            if found > MAX_LINE {
-                let what = "bytes in one line";
-                return Err(DataError::Limit { file: source.file.clone(), what, found, limit: MAX_LINE });
-            }
-            if self.line == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
-                self.text.drain(..3);
-            }
-            if !self.text.trim_ascii().is_empty() {
-                return Ok(Some((self.line, self.text.trim_ascii())));
+            text.clear();
+            match self.next_line(text, MAX_LINE)? {
+                Some(line) if !text.trim_ascii().is_empty() => return Ok(Some(line)),
+                Some(_) => {}
+                None => return Ok(None),
             }
         }
+    }
+}
+
+/// What a line such as `sep=;` says, which spreadsheets write and read.
+fn separator(line: &[u8]) -> Option<u8> {
+    let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
+    match line {
+        [start @ .., sign] if start.eq_ignore_ascii_case(b"sep=") => Some(*sign),
+        // The tab has been taken for white space.
+        _ if line.eq_ignore_ascii_case(b"sep=") => Some(b'\t'),
+        _ => None,
+    }
+    .filter(|sign| DELIMITERS.contains(sign))
+}
+
+/// How many lines stand above the table: the line that names the delimiter, and titles, which have one text
+/// and no number in it, where all lines below have several columns.
+fn titles(lines: &[&[u8]], delimiter: Option<u8>) -> usize {
+    let above = usize::from(delimiter.is_some());
+    let lines = lines.get(above..).unwrap_or_default();
+    if lines.first().is_none_or(|line| line.starts_with(b"{")) {
+        return above;
+    }
+    let several = delimiter.map_or(DELIMITERS.to_vec(), |one| vec![one]).into_iter();
+    above + several.filter_map(|delimiter| titles_with(lines, delimiter)).min().unwrap_or(0)
+}
+
+/// How many lines stand above a table with this delimiter, if there is one.
+fn titles_with(lines: &[&[u8]], delimiter: u8) -> Option<usize> {
+    let blank = |line: &&[u8]| line.is_empty() || line.starts_with(b"#");
+    let title = |line: &&[u8]| {
+        let fields = fields(line, delimiter);
+        let mut texts = fields.iter().filter(|text| !text.is_empty());
+        let one = texts.next().filter(|text| text.parse::<f64>().is_err() && texts.next().is_none());
+        one.is_some() && fields.len() != 2
+    };
+    let count = lines.iter().take_while(|line| blank(line) || title(line)).count();
+    let below: Vec<usize> = lines
+        .iter()
+        .skip(count)
+        .filter(|line| !blank(line))
+        .map(|line| fields(line, delimiter).len())
+        .collect();
+    let table = below.len() > 1 && below[0] > 1 && below.iter().all(|columns| *columns == below[0]);
+    let titles = lines.iter().take(count).any(|line| !blank(line));
+    table.then_some(if titles { count } else { 0 })
+}
+
+/// A table that is written as CSV with commas, each row on a line of a given number.
+#[derive(Debug, Default)]
+pub(super) struct CsvText {
+    text: Vec<u8>,
+    lines: u64,
+}
+
+impl CsvText {
+    /// Writes a row on this line (from 1), which is below those of all rows before.
+    pub(super) fn row<T: AsRef<[u8]>>(&mut self, line: u64, row: impl IntoIterator<Item = T>) {
+        while self.lines + 1 < line {
+            self.text.push(b'\n');
+            self.lines += 1;
+        }
+        let start = self.text.len();
+        for (at, field) in row.into_iter().enumerate() {
+            if at > 0 {
+                self.text.push(b',');
+            }
+            let field = field.as_ref();
+            if field.iter().any(|byte| b",\"#\r\n".contains(byte)) {
+                self.text.push(b'"');
+                for byte in field {
+                    match byte {
+                        b'"' => self.text.extend(b"\"\""),
+                        // A row is a line.
+                        b'\r' | b'\n' => self.text.push(b' '),
+                        _ => self.text.push(*byte),
+                    }
+                }
+                self.text.push(b'"');
+            } else {
+                self.text.extend(field);
+            }
+        }
+        if self.text.len() == start {
+            // A blank line is no row.
+            self.text.extend(b"\"\"");
+        }
+        self.text.push(b'\n');
+        self.lines += 1;
     }
 }

@@ -3,8 +3,8 @@
 
 use sha2::Digest;
 
-use super::Dataset;
 use super::deal::shuffle;
+use super::{Borrowed, Dataset};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use flyswarm_sealed_sum::crypto::tagged_hash;
 
@@ -71,20 +71,36 @@ pub fn folds(labels: &[u16], folds: usize, seed: &[u8]) -> Vec<Split> {
 /// one row none is. Rows in equal places count in their order.
 #[must_use]
 pub fn held_out(data: &Dataset, percent: u32, most: usize, key: &[u8; 32]) -> Split {
+    held_out_of(data.into(), data.labels(), data.classes().len(), percent, most, key)
+}
+
+/// [`held_out`] of borrowed rows with labels below `classes`.
+///
+/// # Panics
+/// If there are more labels than rows, or one is not below `classes`.
+#[must_use]
+pub fn held_out_of(
+    data: Borrowed<'_>,
+    labels: &[u16],
+    classes: usize,
+    percent: u32,
+    most: usize,
+    key: &[u8; 32],
+) -> Split {
     let place = |row: usize| {
         let mut hash = tagged_hash("evaluate").chain_update(key);
         data.row(row).iter().for_each(|value| hash.update(value.to_le_bytes()));
         let hash: [u8; 32] = hash.finalize().into();
         (hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)), row)
     };
-    let mut order: Vec<_> = (0..data.labels().len()).map(place).collect();
+    let mut order: Vec<_> = (0..labels.len()).map(place).collect();
     order.sort_unstable();
     let below = (u128::from(percent) << 64) / 100;
     let first = order.iter().take(most).take_while(|(place, _)| u128::from(*place) < below).count();
     let mut out = vec![false; order.len()];
     order[..first].iter().for_each(|&(_, row)| out[row] = true);
-    let mut of_class = vec![Vec::new(); data.classes().len()];
-    order.iter().for_each(|&(_, row)| of_class[usize::from(data.labels()[row])].push(row));
+    let mut of_class = vec![Vec::new(); classes];
+    order.iter().for_each(|&(_, row)| of_class[usize::from(labels[row])].push(row));
     for rows in of_class {
         if let [first, .., last] = rows[..] {
             (out[first], out[last]) = (true, false);

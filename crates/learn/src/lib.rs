@@ -3,6 +3,9 @@
 //!
 //! Imports go one way: `privacy < sketch < synthetic, model < learner, tuning < personal`.
 
+// `println!` and `eprintln!` panic if their output cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 pub mod learner;
 pub mod model;
 pub mod personal;

@@ -1,8 +1,9 @@
 //! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that keeps them.
 //!
-//! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`Model`] puts them
-//! together with what is needed to predict from rows (sketch, scaler, class names), [`mod@file`] stores it,
-//! [`score`] measures it, [`neighbours`] is a baseline to compare with.
+//! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`calibration`] how
+//! likely that makes each class, [`Model`] puts them together with what is needed to predict from rows
+//! (sketch, scaler, class names), [`mod@file`] stores it, [`score`] measures it, [`neighbours`] is a
+//! baseline to compare with.
 //!
 //! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a
 //! sum of integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
@@ -19,7 +20,9 @@ use flyswarm_data::scaling::Scaler;
 use flyswarm_data::{Borrowed, DataError, check_class_name};
 
 pub mod bloom;
+pub mod calibration;
 pub mod columns;
+pub mod comparison;
 pub mod figures;
 pub mod file;
 pub mod heterogeneity;
@@ -27,11 +30,13 @@ pub mod neighbours;
 pub(crate) mod npz;
 pub mod origin;
 pub mod outside;
+pub mod ranks;
 pub mod readout;
 pub mod score;
 pub mod selection;
 
 use bloom::{BLOCK, Counts, CountsError};
+use calibration::Calibration;
 use origin::Origin;
 use readout::{Readout, Scorer};
 
@@ -93,6 +98,8 @@ pub enum ModelError {
 pub struct Model {
     sketch: Sketch,
     readout: Readout,
+    /// What probabilities are stated with, where it was fitted on held-out rows.
+    calibration: Option<Calibration>,
     classes: Vec<String>,
     scaler: Scaler,
     counts: Counts,
@@ -138,8 +145,8 @@ impl Model {
             return Err(FeatureError { what: "the scaler", found, expected }.into());
         }
         counts.expect_shape(classes.len(), parameters.m)?;
-        let (columns, preparation, origin) = (Vec::new(), None, None);
-        Ok(Self { sketch, readout, classes, scaler, counts, columns, preparation, origin })
+        let (calibration, columns, preparation, origin) = (None, Vec::new(), None, None);
+        Ok(Self { sketch, readout, calibration, classes, scaler, counts, columns, preparation, origin })
     }
 
     /// The same with names for its features: one for each, all different, or none. They are part of what the

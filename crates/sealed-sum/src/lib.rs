@@ -6,6 +6,9 @@
 //! below all. The feature `harness` is for tests alone: the laboratory around whole nodes, and the switches
 //! by which they deviate.
 
+// `println!` and `eprintln!` panic if their output cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 pub mod buffers;
 pub mod crypto;
 pub mod engine;

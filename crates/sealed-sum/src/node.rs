@@ -232,7 +232,7 @@ impl Node {
         match (self.lifecycle, self.membership.view()) {
             (Lifecycle::Stopped, _) => None,
             (Lifecycle::Lingering(until), _) => {
-                Some(Waits::new(Awaited::Results, self.presence.unfinished(), until))
+                Some(Waits::new(Awaited::Results, self.presence.unfinished(), self.leaves_at(until)))
             }
             (Lifecycle::Running, Some(view)) => (self.membership.waits_for_connections())
                 .or_else(|| self.exchange.waits_for_connections(&self.presence))
@@ -243,12 +243,19 @@ impl Node {
         }
     }
 
+    /// When this node stops to serve others, after lingering until `until`: a peer that is connected and has
+    /// not everything yet, such as one that was away, has as long again.
+    fn leaves_at(&self, until: Time) -> Time {
+        let more = if self.presence.serves() { self.ctx.session.timing.linger_ms } else { 0 };
+        until.plus_ms(more)
+    }
+
     /// Takes the steps that depend on the time and on the state, after each input.
     fn proceed(&mut self) {
         match self.lifecycle {
             Lifecycle::Stopped => return,
             Lifecycle::Lingering(until) => {
-                if self.presence.all_finished() || self.now >= until {
+                if self.presence.all_finished() || self.now >= self.leaves_at(until) {
                     self.lifecycle = Lifecycle::Stopped;
                     self.out.output(Event::Done);
                 }
@@ -282,7 +289,7 @@ impl Node {
         let fetch = self.elections.fetch_deadline(self.now);
         let deadlines = match self.lifecycle {
             Lifecycle::Stopped => [None; 4],
-            Lifecycle::Lingering(until) => [Some(until), None, None, None],
+            Lifecycle::Lingering(until) => [Some(self.leaves_at(until)), None, None, None],
             Lifecycle::Running if self.membership.view().is_some() => {
                 [self.membership.deadline(), self.slots.deadline(), self.exchange.deadline(), fetch]
             }

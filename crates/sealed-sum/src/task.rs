@@ -89,12 +89,30 @@ pub trait Task: Debug + Send + Sync {
         Map::new()
     }
 
+    /// Says whether this peer's vector in the committed sum of `slot`, of which it was a member, has anything
+    /// of its rows in it. The answer follows from the session, this peer's rows and what all peers hold, so
+    /// that it is the same after any restart, also after that of a peer whose disk is lost.
+    fn row_use(&self, _slot: u32, _history: &History) -> RowUse {
+        RowUse::Included
+    }
+
     /// The result, when every slot is committed. An error says why this peer has none. `unix` is the time in
     /// seconds since 1970, for a file that says when it was made; the digest does not depend on it.
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;
 
     /// The work of this peer's [`Task::contribution`] for `slot`, for the simulator's clock.
     fn work(&self, slot: u32, history: &History) -> Work;
+}
+
+/// What a member's vector for a slot has of the member's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowUse {
+    /// Something that is made of them.
+    Included,
+    /// Nothing, for this reason: a clause such as "this peer was not drawn".
+    LeftOut(&'static str),
+    /// Nothing, and no other member's vector has any: the sum is not made of rows.
+    NotUsed,
 }
 
 /// Counted work; the simulator divides each count by a rate of its scenario.

@@ -134,8 +134,10 @@ function happened(told) {
     case 'ended':
       node.ended = event;
       break;
-    case 'not-counted':
-    case 'odd-columns':
+    case 'own-rows':
+      if (event.left_out.length) node.trouble.push({ time: event.time, text: told.text });
+      break;
+    case 'warning':
       node.trouble.push({ time: event.time, text: told.text });
       break;
   }
@@ -145,7 +147,7 @@ function link(node, name, state) {
   const other = node.status && node.status.peers.find((peer) => peer.name === name);
   if (other && other.link !== 'blamed') other.link = state;
 }
-const BAD = new Set(['view-failed', 'blamed', 'disconnected', 'refused', 'twin', 'error', 'not-counted', 'state-lost']);
+const BAD = new Set(['view-failed', 'blamed', 'disconnected', 'refused', 'twin', 'error', 'state-lost']);
 
 const LINKS = {
   unseen: ['', 'not seen yet'], connected: ['good', 'connected'], lost: ['bad', 'lost'],
@@ -358,7 +360,7 @@ function drawEnd(node) {
   const facts = [];
   const fact = (name, text) => { if (text) facts.push(el('dt', null, name), el('dd', null, text)); };
   fact(told, node.result.digest);
-  fact('of this peer', node.result.counted ? 'its rows are part of the model' : 'its rows are not part of the model');
+  if (node.result.own_rows) fact('own rows', node.result.own_rows.text);
   fact('summary', node.result.summary);
   for (const [name, file] of new Map(node.files)) fact(`${name} file`, file);
   $('end').replaceChildren(el('dl', null, ...facts));
@@ -399,7 +401,7 @@ function line(kind, text) {
 let reported = null;
 async function report() {
   try {
-    const answer = await fetch('report');
+    const answer = kept ? new Response(kept.report) : await fetch('report');
     if (!answer.ok) return;
     const frame = el('iframe', { title: 'The report of the session', sandbox: '' });
     frame.srcdoc = await answer.text();
@@ -431,10 +433,18 @@ $('leave').addEventListener('click', async () => {
   } catch { $('leave-hint').textContent = 'flyswarm does not respond.'; }
 });
 
-const source = new EventSource('events');
-const on = (name, take) => source.addEventListener(name, (message) => { take(JSON.parse(message.data), message); draw(); });
-source.addEventListener('open', () => line('good', 'live'));
-source.addEventListener('error', () => { if (!over) line('bad', 'flyswarm does not respond; this is the last known state'); });
+// A page that was kept holds all that was told; a live one is told it by flyswarm.
+const kept = JSON.parse($('kept').textContent);
+const source = kept ? null : new EventSource('events');
+const takers = {};
+function on(name, take) {
+  takers[name] = (told, message) => { take(told, message); draw(); };
+  if (source) source.addEventListener(name, (message) => takers[name](JSON.parse(message.data), message));
+}
+if (source) {
+  source.addEventListener('open', () => line('good', 'live'));
+  source.addEventListener('error', () => { if (!over) line('bad', 'flyswarm does not respond; this is the last known state'); });
+}
 on('about', begin);
 on('happened', (told, message) => {
   const id = Number(message.lastEventId);
@@ -455,6 +465,7 @@ on('over', async () => {
   await reported;
   line('', 'flyswarm has ended; this page stays as it is');
   // flyswarm waits for this before it exits.
-  source.close();
+  if (source) source.close();
 });
+if (kept) kept.told.forEach(([name, told, id]) => takers[name](told, { lastEventId: id }));
 setInterval(count, 250);

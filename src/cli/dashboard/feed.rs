@@ -112,6 +112,18 @@ impl Feed {
         self.change(|told| told.over = true);
     }
 
+    /// All that a page is told that is opened at the end: a JSON array of the name, data and number of each.
+    pub(super) fn kept(&self) -> String {
+        let told = lock(&self.told);
+        let mut all = vec![format!("[\"about\",{},0]", told.about)];
+        all.extend((told.first > 1).then(|| format!("[\"missed\",{},0]", told.first - 1)));
+        let events = (told.first..).zip(&told.events);
+        all.extend(events.map(|(number, event)| format!("[\"happened\",{event},{number}]")));
+        all.extend(told.statuses.values().map(|(_, status)| format!("[\"status\",{status},0]")));
+        all.push("[\"over\",null,0]".to_owned());
+        format!("[{}]", all.join(","))
+    }
+
     /// Pages that read.
     pub(super) fn readers(&self) -> usize {
         self.readers.load(Ordering::Acquire)

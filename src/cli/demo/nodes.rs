@@ -10,8 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::{NAMES, write_file};
-use crate::cli::Failure;
 use crate::cli::dashboard::Live;
+use crate::cli::{Failure, console, say};
 use crate::crypto::identity::Identity;
 use crate::peer::{self, Budget, Event, Handle, Peer as Node, Timed};
 use crate::protocol::view::Stage;
@@ -60,7 +60,7 @@ fn page(address: SocketAddr, session: &Session, names: &[&str]) -> Result<Live, 
     });
     let live = Live::open(address, &about)?;
     // It must be seen at once, and standard output is for the result.
-    eprintln!("page at {}", live.url());
+    say(&format!("page at {}", live.url()));
     Ok(live)
 }
 
@@ -274,7 +274,7 @@ impl View {
         };
         match self {
             Self::Quiet => {}
-            Self::Lines => eprintln!("{name:8} {line}"),
+            Self::Lines => console::line(&format!("{name:8} {line}")),
             Self::Bars(_, bars) => bars[i].set_message(line),
         }
     }

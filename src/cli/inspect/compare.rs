@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Inspect;
 use crate::cli::data::DataArguments;
 use crate::cli::model::ModelArguments;
-use crate::cli::{Failure, one_line};
+use crate::cli::{Failure, say};
 use crate::data::LabelColumn;
 use crate::model::Model;
 
@@ -64,7 +64,7 @@ fn rows(a: &Model, b: &Model, options: &Inspect) -> Result<Option<Value>, Failur
     let label = &options.label;
     let predicted = [a, b].map(|model| -> Result<_, Failure> {
         let (data, said) = arguments.load_for(model, label, *label != LabelColumn::None)?;
-        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+        said.iter().for_each(|line| say(line));
         let classes = model.predictor().predict(&data)?;
         let accuracy = (!data.labels().is_empty()).then(|| {
             crate::model::score::Confusion::new(model.classes(), data.labels(), &classes).balanced_accuracy()
@@ -128,6 +128,11 @@ fn lines(a: &Model, b: &Model) -> Vec<Line> {
         )
     };
     compare("settings", settings(0, a), settings(1, b));
+    let sharpness = |model: &Model| match model.calibration() {
+        Some(fitted) => format!("sharpness {}", fitted.sharpness()),
+        None => "cautious: not fitted".to_owned(),
+    };
+    compare("calibration", sharpness(a), sharpness(b));
     let seed = |i: usize| hex::encode(&parameters[i].seed[..8]);
     compare("seed", seed(0), seed(1));
     let (one, other) = (a.counts().values(), b.counts().values());

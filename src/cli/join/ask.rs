@@ -5,6 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use serde_json::json;
 
 use crate::cli::Failure;
+use crate::cli::console::Console;
 use crate::cli::progress::Progress;
 use crate::cli::session::forecast::{estimate, line, noise_of_rounds};
 use crate::session::Session;
@@ -32,8 +33,7 @@ pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress
     if matches!(progress, Progress::Json) || !io::stdin().is_terminal() {
         return if useful { Ok(()) } else { Err(stopped()) };
     }
-    eprint!("Join, and enter the session in the ledger? [y/N] ");
-    let _ = io::stderr().flush();
+    let _ = Console.write_all(b"Join, and enter the session in the ledger? [y/N] ");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     match (read, answer.trim()) {

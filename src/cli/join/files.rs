@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::dashboard::Live;
+use crate::cli::dashboard::{BEGINNING, Live};
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::ledger::{self, Ledger};
@@ -20,6 +20,8 @@ pub(super) struct Files {
     pub(super) out: Option<PathBuf>,
     pub(super) receipt: PathBuf,
     pub(super) force: bool,
+    /// SHA-256 of the map file by which the rows were read.
+    pub(super) map: Option<String>,
     /// Where this identity's ledger is, if it has one.
     pub(super) ledger: PathBuf,
     /// This peer's own figures, for the report.
@@ -28,6 +30,8 @@ pub(super) struct Files {
     pub(super) live: Option<Live>,
     /// The receipt, once it is written.
     pub(super) told: Mutex<Option<Value>>,
+    /// The texts of the warnings that it counts.
+    pub(super) warnings: Mutex<Vec<String>>,
 }
 
 /// The page beside a receipt.
@@ -37,7 +41,23 @@ pub(super) fn report(receipt: &Path) -> PathBuf {
     receipt.with_file_name(format!("{stem}.report.html"))
 }
 
+/// The live page that stays beside a receipt.
+pub(super) fn kept_page(receipt: &Path) -> PathBuf {
+    let report = report(receipt);
+    let name = report.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".report.html").unwrap_or(&name);
+    report.with_file_name(format!("{stem}.page.html"))
+}
+
 impl Files {
+    /// Keeps the live page for those who look at it when all is over.
+    pub(super) fn keep_page(&self) -> Result<(), Failure> {
+        let Some(page) = self.live.as_ref().and_then(Live::kept) else { return Ok(()) };
+        let path = kept_page(&self.receipt);
+        let replaces = self.force || output::begins(&path, BEGINNING);
+        output::write(&path, page.as_bytes(), replaces)
+    }
+
     pub(super) fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
         if let Ok(mut own) = self.own.lock() {
             own.clone_from(&outcome.own);
@@ -51,11 +71,14 @@ impl Files {
         if let (Some(out), Some(result)) = (&self.out, &receipt.result) {
             receipt.details[result]["file"] = json!(out);
         }
+        if let Some(map) = &self.map {
+            receipt.details.insert("map_sha256".into(), json!(map));
+        }
         let value = json!(receipt);
         let text = format!("{value:#}\n");
         output::write(&self.receipt, text.as_bytes(), self.force)?;
-        if let Ok(mut told) = self.told.lock() {
-            *told = Some(value.clone());
+        if let (Ok(mut told), Ok(mut warnings)) = (self.told.lock(), self.warnings.lock()) {
+            (*told, *warnings) = (Some(value.clone()), receipt.warnings.texts());
         }
         Ok(self.write_report(&value, Vec::new(), self.force)?)
     }
@@ -77,6 +100,7 @@ impl Files {
             title: receipt["name"].as_str().unwrap_or_default(),
             receipt: Some(receipt),
             own: own.as_ref(),
+            warnings: self.warnings.lock().map(|warnings| warnings.clone()).unwrap_or_default(),
             left_out: left_out.into_iter().collect(),
             ledger: self.spent(receipt["session"].as_str().unwrap_or_default()),
             personal,

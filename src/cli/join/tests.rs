@@ -105,9 +105,11 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
         out: Some(file("n.safetensors")),
         receipt: file("n.receipt.json"),
         force: false,
+        map: None,
         ledger: file("none"),
         own: Mutex::default(),
         told: Mutex::new(Some(json!({"name": "t", "session": "ab", "peer": "me"}))),
+        warnings: Mutex::default(),
     };
     std::fs::write(file("n.report.html"), "as it was before").unwrap();
     personal.make(&files, false, &Progress::new(true)).unwrap();

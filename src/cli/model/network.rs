@@ -8,7 +8,7 @@ use flyswarm_learn::personal::{PersonalError, PersonalModel};
 
 use super::super::data::DataArguments;
 use super::super::output::for_io;
-use super::super::{Failure, kind, one_line};
+use super::super::{Failure, kind, say};
 use crate::data::prepare::TableSchema;
 use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
@@ -79,7 +79,7 @@ impl Network {
         let network = self.classifier();
         let classes = matched.then(|| network.classes());
         let (rows, said) = data.load_network(network, classes, label)?;
-        said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+        said.iter().for_each(|line| say(line));
         Ok(rows)
     }
 

@@ -9,12 +9,15 @@ use serde_json::{Map, Value, json};
 use super::ModelArguments;
 use super::network::Network;
 use crate::cli::data::DataArguments;
-use crate::cli::{Failure, one_line, output, written};
+use crate::cli::{Failure, output, say, written};
 use crate::data::prepare::TableSchema;
 use crate::data::{Column, LabelColumn};
 use crate::model::readout::lowest;
 
 /// Prints the class of each row, one a line; with --scores, --abstain or --id as CSV with a header
+///
+/// The probability of a class is calibrated on rows that the session held out, and counts how frequent the
+/// class is; the predicted class does not, so that a rare class is found too. It need not be the likeliest.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]
@@ -28,8 +31,8 @@ pub(in crate::cli) struct Predict {
     /// from 1
     #[arg(long, value_name = "COLUMN")]
     id: Option<Column>,
-    /// Also print the novelty of each class (the lowest wins), and the margin: how much higher the next class
-    /// is, for each bit of the hash. The novelty by a network is -ln of the class's probability
+    /// Also print the probability and the novelty of each class (the lowest wins), and the margin: how much
+    /// higher the next class is, for each bit of the hash. The novelty by a network is -ln of the probability
     #[arg(long)]
     scores: bool,
     /// No class where the margin is below this
@@ -55,6 +58,9 @@ struct Said<'a> {
     id: Option<&'a str>,
     class: Option<&'a str>,
     margin: f64,
+    /// Of the class with the lowest score.
+    probability: f64,
+    probabilities: &'a [f64],
     scores: &'a [f64],
 }
 
@@ -72,15 +78,17 @@ impl Predict {
         let wrote = if let Some(network) = network {
             let data = network.rows(&self.data, &self.label, false)?;
             let (ids, scores) = (self.ids(data.rows(), network.preparation())?, network.scores(&data)?);
-            self.write(network.classes(), 1.0, &scores, ids.as_deref(), &mut bytes)
+            let stated: Vec<f64> = scores.iter().map(|score| (-score).exp()).collect();
+            self.write(network.classes(), 1.0, (&scores, &stated), ids.as_deref(), &mut bytes)
         } else {
             let model = self.model.load()?;
             let (data, said) = self.data.load_for(&model, &self.label, false)?;
-            said.iter().for_each(|line| eprintln!("{}", one_line(line)));
+            said.iter().for_each(|line| say(line));
             let ids = self.ids(data.rows(), model.preparation())?;
             let bits = model.sketch().parameters().rho as f64;
             let scores = model.predictor().scores(&data)?;
-            self.write(model.classes(), bits, &scores, ids.as_deref(), &mut bytes)
+            let stated = model.probabilities(&scores);
+            self.write(model.classes(), bits, (&scores, &stated), ids.as_deref(), &mut bytes)
         };
         wrote.map_err(|error| Failure::Environment(error.to_string()))?;
         match &self.out {
@@ -94,16 +102,19 @@ impl Predict {
         self.id.as_ref().map(|column| self.data.texts(column, rows, preparation)).transpose()
     }
 
-    /// Writes what is said of rows with these scores, rows x classes; margins are for each of `bits`.
+    /// Writes what is said of rows with these scores and probabilities, rows x classes; margins are for each
+    /// of `bits`.
     fn write(
         &self,
         classes: &[String],
         bits: f64,
-        scores: &[f64],
+        (scores, stated): (&[f64], &[f64]),
         ids: Option<&[String]>,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        let rows = scores.chunks_exact(classes.len().max(1)).enumerate().map(|(row, scores)| {
+        let width = classes.len().max(1);
+        let rows = scores.chunks_exact(width).zip(stated.chunks_exact(width)).enumerate();
+        let rows = rows.map(|(row, (scores, probabilities))| {
             let best = usize::from(lowest(scores));
             let next = scores.iter().enumerate().filter(|(l, _)| *l != best).map(|(_, &x)| x);
             let margin = (next.fold(f64::INFINITY, f64::min) - scores[best]) / bits;
@@ -111,7 +122,8 @@ impl Predict {
             let margin = if margin.is_nan() { 0.0 } else { margin };
             let sure = self.abstain.is_none_or(|least| margin >= least);
             let id = ids.and_then(|ids| ids.get(row)).map(String::as_str);
-            (row, Said { id, class: classes.get(best).map(String::as_str).filter(|_| sure), margin, scores })
+            let (class, probability) = (classes.get(best).map(String::as_str), probabilities[best]);
+            (row, Said { id, class: class.filter(|_| sure), margin, probability, probabilities, scores })
         });
         if self.json {
             for (row, said) in rows {
@@ -121,21 +133,24 @@ impl Predict {
         }
         let mut writer = csv::Writer::from_writer(out);
         let table = self.scores || self.abstain.is_some() || ids.is_some();
-        let extra = self.scores.then(|| classes.iter().map(|class| format!("novelty {class}")));
+        let each = |what: &'static str| classes.iter().map(move |class| format!("{what} {class}"));
+        let extra = self.scores.then(|| each("novelty").chain(each("probability")));
         if table {
             let id = ids.map(|_| "id".to_owned()).into_iter();
-            let names =
-                id.chain(["class".to_owned(), "margin".to_owned()]).chain(extra.into_iter().flatten());
+            let names = id
+                .chain(["class", "margin", "probability"].map(str::to_owned))
+                .chain(extra.into_iter().flatten());
             writer.write_record(names.collect::<Vec<_>>()).map_err(io::Error::other)?;
         }
         for (_, said) in rows {
             let mut fields: Vec<String> = said.id.map(str::to_owned).into_iter().collect();
             fields.push(said.class.unwrap_or_default().to_owned());
             if table {
-                fields.push(format!("{:.6}", said.margin));
+                fields.extend([said.margin, said.probability].map(|number| format!("{number:.6}")));
             }
             if self.scores {
-                fields.extend(said.scores.iter().map(|score| format!("{score:.6}")));
+                let numbers = said.scores.iter().chain(said.probabilities);
+                fields.extend(numbers.map(|number| format!("{number:.6}")));
             }
             writer.write_record(fields).map_err(io::Error::other)?;
         }
@@ -144,14 +159,18 @@ impl Predict {
 
     fn object(&self, classes: &[String], row: usize, said: &Said) -> Value {
         let number = |x: f64| if x.is_finite() { json!(x) } else { Value::Null };
-        let mut value = json!({"row": row + 1, "class": said.class, "margin": number(said.margin)});
+        let (margin, probability) = (number(said.margin), said.probability);
+        let mut value =
+            json!({"row": row + 1, "class": said.class, "margin": margin, "probability": probability});
         if let Some(id) = said.id {
             value["id"] = json!(id);
         }
         if self.scores {
-            let scores =
-                classes.iter().zip(said.scores).map(|(class, &score)| (class.clone(), number(score)));
-            value["novelty"] = Value::Object(scores.collect::<Map<_, _>>());
+            let of = |numbers: &[f64]| {
+                let numbers = classes.iter().zip(numbers).map(|(class, &x)| (class.clone(), number(x)));
+                Value::Object(numbers.collect::<Map<_, _>>())
+            };
+            (value["novelty"], value["probabilities"]) = (of(said.scores), of(said.probabilities));
         }
         value
     }

@@ -102,11 +102,15 @@ fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
         let classes = run(&format!("predict {file} --data d.csv"));
         let text = run(&format!("predict {file} --data ids.csv --id 1 --scores"));
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-        assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
+        assert_eq!(lines[0][..5], ["id", "class", "margin", "probability", "novelty 0"]);
+        assert_eq!(lines[0].last(), Some(&"probability 9"));
         let mut margins = Vec::new();
         for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {
             assert_eq!((line[0], line[1]), (&*format!("patient {i}"), class));
-            let mut scores: Vec<f64> = line[3..].iter().map(|score| score.parse().unwrap()).collect();
+            let mut scores: Vec<f64> = line[4..14].iter().map(|score| score.parse().unwrap()).collect();
+            let place: usize = class.parse().unwrap();
+            assert_eq!(line[3], line[14 + place]);
+            assert!((line[3].parse::<f64>().unwrap() - (-scores[place]).exp()).abs() < 1e-5);
             let sum: f64 = scores.iter().map(|score| (-score).exp()).sum();
             assert!(scores.len() == 10 && (sum - 1.0).abs() < 1e-4, "{file}: probabilities add up to {sum}");
             assert_eq!(crate::model::readout::lowest(&scores).to_string(), class);
@@ -285,14 +289,19 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
 fn report_prints_accuracies_and_the_confusion_table() {
     let folder = folder(&digits_csv(300, true));
     let text = run_line(folder.path(), "report m --data d.csv").unwrap();
-    assert!(text.starts_with("rows               300\naccuracy           0."), "{text}");
-    // Figures, classes, what is stated, the table, with a line between each two.
+    assert!(text.starts_with("balanced accuracy on 300 rows 0."), "{text}");
+    // The headline, figures, classes, what is stated, the table, with a line between each two.
     let parts: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|part| part.lines().collect()).collect();
-    assert_eq!((parts.len(), parts[0].len(), parts[1].len(), parts[3].len()), (4, 3, 11, 11));
-    assert!(parts[1][0].ends_with("precision") && parts[2][0].starts_with("confidence"), "{text}");
+    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>()[..3], [1, 5, 11]);
+    assert_eq!((parts.len(), parts[4].len()), (5, 11));
+    assert!(parts[2][0].ends_with("precision") && parts[3][0].starts_with("confidence"), "{text}");
     let json: serde_json::Value =
         serde_json::from_str(&run_line(folder.path(), "report m --data d.csv --json").unwrap()).unwrap();
     assert_eq!(json["rows"], 300);
+    assert_eq!(
+        (parts[0][0], 0),
+        (json["headline"].as_str().unwrap(), json["warnings"].as_array().unwrap().len())
+    );
     assert!(json["accuracy"].as_f64().unwrap() > 0.6);
     assert_eq!(json["confusion"].as_array().map(Vec::len), Some(10));
     let (low, high) = (&json["accuracy_interval"][0], &json["accuracy_interval"][1]);
@@ -311,7 +320,12 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     };
     let named = "<img src=x onerror=alert(1)>";
     let other = page(&json!({"name": named, "model": {"digest": "00"}}));
-    assert!(other.contains(&format!("<strong>{:.1} %</strong>", 100.0 * json["accuracy"].as_f64().unwrap())));
+    assert!(
+        other.contains(&format!(
+            "<strong>{:.1} %</strong>",
+            100.0 * json["balanced_accuracy"].as_f64().unwrap()
+        ))
+    );
     assert!(!other.contains("onerror"));
     let own = page(&json!({"name": named, "model": {"digest": json["digest"]}}));
     assert!(own.contains("&lt;img src=x onerror=alert(1)&gt;") && !own.contains("<img"));
@@ -320,10 +334,10 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     let rows = crate::data::digits::digits().subset(&(0..300).collect::<Vec<_>>());
     let split = split::held_out(&rows, 20, 1000, &model.sketch().parameters().seed);
     let found = compared(&model, &rows.subset(&split.train), &rows.subset(&split.test)).unwrap();
-    let found = found.json(model.classes()).unwrap();
+    let found = json!(found.compared(model.classes(), None).unwrap());
     assert!(own.contains(&format!("<p>{} of these rows were held out", split.test.len())), "{own}");
     for way in ["swarm", "alone", "neighbours"] {
-        let share = 100.0 * found[way]["accuracy"]["value"].as_f64().unwrap();
+        let share = 100.0 * found[way]["balanced_accuracy"]["value"].as_f64().unwrap();
         assert!(own.contains(&format!("<span>{way}</span><strong>{share:.1} %</strong>")), "{way}");
     }
     // The scaling of this model keeps no spread.
@@ -407,7 +421,7 @@ fn a_small_file_that_asks_for_gigabytes_is_refused_unless_it_is_wanted() {
 fn a_file_of_another_kind_is_called_by_its_kind() {
     let folder = folder("1,2,3\n");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write("r", "{\"bytes_received\": 1, \"counted\": true, \"peer_id\": \"12D3\", \"aggregates\": []}");
+    write("r", "{\"bytes_received\": 1, \"own_rows\": {}, \"peer_id\": \"12D3\", \"aggregates\": []}");
     write("k", "flyswarm-identity 1 00\n");
     write("s", "name = \"x\"\n[[roster]]\n");
     write("c", "[network]\nlatency_ms = 1\n");
@@ -481,11 +495,13 @@ fn predict_prints_scores_passes_ids_through_and_abstains() {
     run_line(folder.path(), "predict m --data ids.csv --id 1 --scores --force --out o").unwrap();
     let text = std::fs::read_to_string(folder.path().join("o")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(lines[0][..4], ["id", "class", "margin", "novelty 0"]);
+    assert_eq!(lines[0][..5], ["id", "class", "margin", "probability", "novelty 0"]);
     for (i, (line, class)) in lines[1..].iter().zip(classes.lines()).enumerate() {
         assert_eq!((line[0], line[1]), (&*format!("patient {i}"), class));
-        let mut scores: Vec<f64> = line[3..].iter().map(|score| score.parse().unwrap()).collect();
-        assert_eq!(scores.len(), 10);
+        let numbers: Vec<f64> = line[3..].iter().map(|number| number.parse().unwrap()).collect();
+        let (mut scores, stated) = (numbers[1..11].to_vec(), &numbers[11..]);
+        assert!(stated.len() == 10 && (stated.iter().sum::<f64>() - 1.0).abs() < 1e-4);
+        assert_eq!(numbers[0], stated[class.parse::<usize>().unwrap()]);
         let best = crate::model::readout::lowest(&scores);
         assert_eq!(best.to_string(), class);
         scores.sort_by(f64::total_cmp);

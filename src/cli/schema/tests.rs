@@ -65,6 +65,27 @@ fn a_drafted_session_describes_the_columns_and_accepts_the_rows_it_was_made_from
 }
 
 #[test]
+fn a_suggested_map_file_makes_the_rows_fit() {
+    let folder = drafted();
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("south.csv"), "Sex;alter;kind\nfemal;30,5;sick\nmale;31;wells\n").unwrap();
+    let check = "schema check s.toml --data south.csv";
+    let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
+    let open = "# \"?\" = \"age\"  # the file has no such column";
+    assert!(text.contains(open), "{text}");
+    std::fs::write(file("south.toml"), text.replace(open, "\"alter\" = \"age\"")).unwrap();
+    let check = "schema check s.toml --data south.csv --map south.toml";
+    let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
+    assert!(text.contains("\"femal\" = \"female\"") && text.contains("\"wells\" = \"well\""), "{text}");
+    let whole = std::fs::read_to_string(file("south.toml")).unwrap() + &text;
+    std::fs::write(file("south.toml"), whole).unwrap();
+    let said = run_line(folder.path(), check).unwrap();
+    assert_eq!(said, "ok: south.csv: 2 rows of 3 features\n");
+    let said = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
+    assert!(said.ends_with("is as the session says: no map file is needed\n"), "{said}");
+}
+
+#[test]
 fn amending_keeps_comments_and_changes_nothing_while_problems_are_left() {
     let folder = drafted();
     let path = folder.path().join("s.toml");

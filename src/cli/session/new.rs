@@ -12,6 +12,8 @@ use toml::{Table, Value};
 #[cfg(feature = "net")]
 use super::collect;
 use super::parse::{PeerArgument, class_range};
+#[cfg(feature = "net")]
+use crate::cli::console::Console;
 use crate::cli::data::load_drafted;
 use crate::cli::id::new_run;
 use crate::cli::map::Reading;
@@ -157,7 +159,7 @@ impl NewArguments {
             shown_to_others(&session).iter().for_each(|line| say(line));
         }
         if let Some(caution) = session.task.caution() {
-            eprintln!("warning: {caution}");
+            say(&format!("warning: {caution}"));
         }
         let id = session.id();
         let text = match json {
@@ -171,7 +173,8 @@ impl NewArguments {
     fn session(&mut self, run: Run) -> Result<(Session, Vec<String>), Failure> {
         let Self { kind, common, given } = self;
         let rows_for = given.iter().find(|(option, _)| option.sets == Sets::FromRows);
-        let described = common.described(rows_for.map(|(option, _)| option.name))?;
+        let described = common.described(rows_for.map(|(option, _)| option.name), kind.partly())?;
+        common.check_classes(&described, kind.has_classes())?;
         let mut new = NewFile { fields: common.head(*kind, run), ..NewFile::default() };
         let data = common.data(&described, kind.has_classes());
         new.fields.insert("data".into(), Value::Table(data));
@@ -256,7 +259,7 @@ impl Common {
         let Some(seconds) = self.collect else { return Ok(()) };
         let mut found = collect::listen(seconds)?;
         found.retain(|key, _| !self.peers.iter().any(|peer| peer.0.key == *key));
-        let admitted = collect::choose(&found, &self.admit, &mut io::stdin().lock(), &mut io::stderr())?;
+        let admitted = collect::choose(&found, &self.admit, &mut io::stdin().lock(), &mut Console)?;
         self.peers.extend(admitted.into_iter().map(PeerArgument));
         Ok(())
     }
@@ -312,8 +315,19 @@ impl Common {
         }
     }
 
-    fn expected(&self) -> Expected<'_> {
-        self.reading.expected(&self.label)
+    /// One class at the site that drafts does not make a session.
+    fn check_classes(&self, described: &ColumnSpec, needed: bool) -> Result<(), Failure> {
+        match (&*described.classes, &*self.from) {
+            ([class], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
+                "{}: only one class is in its labels: {class:?}. Name the classes of all peers: --classes {class},OTHER",
+                file.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn expected(&self, partly: bool) -> Expected<'_> {
+        Expected { partly, ..self.reading.expected(&self.label) }
     }
 
     /// The classes of rows whose columns are not described, as far as the others may see them.
@@ -327,7 +341,7 @@ impl Common {
     }
 
     /// Reads the files; labelled rows for the option of this name.
-    fn described(&self, rows_for: Option<&str>) -> Result<ColumnSpec, Failure> {
+    fn described(&self, rows_for: Option<&str>, partly: bool) -> Result<ColumnSpec, Failure> {
         let mut described = ColumnSpec::default();
         let (first, last) = match (&*self.from, rows_for) {
             ([], None) => return Ok(described),
@@ -346,9 +360,9 @@ impl Common {
         let classes = (!classes.is_empty()).then_some(&*classes);
         let rule = Rule { min_rows: self.min_rows, classes };
         if rows_for.is_none() || self.from.len() == 2 {
-            described.draft = self.draft(first, &rule)?;
+            described.draft = self.draft(first, &rule, partly)?;
             if described.draft.is_none() {
-                let expected = self.expected();
+                let expected = self.expected(partly);
                 let loaded = data::load_named(first, &expected)?;
                 if loaded.columns.is_empty() {
                     let text = format!("{}: no names of columns, expected them for --from", first.display());
@@ -360,7 +374,7 @@ impl Common {
             }
         }
         if rows_for.is_some() {
-            let expected = Expected { classes, ..self.expected() };
+            let expected = Expected { classes, ..self.expected(partly) };
             let rows = match &described.draft {
                 Some(draft) => {
                     let classes = classes.or(Some(&*draft.classes));
@@ -393,19 +407,20 @@ impl Common {
 
     /// The columns as the file suggests or describes them, and on standard error what needs a look; `None`
     /// where only names can be taken from it.
-    fn draft(&self, path: &Path, rule: &Rule) -> Result<Option<Draft>, Failure> {
+    fn draft(&self, path: &Path, rule: &Rule, partly: bool) -> Result<Option<Draft>, Failure> {
         if path.extension().is_some_and(|extension| extension == "toml") {
             let Description { preparation, classes } = Description::load(path)?;
             return Ok(Some(Draft { preparation, classes, notes: Vec::new(), said: Vec::new() }));
         }
-        let expected = self.expected();
+        let expected = self.expected(partly);
         let draft = match draft(path, &expected, rule) {
             Ok(Some(draft)) => draft,
             // One rule holds for all columns then: they are numbers.
             Ok(None) => return Ok(None),
             Err(error) => {
                 // What has no names is told so.
-                let bare = data::load_named(path, &self.expected()).is_ok_and(|rows| rows.columns.is_empty());
+                let bare =
+                    data::load_named(path, &self.expected(partly)).is_ok_and(|rows| rows.columns.is_empty());
                 return if bare { Ok(None) } else { Err(error.into()) };
             }
         };

@@ -10,7 +10,7 @@ use super::load;
 use super::new::of_file;
 use super::parse::PeerArgument;
 use crate::cli::id::new_run;
-use crate::cli::{Failure, output, print};
+use crate::cli::{Failure, output, print, say};
 use crate::session::{Peer, Series, Session};
 
 /// The longest name of a session.
@@ -64,7 +64,7 @@ impl NextArguments {
             });
             return print(out, &format!("{value:#}\n"));
         }
-        eprintln!("warning: {warning}");
+        say(&format!("warning: {warning}"));
         let text = format!(
             "wrote {}: session {}, number {place} of its series, after {}\n",
             file.display(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cli::Failure;
 use crate::cli::dashboard::Live;
+use crate::cli::{Failure, say};
 use crate::net::driver::Report;
 use crate::node::Event;
 use crate::peer::{self, Watched};
@@ -36,7 +36,7 @@ impl Page {
         });
         let live = Live::open(address, &about)?;
         // It must be seen at once, and standard output is for the result.
-        eprintln!("page at {}", live.url());
+        say(&format!("page at {}", live.url()));
         Ok(Self { live })
     }
 
@@ -90,10 +90,7 @@ fn told(ctx: &Context, event: &Event) -> Option<(Value, String)> {
             let text = format!("lost {}", name(peer));
             (json!({"event": "disconnected", "peer": name(peer), "reason": "the connection ended"}), text)
         }
-        Event::Finished(_) => {
-            let finished = json!({"event": "finished", "counted": true});
-            (finished, "has its result".to_owned())
-        }
+        Event::Finished(_) => (json!({"event": "finished"}), "has its result".to_owned()),
         Event::Done => (json!({"event": "ended", "well": true, "text": "has ended"}), "has ended".to_owned()),
         Event::Ended(ending) => {
             let text = ending.to_string();

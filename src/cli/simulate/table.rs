@@ -62,17 +62,7 @@ pub(super) fn render(results: &Results) -> String {
         out.push_str(&training(&results.runs));
     }
     for (run, found) in results.runs.iter().filter_map(|run| Some((run, run.evaluation.as_ref()?))) {
-        let figure = |which: &str| found["pooled"][which]["accuracy"]["value"].as_f64();
-        let [swarm, alone, neighbours] = ["swarm", "alone", "neighbours"].map(figure);
-        let told = match (swarm, alone, neighbours) {
-            (Some(swarm), Some(alone), Some(neighbours)) => format!(
-                "of the held-out rows {:.1} % right; by each peer's own rows alone {:.1} %, by its nearest neighbours {:.1} %",
-                100.0 * swarm,
-                100.0 * alone,
-                100.0 * neighbours
-            ),
-            _ => "no figures of held-out rows".to_owned(),
-        };
+        let told = found["headline"].as_str().unwrap_or("no figures of held-out rows");
         let _ = writeln!(out, "{}: {told}", run.name);
     }
     for (run, ranking) in results.runs.iter().filter_map(|run| Some((run, run.ranking.as_ref()?))) {

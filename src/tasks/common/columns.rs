@@ -1,4 +1,4 @@
-//! Columns that look wrong beside those of all peers: other units, codes for missing values, a constant.
+//! Columns that look wrong beside those of all peers: other units, a constant.
 //!
 //! What is found is told to the peer whose rows they are, and to nobody else. Three tests, chosen so that
 //! honest differences between peers are not taken for mistakes (thresholds are guesses):
@@ -14,10 +14,9 @@
 //! "The others" is the opened sum less this peer's own part of it. What this peer's rows tell alone is in
 //! [`flyswarm_data::notices`].
 
-use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use flyswarm_data::notices::{codes, listed};
-use flyswarm_data::scaling::{self, Moments};
+use flyswarm_data::notices::listed;
+use flyswarm_data::scaling::Moments;
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
 pub(crate) const FAR: f64 = 6.0;
@@ -43,29 +42,6 @@ pub(crate) enum Anomaly {
 
 /// A column, from 0, and what looks wrong about it.
 pub(crate) type Finding = (usize, Anomaly);
-
-/// A peer's part of the sum of moments: those of its rows, with the mean of the other values of a column in place
-/// of what looks like a code for missing. A few rows of -999 at one peer would hide another's wrong units, and
-/// spoil the scaling of all.
-#[must_use]
-pub(crate) fn moments(data: &Dataset, squares: bool) -> Vec<u64> {
-    let codes = codes(data);
-    if codes.is_empty() {
-        return scaling::moments(data, squares);
-    }
-    let mut values = data.values().to_vec();
-    for (column, code) in codes {
-        let all =
-            || data.values().iter().skip(column).step_by(data.features()).filter(|&&value| value != code);
-        let mean = all().map(|&value| f64::from(value)).sum::<f64>() / all().count().max(1) as f64;
-        let cells = values.iter_mut().skip(column).step_by(data.features());
-        cells.filter(|value| **value == code).for_each(|value| *value = mean as f32);
-    }
-    match Dataset::new(data.features(), values, Vec::new(), Vec::new()) {
-        Ok(rows) => scaling::moments(&rows, squares),
-        Err(_) => scaling::moments(data, squares),
-    }
-}
 
 /// Columns whose moments are far from the others'. `own` and `opened` are words of moments with squares
 /// ([`moments`](flyswarm_data::scaling::moments())); `own` is part of `opened` where `counted`.

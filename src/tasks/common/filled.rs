@@ -17,7 +17,7 @@ use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
-use crate::tasks::{Build, History, Outcome, Rows, Task, Work};
+use crate::tasks::{Build, History, Outcome, RowUse, Rows, Task, Work};
 
 /// Slot of `values`.
 const VALUES: u32 = 1;
@@ -258,6 +258,13 @@ impl Task for Filled {
             (column.name.clone(), value)
         });
         Map::from_iter([("fills".to_owned(), Value::Object(shown.collect()))])
+    }
+
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        match slot {
+            0 | VALUES | FILLS => RowUse::Included,
+            _ => self.at(history).map_or(RowUse::Included, |(task, seen)| task.row_use(slot - SLOTS, &seen)),
+        }
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {

@@ -20,7 +20,8 @@ pub(crate) fn aggregate(classes: usize) -> Aggregate {
         0 => ("who has rows", "how many members have rows"),
         _ => (
             "who has rows of which class",
-            "how many members have rows, have rows of each class and, if rows are held out, hold some of it out",
+            "how many members have rows, have rows of each class and, if rows are held out, hold some of it out, and \
+             enough of all classes to calibrate probabilities",
         ),
     };
     Aggregate::exact("holders", 4, 1 + classes as u64, is, reveals)
@@ -31,10 +32,11 @@ pub(crate) fn vector(classes: usize, data: &Dataset) -> Bytes {
     words(data.rows() as u64, &data.class_counts(classes))
 }
 
-/// A peer's part with, for each class, whether it holds rows of it out.
-pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset) -> Bytes {
-    let out = held_out.class_counts(classes).into_iter();
-    let out = out.flat_map(|rows| u32::from(rows > 0).to_le_bytes());
+/// A peer's part with, for each class, whether it holds rows of it out, and whether it holds `many` out.
+pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset, many: u64) -> Bytes {
+    let out = held_out.class_counts(classes).into_iter().map(|rows| rows > 0);
+    let out = out.chain([held_out.rows() as u64 >= many]);
+    let out = out.flat_map(|holds| u32::from(holds).to_le_bytes());
     vector(classes, data).into_iter().chain(out).collect()
 }
 

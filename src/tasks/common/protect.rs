@@ -25,7 +25,7 @@ use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
-use crate::tasks::{History, Labels, Outcome, Rows, Task, Work};
+use crate::tasks::{History, Labels, Outcome, RowUse, Rows, Task, Work};
 
 /// Whether a task has a protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +212,8 @@ pub struct Protected {
     protections: Protections,
     own: OwnSlots,
     layout: Layout,
+    /// Whether the program that made the task reads rows that are not in `rows`.
+    reads_rows: bool,
     /// Whether the peer leaves if something looks wrong.
     strict: bool,
     /// What the comparison found, until somebody tells the user.
@@ -242,6 +244,7 @@ impl Protected {
             protections,
             own,
             layout: Layout::new(session, protections, own),
+            reads_rows: false,
             strict: false,
             found: Mutex::new(None),
             compared: OnceLock::new(),
@@ -257,7 +260,8 @@ impl Protected {
         session: &Session,
         part: (Peer, Rows),
     ) -> Result<Self, String> {
-        Self::new(task, session, part, (session.task.protections(), OwnSlots::default(), Labels::None))
+        let guards = (session.task.protections(), OwnSlots::default(), Labels::None);
+        Ok(Self { reads_rows: true, ..Self::new(task, session, part, guards)? })
     }
 
     /// The same that ends the session for this peer if a column looks wrong.
@@ -304,7 +308,7 @@ impl Protected {
         let found = self.compared.get_or_init(|| {
             let Ok(Rows { data, .. }) = self.filled(history) else { return Vec::new() };
             let counted = history.members(at).contains(&self.me);
-            let own = super::columns::moments(&data, true);
+            let own = flyswarm_data::scaling::moments(&data, true);
             let findings = compare(&own, &opened, counted, data.features());
             let found = lines(&findings, &self.session.data.columns);
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
@@ -369,7 +373,7 @@ impl Task for Protected {
             return Ok(holders::words(self.rows.data.rows() as u64, &held));
         }
         let Rows { data, .. } = self.filled(history)?;
-        let words = super::columns::moments(&data, true);
+        let words = flyswarm_data::scaling::moments(&data, true);
         Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
@@ -436,6 +440,18 @@ impl Task for Protected {
     fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
         let seen = self.layout.seen(history);
         self.layout.inner(slot).map(|inner| self.task.metrics(inner, &seen)).unwrap_or_default()
+    }
+
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        let used = match self.layout.inner(slot) {
+            Some(inner) => self.task.row_use(inner, &self.layout.seen(history)),
+            None => RowUse::Included,
+        };
+        match used {
+            RowUse::NotUsed => used,
+            _ if self.rows.data.rows() == 0 && !self.reads_rows => RowUse::LeftOut("this peer has no rows"),
+            _ => used,
+        }
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {

@@ -33,9 +33,8 @@ use bytes::Bytes;
 use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
 use serde_json::{Map, Value, json};
 
-use super::common::columns;
 use super::common::holders::{self, HOLDERS};
-use super::{History, Outcome, Rows, Task, Work};
+use super::{History, Outcome, RowUse, Rows, Task, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::split::train_test;
@@ -46,7 +45,7 @@ use crate::tasks::FedavgSpec;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use best::Best;
-use flyswarm_data::scaling::ScalingError;
+use flyswarm_data::scaling::{self, ScalingError};
 pub use kind::Kind;
 pub(crate) use kind::{build, built_in, note};
 pub(crate) use plan::Plan;
@@ -55,6 +54,8 @@ use words::{Figures, ONE, WordsError, mean_word};
 
 /// Slot of `rows`.
 const ROWS: u32 = 2;
+/// Why a peer's rows are in no round.
+pub(super) const UNLABELLED: &str = "none of its rows has a label";
 /// Members that are drawn beyond the fewest that a sum needs, where there are as many: one may be lost.
 const RESERVE: usize = 1;
 
@@ -221,6 +222,11 @@ impl Fedavg {
         self.plan.counts(self.rows())
     }
 
+    /// Whether any of its rows has a label.
+    pub(super) fn has_labels(&self) -> bool {
+        self.data.rows() > 0
+    }
+
     fn rows(&self) -> usize {
         self.data.rows() + self.others.as_ref().map_or(0, Dataset::rows)
     }
@@ -346,13 +352,26 @@ impl Fedavg {
             slot if slot == self.plan.last() => self.scores(history),
             _ => {
                 let squares = self.plan.opens_moments() == Some(true);
-                let mut moments = columns::moments(&self.data, squares);
+                let mut moments = scaling::moments(&self.data, squares);
                 if let Some(others) = &self.others {
-                    let more = columns::moments(others, squares);
+                    let more = scaling::moments(others, squares);
                     moments.iter_mut().zip(more).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
                 }
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
+        }
+    }
+
+    /// What this peer's vector for a slot has of its rows; `learns` is whether it has rows to train on.
+    pub(super) fn rows_in(&self, slot: u32, history: &History, learns: bool) -> RowUse {
+        match slot {
+            HOLDERS if self.plan.noise.is_none() && !self.has_labels() => RowUse::LeftOut(UNLABELLED),
+            slot if slot < self.plan.first() => RowUse::Included,
+            slot if !self.plan.trains(slot, history).contains(&self.me) => {
+                RowUse::LeftOut("this peer did not train")
+            }
+            _ if !learns => RowUse::LeftOut(UNLABELLED),
+            _ => RowUse::Included,
         }
     }
 
@@ -449,6 +468,11 @@ impl Task for Fedavg {
             figures.extend(self.plan.told(&judged));
         }
         figures
+    }
+
+    /// A round and `scores` hold rows with a label of the peers that train. The rest is of all rows.
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        self.rows_in(slot, history, self.has_labels())
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {

@@ -27,7 +27,8 @@ use super::fedavg::spec::NETWORK;
 use super::fedavg::{self, Fedavg, LabelledRows};
 use super::xclp::{self, Xclp};
 use super::{
-    BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, Rows, Shared, Task, TaskKind, TaskOption, Work,
+    BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, RowUse, Rows, Shared, Task, TaskKind, TaskOption,
+    Work,
 };
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
@@ -160,6 +161,10 @@ impl TaskKind for Kind {
 
     fn sections(&self) -> &'static [Section] {
         &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }]
+    }
+
+    fn partly(&self) -> bool {
+        true
     }
 
     fn options(&self) -> &'static [TaskOption] {
@@ -420,6 +425,37 @@ impl Task for FedavgXclp {
                 figures.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
             }
             Place::Propagation(..) => Map::new(),
+        }
+    }
+
+    /// Labels that a propagation has found are forgotten after it: a peer without a label of its own counts
+    /// as one that trains from the propagation on that has delivered to it.
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        let trained = self.plan.trained(history);
+        let layout = self.plan.layout;
+        let delivered = |number| {
+            let first = layout.propagation(number);
+            [POINTS, COMPUTED, LABELLED].iter().all(|part| history.members(first + part).contains(&self.me))
+        };
+        match layout.place(slot) {
+            Place::Training(slot) => {
+                let round = self.plan.fedavg.round(slot);
+                let found = round.and_then(|round| layout.latest(round)).is_some_and(delivered);
+                self.fedavg.rows_in(slot, &trained, found || self.fedavg.has_labels())
+            }
+            Place::Propagation(_, POINTS) => RowUse::Included,
+            Place::Propagation(number, COMPUTED | LABELLED) => {
+                match history.members(layout.propagation(number) + POINTS).contains(&self.me)
+                    && history.members(layout.propagation(number) + COMPUTED).contains(&self.me)
+                {
+                    true => RowUse::Included,
+                    false => RowUse::LeftOut(xclp::LATE),
+                }
+            }
+            Place::Propagation(number, _) if delivered(number) || self.fedavg.has_labels() => {
+                RowUse::Included
+            }
+            Place::Propagation(..) => RowUse::LeftOut(fedavg::UNLABELLED),
         }
     }
 

@@ -83,6 +83,9 @@ fn judge(
         // Means and variances are those of all rows.
         parts => rules.scaled(&together(parts)?, seed, first.scaler().clone()).map_err(line)?,
     };
+    let parts: Vec<&Dataset> = ended.iter().map(|ended| &ended.part.rows).collect();
+    let calibration = rules.pooled_calibration(&parts, seed, first.scaler().clone()).map_err(line)?;
+    let pooled = pooled.with_calibration(calibration);
     let largest = ended.iter().map(|ended| &ended.part.rows).max_by_key(|part| part.rows()).unwrap_or(train);
     let alone = accuracy(&model_of(largest)?)?;
     let neighbours = Neighbours::new(train).ok_or("no rows")?;
@@ -91,7 +94,9 @@ fn judge(
     let (mut peers, mut cells, mut digests) = (Vec::new(), Vec::new(), Vec::new());
     for (ended, model) in ended.iter().zip(&models) {
         let (digest, part) = (hex::encode(model.digest()), accuracy(model)?);
-        peers.push(json!({"digest": digest, "accuracy": part, "counted": ended.receipt["counted"]}));
+        peers.push(
+            json!({"digest": digest, "accuracy": part, "own_rows": ended.receipt["own_rows"]["included"]}),
+        );
         cells.push(vec![digest.chars().take(16).collect(), percent(part)]);
         digests.push(model.digest());
     }

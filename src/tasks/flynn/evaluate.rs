@@ -2,16 +2,21 @@
 //!
 //! Each peer holds rows out by a hash of their values. A model of everybody's other rows, under a lifting
 //! matrix of its own, is opened as `learnt`; with it each peer scores its held-out rows, and beside it by a
-//! model of its own other rows and by its nearest neighbours among them. `scores` sums how that went. The
+//! model of its own other rows and by its nearest neighbours among them. `calibration` sums how likely the
+//! held-out rows are under each calibration; the one that suits them becomes the model's, and states the
+//! confidence in `scores`, which sums how the predictions went. The
 //! final counts are under another matrix, so that their difference from `learnt` does not show the held-out
 //! rows.
 
 pub(crate) mod spec;
 
 use bytes::Bytes;
+use flyswarm_learn::model::comparison::{Comparison, Whose};
+use flyswarm_learn::model::calibration::{Calibration, FEWEST_ROWS, Losses};
 use flyswarm_learn::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
+use super::simulated::together;
 use super::{Flynn, FlynnError, Plan, seed};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
@@ -29,6 +34,8 @@ use flyswarm_data::scaling::Scaler;
 
 /// The aggregate: counts of the rows that are not held out.
 pub(super) const LEARNT: &str = "learnt";
+/// The aggregate: how likely the held-out rows are, for each calibration.
+pub(super) const CALIBRATION: &str = "calibration";
 /// The aggregate: how the held-out rows were predicted.
 pub(super) const SCORES: &str = "scores";
 
@@ -48,11 +55,84 @@ impl Plan {
         (0..classes).map(word).collect()
     }
 
+    /// Held-out rows of a peer of which enough peers make [`FEWEST_ROWS`].
+    fn many(&self) -> u64 {
+        FEWEST_ROWS.div_ceil(u64::from(self.session.privacy.min_contributors.max(1)))
+    }
+
+    /// How many peers hold [`Plan::many`] rows out.
+    fn holding_many_out(&self, opened: &[Bytes]) -> u32 {
+        let words = opened.get(self.holders() as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
+        words.get(1 + 2 * self.session.data.classes.len()).map_or(0, |&word| u32::from_le_bytes(word))
+    }
+
+    /// Whether a calibration is fitted: a sum over fewer rows would tell of single ones.
+    fn calibrates(&self, opened: &[Bytes]) -> bool {
+        self.holding_many_out(opened) >= u32::from(self.session.privacy.min_contributors.max(1))
+    }
+
+    /// The opened losses; of no rows if none are opened.
+    pub(super) fn opened_losses(&self, opened: &[Bytes]) -> Losses {
+        let bytes = self.opened(CALIBRATION, opened).map_or(&[][..], |bytes| &bytes[..]);
+        let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+        Losses::from_words(&words).unwrap_or_else(Losses::empty)
+    }
+
+    /// The calibration that suits the held-out rows, if enough are.
+    pub(super) fn calibration(&self, opened: &[Bytes]) -> Option<Calibration> {
+        self.opened_losses(opened).fit()
+    }
+
+    /// The model of everybody's rows that are not held out.
+    fn learnt(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
+        let (names, m) = (&self.session.data.classes, self.model.m as usize);
+        let counts = self.opened(LEARNT, opened).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
+        let counts = Counts::from_le_bytes(counts, names.len(), m)
+            .map_err(|error| FlynnError::Data(error.to_string()))?;
+        let (sketch, scaler) = (self.sketch(Self::seed_of_scores(opened)?)?, self.opened_scaler(opened)?);
+        let model = Model::new(sketch, self.readout(), names.clone(), scaler, counts)?;
+        Ok(model.with_calibration(self.calibration(opened)))
+    }
+
     /// Which rows of a peer are kept, and which are held out.
     pub(crate) fn split(&self, data: &Dataset, opened: &[Bytes]) -> Result<Split, FlynnError> {
-        let spec = self.evaluate.unwrap_or_default();
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
-        Ok(held_out(data, spec.held_out.into(), spec.most as usize, &seed))
+        Ok(self.split_under(data, &seed))
+    }
+
+    /// The same under a given seed.
+    fn split_under(&self, data: &Dataset, seed: &[u8; 32]) -> Split {
+        let spec = self.evaluate.unwrap_or_default();
+        held_out(data, spec.held_out.into(), spec.most as usize, seed)
+    }
+
+    /// The calibration from the rows of all peers in one place, under a given seed and scaler: what they must
+    /// arrive at together.
+    pub(super) fn pooled_calibration(
+        &self,
+        parts: &[&Dataset],
+        seed: [u8; 32],
+        scaler: Scaler,
+    ) -> Result<Option<Calibration>, FlynnError> {
+        if self.evaluate.is_none() {
+            return Ok(None);
+        }
+        let split = |part: &&Dataset| {
+            let split = self.split_under(part, &seed);
+            (part.subset(&split.train), part.subset(&split.test))
+        };
+        let (kept, held): (Vec<_>, Vec<_>) = parts.iter().map(split).unzip();
+        let many = held.iter().filter(|part| part.rows() as u64 >= self.many()).count();
+        if many < usize::from(self.session.privacy.min_contributors.max(1)) {
+            return Ok(None);
+        }
+        let whole = |parts: &[Dataset]| {
+            let rows = together(&parts.iter().collect::<Vec<_>>());
+            rows.ok_or_else(|| FlynnError::Data("the parts have no rows".into()))
+        };
+        let (kept, held) = (whole(&kept)?, whole(&held)?);
+        let model = self.scaled(&kept, *derive(&seed, "evaluate/matrix", &[]), scaler)?;
+        Ok(Losses::of(&model.frequencies(), held.labels(), &model.predictor().scores(&held)?).fit())
     }
 
     /// The seed of the model that scores.
@@ -61,17 +141,33 @@ impl Plan {
         Ok(*derive(&seed, "evaluate/matrix", &[]))
     }
 
-    /// Whether `scores` may be summed over `members`: of the rows of each class that are scored enough peers
-    /// are left.
-    pub(super) fn allows_scores(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        let at_scores =
-            self.aggregates().get(slot as usize).is_some_and(|aggregate| aggregate.name == SCORES);
-        if !at_scores {
+    /// Whether `calibration` or `scores` may be summed over `members`: of those that hold rows out, and rows
+    /// of each class that is scored, enough are left.
+    pub(super) fn allows_held_out(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+    ) -> Result<(), String> {
+        let plan = self.aggregates();
+        let name = plan.get(slot as usize).map(|aggregate| &*aggregate.name);
+        if !matches!(name, Some(CALIBRATION | SCORES)) {
             return Ok(());
         }
         let counted = history.members(self.holders());
         let lost = counted.iter().filter(|peer| !members.contains(peer)).count();
         let (opened, minimum) = (history.vectors(), usize::from(self.session.privacy.min_contributors));
+        if name == Some(CALIBRATION) {
+            let peers = self.holding_many_out(opened);
+            if self.calibrates(opened) && (peers as usize).saturating_sub(lost) < minimum.max(1) {
+                return Err(format!(
+                    "only {peers} members hold {} rows out, and {lost} of those counted are gone; \
+                     privacy.min_contributors is {minimum}",
+                    self.many()
+                ));
+            }
+            return Ok(());
+        }
         let classes = self.session.data.classes.iter().zip(self.scored(opened));
         for ((class, scored), peers) in classes.zip(self.holding_out(opened)) {
             if scored && (peers as usize).saturating_sub(lost) < minimum {
@@ -84,18 +180,30 @@ impl Plan {
         Ok(())
     }
 
-    /// What is opened of everybody's figures, for the receipt.
-    fn evaluation(&self, spec: EvaluateSpec, opened: &[Bytes]) -> Option<Value> {
+    /// What is opened of everybody's figures, and what the receipt says of them.
+    fn evaluation(&self, spec: EvaluateSpec, opened: &[Bytes]) -> Option<(Option<Comparison>, Value)> {
         let names = &self.session.data.classes;
         let bytes = self.opened(SCORES, opened)?;
         let left_out = names.iter().zip(self.scored(opened)).filter(|(_, scored)| !scored);
         let left_out: Vec<_> = left_out.map(|(class, _)| class).collect();
-        let pooled = Evaluation::from_bytes(names.len(), bytes).map(|found| found.json(names));
-        Some(json!({
+        let found = Evaluation::from_bytes(names.len(), bytes);
+        // Any member could have added what it liked.
+        let contradictory = found.is_none();
+        let pooled = found.and_then(|found| found.compared(names, spec.positive));
+        let losses = self.opened_losses(opened);
+        let calibration = losses.fit().map(|calibration| {
+            json!({
+                "rows": losses.rows(), "sharpness": calibration.sharpness(),
+                "log_loss": losses.mean(calibration),
+            })
+        });
+        let told = json!({
             "held_out_percent": spec.held_out, "learn_all": spec.learn_all, "classes_not_scored": left_out,
-            // Any member could have added what it liked.
-            "contradictory": pooled.is_none(), "pooled": pooled.flatten(),
-        }))
+            "calibration": calibration, "contradictory": contradictory, "pooled": pooled,
+            "headline": pooled.as_ref().map(|pooled| pooled.headline("held-out rows")),
+            "warnings": pooled.as_ref().map(|pooled| pooled.warnings(Whose::Pool)),
+        });
+        Some((pooled, told))
     }
 }
 
@@ -117,7 +225,10 @@ impl Flynn {
     pub(super) fn holders(&self, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         let classes = self.plan.session.data.classes.len();
         match self.plan.evaluate {
-            Some(_) => Ok(holders::vector_with(classes, &self.data, &self.parts(opened)?.1)),
+            Some(_) => {
+                let held = self.parts(opened)?.1;
+                Ok(holders::vector_with(classes, &self.data, &held, self.plan.many()))
+            }
             None => Ok(holders::vector(classes, &self.data)),
         }
     }
@@ -131,6 +242,17 @@ impl Flynn {
         Ok(counts.to_le_bytes().into())
     }
 
+    /// How likely this peer's held-out rows are under each calibration.
+    pub(super) fn losses(&self, opened: &[Bytes]) -> Result<Losses, FlynnError> {
+        let (_, held) = self.parts(opened)?;
+        if !self.plan.calibrates(opened) || held.rows() == 0 {
+            return Ok(Losses::empty());
+        }
+        let model = self.plan.learnt(opened)?;
+        let scores = model.predictor().scores(&held)?;
+        Ok(Losses::of(&model.frequencies(), held.labels(), &scores))
+    }
+
     /// How this peer's held-out rows are predicted.
     pub(super) fn own(&self, opened: &[Bytes]) -> Result<&Evaluation, FlynnError> {
         if let Some(own) = self.own.get() {
@@ -140,43 +262,38 @@ impl Flynn {
         Ok(self.own.get_or_init(|| own))
     }
 
+    /// Whether any of this peer's rows is held out and scored.
+    pub(super) fn scores_rows(&self, opened: &[Bytes]) -> bool {
+        let scored = self.plan.scored(opened);
+        let is_scored = |label: &u16| scored.get(usize::from(*label)).is_some_and(|scored| *scored);
+        self.parts(opened).is_ok_and(|(_, held)| held.labels().iter().any(is_scored))
+    }
+
     fn score(&self, opened: &[Bytes]) -> Result<Evaluation, FlynnError> {
-        let names = &self.plan.session.data.classes;
-        let classes = names.len();
         let (kept, held) = self.parts(opened)?;
         let scored = self.plan.scored(opened);
         let rows: Vec<_> = (0..held.rows()).filter(|&row| scored[usize::from(held.labels()[row])]).collect();
         let held = held.subset(&rows);
         if rows.is_empty() {
-            return Ok(Evaluation::empty(classes));
+            return Ok(Evaluation::empty(self.plan.session.data.classes.len()));
         }
-        let (learnt, m) = (self.plan.opened_scaler(opened)?, self.plan.model.m as usize);
-        let counts = self.plan.opened(LEARNT, opened).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
-        let counts =
-            Counts::from_le_bytes(counts, classes, m).map_err(|error| FlynnError::Data(error.to_string()))?;
-        let sketch = self.plan.sketch(Plan::seed_of_scores(opened)?)?;
-        compared(&Model::new(sketch, self.plan.readout(), names.clone(), learnt, counts)?, &kept, &held)
+        compared(&self.plan.learnt(opened)?, &kept, &held)
     }
 
     /// The outcome with everybody's figures for the receipt and this peer's own beside it.
     pub(super) fn with_evaluation(&self, mut outcome: Outcome, opened: &[Bytes]) -> Result<Outcome, String> {
-        let Some(found) = self.plan.evaluate.and_then(|spec| self.plan.evaluation(spec, opened)) else {
-            return Ok(outcome);
-        };
-        let value = |which: &str| found["pooled"][which]["accuracy"]["value"].as_f64();
-        if let (Some(swarm), Some(alone), Some(near)) = (value("swarm"), value("alone"), value("neighbours"))
-        {
-            outcome.summary = format!(
-                "of the held-out rows {:.1} % right; by each peer's own rows alone {:.1} %, by its nearest \
-                 neighbours {:.1} %",
-                100.0 * swarm,
-                100.0 * alone,
-                100.0 * near
-            );
-        }
-        outcome.details = Map::from_iter([("evaluation".to_owned(), found)]);
+        let found = self.plan.evaluate.and_then(|spec| self.plan.evaluation(spec, opened));
+        let Some((pooled, told)) = found else { return Ok(outcome) };
+        let names = &self.plan.session.data.classes;
+        outcome.details = Map::from_iter([("evaluation".to_owned(), told)]);
+        let Some(pooled) = pooled else { return Ok(outcome) };
+        outcome.summary = pooled.headline("held-out rows");
+        outcome.warnings = pooled.warnings(Whose::Pool);
+        // The pool's positive class is this peer's too.
+        let positive =
+            pooled.swarm.positive.and_then(|positive| names.iter().position(|name| *name == positive.class));
         let own = self.own(opened).map_err(|error| error.to_string())?;
-        outcome.own = own.json(&self.plan.session.data.classes);
+        outcome.own = own.compared(names, positive.map(|class| class as u16)).map(|own| json!(own));
         Ok(outcome)
     }
 
@@ -204,7 +321,7 @@ pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<
     let near = own.transform(kept);
     let near = Neighbours::new(&near).map(|near| near.predict(NEIGHBOURS, &own.transform(held)));
     let near = near.unwrap_or_else(|| unreachable!("BUG: rows are held out where none are kept"));
-    let sums = Sums::of_scores(names.len(), held.labels(), &scores, sketch.parameters().rho);
+    let sums = Sums::of_stated(names.len(), held.labels(), &scores, &model.confidences(&scores));
     Ok(Evaluation::of(held.labels(), sums, [&by_swarm, &by_alone, &near]))
 }
 

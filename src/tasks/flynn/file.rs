@@ -28,6 +28,9 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
             "d": parameters.d, "m": parameters.m, "s": parameters.s, "rho": parameters.rho,
             "gamma": model.readout().gamma,
             "score": model.readout().score,
+            "calibration": model.calibration().map(|calibration| json!({
+                "number": calibration.number(), "sharpness": calibration.sharpness(),
+            })),
             "densify": parameters.densify,
             "scaling": parameters.scaling.name(),
             "seed": hex::encode(parameters.seed),
@@ -65,6 +68,10 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
         ),
         format!("sketch    m {}, s {}, rho {}", parameters.m, parameters.s, parameters.rho),
         format!("score     {}, gamma {}", model.readout().score, model.readout().gamma),
+        match model.calibration() {
+            Some(fitted) => format!("calibrated on held-out rows, sharpness {}", fitted.sharpness()),
+            None => "not calibrated: no held-out rows, so its probabilities are cautious".into(),
+        },
         format!("seed      {}", hex::encode(parameters.seed)),
         format!("counts    {:.1} % above 0", 100.0 * share),
     ]);

@@ -5,8 +5,9 @@
 //! `moments` where the scaling needs global means; `counts`, the class filters as counts. Counts add up, so
 //! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
 //!
-//! With `[evaluate]` two slots stand before `counts`: `learnt`, the counts of the rows that are not held out,
-//! and `scores`, how well these predict those that are (`evaluate`).
+//! With `[evaluate]` three slots stand before `counts`: `learnt`, the counts of the rows that are not held
+//! out, `calibration`, from which it follows how sure predictions may be, and `scores`, how well these counts
+//! predict the rows that are held out (`evaluate`).
 //!
 //! With `select` the slots of `sketch` up to the draw stand in the place of the coin and `moments`;
 //! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
@@ -33,7 +34,7 @@ use super::common::columns;
 use super::common::evaluation::Evaluation;
 use super::common::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
-use super::{History, Outcome, Task, Work};
+use super::{History, Outcome, RowUse, Task, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
@@ -50,6 +51,7 @@ use crate::sketch::flyhash::FlyHash;
 use crate::sketch::{Parameters, Sketch};
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
 use flyswarm_data::scaling::{self, Scaler, Scaling};
+use flyswarm_learn::model::calibration::Losses;
 pub use kind::Kind;
 pub(crate) use kind::built_in;
 
@@ -169,7 +171,7 @@ impl Plan {
         }
         let mut plan = vec![Aggregate::coin(), holders];
         if self.evaluate.is_some() {
-            plan[1].words += classes as u64;
+            plan[1].words += classes as u64 + 1;
         }
         if let Some(squares) = self.opens_moments() {
             plan.push(columns::aggregate(data.features, squares));
@@ -179,8 +181,13 @@ impl Plan {
                            few others resemble";
             let is = "a model without the held-out rows";
             plan.push(Aggregate { name: evaluate::LEARNT.into(), is, reveals, ..counts.clone() });
-            let reveals = "how right and wrong predictions fall; a small number in them tells that a member has \
-                           such a row";
+            let reveals = "how likely the held-out rows are to models that differ in how sure they are: their number, \
+                           and sums over all of them, at least ten";
+            let (is, words) = ("how sure predictions may be", Losses::WORDS as u64);
+            plan.push(Aggregate::exact(evaluate::CALIBRATION, 8, words, is, reveals));
+            let reveals = "how right and wrong predictions of each class fall, where a small number tells that a \
+                           member has such a row; how sure and how well ordered predictions are, of at least 10 \
+                           rows of each peer";
             let words = Evaluation::length(classes) as u64;
             plan.push(Aggregate::exact(evaluate::SCORES, 8, words, "how good the model is", reveals));
         }
@@ -235,7 +242,8 @@ impl Plan {
             counts = Counts::from_values(read, classes.len(), self.model.m as usize)
                 .map_err(|error| FlynnError::Data(error.to_string()))?;
         }
-        self.named(Model::new(sketch, self.readout(), classes, scaler, counts)?)
+        let model = Model::new(sketch, self.readout(), classes, scaler, counts)?;
+        self.named(model.with_calibration(self.calibration(opened)))
     }
 
     /// The model with what the session says of its columns.
@@ -340,7 +348,7 @@ impl Flynn {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
             "holders" => self.holders(opened)?,
-            "moments" => words(&columns::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
+            "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
             _ => {
                 let holders = self.plan.holders();
                 holders::refuse_uncounted(
@@ -352,6 +360,7 @@ impl Flynn {
                 .map_err(FlynnError::Data)?;
                 match name {
                     evaluate::LEARNT => self.learnt(opened)?,
+                    evaluate::CALIBRATION => words(self.losses(opened)?.words()).into(),
                     evaluate::SCORES => self.own(opened)?.to_bytes(),
                     _ => self.counts(opened)?.to_le_bytes().into(),
                 }
@@ -398,6 +407,28 @@ impl Task for Flynn {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        if let Some(selection) = self.before(slot) {
+            return selection.row_use(slot, history);
+        }
+        let opened = history.vectors();
+        let parts =
+            || self.parts(opened).map_or((true, true), |(kept, held)| (kept.rows() > 0, held.rows() > 0));
+        let learns_all = self.plan.evaluate.is_none_or(|spec| spec.learn_all);
+        match self.plan.aggregates().get(slot as usize).map(|aggregate| &*aggregate.name) {
+            _ if !self.takes_part(opened).unwrap_or(true) => RowUse::LeftOut("this peer was not drawn"),
+            Some(evaluate::SCORES) if !self.scores_rows(opened) => {
+                RowUse::LeftOut("none of its rows is held out and scored")
+            }
+            // Everybody puts zeros.
+            Some(evaluate::CALIBRATION) if !self.plan.calibrates(opened) => RowUse::NotUsed,
+            Some(evaluate::CALIBRATION) if !parts().1 => RowUse::LeftOut("none of its rows is held out"),
+            Some(evaluate::LEARNT) if !parts().0 => RowUse::LeftOut("all of its rows are held out"),
+            Some("counts") if !learns_all && !parts().0 => RowUse::LeftOut("all of its rows are held out"),
+            _ => RowUse::Included,
+        }
+    }
+
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
         let opened = history.vectors();
         let model = self.plan.model(opened).map_err(|error| error.to_string())?;
@@ -408,7 +439,6 @@ impl Task for Flynn {
         let Some(draw) = draw else { return Ok(outcome) };
         Ok(Outcome {
             summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
-            counted: draw.chosen.contains(&self.me.index()),
             details: sketch::selection(session, &draw),
             ..outcome
         })
@@ -422,7 +452,9 @@ impl Task for Flynn {
         let plan = self.plan();
         match plan.get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("moments") => Work { lift: rows * f64::from(d), ..Work::default() },
-            Some(evaluate::LEARNT | evaluate::SCORES) => self.work_of_evaluation(rows),
+            Some(evaluate::LEARNT | evaluate::CALIBRATION | evaluate::SCORES) => {
+                self.work_of_evaluation(rows)
+            }
             Some("counts") if self.takes_part(history.vectors()).unwrap_or(true) => {
                 let flynn = self.plan.model;
                 Work::training(f64::from(flynn.m), f64::from(flynn.s), rows)
@@ -440,7 +472,7 @@ impl Task for Flynn {
         }
         let Some(draw) = self.plan.drawn(history.vectors()).map_err(|error| error.to_string())? else {
             holders::allows(&self.plan.session, slot, history, members)?;
-            return self.plan.allows_scores(slot, history, members);
+            return self.plan.allows_held_out(slot, history, members);
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;

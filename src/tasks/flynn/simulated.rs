@@ -64,6 +64,9 @@ fn accuracy(
     };
     let largest = rows.parts.iter().map(|part| &part.data).max_by_key(|part| part.rows())?;
     let alone = plan.pooled(largest, seed).ok()?;
+    let parts: Vec<&Dataset> = rows.parts.iter().map(|part| &*part.data).collect();
+    let calibration = plan.pooled_calibration(&parts, seed, model.scaler().clone()).ok()?;
+    let pooled = pooled.with_calibration(calibration);
     let accuracy = Accuracy {
         swarm: score(&model)?,
         pooled: score(&pooled)?,
@@ -76,7 +79,7 @@ fn accuracy(
 }
 
 /// The rows of several peers as one set.
-fn together(parts: &[&Dataset]) -> Option<Dataset> {
+pub(super) fn together(parts: &[&Dataset]) -> Option<Dataset> {
     let first = parts.first()?;
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();
     let labels = parts.iter().flat_map(|part| part.labels().to_vec()).collect();

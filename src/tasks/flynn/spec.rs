@@ -154,7 +154,7 @@ impl FlynnSpec {
             Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
             None => None,
         };
-        let evaluate = EvaluateSpec::read(sections)?;
+        let evaluate = EvaluateSpec::read(sections, data)?;
         Ok(Self { model, select, evaluate })
     }
 }
@@ -229,7 +229,7 @@ impl Spec for FlynnSpec {
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         self.model.write_toml(data, out)?;
         self.select.iter().try_for_each(|sketch| sketch.write_toml(data, out))?;
-        self.evaluate.iter().try_for_each(|evaluate| evaluate.write_toml(out))
+        self.evaluate.iter().try_for_each(|evaluate| evaluate.write_toml(data, out))
     }
 
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {

@@ -13,7 +13,7 @@ use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::{Ending, Event};
 use crate::protocol::message::Message;
-use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec};
+use crate::session::{ColumnChecks, DataSpec, Peer, Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::talk::{self, Body, What};
 use crate::tasks::xclp::{self, RowLabel, Xclp};
@@ -30,6 +30,10 @@ fn spec() -> XclpSpec {
 }
 
 fn lab(rows: &[usize], scaling: Scaling, seed: u64, spec: XclpSpec) -> Lab {
+    lab_of(1, rows, scaling, seed, spec)
+}
+
+fn lab_of(min_contributors: u16, rows: &[usize], scaling: Scaling, seed: u64, spec: XclpSpec) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let data = digits();
@@ -46,6 +50,7 @@ fn lab(rows: &[usize], scaling: Scaling, seed: u64, spec: XclpSpec) -> Lab {
             checks: ColumnChecks::default(),
             preparation: None,
         },
+        privacy: Privacy { min_contributors, ..Privacy::default() },
         ..session(&identities, timing())
     }
     .check()
@@ -279,6 +284,18 @@ fn sessions_that_would_say_too_much_of_single_rows_are_refused_unless_the_file_a
 }
 
 #[test]
+fn fewer_owners_than_min_contributors_end_the_session() {
+    let endings = |min_contributors, rows: &[usize]| {
+        let mut lab = lab_of(min_contributors, rows, Scaling::None, 5, spec());
+        lab.net.run_unchecked(120_000, |_| false);
+        lab.endings()
+    };
+    let refusal = "only 2 members have rows; privacy.min_contributors is 3";
+    assert_eq!(endings(3, &[20, 20, 0]), [refusal; 3]);
+    assert!(endings(3, &[20, 20, 20]).is_empty() && endings(2, &[20, 20, 0]).is_empty());
+}
+
+#[test]
 fn an_owner_with_more_rows_than_the_file_allows_does_not_begin_and_ends_the_session_if_it_lies() {
     let limited = XclpSpec { most_rows: 14, ..spec() };
     let data = Arc::new(digits().subset(&(0..15).collect::<Vec<_>>()));
@@ -324,10 +341,12 @@ fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with
     let own = outcome.own.unwrap();
     assert_eq!(own["swarm"]["rows"], 30);
     assert!(
-        outcome.details.is_empty() && outcome.summary.contains("of 30 labels kept back"),
+        outcome.details.is_empty() && outcome.summary.contains("on 30 labels kept back"),
         "{}",
         outcome.summary
     );
+    // 30 labels of ten classes are too few for a verdict, which is said as a warning.
+    assert!(outcome.warnings.len() == 1 && outcome.warnings[0].starts_with("Too few events"));
     // Its file has its own labels, and says of none that it was inferred.
     let text = String::from_utf8(outcome.file).unwrap();
     for (line, label) in text.lines().skip(1).zip(&known) {

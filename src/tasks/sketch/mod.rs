@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 
 use super::common::columns;
 use super::common::holders::{self, HOLDERS};
-use super::{History, Task, Work};
+use super::{History, RowUse, Task, Work};
 use crate::crypto::mask;
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
@@ -48,7 +48,7 @@ use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
 use crate::tasks::SketchSpec;
-use flyswarm_data::scaling::{Scaler, Scaling, ScalingError};
+use flyswarm_data::scaling::{self, Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
 const BATCH: usize = 4096;
@@ -436,7 +436,7 @@ impl SketchTask {
         Ok(match name {
             "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
-                let moments = columns::moments(&self.data, self.plan.opens_moments() == Some(true));
+                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
             "sketch" => bytes(self.own(opened)?.to_words()),
@@ -507,6 +507,23 @@ impl Task for SketchTask {
         let SketchSpec { rows, range, .. } = self.plan.spec;
         // Its length was checked against the plan.
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
+    }
+
+    /// What a peer has published is in the opened words themselves, in its place.
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        let published = |count: usize| {
+            let words = history.vector(slot).map_or(&[][..], |words| words.as_chunks::<4>().0);
+            let each = words.len() / count.max(1);
+            words.iter().skip(self.me.index() * each).take(each).any(|word| *word != [0; 4])
+        };
+        let peers = self.plan.session.roster.len();
+        match self.plan.aggregates().get(slot as usize).map(|aggregate| &*aggregate.name) {
+            Some("draw") => RowUse::NotUsed,
+            Some("scores" | "pairwise") if !published(peers) => {
+                RowUse::LeftOut("this peer has released no sketch")
+            }
+            _ => RowUse::Included,
+        }
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {

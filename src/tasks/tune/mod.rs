@@ -36,7 +36,7 @@ use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, T
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
 use crate::tasks::{EvaluateSpec, FlynnSpec, Setting, TuneSpec};
-use flyswarm_data::scaling::{Moments, Scaler, ScalingError};
+use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
 use flyswarm_learn::tuning::candidate::readouts;
 use flyswarm_learn::tuning::search::read;
 use flyswarm_learn::tuning::{Candidate, Metric, Tally, best, summed};
@@ -345,7 +345,7 @@ impl Tune {
         match name {
             "holders" => Ok(holders::vector(self.plan.classes(), &self.data)),
             "moments" => {
-                let moments = columns::moments(&self.data, self.plan.opens_moments() == Some(true));
+                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             name => {

@@ -3,8 +3,9 @@
 //! To the others such a row is one without a label. What is found out stays with the peer: a table of right
 //! and wrong labels summed over two owners would tell each of them the other's.
 
+use flyswarm_learn::model::comparison::Whose;
 use flyswarm_learn::model::figures::Sums;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{RowLabel, Xclp, planes};
 use crate::data::Dataset;
@@ -116,19 +117,11 @@ impl Xclp {
         Ok(Some(Evaluation::of(rows.labels(), sums, [&by_swarm, &by_alone, &near])))
     }
 
-    /// The figures of these for the report, and a line for people.
-    pub(super) fn told(&self, found: &Evaluation) -> Option<(Value, String)> {
-        let own = found.json(self.classes())?;
-        let percent = |which: &str| own[which]["accuracy"]["value"].as_f64().map(|share| 100.0 * share);
-        let line = format!(
-            "of {} labels kept back {:.1} % told right; by this peer's rows alone {:.1} %, by its nearest neighbours \
-             {:.1} %",
-            own["swarm"]["rows"].as_u64()?,
-            percent("swarm")?,
-            percent("alone")?,
-            percent("neighbours")?
-        );
-        Some((own, line))
+    /// The figures of these for the report, a line for people, and what they have to know.
+    pub(super) fn told(&self, found: &Evaluation) -> Option<(Value, String, Vec<String>)> {
+        let own = found.compared(self.classes(), None)?;
+        let line = own.headline(&format!("{} labels kept back", own.swarm.rows));
+        Some((json!(own), line, own.warnings(Whose::Peer)))
     }
 }
 

@@ -26,6 +26,10 @@ impl TaskKind for Kind {
         &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }]
     }
 
+    fn partly(&self) -> bool {
+        true
+    }
+
     fn options(&self) -> &'static [TaskOption] {
         const OPTIONS: &[TaskOption] = &[
             TaskOption::field(

@@ -47,7 +47,7 @@ use zeroize::Zeroizing;
 
 use super::common::columns;
 use super::exchange::{Seat, Source};
-use super::{History, Task, Work};
+use super::{History, RowUse, Task, Work};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
@@ -59,7 +59,7 @@ use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
-use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_data::scaling::{self, Scaler, Scaling};
 use flyswarm_mpc::propagation::integer::reference::{self, Reference};
 use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 #[doc(hidden)]
@@ -70,6 +70,8 @@ use labels::labels_text;
 const ROWS: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
 const WORDS: usize = 9;
+/// Why a member's rows are not among those that were compared.
+pub(super) const LATE: &str = "this peer came after the rows were counted or compared";
 /// Fewest members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
@@ -163,8 +165,12 @@ impl Plan {
         let counted = self.counted(history);
         let owners: Vec<(Peer, usize)> =
             counted.into_iter().filter(|(peer, rows)| *rows > 0 && members.contains(peer)).collect();
-        if owners.len() < FEWEST_OWNERS {
-            return Err(format!("only {} members have rows; xclp needs {FEWEST_OWNERS}", owners.len()));
+        let fewest = FEWEST_OWNERS.max(self.session.privacy.min_contributors.into());
+        if owners.len() < fewest {
+            return Err(format!("only {} members have rows; {}", owners.len(), match fewest {
+                FEWEST_OWNERS => format!("xclp needs {fewest}"),
+                _ => format!("privacy.min_contributors is {fewest}"),
+            }));
         }
         let points: u64 = owners.iter().map(|(_, rows)| *rows as u64).sum();
         let (least, largest) = (self.spec.fewest_rows(), owners.iter().max_by_key(|(_, rows)| *rows));
@@ -408,7 +414,7 @@ impl Xclp {
             }
             "moments" => {
                 let squares = self.plan.scaling.needs_moments() == Some(true);
-                Ok(columns::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
+                Ok(scaling::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             other => Err(format!("no vector of {other} without its exchange")),
         }
@@ -544,11 +550,23 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
-        let (own, line) = compared.unzip();
-        summary.extend(line);
+        let (own, warnings) = match compared {
+            Some((own, line, warnings)) => {
+                summary.push(line);
+                (Some(own), warnings)
+            }
+            None => (None, Vec::new()),
+        };
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
-        Ok(super::Outcome { own, ..outcome })
+        Ok(super::Outcome { own, warnings, ..outcome })
+    }
+
+    /// Rows are compared in the exchange before `computed`, if they were counted before it.
+    fn row_use(&self, slot: u32, history: &History) -> RowUse {
+        let computed = self.plan.computed();
+        let compared = [ROWS, computed].iter().all(|&at| history.members(at).contains(&self.me));
+        if slot < computed || compared { RowUse::Included } else { RowUse::LeftOut(LATE) }
     }
 
     fn work(&self, slot: u32, _: &History) -> Work {

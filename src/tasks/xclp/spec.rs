@@ -231,7 +231,8 @@ impl Spec for XclpSpec {
     fn protections(&self) -> Protections {
         Protections {
             contributors: Protection::ByTask(
-                "opens how many rows each member has, and needs 2 members with rows",
+                "opens how many rows each member has, and needs privacy.min_contributors members with rows, at \
+                 least 2",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL

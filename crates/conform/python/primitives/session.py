@@ -124,7 +124,7 @@ class Session:
             "table": "delimiter decimal_comma missing label column",
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
-            "evaluate": "held_out most learn_all",
+            "evaluate": "held_out most learn_all positive",
             "tune": "folds setting",
             "xclp": "bits k alpha steps power balance hamming compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range open_distances pairwise active chosen temperature",
@@ -138,7 +138,7 @@ class Session:
         }
         optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing", "limits"))
         optional += " table relays delimiter decimal_comma missing label features series columns check_columns committee faults members select"
-        optional += " flynn evaluate held_out most learn_all xclp sketch fedavg pseudo_labels after refresh custom bytes classes min_peers"
+        optional += " flynn evaluate held_out most learn_all positive xclp sketch fedavg pseudo_labels after refresh custom bytes classes min_peers"
         optional += " tune privacy timing limits scaling densify score folds"
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
@@ -258,6 +258,8 @@ class Session:
         self.held_out, self.most = evaluate.get("held_out", 20), evaluate.get("most", 1000)
         self.learn_all = evaluate.get("learn_all", True)
         need(1 <= self.held_out <= 50 and 1 <= self.most <= 1_000_000, "evaluate")
+        self.positive = evaluate.get("positive")
+        need(self.positive is None or len(self.classes) == 2 and self.positive in self.classes, "evaluate.positive")
         self.gamma = float(flynn["gamma"]) + 0.0
         need(0 <= self.gamma < 1, "gamma")
         self.score = flynn.get("score", "decay")
@@ -380,6 +382,7 @@ class Session:
                 ("evaluate.most", le(self.most, 8)),
                 ("evaluate.learn_all", bytes([self.learn_all])),
             ),
+            *self.only(self.positive is not None, ("evaluate.positive", le(self.positive in self.classes[1:], 8))),
             *(self.fedavg_entries() if self.fedavg else ()),
             *self.only(
                 self.refresh,
@@ -494,7 +497,7 @@ class Session:
             return [*plan, *self.only(self.chosen > 0, ("draw", 4, 8))]
         if self.mode is not None:
             return [("coin", 4, 0), ("counts", 4, classes * self.m)]
-        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes * (1 + self.evaluates))]
+        plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes + self.evaluates * (classes + 1))]
         scalings = {each.scaling for each in self.settings}
         if self.check_columns or scalings & {"center", "standard", "soft-bins"}:
             squares = self.check_columns or scalings & {"standard", "soft-bins"}
@@ -506,8 +509,8 @@ class Session:
             plan += self.only(self.chosen > 0, ("draw", 4, 8))
             return plan + ([("holders", 4, 1 + classes), ("counts", 4, classes * self.m)] if self.selects else [])
         if self.evaluates:
-            figures = 3 * classes**2 + 30 + (128 if classes == 2 else 0) + 4
-            plan += [("learnt", 4, classes * self.m), ("scores", 8, figures)]
+            figures = 3 * classes**2 + 30 + (4 if classes == 2 else 0) + 4 * classes
+            plan += [("learnt", 4, classes * self.m), ("calibration", 8, 33), ("scores", 8, figures)]
         if self.task == "flynn":
             return [*plan, ("counts", 4, classes * self.m)]
         counts = self.folds * classes * sum(each.m for each in self.settings)

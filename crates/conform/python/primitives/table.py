@@ -70,7 +70,6 @@ class Table:
         need((levels is not None) == (kind in ("category", "ordinal")), "levels")
         if levels is not None:
             need(1 <= len(levels) == len(set(levels)) <= 1000 and all(map(printable, levels)), "levels")
-            need(not set(levels) & set(self.missing), "levels")
         need("order" not in column or kind == "date", "order")
         order = column.get("order", "year-month-day")
         need(order in self.KINDS[4:], "order")
@@ -100,6 +99,8 @@ class Table:
         first = re.split("[T ]", text)[0]
         parts = [first[:4], first[4:6], first[6:]] if re.fullmatch("[0-9]{8}", first) and order[0] == "y" else re.split("[-/.]", first)
         need(len(parts) == 3, "date")
+        if re.fullmatch("[0-9]{4}", parts[0]):
+            order = "year-month-day"
         year, month, day = (parts[order.split("-").index(part)] for part in ("year", "month", "day"))
         need(re.fullmatch("[0-9]{4}", year) and all(re.fullmatch("[0-9]{1,2}", part) for part in (month, day)), "date")
         return datetime.date(int(year), int(month), int(day)).toordinal() - EPOCH

@@ -82,6 +82,26 @@ def check_evaluate():
         check_evaluation(case)
 
 
+def wide(bins):
+    """The words of bins of confidence of which none has fewer than 10 rows (section 15.4)."""
+    out, rest, last = [[0] * 3 for _ in bins], [0] * 3, None
+    for at, each in enumerate(bins):
+        rest = [a + b for a, b in zip(rest, each)]
+        if rest[0] >= 10:
+            out[at], rest, last = rest, [0] * 3, at
+    if last is not None:
+        out[last] = [a + b for a, b in zip(out[last], rest)]
+    return sum(out, [])
+
+
+def ranks(first, second):
+    """The words of the pairs of two classes' rows; none of fewer than 10 rows, or of more than 65,536."""
+    n, m = len(first), len(second)
+    if min(n, m) < 10 or max(n, m) > 65_536:
+        return [0] * 4
+    return [n * m, n * n * m, n * m * m, sum((b > a) + (b >= a) for a in first for b in second)]
+
+
 def check_evaluation(file):
     session, labels = Session(file["toml"]), file["labels"]
     classes = len(session.classes)
@@ -93,7 +113,8 @@ def check_evaluation(file):
     kept = [row for row in range(len(rows)) if row not in held]
     check("rows held out", held == file["held_out"])
     own = lambda among: [int(any(labels[row] == c for row in among)) for c in range(classes)]
-    check("holders", words([1, *own(range(len(rows))), *own(held)]) == opened[1])
+    many = math.ceil(10 / max(1, session.min_contributors))
+    check("holders", words([1, *own(range(len(rows))), *own(held), int(len(held) >= many)]) == opened[1])
     check("moments", moments(rows, session.features, True) == opened[2])
 
     def learn(seed, total, among):
@@ -117,8 +138,31 @@ def check_evaluation(file):
     alone_won, alone = learn(seed, alone_total, kept)
     scale = scaler(session, alone_total)
     scaled = [scale(row) for row in rows]
-    tables, bins, margins = [[0] * classes**2 for _ in range(3)], [0] * 30, [0] * 128
-    apart = [0] * 4
+    sums = [sum(learnt[c * session.m : (c + 1) * session.m]) + session.rho for c in range(classes)]
+    frequencies = [s / sum(sums) for s in sums]
+
+    def probabilities(k, score):
+        """What calibration k states (section 15.5)."""
+        sharpness = 2.0 ** ((k - 8) // 2) * (math.sqrt(2) if k % 2 else 1)
+        least = min(score)
+        known = math.isfinite(least)
+        odds = [f * math.exp(sharpness * (least - s) / session.rho) if known else f for f, s in zip(frequencies, score)]
+        total = sum(odds)
+        return [o / total + (f - o / total) / 1024 for f, o in zip(frequencies, odds)]
+
+    losses = [0] * 33
+    calibrates = len(held) >= many and session.min_contributors <= 1
+    for row in held if calibrates else []:
+        losses[0] += 1
+        score = scores(won, learnt, row)
+        for k in range(32):
+            losses[1 + k] += int(-math.log(probabilities(k, score)[labels[row]]) * 1024)
+    check("losses of the calibrations", b"".join(le(word, 8) for word in losses) == opened[4])
+    within = [k for k in range(32) if losses[1 + k] <= min(losses[1:]) + 1024]
+    fitted = within[0] if losses[0] >= 10 else 10
+    check("calibration", file["calibration"] == (fitted if losses[0] >= 10 else None))
+    tables, bins, margins = [[0] * classes**2 for _ in range(3)], [[0] * 3 for _ in range(10)], ([], [])
+    apart = [0] * 4 * classes
     for row in held:
         if not own(held)[labels[row]] >= session.min_contributors:
             continue
@@ -131,22 +175,18 @@ def check_evaluation(file):
             table[labels[row] * classes + c] += 1
         right = [c == labels[row] for c in said]
         for k in (0, 1):
-            apart[2 * k] += right[0] and not right[k + 1]
-            apart[2 * k + 1] += right[k + 1] and not right[0]
-        best = min(score)
-        confidence = 1 / sum(math.exp(best - s) for s in score) if math.isfinite(best) else 1 / classes
+            apart[2 * (k * classes + labels[row])] += right[0] and not right[k + 1]
+            apart[2 * (k * classes + labels[row]) + 1] += right[k + 1] and not right[0]
+        confidence = probabilities(fitted, score)[said[0]]
         place = min(int(confidence * 10), 9)
-        bins[3 * place] += 1
-        bins[3 * place + 1] += right[0]
-        bins[3 * place + 2] += int(confidence * 65536)
+        bins[place] = [bins[place][0] + 1, bins[place][1] + right[0], bins[place][2] + int(confidence * 65536)]
         if classes == 2:
             t = score[0] - score[1]
-            u = 0.5 if math.isnan(t) else float(t > 0) if math.isinf(t) else 0.5 + t / (2 * (abs(t) + session.rho / 8))
-            margins[64 * labels[row] + min(int(u * 64), 63)] += 1
-    expected = [*tables[0], *bins, *(margins if classes == 2 else []), *tables[1], *tables[2], *apart]
-    check("scores of the rows held out", b"".join(le(word, 8) for word in expected) == opened[4])
+            margins[labels[row]].append(0.0 if math.isnan(t) else t)
+    expected = [*tables[0], *wide(bins), *(ranks(*margins) if classes == 2 else []), *tables[1], *tables[2], *apart]
+    check("scores of the rows held out", b"".join(le(word, 8) for word in expected) == opened[5])
     _, counts = learn(opened[0], opened[2], range(len(rows)) if session.learn_all else kept)
-    check("counts of the model", words(counts) == opened[5])
+    check("counts of the model", words(counts) == opened[6])
 
 
 READOUTS = (

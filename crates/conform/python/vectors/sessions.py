@@ -19,7 +19,9 @@ def row_of(table, cells):
     out = []
     for column in table.columns:
         text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
-        missing = text == "" or text in table.missing or column.get("others_missing", False) and text not in column["levels"]
+        levels = column.get("levels", [])
+        other = text in table.missing or column.get("others_missing", False)
+        missing = text == "" or other and text not in levels
         if kind == "ignored":
             continue
         if kind in ("category", "ordinal"):
@@ -48,14 +50,8 @@ def value_of(table, column, text):
 def present_of(table, rows):
     """Of each such column the texts that are there."""
     texts = [[row[column["name"]].strip() for row in rows] for column in table.pooled()]
-    return [
-        [
-            text
-            for text in each
-            if text and text not in table.missing and (not column.get("others_missing", False) or text in column["levels"])
-        ]
-        for column, each in zip(table.pooled(), texts)
-    ]
+    known = [column["levels"] if column.get("others_missing", False) else texts for column, texts in zip(table.pooled(), texts)]
+    return [[text for text in each if text and text not in table.missing and text in of] for of, each in zip(known, texts)]
 
 
 def sums_of(table, rows):

@@ -12,6 +12,7 @@ use flyswarm_data::scaling;
 use flyswarm_data::scaling::{Moments, Scaler, Scaling};
 use flyswarm_data::split::{folds, held_out};
 use flyswarm_learn::model::bloom;
+use flyswarm_learn::model::calibration::Calibration;
 use flyswarm_learn::sketch::Parameters;
 use flyswarm_learn::sketch::flyhash::FlyHash;
 use serde_json::{Value, json};
@@ -157,9 +158,12 @@ pub(crate) fn flynn() -> Value {
 pub(crate) fn evaluate() -> Value {
     let two = format!("{SMALL}[evaluate]\n[privacy]\nmin_contributors = 1\n");
     // Of the last of three classes there is one row.
-    let cases = [(EVALUATE, 3), (&two, 2)].map(|(head, classes)| {
+    let many =
+        format!("{SMALL}[evaluate]\nheld_out = 50\npositive = \"dog\"\n[privacy]\nmin_contributors = 1\n");
+    // Of the third case enough rows are held out for a calibration, bins and ranks.
+    let cases = [(EVALUATE, 3, 30), (&two, 2, 30), (&many, 2, 90)].map(|(head, classes, rows)| {
         let label = |i: u16| if i == 29 { classes - 1 } else { i % 2 };
-        evaluation(&toml(head, 3), (0..30).map(label).collect())
+        evaluation(&toml(head, 3), (0..rows).map(label).collect())
     });
     json!({
         "about": "the task flynn with rows held out: one peer's vectors (spec, section 15.4); rows are binary32, \
@@ -170,12 +174,13 @@ pub(crate) fn evaluate() -> Value {
 
 fn evaluation(text: &str, labels: Vec<u16>) -> Value {
     let session = Session::parse(text).unwrap();
-    let values: Vec<f32> = (0..90).map(|i| ((i * i * 7 + i) % 83) as f32 / 8.0 - 2.0).collect();
+    let count = 3 * labels.len() as u32;
+    let values: Vec<f32> = (0..count).map(|i| ((i * i * 7 + i) % 83) as f32 / 8.0 - 2.0).collect();
     // Rows 4 and 5 are equal.
     let values = [&values[..15], &values[12..15], &values[18..]].concat();
     let data = Dataset::new(3, values.clone(), labels.clone(), session.data.classes.clone()).unwrap();
     let spec = flynn_spec(&session);
-    let task = Flynn::new(session, spec, Peer(0), Arc::new(data.clone()), &[0; 32]).unwrap();
+    let task = Flynn::new(session.clone(), spec, Peer(0), Arc::new(data.clone()), &[0; 32]).unwrap();
     let seed = bytes::<32>("coin");
     let mut opened = vec![Bytes::copy_from_slice(&seed)];
     for slot in 1..task.plan().len() {
@@ -183,12 +188,14 @@ fn evaluation(text: &str, labels: Vec<u16>) -> Value {
         task.check(slot as u32, &History::of_vectors(&opened)).unwrap();
     }
     let rules = spec.evaluate.unwrap();
+    let model = Plan::new(session, spec).model(&opened).unwrap();
     json!({
         "toml": text,
         "rows": floats(&values),
         "labels": labels,
         "held_out": held_out(&data, rules.held_out.into(), rules.most as usize, &seed).test,
         "opened": opened.iter().map(hex).collect::<Vec<_>>(),
+        "calibration": model.calibration().map(Calibration::number),
     })
 }
 

@@ -232,6 +232,7 @@ pub(crate) fn session() -> Value {
         "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
     );
     let evaluated = SMALL.to_owned() + "[evaluate]\n";
+    let positive = evaluated.clone() + "positive = \"cat\"\n";
     let held_out = |from: &str, to: &str| {
         assert!(EVALUATE.contains(from), "{from}");
         toml(&EVALUATE.replacen(from, to, 1), 3)
@@ -245,6 +246,7 @@ pub(crate) fn session() -> Value {
         (&tables::pooled(), 3),
         (EVALUATE, 3),
         (&evaluated, 3),
+        (&positive, 3),
         (super::xclp::HEAD, 7),
         (super::sketch::HEAD, 3),
         (super::sketch::SELECT, 5),
@@ -345,7 +347,6 @@ pub(crate) fn session() -> Value {
                 3,
             ),
         ),
-        ("a level that stands for missing", table("\"?\"", "\"f\"")),
         ("an indicator without a fill", table("fill = -0.0\n", "")),
         ("a category without levels", table("levels = [\"m\", \"f\"]", "levels = []")),
         ("limits of a category", table("fill = \"\"", "max = 1")),
@@ -484,6 +485,11 @@ pub(crate) fn session() -> Value {
         ("no rows held out", held_out("held_out = 25", "held_out = 0")),
         ("most rows held out", held_out("held_out = 25", "held_out = 51")),
         ("no rows of a peer held out", held_out("most = 6", "most = 0")),
+        ("a positive class of three", held_out("most = 6", "positive = \"cat\"")),
+        (
+            "a positive class that there is not",
+            toml(&positive.replace("positive = \"cat\"", "positive = \"ox\""), 3),
+        ),
         ("rows held out with another task", toml(&format!("{TUNE}[evaluate]\n"), 3)),
         ("rows held out beside an epsilon", private("[privacy]", "[evaluate]\n[privacy]")),
         (

@@ -50,10 +50,8 @@ fn a_restart_with_other_rows_is_refused_and_one_with_the_same_goes_on() {
     }
     assert_eq!(same_and_exact(&swarm, &[0, 1, 2, 3, 4]).len(), 5);
     let receipt = swarm.receipt(victim);
-    assert_eq!(
-        (&receipt["data"]["summed"], receipt["data"]["rows"].as_u64()),
-        (&true.into(), Some(swarm.parts[victim].len() as u64))
-    );
+    assert_eq!(receipt["own_rows"]["left_out"].as_array().map(Vec::len), Some(0));
+    assert_eq!(receipt["data"]["rows"].as_u64(), Some(swarm.parts[victim].len() as u64));
     assert_eq!(receipt["run_id"], hex::encode(swarm.session.run.id));
     // Now the session is over, and `doctor` says so.
     let mut doctor = std::process::Command::new(PROGRAM);
@@ -90,12 +88,12 @@ fn a_peer_with_other_units_is_warned_alone_and_leaves_before_its_counts_are_give
     for part in ["left before its rows were counted (--strict)", "other units?", "times as widely"] {
         assert!(line.contains(part), "{line}");
     }
-    assert!(!swarm.told(odd, "odd-columns").is_empty() || line.contains("feature"));
+    assert!(!swarm.told(odd, "warning").is_empty() || line.contains("feature"));
     let others: Vec<_> = (0..4).filter(|&i| i != odd).collect();
     for &i in &others {
         succeeded(&swarm.wait_end(i));
         // Nobody is told whose rows they are.
-        for told in swarm.told(i, "odd-columns") {
+        for told in swarm.told(i, "warning") {
             assert!(!told["message"].as_str().expect("a line").contains(NAMES[odd]), "{told}");
         }
     }

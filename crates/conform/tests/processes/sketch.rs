@@ -169,6 +169,6 @@ fn the_demo_draws_three_of_seven_processes_and_gives_all_the_model_of_these() {
         (result["peers"].as_array().unwrap().len(), result["chosen"].as_array().unwrap().len()),
         (7, 3)
     );
-    let counted = result["peers"].as_array().unwrap().iter().filter(|peer| peer["counted"] == true).count();
-    assert_eq!(counted, 3, "{result:#}");
+    let learnt = |peer: &&Value| peer["own_rows"].as_array().unwrap().iter().any(|name| name == "counts");
+    assert_eq!(result["peers"].as_array().unwrap().iter().filter(learnt).count(), 3, "{result:#}");
 }

@@ -48,7 +48,8 @@ impl Sample {
     }
 
     /// The AUC of two classes, of more the mean over all pairs of rows of different classes; each pair of
-    /// classes in its better direction. Codes, and few values, may also stand in the order that separates best.
+    /// classes in its better direction. Codes, and few values, may also stand in the order that separates
+    /// best.
     pub(super) fn auc(&self, values: &[f32], coded: bool) -> Option<f64> {
         let mut rows: Vec<(f32, usize)> = Vec::with_capacity(self.rows.len());
         for &(row, class) in &self.rows {

@@ -1,11 +1,17 @@
 //! The header of an NPY file: a Python dictionary with the keys `descr`, `fortran_order` and `shape`.
 
+use super::super::prepare::value::typed;
 use super::super::{quoted, whole};
 
 /// Magic number and version.
 pub(super) const MAGIC_LENGTH: usize = 8;
 /// What an array of features may hold.
 pub(super) const NUMBERS: &str = "bool, integers, float32 or float64: save X.astype('float32')";
+/// What an array of labels or names may hold.
+pub(super) const TEXTS: &str = "whole numbers, texts (dtype U or S) or bool: save y.astype(str)";
+
+/// What is said of an array of objects, before what to save.
+pub(super) const OBJECTS: &str = "numbers or texts, not Python objects (a pickle, never opened here)";
 
 /// What the elements are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +175,33 @@ impl Header {
         })
     }
 
+    /// Reads an element as a field of CSV.
+    pub(super) fn cell(&self, comma: bool) -> Box<dyn Fn(&[u8]) -> Vec<u8>> {
+        let Self { kind, width, .. } = *self;
+        if let (Kind::Float, Some(number)) = (kind, self.number()) {
+            return Box::new(move |bytes| {
+                let (mut out, x) = (Vec::new(), number(bytes));
+                match width {
+                    4 => typed::float(&mut out, x as f32, comma),
+                    _ => typed::float(&mut out, x, comma),
+                }
+                out
+            });
+        }
+        if kind == Kind::Bytes {
+            return Box::new(|bytes| {
+                let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                bytes[..end].to_vec()
+            });
+        }
+        let text = self.text();
+        Box::new(move |bytes| {
+            let text = text.as_ref().map_or(Ok(String::new()), |text| text(bytes));
+            // What is no Unicode is refused by who reads the field.
+            text.map_or_else(|_| b"\xff".to_vec(), String::into_bytes)
+        })
+    }
+
     /// Reads an element as the text of a class or a name; or what was found and expected.
     #[allow(clippy::type_complexity, reason = "named where it is used")]
     pub(super) fn text(&self) -> Option<Box<dyn Fn(&[u8]) -> Result<String, (String, String)>>> {
@@ -222,11 +255,7 @@ fn kind(descr: &[u8]) -> Result<(Kind, bool, usize), Problem> {
     let Some((letter, width)) = rest.split_first() else { return problem("type", descr, NUMBERS) };
     let width: Option<usize> = std::str::from_utf8(width).ok().and_then(|text| text.parse().ok());
     match (letter, width) {
-        (b'O', _) => problem(
-            "type",
-            descr,
-            "numbers, not Python objects (a pickle, never opened here): save X.astype('float32')",
-        ),
+        (b'O', _) => problem("type", descr, OBJECTS),
         (b'b', Some(1)) => Ok((Kind::Bool, big_endian, 1)),
         (b'i', Some(width @ (1 | 2 | 4 | 8))) => Ok((Kind::Int, big_endian, width)),
         (b'u', Some(width @ (1 | 2 | 4 | 8))) => Ok((Kind::Uint, big_endian, width)),

@@ -1,6 +1,5 @@
 //! The rows of a Parquet file as texts, some thousands at a time.
 
-use std::fmt::Write;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -12,7 +11,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
 
 use super::{BATCH, INDEX, Kind, damaged, kind, not_zipped};
-use crate::prepare::value::date;
+use crate::prepare::value::{date, typed};
 use crate::{DataError, Source, quoted};
 
 /// What is written for the values of a column.
@@ -36,6 +35,10 @@ impl Written {
         let dated = match (column.logical_type_ref(), column.converted_type(), column.physical_type()) {
             (Some(LogicalType::Date), _, Type::INT32) | (None, ConvertedType::DATE, Type::INT32) => {
                 Some(Self::Days)
+            }
+            // Its zone is not in the column, so its day is not known; CSV has the day that people see.
+            (Some(LogicalType::Timestamp(moment)), ..) if moment.is_adjusted_to_u_t_c => {
+                return Err("a moment in UTC (its day depends on the time zone)".into());
             }
             (Some(LogicalType::Timestamp(moment)), _, Type::INT64) => {
                 Some(Self::Moments(match moment.unit {
@@ -90,39 +93,35 @@ impl Fields {
         Ok(rows)
     }
 
-    fn read(&mut self, written: Written, reader: &mut ColumnReader) -> Result<usize, ParquetError> {
+    fn read(
+        &mut self,
+        written: Written,
+        comma: bool,
+        reader: &mut ColumnReader,
+    ) -> Result<usize, ParquetError> {
         self.text.clear();
         self.ends.clear();
         match (written, reader) {
             (Written::Plain(Kind::Bool), ColumnReader::BoolColumnReader(reader)) => {
-                self.fill(reader, |&x, out| out.extend(if x { &b"True"[..] } else { b"False" }))
+                self.fill(reader, |&x, out| typed::truth(out, x))
             }
             (Written::Plain(Kind::Int32), ColumnReader::Int32ColumnReader(reader)) => {
-                self.fill(reader, |x, out| put(out, x))
+                self.fill(reader, |x, out| typed::plain(out, x))
             }
             (Written::Plain(Kind::Uint32), ColumnReader::Int32ColumnReader(reader)) => {
-                self.fill(reader, |x, out| put(out, x.cast_unsigned()))
+                self.fill(reader, |x, out| typed::plain(out, x.cast_unsigned()))
             }
             (Written::Plain(Kind::Int64), ColumnReader::Int64ColumnReader(reader)) => {
-                self.fill(reader, |x, out| put(out, x))
+                self.fill(reader, |x, out| typed::plain(out, x))
             }
             (Written::Plain(Kind::Uint64), ColumnReader::Int64ColumnReader(reader)) => {
-                self.fill(reader, |x, out| put(out, x.cast_unsigned()))
+                self.fill(reader, |x, out| typed::plain(out, x.cast_unsigned()))
             }
-            // NaN is what pandas has for a missing number.
             (Written::Plain(Kind::Float), ColumnReader::FloatColumnReader(reader)) => {
-                self.fill(reader, |x, out| {
-                    if !x.is_nan() {
-                        put(out, x)
-                    }
-                })
+                self.fill(reader, |&x, out| typed::float(out, x, comma))
             }
             (Written::Plain(Kind::Double), ColumnReader::DoubleColumnReader(reader)) => {
-                self.fill(reader, |x, out| {
-                    if !x.is_nan() {
-                        put(out, x)
-                    }
-                })
+                self.fill(reader, |&x, out| typed::float(out, x, comma))
             }
             (Written::Plain(Kind::Text), ColumnReader::ByteArrayColumnReader(reader)) => {
                 self.fill(reader, |x, out| out.extend(x.data()))
@@ -147,25 +146,11 @@ trait NextIf: Iterator {
 
 impl<T: Iterator> NextIf for T {}
 
-struct Bytes<'a>(&'a mut Vec<u8>);
-
-impl Write for Bytes<'_> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.extend(text.as_bytes());
-        Ok(())
-    }
-}
-
-fn put(out: &mut Vec<u8>, value: impl std::fmt::Display) {
-    // Writing to a vector cannot fail.
-    let _ = write!(Bytes(out), "{value}");
-}
-
 /// Writes a date year-month-day; beyond the years 0 to 9999 the number of days, which is no date.
 fn put_date(out: &mut Vec<u8>, days: i64) {
     match date(days as f64) {
         Some(text) => out.extend(text.as_bytes()),
-        None => put(out, days),
+        None => typed::plain(out, days),
     }
 }
 
@@ -183,6 +168,8 @@ pub(crate) struct Texts {
     at: usize,
     count: usize,
     rows: u64,
+    /// Whether decimals are written with a comma.
+    comma: bool,
 }
 
 impl std::fmt::Debug for Texts {
@@ -193,7 +180,7 @@ impl std::fmt::Debug for Texts {
 
 impl Texts {
     /// Reads the schema; only the name of the source counts.
-    pub(crate) fn open(source: &Source) -> Result<Self, DataError> {
+    pub(crate) fn open(source: &Source, comma: bool) -> Result<Self, DataError> {
         not_zipped(source)?;
         let file = source.file.clone();
         let opened = File::open(&file).map_err(|source| DataError::Read { file: file.clone(), source })?;
@@ -203,7 +190,7 @@ impl Texts {
         let written = columns.iter().map(|column| Written::of(column)).collect();
         let fields = names.iter().map(|_| Fields::default()).collect();
         let columns = Vec::new();
-        Ok(Self { file, reader, names, written, group: 0, columns, fields, at: 0, count: 0, rows: 0 })
+        Ok(Self { file, reader, names, written, group: 0, columns, fields, at: 0, count: 0, rows: 0, comma })
     }
 
     /// Reads the next rows; `false` at the end of the file.
@@ -213,7 +200,7 @@ impl Texts {
             let mut count = None;
             for (at, reader) in self.columns.iter_mut().enumerate() {
                 let (Some(reader), Ok(written)) = (reader, &self.written[at]) else { continue };
-                let found = self.fields[at].read(*written, reader);
+                let found = self.fields[at].read(*written, self.comma, reader);
                 let found = found.map_err(|error| damaged(&self.file, &error))?;
                 if *count.get_or_insert(found) != found {
                     let name = quoted(self.names[at].as_bytes());
@@ -247,11 +234,6 @@ impl Texts {
     /// Why a column cannot be read, if it cannot; its fields are empty then.
     pub(crate) fn unread(&self, at: usize) -> Option<&str> {
         self.written.get(at)?.as_ref().err().map(String::as_str)
-    }
-
-    /// Whether a column holds dates, which are written year-month-day.
-    pub(crate) fn is_date(&self, at: usize) -> bool {
-        matches!(self.written.get(at), Some(Ok(Written::Days | Written::Moments(_))))
     }
 
     /// Appends the fields of the next row to `text`, and where each begins and ends; gives its number, `None`

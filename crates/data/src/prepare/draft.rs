@@ -5,12 +5,11 @@ use std::path::Path;
 
 use super::problems::{Problem, Trouble, near};
 use super::publish::{Publishable, Rule};
-use super::read::{Dialect, format_told};
-use super::rows::{Rows, likely};
-use super::value::{NoNumber, days, looks_missing, number};
+use super::rows::Rows;
+use super::value::{NoNumber, days, is_no_value, looks_missing, number};
 use super::{ColumnSpec, DateOrder, Fill, Kind, MAX_DESCRIBED, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::notices::{Ids, ids};
-use crate::{Column, DataError, Expected, Format, LabelColumn, Source, check_class_name, parquet};
+use crate::{Column, DataError, Expected, Format, LabelColumn, Source, check_class_name, parquet, site};
 
 /// Numbers of a column that are kept, for its median and to see whether they are ids.
 const KEPT: usize = 10_000;
@@ -254,8 +253,8 @@ struct Survey {
 
 impl Survey {
     fn read(path: &Path, expected: &Expected) -> Result<Option<Self>, DataError> {
-        let source = Source::open(path)?;
-        match format_told(&source, expected)? {
+        let (source, format) = site::opened(path, expected)?;
+        match format {
             Format::Parquet => {
                 parquet::unless_damaged(path, || Self::of(source, Format::Parquet, path, expected))
             }
@@ -271,17 +270,20 @@ impl Survey {
         expected: &Expected,
     ) -> Result<Option<Self>, DataError> {
         let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
-        let delimiter = expected.dialect.delimiter;
-        let mut rows = Rows::open(source, format, |line| delimiter.unwrap_or_else(|| likely(line)))?;
+        let mut rows = Rows::open(source, format, expected)?;
         let names = rows.names.clone();
         if rows.delimiter.is_some()
+            && expected.header != Some(true)
             && names.iter().filter(|name| name.parse::<f64>().is_ok()).count() * 2 > names.len()
         {
-            return layout("line 1 has numbers, expected a header with the names of the columns".into());
+            let problem = "line 1 has numbers, expected a header with the names of the columns (`header = true` in the \
+                           map file if these are names)";
+            return layout(problem.into());
         }
         if names.len() > MAX_DESCRIBED + 1 {
             return Ok(None);
         }
+        // A column without a name, such as an index of pandas or names of rows of R, cannot be described.
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             if check_class_name(name).is_err() {
                 return layout(format!("column {} is called {name:?}, expected a name", at + 1));
@@ -360,9 +362,10 @@ impl Survey {
     fn draft(self, path: &Path, expected: &Expected, rule: &Rule) -> Result<Draft, DataError> {
         let Self { names, seen, label, dropped, ragged, texts } = self;
         let layout = |problem: String| Err(DataError::Layout { file: path.into(), problem });
-        let features = || seen.iter().enumerate().filter(|(at, _)| Some(*at) != label);
+        let features =
+            || seen.iter().enumerate().filter(|(at, _)| Some(*at) != label && !names[*at].is_empty());
         let only = |which: usize| features().map(|(_, seen)| seen.numbers[which]).sum::<u64>();
-        let Dialect { decimal_comma, .. } = expected.dialect;
+        let decimal_comma = expected.dialect.decimal_comma;
         let mut out = Draft {
             preparation: TableSchema {
                 delimiter: None,
@@ -379,20 +382,23 @@ impl Survey {
                 "{ragged} rows have another number of columns than the header and were not looked at"
             ));
         }
+        for at in (0..names.len()).filter(|at| names[*at].is_empty() && !dropped.contains(at)) {
+            out.said.push(format!("column {} has no name and is left out", at + 1));
+        }
         for (at, seen) in features() {
-            if names[at].is_empty() {
-                if !dropped.contains(&at) {
-                    out.said.push(format!("column {} has no name and is left out", at + 1));
-                }
-                continue;
-            }
             out.describe(&names[at], seen, dropped.contains(&at), rule);
         }
         out.no_level_is_missing();
         if let Some(at) = label {
             let (name, seen) = (&names[at], &seen[at]);
-            if seen.empty > 0 {
-                out.said.push(format!("{name:?}: {} rows have no label: leave them out", seen.empty));
+            let (words, texts): (BTreeMap<_, _>, BTreeMap<_, _>) = seen
+                .texts
+                .iter()
+                .map(|(text, rows)| (text.clone(), *rows))
+                .partition(|(text, _)| is_no_value(text));
+            let missing = seen.empty + words.values().sum::<u64>();
+            if missing > 0 && !expected.partly {
+                out.said.push(format!("{name:?}: {missing} rows have no label: leave them out"));
             }
             if rule.classes.is_none() && seen.numbers[0] == seen.values && seen.fractions {
                 return layout(format!(
@@ -400,12 +406,10 @@ impl Survey {
                 ));
             }
             let chosen = expected.label != LabelColumn::Last;
-            let classes = rule.admit_classes(&seen.texts, chosen);
-            match classes {
-                Ok(classes) => out.classes = Publishable::texts(classes),
+            let classes = match rule.admit_classes(&texts, chosen) {
+                Ok(classes) => Publishable::texts(classes),
                 Err(problem) => return layout(format!("column {name:?} is the label, and {problem}")),
-            }
-            let classes = std::mem::take(&mut out.classes);
+            };
             for class in classes.iter().filter(|class| looks_missing(class)) {
                 out.said.push(format!(
                     "{name:?}: {class:?} is a class; if it means no label, leave these rows out"
@@ -518,13 +522,14 @@ impl Draft {
         self.notes.push(note);
     }
 
-    /// A text that stands for a missing value in a column of numbers is no level of another column.
+    /// A text that stands for a missing value in a column of numbers is no level of another column, unless it
+    /// is `none`.
     fn no_level_is_missing(&mut self) {
         let TableSchema { columns, missing, .. } = &mut self.preparation;
         for (column, note) in columns.iter_mut().zip(&mut self.notes) {
             let Kind::Category(levels) = &mut column.kind else { continue };
             let all = levels.len();
-            levels.retain(|level| !missing.contains(level));
+            levels.retain(|level| !missing.contains(level) || level.eq_ignore_ascii_case("none"));
             if levels.is_empty() {
                 *column = ColumnSpec::new(std::mem::take(&mut column.name), Kind::Ignored);
                 *note = "nothing but texts for missing values is in it".into();

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use super::publish::{Publishable, Rule};
 use super::read::Unseen;
-use super::value::{NoNumber, looks_missing};
+use super::value::{NoNumber, is_no_value, looks_missing};
 use super::{Kind, MAX_LEVELS, MAX_TOKENS, TableSchema};
-use crate::quoted;
+use crate::{quoted, row_names};
 
 /// Different texts of one problem that are kept.
 const TEXTS: usize = MAX_LEVELS;
@@ -114,7 +114,8 @@ impl fmt::Display for Problem {
                 let found = self.texts.first().map_or("0", |(found, _)| found);
                 write!(f, "{}: {found} columns, expected {expected} as in the header", self.place())?;
                 self.count(f)?;
-                return f.write_str("; a delimiter inside a value needs quotes around the value");
+                f.write_str("; a delimiter inside a value needs quotes around the value")?;
+                return f.write_str(found.parse().map_or("", |found| row_names(found, *expected)));
             }
             _ => {}
         }
@@ -283,7 +284,7 @@ impl Collector {
 }
 
 /// The one of these names that may be meant: the same but for case, or for a letter or two.
-pub(super) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     let small = text.to_lowercase();
     let distance = |name: &String| {
         let other = name.to_lowercase();
@@ -350,18 +351,17 @@ pub struct Amended {
 
 impl TableSchema {
     /// Adds the levels of categories and the texts for missing values that a file has beside those known
-    /// here, as far as `rule` lets others see them. A level that looks like another one misspelt is not added,
-    /// and neither is one of an ordinal, whose place is not known.
+    /// here, as far as `rule` lets others see them. Not added are a level that looks like another one
+    /// misspelt, and one of an ordinal, whose place is not known.
     #[must_use]
     pub fn amend(&mut self, problems: &Problems, rule: &Rule) -> Amended {
-        const NO_LEVEL: [&str; 8] = ["na", "n/a", "nan", "null", "?", "-", "--", "."];
         let mut amended = Amended::default();
         // First what is missing in any column: no column has it for a level then. These words name nobody.
         for problem in &problems.list {
             for (text, _) in &problem.texts {
                 let missing = match problem.trouble {
                     Trouble::Number(_) | Trouble::Date(_) => looks_missing(text),
-                    Trouble::Level => NO_LEVEL.contains(&text.to_lowercase().as_str()),
+                    Trouble::Level => is_no_value(text),
                     _ => false,
                 };
                 if !missing || self.missing.contains(text) || self.missing.len() >= MAX_TOKENS {

@@ -1,7 +1,7 @@
 //! Which texts of one site's rows may stand in a file that all peers get.
 //!
-//! [`Rule`] alone makes a [`Publishable`], and levels and classes that are drafted or added are made of these:
-//! a text of few rows is a name, an id or a remark, and names a patient.
+//! [`Rule`] alone makes a [`Publishable`], and levels and classes that are drafted or added are made of
+//! these: a text of few rows is a name, an id or a remark, and names a patient.
 
 use std::collections::BTreeMap;
 

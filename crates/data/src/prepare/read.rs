@@ -7,12 +7,13 @@ use rayon::prelude::*;
 
 use super::problems::{Collector, near};
 use super::problems::{Problems, Trouble};
-use super::rows::{Batch, Row, Rows, fields, likely};
-use super::value::{days, number};
-use super::{ColumnSpec, DateOrder, Fill, Kind, MissingCell, TableSchema};
+use super::rows::{Batch, Row, Rows};
+use super::value::{days, number, truth};
+use super::{ColumnSpec, Fill, Kind, MissingCell, TableSchema};
+use crate::labels::Known;
 use crate::{
-    Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, format,
-    parquet, quoted,
+    Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, parquet,
+    quoted, site,
 };
 
 /// What may stand between the columns of a table.
@@ -46,8 +47,7 @@ const MOST_UNSEEN: usize = 1_000;
 /// # Errors
 /// [`DataError`] for what keeps a file from being read at all.
 pub fn check(path: &Path, expected: &Expected) -> Result<(Option<Loaded>, Problems), DataError> {
-    let source = Source::open(path)?;
-    let format = format_told(&source, expected)?;
+    let (source, format) = site::opened(path, expected)?;
     gather(source, expected, format)
 }
 
@@ -61,13 +61,14 @@ pub(crate) fn read(source: Source, expected: &Expected, format: Format) -> Resul
 /// The texts of one column of a table with so many rows.
 pub(crate) fn texts(
     source: Source,
+    format: Format,
     column: &Column,
     count: usize,
     expected: &Expected,
 ) -> Result<Vec<String>, DataError> {
     let file = source.file.clone();
-    let format = format_told(&source, expected)?;
-    let mut rows = open(source, format, expected)?;
+    not_arrays(&file, format)?;
+    let mut rows = Rows::open(source, format, expected)?;
     let at = match column {
         Column::Number(number) => number.checked_sub(1).filter(|&at| at < rows.names.len()),
         Column::Name(name) => rows.names.iter().position(|other| other == name),
@@ -88,26 +89,15 @@ pub(crate) fn texts(
     Ok(out)
 }
 
-/// Opens a table; without a delimiter given it is the one with which most described columns are found.
-fn open(source: Source, format: Format, expected: &Expected) -> Result<Rows, DataError> {
-    let known: BTreeSet<&str> = expected.preparation.map(known).unwrap_or_default();
-    let delimiter =
-        expected.dialect.delimiter.or(expected.preparation.and_then(|preparation| preparation.delimiter));
-    Rows::open(source, format, |line| match delimiter {
-        Some(delimiter) => delimiter,
-        None => {
-            let named = |delimiter: u8| {
-                fields(line, delimiter).iter().filter(|name| known.contains(name.as_str())).count()
-            };
-            let most = DELIMITERS.into_iter().rev().max_by_key(|&delimiter| named(delimiter));
-            most.filter(|&delimiter| named(delimiter) > 0).unwrap_or_else(|| likely(line))
-        }
-    })
-}
-
-/// All names that are described.
-fn known(preparation: &TableSchema) -> BTreeSet<&str> {
-    preparation.columns.iter().map(|column| &*column.name).chain(preparation.label.as_deref()).collect()
+fn not_arrays(file: &Path, format: Format) -> Result<(), DataError> {
+    if Rows::takes(format) {
+        return Ok(());
+    }
+    let problem = format!(
+        "described columns are found by their names, and this file is {format}: save it as CSV, JSON lines, Parquet, \
+         xlsx, or NPZ with the names in `columns`"
+    );
+    Err(DataError::Layout { file: file.into(), problem })
 }
 
 /// What a column of the file is for.
@@ -139,22 +129,16 @@ fn gather_rows(
     let Some(preparation) = expected.preparation else {
         return layout("no columns are described".into());
     };
-    if !Rows::takes(format) {
-        return layout(format!(
-            "described columns are read from CSV, JSON lines and Parquet, and this file is {format}: save it as \
-             one of them, with names of columns"
-        ));
-    }
+    not_arrays(&file, format)?;
     if expected.header == Some(false) {
         return layout("described columns are found by their names: a header is needed".into());
     }
-    let known = known(preparation);
-    let mut rows = open(source, format, expected)?;
+    let mut rows = Rows::open(source, format, expected)?;
     let mut problems = Collector::default();
     let label = label(&rows, preparation, expected)?;
     let (uses, left_out) = find(&rows, preparation, expected, label.as_deref(), &mut problems);
     if !problems.is_empty() {
-        if let Some(hint) = wrong_layout(&rows, &known) {
+        if let Some(hint) = wrong_layout(&rows, &expected.known()) {
             return layout(hint);
         }
         return Ok((None, problems.finish(file, rows.unit())));
@@ -168,12 +152,8 @@ fn gather_rows(
         }
     }
     rows.want(uses.iter().map(|(at, _)| *at));
-    // Decimals in JSON follow a point, whatever the session says.
-    let comma =
-        expected.dialect.decimal_comma.unwrap_or(preparation.decimal_comma && rows.delimiter.is_some());
     let width = preparation.width();
-    let typed = uses.iter().map(|(at, _)| Written { comma, iso: rows.is_date(*at) }).collect();
-    let reader = Reader::new(preparation, &uses, typed, rows.names.clone(), expected.lenient);
+    let reader = Reader::new(preparation, &uses, rows.names.clone(), expected);
     let (mut values, mut labels): (Vec<f32>, _) = (Vec::new(), Labels::new(expected));
     let mut unseen: BTreeMap<(String, String), u64> = BTreeMap::new();
     let (mut gaps, mut met) = (Vec::new(), BTreeSet::new());
@@ -196,8 +176,11 @@ fn gather_rows(
                 }
             }
             for (line, text) in part.labels {
-                if let Err(expected) = labels.push(&text) {
-                    let trouble = if text.is_empty() { Trouble::NoLabel } else { Trouble::Class(expected) };
+                // A class may be called so; where classes are known and it is none, it is missing.
+                let token = expected.classes.is_some() && preparation.missing.contains(&text);
+                let missing = text.is_empty() || (token && labels.find(&text).is_none());
+                if let Err(expected) = labels.push(if missing { "" } else { &text }) {
+                    let trouble = if missing { Trouble::NoLabel } else { Trouble::Class(expected) };
                     problems.add(line, reader.label_name(), trouble, text.as_bytes());
                 }
             }
@@ -232,9 +215,10 @@ const CHUNK: usize = 256;
 struct Reader<'a> {
     preparation: &'a TableSchema,
     uses: &'a [(usize, Use<'a>)],
-    /// How each of these columns is written, and the places of its levels.
-    written: Vec<Written>,
-    levels: Vec<BTreeMap<&'a str, usize>>,
+    /// The places of the levels of each of these columns.
+    levels: Vec<Known>,
+    /// Whether decimals follow a comma.
+    comma: bool,
     names: Vec<String>,
     lenient: bool,
     width: usize,
@@ -259,16 +243,15 @@ impl<'a> Reader<'a> {
     fn new(
         preparation: &'a TableSchema,
         uses: &'a [(usize, Use<'a>)],
-        written: Vec<Written>,
         names: Vec<String>,
-        lenient: bool,
+        expected: &Expected,
     ) -> Self {
         let levels = uses.iter().map(|(_, used)| match used {
-            Use::Column(column, ..) => column.levels().iter().map(String::as_str).zip(0..).collect(),
-            Use::Label => BTreeMap::new(),
+            Use::Column(column, ..) => Known::new(column.levels().iter().map(String::as_str)),
+            Use::Label => Known::default(),
         });
         let (levels, width) = (levels.collect(), preparation.width());
-        Self { preparation, uses, written, levels, names, lenient, width }
+        Self { preparation, uses, levels, comma: expected.comma(), names, lenient: expected.lenient, width }
     }
 
     fn label_name(&self) -> &str {
@@ -288,8 +271,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let whole = std::str::from_utf8(text).ok();
-            for ((at, used), (levels, written)) in self.uses.iter().zip(self.levels.iter().zip(&self.written))
-            {
+            for ((at, used), levels) in self.uses.iter().zip(&self.levels) {
                 let (start, end) = fields.get(*at).copied().unwrap_or_default();
                 let field = whole.and_then(|text| text.get(start..end)).map_or_else(
                     || std::str::from_utf8(text.get(start..end).unwrap_or_default().trim_ascii()),
@@ -309,7 +291,8 @@ impl<'a> Reader<'a> {
                     Use::Column(column, number_of, place) => (*column, *number_of, *place),
                 };
                 let places = &mut values[place..place + column.width()];
-                let mut put_text = |text: &str| put(column, text, levels, self.preparation, *written, places);
+                let mut put_text =
+                    |text: &str| put(column, text, levels, self.preparation, self.comma, places);
                 let mut found = put_text(field);
                 if found == Err(Trouble::Level)
                     && (column.others_missing || (self.lenient && matches!(column.kind, Kind::Category(_))))
@@ -397,8 +380,13 @@ fn find<'a>(
             }
         })
         .collect();
-    let left_out = spare.into_iter().filter(|name| !dropped.contains(name.as_str()));
-    (uses, left_out.collect())
+    let left_out = rows.names.iter().enumerate().filter(|(_, name)| !known.contains(name.as_str()));
+    let left_out = left_out.filter(|(_, name)| !dropped.contains(name.as_str()));
+    let shown = |(at, name): (usize, &String)| match name.is_empty() {
+        true => format!("column {}, which has no name", at + 1),
+        false => name.clone(),
+    };
+    (uses, left_out.map(shown).collect())
 }
 
 /// What is wrong where no described column is found at all.
@@ -419,7 +407,11 @@ fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
             rows.header
         )
     } else {
-        format!("line {}: none of the session's columns, such as {first}, is in the header", rows.header)
+        format!(
+            "line {}: none of the session's columns, such as {first}, is in the header; if the header is further \
+             down, remove the lines above it",
+            rows.header
+        )
     })
 }
 
@@ -434,25 +426,18 @@ enum Met {
     MissingCell,
 }
 
-/// How the values of a column are written in a file.
-#[derive(Debug, Clone, Copy)]
-struct Written {
-    /// Decimals follow a comma.
-    comma: bool,
-    /// Dates are year-month-day, whatever is described.
-    iso: bool,
-}
-
 /// Writes the numbers of a field.
 fn put(
     column: &ColumnSpec,
     text: &str,
-    levels: &BTreeMap<&str, usize>,
+    levels: &Known,
     preparation: &TableSchema,
-    written: Written,
+    comma: bool,
     row: &mut [f32],
 ) -> Result<Met, Trouble> {
-    if text.is_empty() || preparation.missing.iter().any(|token| token == text) {
+    // A text that the levels name is a value, though it stands for a missing one elsewhere.
+    let token = || preparation.missing.iter().any(|token| token == text) && levels.get(text).is_none();
+    if text.is_empty() || token() {
         if column.indicator
             && let Some(last) = row.last_mut()
         {
@@ -461,7 +446,7 @@ fn put(
         return match &column.fill {
             Fill::Refuse => Err(Trouble::Missing),
             Fill::Number(value) => set(row, 0, *value as f32),
-            Fill::Level(level) => put_level(column, levels.get(level.as_str()), row).map(|_| Met::Numbers),
+            Fill::Level(level) => put_level(column, levels.get(level), row).map(|_| Met::Numbers),
             Fill::NoLevel => Ok(Met::Numbers),
             Fill::Pooled => Ok(Met::MissingCell),
         };
@@ -469,30 +454,22 @@ fn put(
     match &column.kind {
         Kind::Ignored => Ok(Met::Numbers),
         Kind::Number => {
-            let value = number(text, written.comma).map_err(Trouble::Number)?;
+            let value = match truth(text) {
+                Some(value) => f32::from(u8::from(value)),
+                None => number(text, comma).map_err(Trouble::Number)?,
+            };
             set(row, 0, limited(column, value)?)
         }
         Kind::Date(order) => {
-            let order = if written.iso { &DateOrder::YearMonthDay } else { order };
             let value = days(text, *order).ok_or(Trouble::Date(order.name()))?;
             set(row, 0, limited(column, value as f32)?)
         }
-        Kind::Category(_) | Kind::Ordinal(_) => {
-            let level = levels.get(text).or_else(|| same_boolean(text, levels.iter().map(|(a, b)| (*a, b))));
-            put_level(column, level, row)
-        }
+        Kind::Category(_) | Kind::Ordinal(_) => put_level(column, levels.get(text), row),
     }
 }
 
-/// What belongs to the one of these names that is the same truth value: formats write `true`, `True` and
-/// `TRUE`.
-pub(crate) fn same_boolean<'a, T>(text: &str, mut names: impl Iterator<Item = (&'a str, T)>) -> Option<T> {
-    let boolean = ["true", "false"].into_iter().find(|word| text.eq_ignore_ascii_case(word))?;
-    names.find(|(name, _)| name.eq_ignore_ascii_case(boolean)).map(|(_, value)| value)
-}
-
-fn put_level(column: &ColumnSpec, level: Option<&usize>, row: &mut [f32]) -> Result<Met, Trouble> {
-    let &level = level.ok_or(Trouble::Level)?;
+fn put_level(column: &ColumnSpec, level: Option<usize>, row: &mut [f32]) -> Result<Met, Trouble> {
+    let level = level.ok_or(Trouble::Level)?;
     match column.kind {
         Kind::Ordinal(_) => set(row, 0, level as f32),
         _ => set(row, level, 1.0),
@@ -529,9 +506,4 @@ fn limits(column: &ColumnSpec) -> String {
         (None, Some(max)) => format!("at most {}", shown(max)),
         (None, None) => "any number".into(),
     }
-}
-
-/// The format where it is told, else found out.
-pub(crate) fn format_told(source: &Source, expected: &Expected) -> Result<Format, DataError> {
-    expected.format.map_or_else(|| format::detect(source), Ok)
 }

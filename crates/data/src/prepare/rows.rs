@@ -1,21 +1,19 @@
 //! The rows of a table as texts: CSV with any of four delimiters, JSON lines, or a format with types.
 
-use std::io::BufRead;
-use std::io::Read;
+use std::collections::BTreeSet;
 
 use ::csv::{ByteRecord, ReaderBuilder};
 use serde_json::Value;
 
 use super::read::DELIMITERS;
-use crate::{DataError, Format, Source, parquet};
-
-/// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a quote that is never closed from filling
-/// memory.
-const MAX_ROW: u64 = 1 << 26;
+use super::value::typed;
+use crate::columns::recase;
+use crate::source::MAX_LINE;
+use crate::{DataError, Expected, Format, Source, parquet};
 
 /// The header, and the rows as they are read.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     source: Source,
     /// In place of the source, where the format has types.
     typed: Option<Box<parquet::Texts>>,
@@ -23,21 +21,21 @@ pub(super) struct Rows {
     wanted: Vec<bool>,
     /// The names of the columns: the first line that is neither blank nor a comment; of JSON lines the names
     /// in the first object.
-    pub(super) names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// The line of the header.
-    pub(super) header: u64,
+    pub(crate) header: u64,
     /// What stands between fields; none in JSON lines.
-    pub(super) delimiter: Option<u8>,
+    pub(crate) delimiter: Option<u8>,
     /// The line where the row at hand begins, from 1.
-    pub(super) line: u64,
-    /// The last line that was read.
-    read: u64,
+    pub(crate) line: u64,
     text: Vec<u8>,
     /// Where fields end in `text`, and where they begin.
     fields: Vec<(usize, usize)>,
     record: ByteRecord,
-    /// The first object of JSON lines is both: names and a row.
+    /// The first object of JSON lines, or the header that is a row where there is none: it has been read.
     pending: bool,
+    /// Whether decimals follow a comma, also those that this writes for a format with types.
+    comma: bool,
 }
 
 /// Bytes of a batch of rows.
@@ -88,24 +86,33 @@ fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
 
 impl Rows {
     /// Whether rows of this format can be read as texts.
-    pub(super) fn takes(format: Format) -> bool {
+    pub(crate) fn takes(format: Format) -> bool {
         matches!(format, Format::Csv | Format::Parquet)
     }
 
-    /// Reads the header. `choose` picks the delimiter for a first line.
-    pub(super) fn open(
-        source: Source,
-        format: Format,
-        choose: impl Fn(&[u8]) -> u8,
-    ) -> Result<Self, DataError> {
-        let file = source.file.clone();
-        if format != Format::Parquet {
-            return Self::open_text(source, choose);
-        }
-        let typed = Box::new(parquet::Texts::open(&source)?);
-        let names = typed.names();
-        let wanted = vec![true; names.len()];
-        Ok(Self { typed: Some(typed), names, wanted, ..Self::of(Source::empty(file)) })
+    /// Reads the header. Without a delimiter given it is the one with which most described columns are found.
+    pub(crate) fn open(source: Source, format: Format, expected: &Expected) -> Result<Self, DataError> {
+        let known: BTreeSet<&str> = expected.known();
+        let mut rows = if format == Format::Parquet {
+            let typed = Box::new(parquet::Texts::open(&source, expected.comma())?);
+            let (names, empty) = (typed.names(), Source::empty(source.file));
+            Self { typed: Some(typed), names, ..Self::of(empty) }
+        } else {
+            let delimiter = expected.preparation.and_then(|preparation| preparation.delimiter);
+            let given = expected.dialect.delimiter.or(delimiter);
+            Self::open_text(Self { comma: expected.comma(), ..Self::of(source) }, |line| {
+                let named = |delimiter: u8| {
+                    let names = fields(line, delimiter);
+                    names.iter().filter(|name| known.contains(name.as_str())).count()
+                };
+                let most = DELIMITERS.into_iter().rev().max_by_key(|&delimiter| named(delimiter));
+                let most = most.filter(|&delimiter| named(delimiter) > 0);
+                given.or(most).unwrap_or_else(|| likely(line))
+            })?
+        };
+        rows.wanted = vec![true; rows.names.len()];
+        recase(&mut rows.names, &known);
+        Ok(rows)
     }
 
     fn of(source: Source) -> Self {
@@ -117,20 +124,16 @@ impl Rows {
             header: 0,
             delimiter: None,
             line: 0,
-            read: 0,
             text: Vec::new(),
             fields: Vec::new(),
             record: ByteRecord::new(),
             pending: false,
+            comma: false,
         }
     }
 
-    fn open_text(source: Source, choose: impl Fn(&[u8]) -> u8) -> Result<Self, DataError> {
-        let mut rows = Self::of(source);
-        let head = &rows.source.head;
-        if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
-            return rows.refuse("UTF-16 text; save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into());
-        }
+    fn open_text(mut rows: Self, choose: impl Fn(&[u8]) -> u8) -> Result<Self, DataError> {
+        rows.source.begin_text()?;
         loop {
             if !rows.take_line()? {
                 return Err(DataError::NoRows { file: rows.source.file, header: false });
@@ -139,12 +142,11 @@ impl Rows {
                 break;
             }
         }
+        rows.header = rows.line;
         match rows.text.trim_ascii_start().first() {
             Some(b'{') => {
                 rows.pending = true;
-                rows.header = rows.line;
-                let object = rows.object()?;
-                rows.names = object.into_iter().map(|(name, _)| name).collect();
+                rows.names = rows.object_names()?;
                 rows.split_object()?;
             }
             Some(b'[') => {
@@ -152,14 +154,34 @@ impl Rows {
                     .refuse("a JSON array; one object a line is read (jq -c '.[]' makes that)".into());
             }
             _ => {
-                rows.delimiter = Some(choose(&rows.text));
+                rows.delimiter = rows.source.delimiter.or_else(|| Some(choose(&rows.text)));
                 rows.split()?;
-                rows.header = rows.line;
                 let name = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
                 rows.names = (0..rows.len()).map(|at| name(rows.field(at))).collect();
             }
         }
         Ok(rows)
+    }
+
+    /// The names in the objects of all lines: those of the first, then those that it lacks.
+    fn object_names(&self) -> Result<Vec<String>, DataError> {
+        let mut names: Vec<String> = self.object()?.into_iter().map(|(name, _)| name).collect();
+        // What can be read once only has the names in its first line.
+        if !self.source.file.is_file() {
+            return Ok(names);
+        }
+        let mut seen: BTreeSet<String> = names.iter().cloned().collect();
+        let mut again = Self::of(Source::open(&self.source.file)?);
+        again.source.begin_text()?;
+        while again.take_line()? {
+            for (name, _) in again.object()? {
+                if !seen.contains(&name) {
+                    seen.insert(name.clone());
+                    names.push(name);
+                }
+            }
+        }
+        Ok(names)
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -181,11 +203,6 @@ impl Rows {
         self.typed.as_ref()?.unread(at)
     }
 
-    /// Whether the file itself says that a column holds dates, which then are written year-month-day.
-    pub(super) fn is_date(&self, at: usize) -> bool {
-        self.typed.as_ref().is_some_and(|typed| typed.is_date(at))
-    }
-
     /// What counts rows in messages: `line` or `row`.
     pub(super) fn unit(&self) -> &'static str {
         if self.typed.is_some() { "row" } else { "line" }
@@ -196,12 +213,12 @@ impl Rows {
     }
 
     /// Fields of the row at hand.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.fields.len()
     }
 
     /// A field of the row at hand without white space around it; empty where there is none.
-    pub(super) fn field(&self, at: usize) -> &[u8] {
+    pub(crate) fn field(&self, at: usize) -> &[u8] {
         let bounds = self.fields.get(at).copied().unwrap_or_default();
         self.text.get(bounds.0..bounds.1).unwrap_or_default().trim_ascii()
     }
@@ -228,7 +245,7 @@ impl Rows {
     }
 
     /// Moves on to the next row; `false` at the end.
-    pub(super) fn next(&mut self) -> Result<bool, DataError> {
+    pub(crate) fn next(&mut self) -> Result<bool, DataError> {
         self.advance(true)
     }
 
@@ -264,43 +281,11 @@ impl Rows {
         }
     }
 
-    /// Adds a line to the text, without its end; `false` at the end of the file.
-    fn add_line(&mut self) -> Result<bool, DataError> {
-        let before = self.text.len();
-        let limit = MAX_ROW + 1 - (before as u64).min(MAX_ROW);
-        match (&mut self.source.reader).take(limit).read_until(b'\n', &mut self.text) {
-            Ok(0) => return Ok(false),
-            Ok(_) => self.read += 1,
-            Err(error) => return Err(self.source.failed(error)),
-        }
-        if self.text.len() as u64 > MAX_ROW {
-            let (what, found) = ("bytes in one row (a quote that is not closed?)", self.text.len() as u64);
-            return Err(DataError::Limit { file: self.source.file.clone(), what, found, limit: MAX_ROW });
-        }
-        if self.text.last() == Some(&b'\n') {
-            self.text.pop();
-        }
-        if self.text.last() == Some(&b'\r') {
-            self.text.pop();
-        }
-        Ok(true)
-    }
-
     /// The next line that is not blank.
     fn take_line(&mut self) -> Result<bool, DataError> {
-        loop {
-            self.text.clear();
-            if !self.add_line()? {
-                return Ok(false);
-            }
-            if self.read == 1 && self.text.starts_with(b"\xef\xbb\xbf") {
-                self.text.drain(..3);
-            }
-            self.line = self.read;
-            if !self.text.trim_ascii().is_empty() {
-                return Ok(true);
-            }
-        }
+        let line = self.source.next_filled(&mut self.text)?;
+        self.line = line.unwrap_or(self.line);
+        Ok(line.is_some())
     }
 
     /// Finds the fields; a line break inside quotes belongs to its field.
@@ -313,7 +298,7 @@ impl Rows {
         }
         while in_quotes(&self.text, delimiter) {
             self.text.push(b'\n');
-            if !self.add_line()? {
+            if self.source.next_line(&mut self.text, MAX_LINE)?.is_none() {
                 let problem = format!("line {}: a quote (\") is opened and not closed", self.line);
                 return self.refuse(problem);
             }
@@ -352,13 +337,15 @@ impl Rows {
             match object.get(name) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => self.text.extend(text.as_bytes()),
-                Some(other) => self.text.extend(other.to_string().as_bytes()),
+                Some(&Value::Bool(value)) => typed::truth(&mut self.text, value),
+                Some(Value::Number(value)) => typed::number(&mut self.text, value, self.comma),
+                Some(other) => typed::plain(&mut self.text, other),
             }
             self.fields.push((start, self.text.len()));
         }
         if let Some((name, _)) = object.iter().find(|(name, _)| !self.names.contains(name)) {
             let problem = format!(
-                "line {}: {name:?} is not in the first line's object, expected the same names in each",
+                "line {}: {name:?} is not in the first line's object; save the rows in a file, where all lines are looked at first",
                 self.line
             );
             return self.refuse(problem);
@@ -385,7 +372,7 @@ fn in_quotes(text: &[u8], delimiter: u8) -> bool {
 }
 
 /// The fields of a first line with this delimiter.
-pub(super) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
+pub(crate) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
     let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(line);
     let mut record = ByteRecord::new();
     let _ = reader.read_byte_record(&mut record);

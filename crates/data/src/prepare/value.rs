@@ -34,8 +34,8 @@ impl DateOrder {
     }
 }
 
-/// Days from 1970-01-01 to a date; a time of day after a `T` or a blank does not count. `None` for what is no
-/// date of this order.
+/// Days from 1970-01-01 to a date; a time of day after a `T` or a blank does not count. What begins with a year
+/// of four digits and a sign is year-month-day, whatever the order. `None` for what is no date of this order.
 #[must_use]
 pub fn days(text: &str, order: DateOrder) -> Option<i32> {
     let text = text.split(['T', ' ']).next()?;
@@ -53,6 +53,7 @@ pub fn days(text: &str, order: DateOrder) -> Option<i32> {
         }
     }
     let [year, month, day] = match (order, parts) {
+        (_, parts) if parts[0].len() == 4 => parts,
         (DateOrder::YearMonthDay, parts) => parts,
         (DateOrder::DayMonthYear, [day, month, year]) | (DateOrder::MonthDayYear, [month, day, year]) => {
             [year, month, day]
@@ -74,6 +75,57 @@ pub fn date(days: f64) -> Option<String> {
     let date = Date::from_julian_day(whole.checked_add(EPOCH)?).ok()?;
     let fits = f64::from(whole) == days && (0..=9999).contains(&date.year());
     fits.then(|| format!("{:04}-{:02}-{:02}", date.year(), u8::from(date.month()), date.day()))
+}
+
+/// What a value of a format with types is in CSV, as pandas writes it: so one table gives the same rows in
+/// every format.
+pub(crate) mod typed {
+    use std::fmt::{self, Display, Write};
+
+    struct Bytes<'a>(&'a mut Vec<u8>);
+
+    impl Write for Bytes<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.extend(text.as_bytes());
+            Ok(())
+        }
+    }
+
+    /// As it is shown.
+    pub(crate) fn plain(out: &mut Vec<u8>, value: impl Display) {
+        // Writing to a vector cannot fail.
+        let _ = write!(Bytes(out), "{value}");
+    }
+
+    /// A number, with the decimal sign of the table.
+    pub(crate) fn number(out: &mut Vec<u8>, value: impl Display, comma: bool) {
+        let start = out.len();
+        plain(out, value);
+        for byte in out.iter_mut().skip(start).filter(|byte| comma && **byte == b'.') {
+            *byte = b',';
+        }
+    }
+
+    /// A binary64 or binary32; NaN is what pandas has for a missing number.
+    pub(crate) fn float(out: &mut Vec<u8>, value: impl Display + Into<f64> + Copy, comma: bool) {
+        if !value.into().is_nan() {
+            number(out, value, comma);
+        }
+    }
+
+    pub(crate) fn truth(out: &mut Vec<u8>, value: bool) {
+        out.extend(if value { &b"True"[..] } else { b"False" });
+    }
+}
+
+/// What a boolean counts as in a column of numbers: `True` and `TRUE` are 1 in every format.
+#[must_use]
+pub fn truth(text: &str) -> Option<bool> {
+    match text {
+        "True" | "TRUE" | "true" => Some(true),
+        "False" | "FALSE" | "false" => Some(false),
+        _ => None,
+    }
 }
 
 /// Why a text is no number.
@@ -181,6 +233,12 @@ fn what_else(text: &str, comma: bool) -> NoNumber {
     }
     let start = text.trim_end_matches(|c: char| c.is_alphabetic() || "/^²³µ°%*".contains(c)).trim_end();
     if start.len() < text.len() && either(start) { NoNumber::Unit } else { NoNumber::Text }
+}
+
+/// Whether a text stands for a missing value and is hardly a class or a level, as `none` may be.
+#[must_use]
+pub fn is_no_value(text: &str) -> bool {
+    ["na", "n/a", "#n/a", "nan", "null", "?", "-", "--", "."].contains(&text.to_lowercase().as_str())
 }
 
 /// Whether a text is one that people write for a missing value.

@@ -79,11 +79,11 @@ fn what_is_wrong_with_a_parquet_table_is_listed_with_its_rows() {
         problems.list.iter().map(|problem| (problem.line, &*problem.column, &problem.trouble)).collect();
     assert_eq!(found, [(2, "age", &Trouble::Missing), (3, "stage", &Trouble::Level)]);
     assert!(problems.list[1].to_string().starts_with("row 3, column \"stage\": found \"III\""));
-    preparation.columns[2].name = "Stage".into();
+    preparation.columns[2].name = "stages".into();
     let (_, problems) = check(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap();
     assert_eq!(
         problems.list[0].to_string(),
-        "the schema: no column is called \"Stage\"; \"stage\" is: call it \"Stage\" in the header"
+        "the schema: no column is called \"stages\"; \"stage\" is: call it \"stages\" in the header"
     );
     let mut preparation = patients();
     preparation.columns.push(ColumnSpec::new("notes.list.element", Kind::Number));
@@ -121,7 +121,7 @@ fn a_parquet_table_is_drafted_with_its_types() {
 fn arrays_are_refused_where_columns_are_described() {
     let (preparation, classes) = (patients(), texts("sick well"));
     let error = load(&fixture("rows.npy"), &expected(&preparation, &classes)).unwrap_err().to_string();
-    assert!(error.contains("from CSV, JSON lines and Parquet, and this file is npy"), "{error}");
+    assert!(error.contains("found by their names, and this file is npy: save it as"), "{error}");
 }
 
 #[test]

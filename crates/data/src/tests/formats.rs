@@ -185,9 +185,12 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     };
     assert_eq!(
         refused("colour.parquet", &kind),
-        format!(": column \"colour\" is text, {}", advice("colour"))
+        format!(": row 1, column \"colour\" is \"red\", {}", advice("colour"))
     );
-    assert_eq!(refused("rows.parquet", &none), format!(": column \"kind\" is text, {}", advice("kind")));
+    assert_eq!(
+        refused("rows.parquet", &none),
+        format!(": row 1, column \"kind\" is \"cat\", {}", advice("kind"))
+    );
     let csv = refused_bytes("f.csv", b"a,colour,kind\n1,red,cat\n", &last);
     assert_eq!(csv, format!(", line 2, column 2: found \"red\", {}", advice("colour")));
     let missing = refused_bytes("f.csv", b"a,colour,kind\n1,NA,cat\n", &last);
@@ -205,7 +208,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
 
 #[test]
 fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
-    for name in ["a.npy", "a.NPZ", "a.parquet", "a.npy.gz"] {
+    for name in ["a.npy", "a.NPZ", "a.parquet", "a.npy.gz", "a.xlsx"] {
         let text = refused_bytes(name, b"1,2,cat\n", &Expected::default());
         assert!(text.contains("but it begins with [31, 2c, 32, 2c, 63, 61]"), "{text}");
     }

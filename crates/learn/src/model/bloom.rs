@@ -187,6 +187,15 @@ impl Counts {
         Ok(())
     }
 
+    /// These less others of the same shape, such as those of some of the rows that were counted; `None` where
+    /// a count would be below 0.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Option<Self> {
+        other.expect_shape(self.classes, self.m).ok()?;
+        let left = self.values.iter().zip(&other.values).map(|(a, b)| a.checked_sub(*b));
+        left.collect::<Option<_>>().map(|values| Self { values, ..*self })
+    }
+
     pub(super) fn expect_shape(&self, classes: usize, m: usize) -> Result<(), CountsError> {
         if (self.classes, self.m) == (classes, m) {
             return Ok(());

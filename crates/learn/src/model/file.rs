@@ -10,6 +10,7 @@
 //! | 1 | densify, 0 or 1 |
 //! | 1 | score: 0 decay, 1 balanced-decay, 2 log, 3 balanced-log |
 //! | 8 | gamma (f64, not -0.0) |
+//! | 1 | calibration: 0 none, 1 + k: number k ([`super::calibration`]) |
 //! | 1 | scaling: 0 none, 1 unit-norm, 2 range, 3 center, 4 standard, 5 soft-bins |
 //! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64); soft-bins: bins (u16), d means, d deviations (f64) |
 //! | 2 | number of classes L (u16) |
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::bloom::Counts;
+use super::calibration::Calibration;
 use super::origin::{MAX_MEMBERS, MAX_TEXT, Origin};
 use super::readout::{Readout, Score};
 use super::{Model, ModelError};
@@ -183,6 +185,7 @@ impl Model {
             Score::BalancedLog => 3,
         });
         bytes.extend(self.readout.gamma.to_le_bytes());
+        bytes.push(self.calibration.map_or(0, |calibration| 1 + calibration.number()));
         bytes.push(match &parameters.scaling {
             Scaling::None => 0,
             Scaling::UnitNorm => 1,
@@ -252,6 +255,13 @@ impl Model {
             other => return Err(reader.field("score", other.into(), "0 to 3")),
         };
         let gamma = f64::from_le_bytes(reader.array("gamma")?);
+        let calibration = match reader.byte("calibration")? {
+            0 => None,
+            byte => Some(
+                Calibration::new(byte - 1)
+                    .ok_or_else(|| reader.field("calibration", byte.into(), "0 to 32"))?,
+            ),
+        };
         let (mut means, mut deviations) = (Vec::new(), Vec::new());
         let scaling = match reader.byte("scaling")? {
             0 => Scaling::None,
@@ -326,7 +336,7 @@ impl Model {
             Some(preparation) => model.with_preparation(preparation)?,
             None => model.with_columns(columns)?,
         };
-        Ok(Self { origin, ..model })
+        Ok(Self { calibration, origin, ..model })
     }
 
     /// Reads a model file.

@@ -7,12 +7,13 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::Model;
+use super::calibration::Calibration;
 use super::origin::Origin;
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::{Scaler, Scaling};
 
 /// Of what is in the archive; its number is in the array `version`.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 impl Model {
     /// Writes the model as an NPZ archive, the same bytes for the same model.
@@ -36,6 +37,12 @@ impl Model {
         archive.array("rho", "<i8", &[], [integer(parameters.rho)])?;
         archive.texts("score", &[], [self.readout.score.name()])?;
         archive.array("gamma", "<f8", &[], [self.readout.gamma.to_le_bytes()])?;
+        let (calibration, frequencies) =
+            (self.calibration.unwrap_or(Calibration::CAUTIOUS), self.frequencies());
+        archive.array("calibrated", "|b1", &[], [[u8::from(self.calibration.is_some())]])?;
+        archive.array("sharpness", "<f8", &[], [calibration.sharpness().to_le_bytes()])?;
+        let shares = frequencies.shares().iter().map(|share| share.to_le_bytes());
+        archive.array("frequencies", "<f8", &[self.classes.len()], shares)?;
         archive.texts("scaling", &[], [parameters.scaling.name()])?;
         archive.array("bins", "<i8", &[], [integer(bins)])?;
         archive.array("shift", "<f8", &[parameters.d], shift.iter().map(|x| x.to_le_bytes()))?;

@@ -305,11 +305,11 @@ impl Elections {
             self.without_view = now;
         } else if let Some(Blocked { since, why, .. }) = &self.blocked {
             if now >= since.plus_ms(timing.no_quorum_timeout_ms) {
-                return Move::GiveUp(Ending::TooFew(why.clone()));
+                return Move::GiveUp(Ending::TooFew(why.clone() + &presence.gone_with_result()));
             }
         } else if now >= self.without_view.plus_ms(timing.no_quorum_timeout_ms) {
             let text = format!("no view began for {} s", timing.no_quorum_timeout_ms / 1000);
-            return Move::GiveUp(Ending::TooFew(text));
+            return Move::GiveUp(Ending::TooFew(text + &presence.gone_with_result()));
         }
         if enough { self.go_on_proposing(at) } else { Move::Wait }
     }

@@ -19,6 +19,8 @@ pub(super) struct Presence {
     in_view: BTreeSet<Peer>,
     /// Peers of another session, and the fields that differ, once they have sent them.
     refused: BTreeMap<Peer, Vec<String>>,
+    /// Those of them that have sent their fields on the present connection.
+    told: BTreeSet<Peer>,
     blamed: BTreeSet<Peer>,
     /// Peers for whose sake this one has refused a view that left them out.
     excused: BTreeSet<Peer>,
@@ -36,6 +38,7 @@ impl Presence {
             greeted: BTreeMap::new(),
             in_view: BTreeSet::new(),
             refused: BTreeMap::new(),
+            told: BTreeSet::new(),
             blamed: BTreeSet::new(),
             excused: BTreeSet::new(),
             finished: BTreeSet::new(),
@@ -103,18 +106,18 @@ impl Presence {
         Ok(true)
     }
 
-    /// Takes the fields of a peer with another session; they are reported once.
+    /// Takes the fields of a peer with another session; they are reported once for each connection.
     pub(super) fn fields(
         &mut self,
         from: Peer,
         theirs: &[(String, [u8; 8])],
         step: &mut Out,
     ) -> Result<(), Fault> {
-        if self.refused.get(&from).is_some_and(|fields| !fields.is_empty()) {
-            return Ok(());
-        }
         if self.has(from) {
             return Err(Fault::OutOfOrder("fields"));
+        }
+        if !self.told.insert(from) {
+            return Ok(());
         }
         let mut differing = self.ctx.session.differing_fields(theirs);
         if differing.is_empty() {
@@ -170,6 +173,12 @@ impl Presence {
             step.output(Event::Lost(peer));
         }
         self.in_view.remove(&peer);
+        self.told.remove(&peer);
+    }
+
+    /// Whether a peer is connected that has not said that it has everything.
+    pub(super) fn serves(&self) -> bool {
+        self.greeted.keys().any(|peer| !self.finished.contains(peer))
     }
 
     /// The peer is not proposed as a member again.
@@ -244,5 +253,17 @@ impl Presence {
             session.roster.len(),
             missing.join(", ")
         )
+    }
+
+    /// Which peers have the result and are gone, as a clause behind the reason why this one gives up; empty
+    /// if none is known.
+    pub(super) fn gone_with_result(&self) -> String {
+        let gone = self.finished.iter().filter(|peer| !self.has(**peer));
+        let names: Vec<_> = gone.map(|&peer| self.ctx.session.name(peer)).collect();
+        match &names[..] {
+            [] => String::new(),
+            [name] => format!("; {name} has finished the session and left: its result is there"),
+            _ => format!("; {} have finished the session and left: its result is there", names.join(", ")),
+        }
     }
 }

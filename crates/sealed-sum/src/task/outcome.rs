@@ -11,10 +11,10 @@ pub struct Outcome {
     pub digest: [u8; 32],
     /// One line for people; may be empty.
     pub summary: String,
-    /// Whether this peer's rows are in the result, as far as the task decides that.
-    pub counted: bool,
     /// Entries of the receipt that only this task has.
     pub details: Map<String, Value>,
+    /// What whoever uses the result has to know, a sentence each.
+    pub warnings: Vec<String>,
     /// What only this peer may know, for its report; it is in no receipt.
     pub own: Option<Value>,
 }
@@ -23,7 +23,8 @@ impl Outcome {
     /// An outcome with no more to say.
     #[must_use]
     pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
-        Self { file, digest, summary: String::new(), counted: true, details: Map::new(), own: None }
+        let (summary, details) = (String::new(), Map::new());
+        Self { file, digest, summary, details, warnings: Vec::new(), own: None }
     }
 
     /// The same with a line for people.

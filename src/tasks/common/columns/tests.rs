@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::digits::digits;
 use crate::data::{Dataset, deal};
+use flyswarm_data::scaling::moments;
 
 /// Rows of these columns, each a list of values.
 fn rows(columns: &[&[f32]]) -> Dataset {
@@ -56,21 +57,6 @@ fn a_constant_is_odd_where_others_would_show_other_values() {
     let found = told(&[&constant, &others]);
     assert!(matches!(found[..], [(0, Anomaly::Constant(..))]), "a rare value may be absent: {found:?}");
     assert_eq!(told(&[&rows(&[&[0.0; 9], &[0.0; 9]]), &others]), [], "too few rows to say");
-}
-
-#[test]
-fn codes_at_one_peer_hide_nothing_at_another() {
-    let weights = |n, factor: f32| wave(n, 70.0 * factor, 3.0 * factor);
-    let good = rows(&[&weights(120, 1.0)]);
-    let pounds = rows(&[&weights(80, 2.2)]);
-    let coded = rows(&[&[&weights(100, 1.0)[..], &[-999.0; 9]].concat()]);
-    assert!(matches!(told(&[&pounds, &good])[..], [(0, Anomaly::Mean(..))]));
-    let found = told(&[&pounds, &good, &coded]);
-    assert!(matches!(found[..], [(0, Anomaly::Mean(..))]), "{found:?}");
-    assert_eq!(told(&[&good, &coded]), [], "and nobody else is told of them");
-    let plain = |data: &Dataset| flyswarm_data::scaling::moments(data, true);
-    assert_eq!(moments(&good, true), plain(&good));
-    assert_ne!(moments(&coded, true), plain(&coded));
 }
 
 #[test]

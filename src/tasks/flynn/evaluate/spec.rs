@@ -5,9 +5,10 @@ use std::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::session::encoding::{Field, flag, integer};
+use crate::session::file::quoted;
 use crate::session::rules::Limit;
 use crate::session::task::Sections;
-use crate::session::{Session, SessionError};
+use crate::session::{DataSpec, Session, SessionError};
 
 /// How rows are held out (spec, section 15.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -18,9 +19,12 @@ pub struct EvaluateSpec {
     pub most: u32,
     /// Whether the model that is written learns from the held-out rows too. Default true.
     pub learn_all: bool,
+    /// With two classes the number of the one that sensitivity is about; `None`: the rarer one.
+    pub positive: Option<u16>,
 }
 
 const HELD_OUT: Limit = Limit::new("evaluate.held_out", 1, 50);
+const POSITIVE: &str = "one of data.classes, of which there are two";
 const MOST: Limit = Limit::new("evaluate.most", 1, 1_000_000);
 
 /// The section as written.
@@ -30,28 +34,35 @@ struct Raw {
     held_out: Option<i64>,
     most: Option<i64>,
     learn_all: Option<bool>,
+    positive: Option<String>,
 }
 
 impl Raw {
-    fn resolve(self) -> Result<EvaluateSpec, SessionError> {
+    fn resolve(self, data: &DataSpec) -> Result<EvaluateSpec, SessionError> {
         let usual = EvaluateSpec::default();
+        let number = |name: String| {
+            let position = data.classes.iter().position(|class| *class == name);
+            let number = position.filter(|_| data.classes.len() == 2).and_then(|at| u16::try_from(at).ok());
+            number.ok_or_else(|| SessionError::value("evaluate.positive", format!("{name:?}"), POSITIVE))
+        };
         Ok(EvaluateSpec {
             held_out: self.held_out.map_or(Ok(usual.held_out), |percent| HELD_OUT.check(percent))?,
             most: self.most.map_or(Ok(usual.most), |rows| MOST.check(rows))?,
             learn_all: self.learn_all.unwrap_or(usual.learn_all),
+            positive: self.positive.map(number).transpose()?,
         })
     }
 }
 
 impl Default for EvaluateSpec {
     fn default() -> Self {
-        Self { held_out: 20, most: 1000, learn_all: true }
+        Self { held_out: 20, most: 1000, learn_all: true, positive: None }
     }
 }
 
 impl EvaluateSpec {
-    pub(crate) fn read(sections: &mut Sections<'_>) -> Result<Option<Self>, SessionError> {
-        sections.take::<Raw>("evaluate")?.map(Raw::resolve).transpose()
+    pub(crate) fn read(sections: &mut Sections<'_>, data: &DataSpec) -> Result<Option<Self>, SessionError> {
+        sections.take::<Raw>("evaluate")?.map(|raw| raw.resolve(data)).transpose()
     }
 
     /// `selects`: whether peers are drawn.
@@ -60,19 +71,24 @@ impl EvaluateSpec {
             let limit = "missing in a session with privacy.epsilon or select";
             return Err(SessionError::value("[evaluate]", "given", limit));
         }
+        if let Some(class) = self.positive.filter(|class| *class > 1 || session.data.classes.len() != 2) {
+            return Err(SessionError::value("evaluate.positive", format!("class {class}"), POSITIVE));
+        }
         HELD_OUT.check::<u8>(self.held_out)?;
         MOST.check::<u32>(self.most).map(drop)
     }
 
     pub(crate) fn entries(&self) -> Vec<Field> {
-        vec![
+        let mut entries = vec![
             ("evaluate.held_out", integer(self.held_out)),
             ("evaluate.most", integer(self.most)),
             ("evaluate.learn_all", flag(self.learn_all)),
-        ]
+        ];
+        entries.extend(self.positive.map(|class| ("evaluate.positive", integer(class))));
+        entries
     }
 
-    pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
+    pub(crate) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         writeln!(out, "# How good the model is, from rows that a model does not learn from; without this")?;
         writeln!(out, "# section nothing is held out.")?;
         writeln!(out, "[evaluate]")?;
@@ -81,7 +97,17 @@ impl EvaluateSpec {
         writeln!(out, "# Most rows of a peer that are held out: 1 to 1000000.")?;
         writeln!(out, "most = {}", self.most)?;
         writeln!(out, "# Whether the model that is written learns from them too.")?;
-        writeln!(out, "learn_all = {}\n", self.learn_all)
+        writeln!(out, "learn_all = {}", self.learn_all)?;
+        if let [first, second] = &data.classes[..] {
+            writeln!(out, "# The class that sensitivity is about; without this line the rarer one.")?;
+            let (comment, class) = match self.positive {
+                None => ("# ", first),
+                Some(0) => ("", first),
+                Some(_) => ("", second),
+            };
+            writeln!(out, "{comment}positive = {}", quoted(class))?;
+        }
+        writeln!(out)
     }
 
     pub(crate) fn line(&self) -> String {

@@ -6,6 +6,7 @@ use flyswarm_learn::model::columns::Beside;
 use proptest::prelude::*;
 
 use super::*;
+use crate::data::digits::digits;
 use crate::session::{Session, TaskSpec};
 use crate::tasks::flynn::tests::{federated, parts, tasks, together, value};
 use crate::tasks::{CustomSpec, EvaluateSpec, FlynnSpec};
@@ -19,7 +20,18 @@ fn protected(task: Arc<dyn Task>, session: &Session, me: Peer, rows: &Arc<Datase
 }
 
 fn session(peers: usize, min_contributors: u16, scaling: &str, evaluate: &str) -> Session {
-    let classes: Vec<String> = (0..10).map(|class| format!("\"{class}\"")).collect();
+    let classes: Vec<String> = (0..10).map(|class| class.to_string()).collect();
+    session_of(&classes, peers, min_contributors, scaling, evaluate)
+}
+
+fn session_of(
+    classes: &[String],
+    peers: usize,
+    min_contributors: u16,
+    scaling: &str,
+    evaluate: &str,
+) -> Session {
+    let classes: Vec<String> = classes.iter().map(|class| format!("\"{class}\"")).collect();
     let mut text = format!(
         "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"flynn\"\n[data]\nfeatures = 64\nclasses = [{}]\nscaling = {scaling}\n[flynn]\nm = 64\ns = 6\n\
@@ -73,7 +85,30 @@ proptest! {
         prop_assert_eq!(&model.counts().to_le_bytes()[..], &plan.opened(LEARNT, &opened).unwrap()[..]);
         let scores = model.predictor().scores(&held).unwrap();
         let found = Evaluation::from_bytes(10, plan.opened(SCORES, &opened).unwrap()).unwrap();
-        prop_assert_eq!(&found.swarm, &Sums::of_scores(10, held.labels(), &scores, 5));
+        // One in place of ten rows at each: `min_contributors` is 1.
+        let many = split.iter().filter(|(_, held)| held.rows() >= 10).count();
+        let losses = match many {
+            0 => Losses::empty(),
+            _ => Losses::of(&model.frequencies(), held.labels(), &scores),
+        };
+        prop_assert_eq!(&plan.opened_losses(&opened), &losses);
+        let rows = losses.rows();
+        prop_assert!(rows == 0 || rows >= FEWEST_ROWS);
+        let model = model.with_calibration(losses.fit());
+        let parts: Vec<&Dataset> = parts.iter().map(|part| &**part).collect();
+        let coin = super::seed(&opened[0]).unwrap();
+        prop_assert_eq!(plan.pooled_calibration(&parts, coin, scaler.clone()).unwrap(), losses.fit());
+        let of_rows = |held: &Dataset| {
+            let scores = model.predictor().scores(held).unwrap();
+            Sums::of_stated(10, held.labels(), &scores, &model.confidences(&scores))
+        };
+        prop_assert_eq!(&found.swarm.words()[..100], &of_rows(&held).words()[..100]);
+        // Of bins each peer shows those that have enough of its rows.
+        let mut shown = Sums::empty(10, true);
+        for (_, held) in split.iter().filter(|(_, held)| held.rows() > 0) {
+            shown.add(&of_rows(held).shown());
+        }
+        prop_assert_eq!(&found.swarm, &shown);
         let alone = each(&split, |kept, held| {
             let scaler = Scaler::fit(&plan.scaling, kept).unwrap();
             plan.scaled(kept, seed, scaler).unwrap().predictor().predict(held).unwrap()
@@ -88,7 +123,7 @@ proptest! {
         // The model that is written has a matrix of its own; unless the file says not to it learns from all.
         let last = plan.model(&opened).unwrap();
         let learnt = if learn_all { &all } else { &kept };
-        let expected = plan.scaled(learnt, super::seed(&opened[0]).unwrap(), scaler).unwrap();
+        let expected = plan.scaled(learnt, coin, scaler).unwrap().with_calibration(losses.fit());
         prop_assert_eq!(last.digest(), expected.digest());
         prop_assert_ne!(last.sketch().parameters().seed, seed);
 
@@ -156,6 +191,86 @@ fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_
     }
 }
 
+/// Rows of the digits as two classes: `events` rows of the digit 0 and `others` of the others, dealt in turn.
+fn two_classes(peers: usize, events: usize, others: usize) -> (Vec<String>, Vec<Arc<Dataset>>) {
+    let (data, classes) = (crate::data::digits::digits(), ["event", "none"].map(String::from).to_vec());
+    let labels = data.labels();
+    let of = |event: bool| (0..labels.len()).filter(move |&row| (labels[row] == 0) == event);
+    let rows: Vec<usize> = of(true).take(events).chain(of(false).take(others)).collect();
+    let part = |peer: usize| {
+        let rows: Vec<usize> = rows.iter().copied().skip(peer).step_by(peers).collect();
+        let labels = rows.iter().map(|&row| u16::from(labels[row] != 0)).collect();
+        Arc::new(Dataset::new(64, data.subset(&rows).values().to_vec(), labels, classes.clone()).unwrap())
+    };
+    let parts = (0..peers).map(part).collect();
+    (classes, parts)
+}
+
+/// Issue 36: it said "+48.6 points" in green, where always "none" is right for 98 of 100 rows.
+#[test]
+fn eleven_events_in_seven_hundred_rows_are_too_few_to_say() {
+    let (classes, parts) = two_classes(3, 11, 689);
+    let session = session_of(&classes, 3, 3, "\"center\"", "");
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let outcome = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
+    assert!(
+        outcome
+            .summary
+            .starts_with("too few events to say how good it is on held-out rows; always \"none\": 9")
+    );
+    let [warning] = &outcome.warnings[..] else { panic!("{:?}", outcome.warnings) };
+    assert!(warning.starts_with("Too few events to say how good the swarm is: "), "{warning}");
+    let evaluation = &outcome.details["evaluation"];
+    assert_eq!(
+        (&evaluation["headline"], &evaluation["warnings"]),
+        (&json!(outcome.summary), &json!([warning]))
+    );
+    assert_eq!(evaluation["pooled"]["swarm"]["positive"]["class"], "event");
+    // Nobody holds ten events out: no ranks are opened.
+    assert_eq!(evaluation["pooled"]["swarm"]["auc"], Value::Null);
+}
+
+#[test]
+fn two_classes_have_the_area_within_the_peers_and_a_positive_class() {
+    let (classes, parts) = two_classes(3, 170, 400);
+    let session = session_of(&classes, 3, 3, "\"center\"", "held_out = 50\npositive = \"none\"");
+    let tasks = tasks(&session, &parts);
+    let opened = federated(&tasks).unwrap();
+    let outcome = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
+    let pooled = &outcome.details["evaluation"]["pooled"]["swarm"];
+    assert_eq!(pooled["positive"]["class"], "none");
+    assert_eq!(outcome.own.as_ref().unwrap()["swarm"]["positive"]["class"], "none");
+    assert!(outcome.summary.contains("; always \"none\": 0.50, "), "{}", outcome.summary);
+    // Pair by pair, of the rows of one peer.
+    let plan = &tasks[0].plan;
+    let counts = Counts::from_le_bytes(plan.opened(LEARNT, &opened).unwrap(), 2, 64).unwrap();
+    let sketch = plan.sketch(Plan::seed_of_scores(&opened).unwrap()).unwrap();
+    let scaler = plan.opened_scaler(&opened).unwrap();
+    let model = Model::new(sketch, plan.readout(), classes, scaler, counts).unwrap();
+    let (mut pairs, mut won) = (0u32, 0.0);
+    for task in &tasks {
+        let held = task.parts(&opened).unwrap().1;
+        let scores = model.predictor().scores(&held).unwrap();
+        let margins = |class: u16| -> Vec<f64> {
+            let rows = held.labels().iter().zip(scores.as_chunks::<2>().0);
+            rows.filter(|(label, _)| **label == class).map(|(_, [a, b])| a - b).collect()
+        };
+        for (a, b) in margins(0).iter().flat_map(|a| margins(1).into_iter().map(move |b| (a, b))) {
+            pairs += 1;
+            won += if b > *a {
+                1.0
+            } else if b == *a {
+                0.5
+            } else {
+                0.0
+            };
+        }
+    }
+    assert!(pairs > 3 * 100);
+    assert_eq!(pooled["auc"]["value"], won / f64::from(pairs));
+}
+
 #[test]
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     // The third peer has one row of each class and holds none out.
@@ -177,8 +292,8 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let members = [Peer(0), Peer(1), Peer(2)];
     assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
     // All three hold out rows of classes 5 to 9: none of them can be missing.
-    assert!(plan.allows_scores(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
-    assert_eq!(plan.allows_scores(slot + 1, &history, &members[..2]), Ok(()));
+    assert!(plan.allows_held_out(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
+    assert_eq!(plan.allows_held_out(slot + 1, &history, &members[..2]), Ok(()));
 }
 
 #[test]
@@ -201,10 +316,39 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
     let told = "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_contributors is 3";
     assert_eq!(refused, told);
-    for other in [slot - 1, slot + 1] {
+    // The fourth holds as many rows out as the others, and may stand in for the first in this sum.
+    for other in [slot - 2, slot - 1, slot + 1] {
         assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
     }
     assert_eq!(tasks[0].allows(slot, &history, &all.map(Peer)), Ok(()));
+}
+
+#[test]
+fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
+    // Three that hold 4 rows out make 10. Each holds one row of each class out, and nearly nothing else.
+    let session = session(3, 3, "\"none\"", "held_out = 1");
+    let opened_by = |parts: &[Arc<Dataset>]| {
+        let tasks = tasks(&session, parts);
+        let opened = federated(&tasks).unwrap();
+        (opened.clone(), tasks[0].plan.calibration(&opened), tasks)
+    };
+    let (opened, calibration, tasks) = opened_by(&parts(&[200, 200, 200]));
+    let plan = &tasks[0].plan;
+    assert_eq!((plan.many(), plan.holding_many_out(&opened)), (4, 3));
+    assert!(calibration.is_some() && plan.opened_losses(&opened).rows() >= 30);
+    // None of the three may be missing from the sum.
+    let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == CALIBRATION).unwrap() as u32;
+    let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
+    let told =
+        "only 3 members hold 4 rows out, and 1 of those counted are gone; privacy.min_contributors is 3";
+    assert_eq!(plan.allows_held_out(slot, &history, &[Peer(0), Peer(2)]), Err(told.to_owned()));
+    assert_eq!(plan.allows_held_out(slot, &history, &[0, 1, 2].map(Peer)), Ok(()));
+
+    let two: Vec<_> = (0..150).filter(|&row| digits().labels()[row] < 2).collect();
+    let parts: Vec<_> = two.chunks(two.len() / 3 + 1).map(|rows| Arc::new(digits().subset(rows))).collect();
+    let (opened, calibration, tasks) = opened_by(&parts);
+    assert_eq!((tasks[0].plan.holding_many_out(&opened), calibration), (0, None));
+    assert_eq!(tasks[0].plan.opened_losses(&opened), Losses::empty());
 }
 
 #[test]
@@ -248,11 +392,27 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let private = private.replace("check_columns = true", "check_columns = false");
     assert!(Session::parse(&private).unwrap_err().to_string().contains("[evaluate]"));
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+    // A positive class is one of two.
+    let two = ["a", "b"].map(String::from);
+    let of_two = session_of(&two, 3, 1, "\"none\"", "positive = \"b\"");
+    assert_eq!(Session::parse(&of_two.to_toml()).unwrap(), of_two);
+    assert_ne!(of_two.id(), session_of(&two, 3, 1, "\"none\"", "positive = \"a\"").id());
+    let told = "evaluate.positive is \"c\", must be one of data.classes, of which there are two";
+    let error =
+        Session::parse(&of_two.to_toml().replace("positive = \"b\"", "positive = \"c\"")).unwrap_err();
+    assert!(error.to_string().contains(told), "{error}");
+    let error =
+        Session::parse(&session.to_toml().replace("learn_all", "positive = \"1\"\nlearn_all")).unwrap_err();
+    assert!(error.to_string().contains("evaluate.positive"), "{error}");
     // Limits hold too where no file was read.
     let usual = EvaluateSpec::default();
     for (evaluate, told) in [
         (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),
         (EvaluateSpec { most: 0, ..usual }, "evaluate.most is 0, must be 1 to 1000000"),
+        (
+            EvaluateSpec { positive: Some(1), ..usual },
+            "evaluate.positive is class 1, must be one of data.classes, of which there are two",
+        ),
     ] {
         let task = TaskSpec::from(FlynnSpec { evaluate: Some(evaluate), ..spec });
         assert_eq!(Session { task, ..session.clone() }.check().unwrap_err().to_string(), told);

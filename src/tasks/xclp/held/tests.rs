@@ -112,7 +112,7 @@ proptest! {
         let planes = planes(&task.plan.session, &history).unwrap();
         let alone = Xclp::pooled(&[&peer(&given, Vec::new())], &planes, None).unwrap().0.concat();
         let mut counts = [[[0u64; 10]; 10]; 3];
-        let mut apart = [[0; 2]; 2];
+        let mut apart = [(); 2].map(|()| vec![[0; 2]; 10]);
         for row in (0..count).filter(|&row| known[row].is_some() && given.labels[row].is_none()) {
             let truth = all.data.labels()[row];
             let ways = [told[row].unwrap_or(near[row]), alone[row].label.unwrap_or(near[row]), near[row]];
@@ -120,8 +120,9 @@ proptest! {
                 counts[usize::from(truth)][usize::from(way)] += 1;
             }
             for (apart, other) in apart.iter_mut().zip(&ways[1..]) {
-                apart[0] += u64::from(ways[0] == truth && *other != truth);
-                apart[1] += u64::from(ways[0] != truth && *other == truth);
+                let [won, lost] = &mut apart[usize::from(truth)];
+                *won += u64::from(ways[0] == truth && *other != truth);
+                *lost += u64::from(ways[0] != truth && *other == truth);
             }
         }
         let words = [&found.swarm, &found.alone, &found.neighbours].map(Sums::words);

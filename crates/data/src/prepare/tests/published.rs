@@ -178,18 +178,3 @@ fn amending_shows_no_text_of_few_rows_and_no_other_coding() {
     );
     assert_eq!(preparation.amend(&other, &RULE), super::super::problems::Amended::default());
 }
-
-#[test]
-fn truth_values_are_the_same_however_they_are_written() {
-    let preparation = TableSchema {
-        label: Some("c".into()),
-        columns: vec![ColumnSpec::new("g", Kind::Category(texts("FALSE TRUE")))],
-        ..TableSchema::default()
-    };
-    let classes = texts("True False");
-    let expected =
-        Expected { preparation: Some(&preparation), classes: Some(&classes), ..Expected::default() };
-    let loaded = read(b"g,c\nfalse,true\nTrue,False\nTRUE,TRUE\n", &expected).unwrap();
-    assert_eq!(loaded.data.values(), [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]);
-    assert_eq!(loaded.data.labels(), [0, 1, 0]);
-}

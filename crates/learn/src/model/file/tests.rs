@@ -20,6 +20,9 @@ fn a_model_comes_back_from_its_file_whatever_the_scaling() {
         assert_eq!(back, model);
         assert_eq!(back.digest(), model.digest());
         assert_eq!(back.encode(), model.encode());
+        let last = model.clone().with_calibration(Calibration::new(31));
+        assert_ne!(last.digest(), model.digest(), "it states other probabilities");
+        assert_eq!(Model::decode(&last.encode()).unwrap(), last);
     }
     let names: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -69,8 +72,9 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
         "gamma is -0, expected 0 or more and below 1"
     );
     assert_eq!(error(|b| b[51] = 4), "score at byte 67 is 4, expected 0 to 3");
-    assert_eq!(error(|b| b[60] = 6), "scaling at byte 76 is 6, expected 0 to 5");
-    assert_eq!(error(|b| b[61..69].fill(255)), "the sums for feature 1 are not those of any rows");
+    assert_eq!(error(|b| b[60] = 33), "calibration at byte 76 is 33, expected 0 to 32");
+    assert_eq!(error(|b| b[61] = 6), "scaling at byte 77 is 6, expected 0 to 5");
+    assert_eq!(error(|b| b[62..70].fill(255)), "the sums for feature 1 are not those of any rows");
     // One byte more or less, and the digest is another's.
     assert_eq!(error(|b| b.push(0)), "the checksum does not match: the file is damaged");
     assert_eq!(error(|b| b.truncate(b.len() - 1)), "the checksum does not match: the file is damaged");
@@ -78,7 +82,7 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     let model = small_model(Scaling::Center, 0.5);
     let after = Model::decode(&file(&model.body(), &[0, 0])).unwrap_err().to_string();
     assert_eq!(after, "1 bytes after the end of the model");
-    let classes = 61 + 64 * 8;
+    let classes = 62 + 64 * 8;
     for (change, text) in [
         (
             vec![classes + 4],

@@ -25,7 +25,7 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// There is no such file.
-    #[error("{}: no identity here", path.display())]
+    #[error("{0}: no identity here; `flyswarm id --key {0}` makes one", path.display())]
     Missing {
         /// The key file.
         path: PathBuf,

@@ -5,9 +5,11 @@ use super::numbers::timing;
 use crate::node::{Awaited, Event};
 use crate::protocol::Time;
 use crate::protocol::view::Reason;
-use crate::session::Peer;
+use crate::session::{Peer, Timing};
 
 const ME: Peer = Peer(0);
+/// Shorter than a peer waits that is alone.
+const LINGER: u64 = 10_000;
 
 fn away(net: &mut Network, peers: &[Peer]) {
     for &peer in peers {
@@ -90,4 +92,46 @@ fn with_the_result_it_names_who_has_none_until_it_leaves() {
     net.run_unchecked(120_000, |_| false);
     let done = |(_, peer, event): &&(Time, Peer, Event)| *peer == ME && matches!(event, Event::Done);
     assert_eq!(net.events.iter().find(done).map(|(at, ..)| *at), until);
+}
+
+/// Peer 4 is away until the others have finished; it comes back `late` milliseconds before the first of them
+/// would leave, over links on which it gets nothing but greetings.
+fn returns(late: u64) -> (Network, Time) {
+    let mut net = Network::new(5, &[3], Timing { linger_ms: LINGER, ..timing() }, 5);
+    away(&mut net, &[Peer(4)]);
+    let finished = |net: &Network| net.finished().len() >= 4;
+    net.run_unchecked(60_000, finished);
+    let (_, _, until) = net.waits(ME).unwrap();
+    let back = until.unwrap().0 / 1000 - late;
+    net.hold = Some(Box::new(|_, to, message| {
+        to == Peer(4) && !matches!(message, crate::protocol::message::Message::Hello { .. })
+    }));
+    for other in (0..4).map(Peer) {
+        net.at_ms(back, Fault::Heal(other, Peer(4)));
+    }
+    (net, until.unwrap())
+}
+
+#[test]
+fn who_has_the_result_stays_longer_for_a_peer_that_came_back() {
+    let (mut net, until) = returns(500);
+    let done = |(_, who, event): &&(Time, Peer, Event)| *who == ME && matches!(event, Event::Done);
+    let left = |net: &Network| net.events.iter().find(done).map(|(at, ..)| *at);
+    net.run_unchecked(120_000, |net| left(net).is_some());
+    assert_eq!(left(&net), Some(until.plus_ms(LINGER)), "as long again, and no longer");
+}
+
+#[test]
+fn who_gives_up_names_the_peers_that_have_left_with_the_result() {
+    let (mut net, _) = returns(500);
+    let ended = |net: &Network| {
+        net.events.iter().find_map(|(_, who, event)| match event {
+            Event::Ended(ending) if *who == Peer(4) => Some(ending.to_string()),
+            _ => None,
+        })
+    };
+    net.run_unchecked(400_000, |net| ended(net).is_some());
+    let text = ended(&net).expect("it gives up");
+    assert!(text.contains("have finished the session and left: its result is there"), "{text}");
+    assert!(text.contains("peer-0, peer-1, peer-2, peer-3"), "{text}");
 }

@@ -1,0 +1,176 @@
+//! How a site's own file becomes the table that was agreed on: names, values, units, dates and fills that
+//! differ, in one file of the site's own (`--map`), which nobody else sees.
+//!
+//! The table is rewritten before it is read, so what holds for a CSV file holds for every format that has
+//! names of columns.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::prepare::rows::Rows;
+use super::prepare::value::{date, number, truth, typed};
+use super::source::CsvText;
+use super::{DataError, Expected, Format, Source, format, npz, quoted, xlsx};
+
+pub mod pattern;
+pub mod suggest;
+
+pub use pattern::DatePattern;
+
+/// How the columns of a site's file differ from those that were agreed on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SiteMap {
+    /// The agreed name of a column by its name in the file.
+    pub rename: BTreeMap<String, String>,
+    /// What differs in a column, by its agreed name.
+    pub columns: BTreeMap<String, ColumnMap>,
+}
+
+/// How a column of a site's file differs; applied in this order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ColumnMap {
+    /// The agreed text by the text in the file; an empty one is a missing value.
+    pub values: BTreeMap<String, String>,
+    /// How dates are written.
+    pub date: Option<DatePattern>,
+    /// What a number is multiplied by.
+    pub factor: Option<f64>,
+    /// What is then added.
+    pub offset: Option<f64>,
+    /// What stands in place of a missing value.
+    pub fill: Option<String>,
+}
+
+impl SiteMap {
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rename.is_empty() && self.columns.is_empty()
+    }
+
+    /// The agreed names of columns that the file has under other names.
+    fn renamed(&self, names: &[String]) -> Vec<String> {
+        names.iter().map(|name| self.rename.get(name).unwrap_or(name).clone()).collect()
+    }
+
+    /// Every name in it is one of the file, so that a slip of the pen does not leave pounds for kilograms. The
+    /// label may be absent: rows to predict have none.
+    fn check(&self, before: &[String], after: &[String], label: Option<&str>) -> Result<(), String> {
+        let has = |names: &[String], name: &String| names.contains(name) || label == Some(name.as_str());
+        if let Some((from, to)) =
+            self.rename.iter().find(|(from, to)| !before.contains(from) && !has(after, to))
+        {
+            let (from, to) = (quoted(from.as_bytes()), quoted(to.as_bytes()));
+            return Err(format!("the map file renames {from} to {to}, and no column is called {from}"));
+        }
+        match self.columns.keys().find(|name| !has(after, name)) {
+            Some(name) => {
+                let name = quoted(name.as_bytes());
+                Err(format!("the map file has [columns.{name}], and no column is called {name}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl ColumnMap {
+    /// The agreed text of a field. What cannot be converted stays, and is refused with advice by who reads it.
+    fn apply(&self, text: &str, missing: &[String], comma: bool) -> String {
+        let mut text = self.values.get(text).map_or(text, String::as_str).to_owned();
+        if let Some(pattern) = &self.date
+            && let Some(day) = pattern.read(&text)
+            && let Some(iso) = date(f64::from(day))
+        {
+            text = iso;
+        }
+        if (self.factor.is_some() || self.offset.is_some())
+            && truth(&text).is_none()
+            && let Ok(value) = number(&text, comma)
+        {
+            let value = self.factor.unwrap_or(1.0) * wide(&text, value, comma) + self.offset.unwrap_or(0.0);
+            let mut out = Vec::new();
+            typed::number(&mut out, value, comma);
+            text = String::from_utf8(out).unwrap_or_default();
+        }
+        match &self.fill {
+            Some(fill) if text.is_empty() || missing.contains(&text) => fill.clone(),
+            _ => text,
+        }
+    }
+}
+
+/// The number as binary64, if it is written plainly.
+fn wide(text: &str, value: f32, comma: bool) -> f64 {
+    let plain = if comma { text.replacen(',', ".", 1) } else { text.to_owned() };
+    plain.parse().ok().filter(|wide: &f64| *wide as f32 == value).unwrap_or_else(|| f64::from(value))
+}
+
+/// Opens a file of rows and tells its format. A workbook, arrays with described columns, and what differs at
+/// this site come out as CSV.
+pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format), DataError> {
+    let source = Source::open(path)?;
+    let format = expected.format.map_or_else(|| format::detect(&source), Ok)?;
+    let text = if format == Format::Xlsx { format } else { Format::Csv };
+    for (option, given, only) in [
+        ("a labels file", expected.labels_file.is_some(), Format::Npy),
+        ("an array name", expected.array.is_some(), Format::Npz),
+        ("the name of a sheet", expected.sheet.is_some(), Format::Xlsx),
+        ("a header", expected.header.is_some(), text),
+    ] {
+        if given && format != only {
+            let problem = format!("{option} goes with {only} only, and this file is {format}");
+            return Err(DataError::Layout { file: path.into(), problem });
+        }
+    }
+    let site = expected.site.filter(|site| !site.is_empty());
+    let (source, format) = match format {
+        Format::Xlsx => (xlsx::to_csv(&source, expected.sheet, expected.comma())?, Format::Csv),
+        Format::Npz if expected.preparation.is_some() || site.is_some() => {
+            (npz::to_csv(&source, expected)?, Format::Csv)
+        }
+        format => (source, format),
+    };
+    match site {
+        Some(site) => Ok((site.rewritten(source, format, expected)?, Format::Csv)),
+        None => Ok((source, format)),
+    }
+}
+
+impl SiteMap {
+    /// The table as it was agreed on.
+    fn rewritten(&self, source: Source, format: Format, expected: &Expected) -> Result<Source, DataError> {
+        let file = source.file.clone();
+        let layout = |problem: String| DataError::Layout { file: file.clone(), problem };
+        if !Rows::takes(format) || expected.header == Some(false) {
+            let problem = "the map file names columns, and this file has no names of columns";
+            return Err(layout(problem.into()));
+        }
+        let mut rows = Rows::open(source, format, expected)?;
+        let names = self.renamed(&rows.names);
+        let label = match (&expected.label, expected.preparation) {
+            (super::LabelColumn::Name(name), _) => Some(name.as_str()),
+            (_, preparation) => preparation.and_then(|preparation| preparation.label.as_deref()),
+        };
+        self.check(&rows.names, &names, label).map_err(layout)?;
+        let of: Vec<Option<&ColumnMap>> = names.iter().map(|name| self.columns.get(name)).collect();
+        let missing = expected.preparation.map_or(&[][..], |preparation| &preparation.missing);
+        let mut csv = CsvText::default();
+        csv.row(rows.header.max(1), &names);
+        // Rows of a format without lines are counted without the header.
+        let after = u64::from(rows.delimiter.is_none());
+        while rows.next()? {
+            let fields = (0..rows.len()).map(|at| {
+                let field = rows.field(at);
+                match (of.get(at), std::str::from_utf8(field)) {
+                    (Some(Some(map)), Ok(text)) => map.apply(text, missing, expected.comma()).into_bytes(),
+                    _ => field.to_owned(),
+                }
+            });
+            csv.row(rows.line + after, fields);
+        }
+        Ok(Source::from_csv(file, csv))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! Standard error, which may be gone: a full disk, a pipe without a reader, a terminal that was closed. What
+//! a command says there is then lost; its work, its files and its exit code are not.
+//!
+//! Nothing else in this program writes there: clippy refuses `eprintln!` and `println!`, which panic.
+
+use std::io::{self, Write};
+
+/// Standard error that never fails.
+#[derive(Debug)]
+pub(super) struct Console;
+
+impl Write for Console {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a line.
+pub(super) fn line(text: &str) {
+    let _ = Console.write_all(format!("{text}\n").as_bytes());
+}
