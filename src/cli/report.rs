@@ -114,7 +114,7 @@ impl Report {
             ],
             ..Page::default()
         };
-        output::write(file, page.render().as_bytes(), self.replaces(file))?;
+        output::write_private(file, page.render().as_bytes(), self.replaces(file))?;
         say(&format!("wrote {}", file.display()));
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Files {
         let Some(page) = self.live.as_ref().and_then(Live::kept) else { return Ok(()) };
         let path = kept_page(&self.receipt);
         let replaces = self.force || output::begins(&path, BEGINNING);
-        output::write(&path, page.as_bytes(), replaces)
+        output::write_private(&path, page.as_bytes(), replaces)
     }
 
     pub(super) fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
@@ -107,7 +107,7 @@ impl Files {
             ..Page::default()
         };
         let html = page.render();
-        output::write(&report(&self.receipt), html.as_bytes(), force)?;
+        output::write_private(&report(&self.receipt), html.as_bytes(), force)?;
         if let Some(live) = &self.live {
             live.report(html);
         }

@@ -345,14 +345,22 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
         own.contains("a file with the scaling center keeps no spread")
             && !own.contains("beside the pool</h2>")
     );
-    let again = run_line(folder.path(), "report m --data d.csv --out r.html").unwrap_err();
+    run_line(folder.path(), "report m --data d.csv --out r.html").expect("it replaces its own page");
+    #[cfg(unix)]
+    {
+        let page = std::fs::metadata(folder.path().join("r.html")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&page.permissions());
+        assert_eq!(mode & 0o777, 0o600, "it has this peer's own figures");
+    }
+    std::fs::write(folder.path().join("other.html"), "<html>").unwrap();
+    let other = run_line(folder.path(), "report m --data d.csv --out other.html").unwrap_err();
     // One row of each class: none can be held out.
     std::fs::write(folder.path().join("ten.csv"), digits_csv(10, true)).unwrap();
     run_line(folder.path(), "report m --data ten.csv --out ten.html").unwrap();
     let ten = std::fs::read_to_string(folder.path().join("ten.html")).unwrap();
     assert!(ten.contains("no class has two rows, so none could be held out"));
     assert!(!ten.contains("Beside a model of these rows alone"));
-    assert!(again.to_string().ends_with("exists; --force overwrites it"), "{again}");
+    assert!(other.to_string().ends_with("exists; --force overwrites it"), "{other}");
 }
 
 #[test]

@@ -91,7 +91,6 @@ fn tables_that_cannot_be_are_refused_by_name() {
         ("min = \"1970-01-11\"", "min = 10", "min of column \"seen\" is 10, must be a date"),
         ("fill = 50", "fill = \"x\"", "[table]: fill of column \"age\""),
         ("fill = \"I\"", "fill = \"IV\"", "[table]: fill of column \"stage\""),
-        ("\"NA\"", "\"f\"", "a level or a text for missing values, not both"),
         ("[table]", "[table]\ndelimiter = \"x\"", "[table]: delimiter is 'x'"),
         ("name = \"id\"", "name = \"a\\u202eb\"", "the name of a column of table is"),
         ("[\"f\", \"m\"]", "[\"f\", \"m\\u200b\"]", "a level of column \"sex\" is"),

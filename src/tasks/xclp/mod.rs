@@ -37,6 +37,8 @@ mod watch;
 
 pub use kind::Kind;
 pub(crate) use kind::{build, built_in};
+use setup::has_directions;
+pub use setup::planes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -519,12 +521,6 @@ impl Xclp {
     }
 }
 
-/// A row without a direction has no code.
-fn has_directions(scaled: &Dataset) -> Result<(), String> {
-    let zero = (0..scaled.rows()).find(|&row| scaled.row(row).iter().all(|value| *value == 0.0));
-    zero.map_or(Ok(()), |row| Err(format!("row {} is zero in every feature: it has no direction", row + 1)))
-}
-
 impl Task for Xclp {
     fn plan(&self) -> Vec<Aggregate> {
         self.plan.aggregates()
@@ -598,10 +594,4 @@ impl Task for Xclp {
     fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
         slot != self.plan.computed() || committed <= slot + 1
     }
-}
-
-/// The seed of the planes, which follows from the coin.
-#[must_use]
-pub fn planes(session: &Session, history: &History) -> Option<[u8; 32]> {
-    history.seed().map(|coin| *derive(&coin, "planes", &session.id().0))
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use zeroize::Zeroizing;
 
+use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::sum_id::SumId;
-use crate::session::Peer;
-use crate::tasks::Hamming;
+use crate::session::{Peer, Session};
+use crate::tasks::{Hamming, History};
 use flyswarm_mpc::propagation::integer::Plan;
 
 /// Those who never compute again, as far as this peer knows. It outlives a view.
@@ -84,4 +85,16 @@ impl std::fmt::Debug for Rows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Rows({}, <redacted>)", self.data.rows())
     }
+}
+
+/// A row without a direction has no code.
+pub(super) fn has_directions(scaled: &Dataset) -> Result<(), String> {
+    let zero = (0..scaled.rows()).find(|&row| scaled.row(row).iter().all(|value| *value == 0.0));
+    zero.map_or(Ok(()), |row| Err(format!("row {} is zero in every feature: it has no direction", row + 1)))
+}
+
+/// The seed of the planes, which follows from the coin.
+#[must_use]
+pub fn planes(session: &Session, history: &History) -> Option<[u8; 32]> {
+    history.seed().map(|coin| *derive(&coin, "planes", &session.id().0))
 }
