@@ -246,7 +246,6 @@ pub(crate) fn session() -> Value {
         (&tables::pooled(), 3),
         (EVALUATE, 3),
         (&evaluated, 3),
-        (&positive, 3),
         (super::xclp::HEAD, 7),
         (super::sketch::HEAD, 3),
         (super::sketch::SELECT, 5),
@@ -263,6 +262,7 @@ pub(crate) fn session() -> Value {
         (&balanced, 7),
         (&paired, 7),
         (&patient, 4),
+        (&positive, 3),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
