@@ -11,7 +11,7 @@
 //! class without a vote has the probability 2.2e-16, as in scikit-learn.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use flyswarm_data::scaling::{Scaler, Scaling};
@@ -134,7 +134,7 @@ fn measure(data: &Dataset, seed: u64) -> Result<[Tally; METHODS.len()], Failure>
     };
     let sketch = parameters.check(classes)?;
     let hash = Arc::new(FlyHash::new(&sketch));
-    let mut tallies = [const { () }; METHODS.len()].map(|()| Tally::default());
+    let mut tallies: [Tally; METHODS.len()] = std::array::from_fn(|_| Tally::default());
     for fold in folds(data.labels(), FOLDS, &key) {
         let (train, test) = (data.subset(&fold.train), data.subset(&fold.test));
         let scaler = Scaler::fit(&sketch.parameters().scaling, &train)?;

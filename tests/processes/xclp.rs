@@ -101,7 +101,7 @@ fn witnesses_without_an_xclp_session_and_too_few_with_rows_are_refused_on_one_li
     for (i, name) in NAMES.iter().enumerate().take(PEERS) {
         let ended = swarm.wait_end(i);
         assert_eq!(ended.code, Some(3), "{name}: {ended:?}");
-        let said = ended.errors.contains("only 1 members have rows; xclp needs 2");
+        let said = ended.errors.contains("only 1 members have rows; 2 are needed");
         assert!(said && ended.errors.lines().count() == 1, "{ended:?}");
     }
 }

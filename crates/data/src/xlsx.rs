@@ -91,7 +91,9 @@ fn bounded(file: &Path) -> Result<(), DataError> {
 }
 
 /// A row that has cells: its number from 0, and the columns and texts of these.
-type Row = (u32, Vec<(u32, Vec<u8>)>);
+type Row = (u32, Vec<Cell>);
+/// The column of a cell, and its text.
+type Cell = (u32, Vec<u8>);
 
 enum Problem {
     Book(XlsxError),
@@ -164,7 +166,7 @@ fn text(cell: &DataRef<'_>, comma: bool) -> Vec<u8> {
 
 /// The rectangle that the rows fill.
 fn written(file: &Path, rows: &[Row]) -> Result<Source, DataError> {
-    let ends = |ends: fn(&[(u32, Vec<u8>)]) -> Option<&(u32, Vec<u8>)>| {
+    let ends = |ends: fn(&[Cell]) -> Option<&Cell>| {
         rows.iter().filter_map(move |(_, cells)| ends(cells)).map(|(column, _)| *column)
     };
     let first = ends(<[_]>::first).min().unwrap_or(0);

@@ -125,7 +125,7 @@ impl Case {
             features: 64,
             columns: Vec::new(),
             classes,
-            scaling: self.scaling.clone(),
+            scaling: self.scaling,
             densify: false,
             checks: ColumnChecks::default(),
             preparation: None,

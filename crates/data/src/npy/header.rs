@@ -3,6 +3,9 @@
 use super::super::prepare::value::typed;
 use super::super::{quoted, whole};
 
+/// Writes an element's bytes as a field of CSV.
+pub(super) type ToField = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
 /// Magic number and version.
 pub(super) const MAGIC_LENGTH: usize = 8;
 /// What an array of features may hold.
@@ -176,7 +179,7 @@ impl Header {
     }
 
     /// Reads an element as a field of CSV.
-    pub(super) fn cell(&self, comma: bool) -> Box<dyn Fn(&[u8]) -> Vec<u8>> {
+    pub(super) fn cell(&self, comma: bool) -> ToField {
         let Self { kind, width, .. } = *self;
         if let (Kind::Float, Some(number)) = (kind, self.number()) {
             return Box::new(move |bytes| {

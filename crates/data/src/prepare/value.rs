@@ -35,7 +35,8 @@ impl DateOrder {
 }
 
 /// Days from 1970-01-01 to a date; a time of day after a `T` or a blank does not count. A text that begins
-/// with a year of four digits and a sign is year-month-day, whatever the order. `None` for no date of this order.
+/// with a year of four digits and a sign is year-month-day, whatever the order. `None` if it is no date of
+/// this order.
 #[must_use]
 pub fn days(text: &str, order: DateOrder) -> Option<i32> {
     let text = text.split(['T', ' ']).next()?;

@@ -83,6 +83,11 @@ impl Task for Probe {
         Map::from_iter([("bins".to_owned(), json!(2))])
     }
 
+    fn row_use(&self, _: u32, _: &History) -> RowUse {
+        self.hear("row_use");
+        RowUse::LeftOut("of the probe")
+    }
+
     fn outcome(&self, _: &History, _: u64) -> Result<Outcome, String> {
         self.hear("outcome");
         Ok(Outcome::new(Vec::new(), [0; 32]))
@@ -216,8 +221,9 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
             && task.ends(&history)
     );
     assert_eq!(task.metrics(3, &history)["bins"], 2);
+    assert!(matches!(task.row_use(3, &history), RowUse::LeftOut("of the probe")));
     assert!((task.work(3, &history).select - 5.0).abs() < f64::EPSILON);
     task.outcome(&history, 0).unwrap();
     let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), 14, "{heard:?}");
+    assert_eq!(heard.len(), 15, "{heard:?}");
 }

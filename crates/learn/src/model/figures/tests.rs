@@ -50,7 +50,7 @@ fn the_rarer_class_is_positive_unless_another_is_named() {
     let classes = ["ill", "well"].map(String::from);
     // 5 ill, of which 3 are found; 20 well, of which 1 is taken for ill.
     let truth: Vec<u16> = (0..25).map(|row| u16::from(row >= 5)).collect();
-    let told: Vec<u16> = (0..25).map(|row| u16::from(row >= 6 || row < 2)).collect();
+    let told: Vec<u16> = (0..25).map(|row| u16::from(!(2..6).contains(&row))).collect();
     let sums = Sums::of_classes(2, &truth, &told);
     let figures = |asked| Figures::new(&classes, &sums, asked).unwrap();
     let shares = |found: &Figures| found.positive.as_ref().unwrap().named().map(|(_, share)| share);

@@ -101,6 +101,8 @@ fn returns(late: u64) -> (Network, Time) {
     away(&mut net, &[Peer(4)]);
     let finished = |net: &Network| net.finished().len() >= 4;
     net.run_unchecked(60_000, finished);
+    // All four know of each other that they have finished.
+    net.run_unchecked(net.now_ms() + 1_000, |_| false);
     let (_, _, until) = net.waits(ME).unwrap();
     let back = until.unwrap().0 / 1000 - late;
     net.hold = Some(Box::new(|_, to, message| {
