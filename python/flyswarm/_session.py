@@ -73,6 +73,12 @@ class Joined:
         Returns
         -------
         own_rows : str
+
+        Examples
+        --------
+        >>> own = {"included": [], "left_out": [], "text": "your rows are in all sums: counts"}
+        >>> Joined(None, {"own_rows": own}, b"").own_rows
+        'your rows are in all sums: counts'
         """
         return self.receipt["own_rows"]["text"]
 
