@@ -34,7 +34,7 @@ class Event:
 
 
 class SessionWarning(UserWarning):
-    """What whoever uses the result has to know: a column that looks wrong, or how good the result is.
+    """A warning for the user of the result: a column that looks wrong, or how good the result is.
 
     Examples
     --------

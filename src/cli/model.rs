@@ -140,7 +140,7 @@ impl Scored {
         self.figures.headline(&format!("{} rows", self.figures.rows))
     }
 
-    /// What whoever uses the model has to know.
+    /// A warning for the user of the model.
     pub(super) fn warning(&self) -> Option<String> {
         let said = self.figures.against_majority("model");
         said.warns.then_some(said.text)

@@ -168,7 +168,7 @@ pub enum Event {
         /// How long the node stays for the others at most, in seconds.
         lingers: u64,
     },
-    /// What whoever decides has to know. Nobody else is told; the receipt counts them.
+    /// A warning for the user of the result. No other peer learns of it; the receipt counts them.
     Warning {
         /// `columns`: one of this peer's rows looks wrong. `quality`: how good the result is.
         about: &'static str,

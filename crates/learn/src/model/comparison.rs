@@ -29,7 +29,7 @@ pub struct Sentence {
     pub verdict: Verdict,
     /// A sentence.
     pub text: String,
-    /// Whether whoever uses the model has to know it.
+    /// Whether it is a warning for the user of the model.
     pub warns: bool,
 }
 
@@ -146,7 +146,7 @@ impl Comparison {
         said
     }
 
-    /// Those of the sentences that whoever uses the model has to know.
+    /// The sentences that are warnings for the user of the model.
     #[must_use]
     pub fn warnings(&self, whose: Whose) -> Vec<String> {
         self.sentences(whose).into_iter().filter(|said| said.warns).map(|said| said.text).collect()

@@ -13,7 +13,7 @@ pub struct Outcome {
     pub summary: String,
     /// Entries of the receipt that only this task has.
     pub details: Map<String, Value>,
-    /// What whoever uses the result has to know, a sentence each.
+    /// Warnings for the user of the result, a sentence each.
     pub warnings: Vec<String>,
     /// What only this peer may know, for its report; it is in no receipt.
     pub own: Option<Value>,
