@@ -18,6 +18,7 @@ mod inspect;
 #[cfg(feature = "net")]
 mod join;
 mod kind;
+mod learnt;
 mod map;
 mod model;
 #[cfg(feature = "net")]
@@ -141,8 +142,8 @@ pub fn main() -> ExitCode {
 
 /// As [`main`], with tasks that the program adds to those of this crate.
 #[must_use]
-pub fn main_with(kinds: &[&'static dyn crate::tasks::TaskKind]) -> ExitCode {
-    kinds.iter().for_each(|kind| crate::tasks::register(*kind));
+pub fn main_with(kinds: &[&'static crate::tasks::TaskKind]) -> ExitCode {
+    kinds.iter().for_each(|kind| crate::tasks::register(kind));
     main()
 }
 

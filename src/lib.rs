@@ -110,7 +110,6 @@
 #[doc(hidden)]
 pub mod cli;
 pub mod data;
-mod forecast;
 mod html;
 #[cfg(feature = "net")]
 mod http;

@@ -81,7 +81,7 @@ impl Page<'_> {
                         "Its own held-out rows alone. Nobody else has these figures, and the receipt does not hold \
                          them."
                     }
-                    (figures::compared(&own, Whose::Peer))
+                    (figures::own(&own))
                 }
             }
             @if let Some(beside) = self.columns.as_ref().or(own.as_ref()) {
@@ -133,7 +133,7 @@ fn scored(rows: Rows<'_>) -> Markup {
     html! {
         section {
             h2 { "How good the model is on " (rows.name) }
-            (figures::one(rows.figures))
+            (figures::one(rows.figures, &format!("{} rows", rows.figures.rows), "model"))
             @if let Some(found) = rows.beside {
                 h3 { "Compared with a model of these rows only" }
                 p {

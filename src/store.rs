@@ -12,6 +12,7 @@
 
 mod early_write;
 mod pin;
+mod unserved;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -29,7 +30,8 @@ use crate::protocol::{self, wire};
 use crate::session::Peer;
 use early_write::EarlyWrite;
 use pin::PIN;
-pub(crate) use pin::Pin;
+pub(crate) use pin::{Pin, has_records};
+use unserved::UNSERVED;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
 /// Magic, length, the largest record, digest.
@@ -125,7 +127,7 @@ impl Store {
         for entry in fs::read_dir(folder).map_err(io(folder))? {
             let path = entry.map_err(io(folder))?.path();
             match path.file_name().and_then(|name| name.to_str()) {
-                Some("lock" | PAID | PIN) => {}
+                Some("lock" | PAID | PIN | UNSERVED) => {}
                 // What a crash left half-written.
                 Some(name) if name.starts_with('.') => fs::remove_file(&path).map_err(io(&path))?,
                 Some(name) if name.starts_with(TOTAL) => totals.push(name.to_owned()),

@@ -3,13 +3,13 @@
 //! One folder a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
 
 pub(crate) mod common;
-#[cfg(all(feature = "cli", feature = "net"))]
-pub(crate) mod demo;
+pub(crate) mod compare;
 mod kind;
 pub(crate) mod new;
 #[cfg(test)]
 mod nodes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyswarm_data::prepare::{MissingCell, TableSchema};
@@ -21,17 +21,23 @@ pub use fedavg::spec::{FedavgSpec, RoundNoise, Weighting};
 pub(crate) use fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
 pub use fedavg_xclp::spec::FedavgXclpSpec;
 pub use flynn::evaluate::spec::EvaluateSpec;
+pub use flynn::size::{Size, Sizes};
 pub use flynn::spec::{FlynnSpec, ModelSpec};
 pub use flyswarm_sealed_sum::task::{History, Outcome, RowUse, Task, Work, exchange};
-pub use kind::{Contents, ReadContents, ResultFile, Shared, TaskKind, kinds, register};
+pub use kind::{
+    BuildOwn, Contents, Forecast, OwnWishes, ReadContents, ReadSpec, ResultFile, Shared, TaskKind, kinds,
+    register,
+};
 pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};
 pub use tune::spec::{Setting, TuneSpec};
 pub use xclp::spec::{Hamming, XclpSpec};
 
+use crate::crypto::stream::derive;
 use crate::data::Dataset;
+use crate::data::groups::first_of_each;
 pub use crate::protocol::context::Aggregate;
-use crate::session::{Peer, Session};
+use crate::session::{Peer, PrivacyUnit, Session};
 use common::{filled, protect};
 
 /// Declares the tasks, each by one line.
@@ -39,7 +45,7 @@ macro_rules! registry {
     ($($(#[$about:meta])* $vis:vis mod $name:ident;)+) => {
         $($(#[$about])* $vis mod $name;)+
 
-        static REGISTRY: &[&dyn TaskKind] = &[$(&$name::Kind,)+];
+        static REGISTRY: &[&TaskKind] = &[$(&$name::KIND,)+];
     };
 }
 
@@ -110,8 +116,10 @@ impl SessionTask {
         rows: Rows,
         secret: &[u8; 32],
     ) -> Result<Protected, String> {
+        let (rows, _) = rows.in_use(&session)?;
         let task = (self.build)(session.clone(), me, rows.clone(), secret)?;
-        Protected::new(task, &session, (me, rows), self.guards)
+        let key = derive(secret, "learnt-rows", &[]);
+        Ok(Protected::new(task, &session, (me, rows), self.guards)?.keyed(*key))
     }
 
     /// The same whose tasks are made in another way.
@@ -178,6 +186,39 @@ impl Rows {
         hash.finalize().into()
     }
 
+    /// The rows that this session uses, and how many are left out: with `privacy.unit = "group"` of each group
+    /// the first `privacy.group_rows` in the order of the file.
+    ///
+    /// # Errors
+    /// If the session's rows have groups and these have none.
+    pub fn in_use(self, session: &Session) -> Result<(Self, usize), String> {
+        let group = session.data.preparation.as_ref().and_then(|table| table.group.as_ref());
+        let (Some(group), all) = (group, self.data.rows()) else { return Ok((self, 0)) };
+        let Some(groups) = self.data.groups() else {
+            return match all {
+                0 => Ok((self, 0)),
+                _ => Err(format!("rows without groups; the session reads them from column {group:?}")),
+            };
+        };
+        let Some(PrivacyUnit::Group { group_rows }) = session.privacy.noise.map(|noise| noise.unit) else {
+            return Ok((self, 0));
+        };
+        let kept = first_of_each(groups, group_rows.into());
+        Ok(if kept.len() == all { (self, 0) } else { (self.subset(&kept), all - kept.len()) })
+    }
+
+    /// These rows, in this order.
+    fn subset(&self, rows: &[usize]) -> Self {
+        let places: BTreeMap<usize, u32> = rows.iter().copied().zip(0..).collect();
+        let gap = |gap: &MissingCell| Some(MissingCell { row: *places.get(&(gap.row as usize))?, ..*gap });
+        Self {
+            data: Arc::new(self.data.subset(rows)),
+            labels: rows.iter().filter_map(|&row| self.labels.get(row).copied()).collect(),
+            gaps: self.gaps.iter().filter_map(gap).collect(),
+            preparation: self.preparation.clone(),
+        }
+    }
+
     /// Rows whose labels, if any, stand with the data.
     #[must_use]
     pub fn new(data: Arc<Dataset>) -> Self {
@@ -188,7 +229,7 @@ impl Rows {
 /// What a digest of a peer's rows covers in this session, for its receipt.
 #[must_use]
 pub(crate) fn digest_covers(session: &Session) -> &'static str {
-    session.task.kind().digest_covers()
+    session.task.kind().digest_covers
 }
 
 /// The task of a session, if this crate or a registered kind has it.

@@ -83,7 +83,7 @@ fn peers_of_one_program_get_the_pooled_model_and_receipts_from_arrays() {
         assert_eq!(each.receipt.own_rows.left_out, []);
         assert_eq!(
             (each.receipt.committee.faults.as_str(), each.receipt.committee.members),
-            ("crash", PEERS)
+            ("byzantine", PEERS)
         );
         assert_eq!(each.receipt.session, session.id().to_string());
         assert_eq!(each.receipt.data.rows, part(i, PEERS).len());

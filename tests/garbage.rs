@@ -18,7 +18,7 @@ use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::committee::Promise;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel as Way, Message, VERSION};
-use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::promise::{Begun, Promised};
 use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::view::{self, Order, Reason};
 use flyswarm::protocol::{transfer, wire};
@@ -233,19 +233,15 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
             "a view without its leader",
             greeted(|facts| {
                 let ballot = Ballot { counter: 1, proposer: facts.me };
-                vec![Message::Begin {
-                    ballot,
-                    members: vec![Peer(9), Peer(3)],
-                    committed: 0,
-                    promises: Vec::new(),
-                }]
+                let begun = Begun { ballot, promises: Vec::new() };
+                vec![Message::Begin(forged(Peer((facts.me.0 + 1) % 5), &begun))]
             }),
         ),
         (
             "a failure of nobody",
             greeted(|_| {
                 let ballot = Ballot { counter: 1, proposer: Peer(0) };
-                let failure = Failure { ballot, reason: Reason::Fault, suspect: Some(Peer(77)) };
+                let failure = Failure { ballot, slot: 0, reason: Reason::Fault, suspect: Some(Peer(77)) };
                 vec![Message::Failed(forged(Peer(0), &failure))]
             }),
         ),
@@ -273,7 +269,8 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
             greeted(|facts| {
                 let ballot = Ballot { counter: 1, proposer: facts.me };
                 let promise = Promise { committed: 200, accepted: None, released: false };
-                let promised = Promised { ballot, promise, decision: Vec::new() };
+                let promised =
+                    Promised { ballot, promise, decision: Vec::new(), reached: vec![0], marks: Vec::new() };
                 vec![Message::Promise(forged(facts.me, &promised))]
             }),
         ),
@@ -299,7 +296,8 @@ fn what_a_member_replays_or_makes_up_within_a_view_ends_the_view_and_not_the_ses
         answer: Box::new(|frame, channel| {
             let way = if channel == Channel::Bulk { Way::Bulk } else { Way::Control };
             match wire::decode(way, &frame.header, frame.payload.clone()) {
-                Ok(Message::Begin { ballot, .. }) => {
+                Ok(Message::Begin(begun)) => {
+                    let ballot = begun.item.ballot;
                     vec![framed(&Message::View(view::Message::Down(ballot, Order::Open(3, Vec::new()))))]
                 }
                 _ => Vec::new(),

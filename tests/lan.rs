@@ -191,7 +191,7 @@ fn nobody_there_is_told_with_the_address_that_was_tried() {
 fn another_session_file_is_told_with_its_field_at_both_ends() {
     let ward = Ward::new(3);
     ward.other("other.toml", |session| {
-        session.task.model_mut().expect("a model").gamma = 0.25;
+        session.task.get_mut::<flyswarm::tasks::FlynnSpec>().expect("a model").model.gamma = 0.25;
         session.name = "other".into();
     });
     let files = ["session.toml", "session.toml", "other.toml"];

@@ -434,3 +434,82 @@ fn random_faults_leave_models_exact_and_everybody_with_the_result_1() {
 fn random_faults_leave_models_exact_and_everybody_with_the_result_2() {
     schedules(FLYNN, 1);
 }
+
+const COLUMNS: [&str; 16] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+
+/// These columns of numbers in a session file.
+fn described() -> String {
+    COLUMNS.map(|name| format!("[[table.column]]\nname = \"{name}\"\nkind = \"number\"\n")).concat()
+}
+
+/// Four visits of each patient, which look alike; the outcome of a patient follows from nothing.
+fn visits(patients: u32) -> String {
+    let mut state = 7u32;
+    let mut draw = || {
+        // Numerical Recipes, "quick and dirty" generator.
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from(state >> 8) / f64::from(1u32 << 24)
+    };
+    let mut text = format!("patient,{},outcome\n", COLUMNS.join(","));
+    for patient in 0..patients {
+        let own: Vec<f64> = COLUMNS.iter().map(|_| draw()).collect();
+        let outcome = if draw() < 0.5 { "ill" } else { "well" };
+        for _ in 0..4 {
+            let visit: Vec<_> = own.iter().map(|x| format!("{:.4}", x + draw() / 2000.0)).collect();
+            text += &format!("P{patient},{},{outcome}\n", visit.join(","));
+        }
+    }
+    text
+}
+
+#[test]
+fn a_budget_for_groups_is_simulated_with_rows_that_have_some() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("visits.csv"), visits(60)).unwrap();
+    let peer = |i: u8| {
+        let id = flyswarm::Identity::from_seed([i; 32]).public();
+        format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{id}\"\n")
+    };
+    let text = format!(
+        "name = \"p\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+         task = \"flynn\"\n[data]\nclasses = [\"ill\", \"well\"]\n[table]\nlabel = \"outcome\"\ngroup = \"patient\"\n\
+         {}[flynn]\nm = 64\ns = 3\nrho = 4\ngamma = 0.5\n[privacy]\nepsilon = 1\ntop = 10\n\
+         unit = \"group\"\ngroup_rows = 2\n{}",
+        described(),
+        [0, 1, 2].map(peer).concat()
+    );
+    std::fs::write(folder.path().join("s.toml"), &text).unwrap();
+    let set = "peers = 3\n[data]\nset = \"visits.csv\"\ncolumns_from = \"s.toml\"\n";
+    let mut file = File::parse(set, "test".into(), folder.path().into(), false).unwrap();
+    let session = flyswarm::session::Session::parse(&text).unwrap();
+    file.runs[0].1.take_settings(&session).unwrap();
+    let results = run_all(&file, &mut |_| {}).unwrap();
+    assert!(results.runs[0].violations.is_empty(), "{:?}", results.runs[0].violations);
+    let mut bare = parse("peers = 3\n").unwrap();
+    bare.runs[0].1.take_settings(&session).unwrap();
+    assert!(run_all(&bare, &mut |_| {}).is_err(), "the digits have no groups");
+}
+
+#[test]
+fn with_a_group_column_held_out_visits_tell_how_new_patients_fare() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("visits.csv"), visits(160)).unwrap();
+    let found = ["", "group = \"patient\"\n"].map(|group| {
+        let table = format!("[table]\nlabel = \"outcome\"\n{group}{}", described());
+        std::fs::write(folder.path().join("columns.toml"), table).unwrap();
+        let text = "peers = 3\n[task]\nm = 16384\ns = 4\nrho = 32\nscore = \"decay\"\nscaling = \"standard\"\n\
+                    evaluate = { held_out = 30 }\n[data]\nset = \"visits.csv\"\ncolumns_from = \"columns.toml\"\n\
+                    [expect]\npooled = true\n";
+        let file = File::parse(text, "test".into(), folder.path().into(), false).unwrap();
+        let results = run_all(&file, &mut |_| {}).unwrap();
+        assert!(results.runs[0].violations.is_empty(), "{:?}", results.runs[0].violations);
+        let evaluation = results.runs[0].evaluation.as_ref().unwrap();
+        assert!(!evaluation.to_string().contains("P1"), "no pseudonym leaves the peer");
+        let held_out = evaluation["pooled"]["swarm"]["accuracy"]["value"].as_f64().unwrap();
+        (held_out, results.runs[0].accuracy.as_ref().unwrap().swarm)
+    });
+    let [(seen, _), (held_out, new)] = found;
+    assert!(seen > 0.95, "{seen}: visits of known patients");
+    assert!((0.3..0.7).contains(&new), "{new}: new patients, by chance");
+    assert!((held_out - new).abs() < 0.15, "{held_out} is near {new}");
+}

@@ -126,6 +126,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         watched: false,
         trace: None,
         interpose: None,
+        serves: Vec::new(),
         stop: Arc::new(AtomicBool::new(false)),
     };
     let mut handle = None;
@@ -137,8 +138,8 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         }
         Report::Node(Event::Stage(1, stage)) => tell(News::Stage(*stage)),
         Report::Node(Event::Opened(value)) if value.sum.slot == 1 => tell(News::Opened),
-        Report::Node(Event::ViewFailed(ballot, reason, peer)) => {
-            eprintln!("{index}: {ballot} {reason:?} {peer:?}")
+        Report::Node(Event::ViewFailed(ballot, author, reason, peer)) => {
+            eprintln!("{index}: {ballot} {author} {reason:?} {peer:?}")
         }
         Report::Node(Event::Ended(ending)) => eprintln!("{index}: {ending}"),
         _ => {}

@@ -70,6 +70,7 @@ fn described(how: u8, file: &[u8]) {
         decimal_comma: how & 1 != 0,
         missing: texts("NA ?"),
         label: Some("y".into()),
+        group: (how & 4 != 0).then(|| "g".into()),
         columns: vec![
             ColumnSpec { max: Some(9.0), clip: true, ..column("a", Kind::Number, Fill::Pooled) },
             column("b", Kind::Category(texts("u v")), Fill::Pooled),

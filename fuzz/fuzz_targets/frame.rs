@@ -14,7 +14,7 @@ use flyswarm::protocol::committee::{Accepted, Promise};
 use flyswarm::protocol::deal::Release;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message, Trace};
-use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::promise::{Begun, Promised};
 use flyswarm::protocol::record::{Acknowledgement, Committed, Record as SumRecord};
 use flyswarm::protocol::signed::{Item, Signed};
 use flyswarm::protocol::sum_id::SumId;
@@ -77,7 +77,14 @@ fn inputs() -> Vec<Vec<u8>> {
     };
     let accepted = Accepted { ballot, slot: 1, value: [2; 32] };
     let promise = Promise { committed: 1, accepted: Some(accepted), released: true };
-    let promise = signed(Promised { ballot, promise, decision: vec![acknowledgement.clone()] });
+    let failure = Failure { ballot, slot: 1, reason: Reason::Stalled, suspect: Some(peer) };
+    let promise = signed(Promised {
+        ballot,
+        promise,
+        decision: vec![acknowledgement.clone()],
+        reached: vec![3],
+        marks: vec![signed(failure.clone())],
+    });
     let data = Bytes::from_static(b"words");
     let messages = [
         Message::Hello { version: 1, session: [1; 32], committed: 1, trace: Some(Trace::Key(key.clone())) },
@@ -86,13 +93,8 @@ fn inputs() -> Vec<Vec<u8>> {
         Message::Prepare(ballot),
         Message::Promise(promise.clone()),
         Message::Refuse(ballot, ballot),
-        Message::Begin {
-            ballot,
-            members: vec![Peer(0), peer],
-            committed: 0,
-            promises: vec![promise.clone()],
-        },
-        Message::Failed(signed(Failure { ballot, reason: Reason::Stalled, suspect: Some(peer) })),
+        Message::Begin(signed(Begun { ballot, promises: vec![promise.clone()] })),
+        Message::Failed(signed(failure)),
         Message::View(view::Message::Up(ballot, Report::Keys(vec![key.clone()]))),
         Message::View(view::Message::Up(
             ballot,

@@ -64,6 +64,7 @@ fn table() -> TableSchema {
         decimal_comma: true,
         missing: texts("NA ?"),
         label: Some("class".into()),
+        group: Some("id".into()),
         columns: vec![
             limited,
             column("age", Kind::Number, Fill::Number(50.0)),

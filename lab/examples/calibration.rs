@@ -135,12 +135,12 @@ fn measure(data: &Dataset, seed: u64) -> Result<[Tally; METHODS.len()], Failure>
     let sketch = parameters.check(classes)?;
     let hash = Arc::new(FlyHash::new(&sketch));
     let mut tallies: [Tally; METHODS.len()] = std::array::from_fn(|_| Tally::default());
-    for fold in folds(data.labels(), FOLDS, &key) {
+    for fold in folds(data, FOLDS, &key) {
         let (train, test) = (data.subset(&fold.train), data.subset(&fold.test));
         let scaler = Scaler::fit(&sketch.parameters().scaling, &train)?;
         let counts = bloom::fit(&hash, &scaler, &train, classes)?;
         let cautious = Model::new(sketch.clone(), PRESET_READOUT, data.classes().to_vec(), scaler, counts)?;
-        let fitted = cautious.clone().calibrated_on(&hash, (&train).into(), train.labels())?;
+        let fitted = cautious.clone().calibrated_on(&hash, (&train).into(), (&train).into())?;
         let fitted = fitted.ok_or("not learnt from its own rows")?;
         let scores = cautious.predictor_with(hash.clone()).scores(&test)?;
         let counts = train.class_counts(classes);

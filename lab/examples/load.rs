@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use flyswarm_data::prepare::draft::draft;
+use flyswarm_data::prepare::publish::Rule;
 use flyswarm_data::{Expected, LabelColumn, load_named};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [file, label, rest @ ..] = &arguments[..] else { return Err("load FILE LABEL [described]".into()) };
     let (file, label) = (Path::new(file), LabelColumn::Name(label.clone()));
     let expected = Expected { label, ..Expected::default() };
-    let draft = if rest.is_empty() { None } else { draft(file, &expected)? };
+    let draft = if rest.is_empty() { None } else { draft(file, &expected, &Rule::LOCAL)? };
     let start = Instant::now();
     let expected = match &draft {
         Some(draft) => {

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use cpu_time::ProcessTime;
 use flyswarm_data::scaling::{Scaler, Scaling};
-use flyswarm_data::split::train_test;
+use flyswarm_data::split::{self, train_test};
 use flyswarm_data::{Dataset, deal};
 use flyswarm_learn::learner::{Architecture, Augment, Classifier, Network, Schedule, Settings, train};
 use flyswarm_learn::personal::{
@@ -110,7 +110,7 @@ fn print_deal(data: &Path, split: &str, seed: u64) -> Result<(), Failure> {
     let (own, tested) = dealt(&train, &test?, split, &seed.to_le_bytes())?;
     let peers = own.iter().zip(&tested).map(|(own, tested)| {
         let labels: Vec<u16> = own.iter().map(|&row| train.labels()[row]).collect();
-        let split = train_test(&labels, 20, &seed.to_le_bytes());
+        let split = train_test(split::Rows::new(&labels, None), 20, &seed.to_le_bytes());
         let [training, validation] =
             [&split.train, &split.test].map(|rows| rows.iter().map(|&row| own[row]).collect::<Vec<_>>());
         json!({ "all": own, "train": training, "validation": validation, "test": tested })
@@ -129,7 +129,7 @@ impl Run {
         let (train, test) = (centred(&scaler.transform(&train))?, centred(&scaler.transform(&test))?);
         let peer = |(own, tested): (&Vec<usize>, &Vec<usize>)| {
             let all = train.subset(own);
-            let split = train_test(all.labels(), 20, &seed.to_le_bytes());
+            let split = train_test(&all, 20, &seed.to_le_bytes());
             let [training, validation] = [&split.train, &split.test].map(|rows| all.subset(rows));
             Peer { train: training, validation, all, test: test.subset(tested) }
         };

@@ -18,7 +18,7 @@ use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::{Output, Reference};
 use flyswarm_mpc::propagation::integer::{Plan, Settings, enough_steps};
 use flyswarm_mpc::shares::chebyshev::propagate;
-use flyswarm_mpc::shares::input::{Inputs, parcels, unpack};
+use flyswarm_mpc::shares::input::{Announced, Inputs, integers, parcels, unpack};
 use flyswarm_mpc::shares::memory::in_memory;
 use flyswarm_mpc::shares::nearest::nearest;
 use flyswarm_mpc::shares::newton::reciprocals;
@@ -84,11 +84,12 @@ impl Draw {
         let (mut held, mut start) = ([const { Vec::new() }; 3], 0);
         for (place, &rows) in owners.iter().enumerate() {
             let own: Vec<usize> = (start..start + rows).collect();
-            let seeds = [0, 100].map(|seed| Zeroizing::new([seed + place as u8; 32]));
+            let seeds = [0, 100, 200].map(|seed| Zeroizing::new([seed + place as u8; 32]));
             let labels = &labels[start..start + rows];
             let parcels = parcels(&codes.select(&own), labels, classes, place, &seeds);
-            for (held, parcel) in held.iter_mut().zip(&parcels) {
-                held.push(unpack(parcel, rows, bits, classes).expect("a parcel"));
+            let said = Announced::of([place as u8; 32], &parcels);
+            for (number, (held, parcel)) in held.iter_mut().zip(&parcels).enumerate() {
+                held.push(unpack(parcel, number, &said, rows, bits, classes).expect("a parcel"));
             }
             start += rows;
         }
@@ -105,7 +106,7 @@ impl Draw {
         for &rows in &self.owners {
             let part = |party: usize| match &ended.results[party] {
                 Outcome::Sealed(sealed) => sealed.for_owner(party, start..start + rows),
-                Outcome::Cheats(_) => Vec::new(),
+                _ => Vec::new(),
             };
             let own = unseal(rows, self.plan.classes(), &part(0), &part(1))?;
             output.labels.extend(own.labels);
@@ -124,6 +125,7 @@ impl Draw {
                 let context = &mut context;
                 let codes = Shared::concat(inputs.iter().map(|input| &input.codes));
                 let labels = Shared::concat(inputs.iter().map(|input| &input.labels));
+                let (codes, labels) = integers(context, codes, &labels, plan.classes()).await;
                 let keys = bits_of_distances(context, plan, codes).await;
                 context.enter(Stage::Nearest);
                 let chosen = nearest(context, &keys, plan.points(), plan.k()).await;

@@ -11,16 +11,20 @@
 //! With `balance` classes are balanced and their labels as uneven as can be: one of every class but the
 //! first, which has up to 1,000; or one of the first and one at each other point of the graph with hubs.
 
+#[allow(dead_code, reason = "the tests of the integers use all of it")]
+#[path = "../../crates/mpc/src/propagation/integer/tests/graph.rs"]
+mod graph;
+
 use std::path::Path;
 
 use flyswarm_data::digits::digits;
 use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_data::{Dataset, Expected, deal, load};
 use flyswarm_learn::sketch::lsh::Codes;
-use flyswarm_mpc::propagation::graph::{Edge, Graph};
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Refusal, Settings, VALUE_BITS, WEIGHT_BITS, enough_steps};
 use flyswarm_sealed_sum::crypto::stream::Stream;
+use graph::{Edge, Graph};
 use rayon::prelude::*;
 
 const BITS: usize = 4096;

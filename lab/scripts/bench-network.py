@@ -53,7 +53,8 @@ with tempfile.TemporaryDirectory() as folder:
     run("session", "new", "fedavg", "--name", "bench", "--features", "64",
         "--classes", "0..9", "--network", "mlp", "--hidden", given.hidden,
         "--rounds", str(given.rounds),
-        "--set", f"fedavg.steps={given.steps}", *peers, "--set", "timing.linger_ms=20000", "--out", session)
+        "--set", f"fedavg.steps={given.steps}", "--set", "fedavg.held_out=0", *peers,
+        "--set", "timing.linger_ms=20000", "--out", session)
     start = time.perf_counter()
     processes = [
         subprocess.Popen(

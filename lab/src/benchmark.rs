@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flyswarm_data::prepare::publish::Rule;
 use flyswarm_data::prepare::whole::load_drafted;
 use flyswarm_data::{Dataset, Expected};
 use flyswarm_learn::synthetic::clusters;
@@ -155,7 +156,7 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
         let Some(name) = name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) else { continue };
         let name = name.to_owned();
         let load = Box::new(move || {
-            let loaded = load_drafted(&path, &Expected::default());
+            let loaded = load_drafted(&path, &Expected::default(), &Rule::LOCAL);
             let (loaded, draft) = loaded.map_err(|error| Failure(error.to_string()))?;
             if let Some(draft) = draft {
                 eprintln!("{}: {}", path.display(), draft.guessed());

@@ -183,10 +183,10 @@ pub fn evaluate(
     knn.names = neighbours.iter().map(ToString::to_string).collect();
     simhash.names = sbfc_settings(features, plan.max_m);
 
-    for (number, trial) in (0u64..).zip(Trial::of(&data, &folds(data.labels(), plan.outer, &seed))) {
+    for (number, trial) in (0u64..).zip(Trial::of(&data, &folds(&data, plan.outer, &seed))) {
         let inner_seed = [&seed[..], b"inner", &number.to_le_bytes()].concat();
         let outer_seed = [&seed[..], b"outer", &number.to_le_bytes()].concat();
-        let inner = Trial::of(&trial.train, &folds(trial.train.labels(), plan.inner, &inner_seed));
+        let inner = Trial::of(&trial.train, &folds(&trial.train, plan.inner, &inner_seed));
         let (outer_tallies, inner_tallies) = baselines::neighbours(&trial)?;
         knn.outer.push(outer_tallies);
         knn.inner.push(inner_tallies);

@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn settings_and_tallies_go_together() {
         let data = digits().subset(&(0..300).collect::<Vec<_>>());
-        let trials = Trial::of(&data, &[train_test(data.labels(), 30, b"s")]);
+        let trials = Trial::of(&data, &[train_test(&data, 30, b"s")]);
         let found = sbfc(&trials, 1000, b"s").unwrap();
         assert_eq!(found.len(), sbfc_settings(64, 1000).len());
         assert!(found.iter().any(|tally| tally.score(Metric::Accuracy) > 0.3), "better than chance");

@@ -1,20 +1,21 @@
 """The FlyNN classifier as an estimator."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from flyswarm._files import prepared
 from flyswarm._flyswarm import Counter, Model
-from flyswarm._rows import each, seed_bytes
+from flyswarm._learnt import WarningClassifier
+from flyswarm._rows import each, grouped, seed_bytes
 
 # Scalings whose means and deviations are those of all rows.
 MEASURED = ("center", "standard", "soft-bins")
 
 
-class FlyNNClassifier(ClassifierMixin, BaseEstimator):
+class FlyNNClassifier(WarningClassifier, BaseEstimator):
     """Fruit-fly nearest-neighbour classifier (Ram & Sinha, Algorithm 1).
 
     A row is hashed to the places of its `rho` largest of `m` sparse projections, and each class counts how
@@ -95,7 +96,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         self.seed = seed
         self.calibrate = calibrate
 
-    def fit(self, X, y):
+    def fit(self, X, y, groups=None):
         """Learns from rows with a label each; forgets what was learnt before.
 
         Parameters
@@ -104,6 +105,9 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
             Finite numbers below 2^80. Not copied where it is float32 in C order.
         y : array-like of shape (n_samples,)
             Labels of at least two classes: integers, strings or booleans.
+        groups : array-like of shape (n_samples,) or None
+            The group of each row, such as the patient. Rows of one group are never split between learning
+            and calibrating.
 
         Returns
         -------
@@ -112,7 +116,7 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y is no such array, or a parameter is out of its range.
+            If X, y or groups is no such array, or a parameter is out of its range.
 
         Examples
         --------
@@ -124,12 +128,13 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}, expected at least 2")
+        groups = grouped(groups, len(codes))
         self.classes_ = classes
-        self._kept = None
+        self._kept = self._learnt = None
         self._model = self._learn([(X, codes)])
         if self.calibrate:
             rows = np.ascontiguousarray(X, dtype=np.float32)
-            self._model = self._model.calibrate(rows, codes.astype(np.uint16))
+            self._model = self._model.calibrate(rows, codes.astype(np.uint16), groups)
         return self
 
     def partial_fit(self, X, y, classes=None):
@@ -283,6 +288,10 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
         X, model = self._asked(X)
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
 
+    def __getstate__(self):
+        # Without the hashes of rows, which stay at this peer.
+        return {name: value for name, value in super().__getstate__().items() if name != "_learnt"}
+
     def merge(self, other):
         """The exact sum of two models: that of the rows of both.
 
@@ -396,6 +405,10 @@ class FlyNNClassifier(ClassifierMixin, BaseEstimator):
     def _need(self):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first.")
+
+    def _compared(self, X):
+        rows, model = self._asked(X)
+        return rows, model.classes
 
     def _asked(self, X):
         self._need()

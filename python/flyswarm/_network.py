@@ -1,16 +1,17 @@
 """The network of a session of the task `fedavg` as a classifier."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from flyswarm import _tensors
 from flyswarm._files import prepared
 from flyswarm._flyswarm import Layers
+from flyswarm._learnt import WarningClassifier
 from flyswarm._rows import each
 
 
-class Network(ClassifierMixin, BaseEstimator):
+class Network(WarningClassifier, BaseEstimator):
     """The network that a session of the task `fedavg` has trained. It comes fitted; it cannot be fitted anew.
 
     Parameters
@@ -50,6 +51,7 @@ class Network(ClassifierMixin, BaseEstimator):
     def __init__(self, file):
         """Reads a network's file. Raises ValueError if it is none."""
         self.file = file
+        self._learnt = None
         self._layers = Layers.decode(file)
         self.classes_ = np.asarray(self._layers.classes)
         self.n_features_in_ = self._layers.features
@@ -96,10 +98,7 @@ class Network(ClassifierMixin, BaseEstimator):
         >>> network.decision_function([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]).shape
         (3, 2)
         """
-        if self._layers.described and hasattr(X, "columns") and list(X.columns) != self._layers.columns:
-            X = prepared(X, self._layers.prepare)
-        else:
-            X = validate_data(self, X, reset=False)
+        X = self._taken(X)
         return np.concatenate(each(X, lambda rows, at: self._layers.scores(rows))).astype(float)
 
     def predict(self, X):
@@ -154,7 +153,16 @@ class Network(ClassifierMixin, BaseEstimator):
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
+    def _taken(self, X):
+        if self._layers.described and hasattr(X, "columns") and list(X.columns) != self._layers.columns:
+            return prepared(X, self._layers.prepare)
+        return validate_data(self, X, reset=False)
+
+    def _compared(self, X):
+        return self._taken(X), self._layers.classes
+
     def __getstate__(self):
+        # Without the hashes of rows, which stay at this peer.
         return {"file": self.file}
 
     def __setstate__(self, state):

@@ -3,11 +3,11 @@
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from flyswarm._classifier import FlyNNClassifier
 from flyswarm._flyswarm import Datastore, best_part, folds
-from flyswarm._rows import each, seed_bytes
+from flyswarm._rows import each, grouped, seed_bytes
 
 
 class KNNPerClassifier(ClassifierMixin, BaseEstimator):
@@ -69,7 +69,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         self.cv = cv
         self.seed = seed
 
-    def fit(self, X, y):
+    def fit(self, X, y, groups=None):
         """Remembers the rows, and chooses the part of the neighbours.
 
         Parameters
@@ -78,6 +78,9 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
             Finite numbers below 2^80.
         y : array-like of shape (n_samples,)
             Labels; of a frozen estimator, its classes.
+        groups : array-like of shape (n_samples,) or None
+            The group of each row, such as the patient. Rows of one group are never split between learning
+            and choosing the part; an estimator whose `fit` takes groups is given them.
 
         Returns
         -------
@@ -86,7 +89,8 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y is no such array, a label is none of the classes, or a parameter is out of its range.
+            If X, y or groups is no such array, a label is none of the classes, or a parameter is out of its
+            range.
 
         Examples
         --------
@@ -101,7 +105,9 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         base = FlyNNClassifier() if self.estimator is None else self.estimator
         # A frame keeps the names that the classifier has learnt.
         rows = given if hasattr(given, "columns") else X
-        self.estimator_ = clone(base).fit(rows, y)
+        pairs = grouped(groups, len(y))
+        groups = None if groups is None else np.asarray(groups, dtype=object)
+        self.estimator_ = self._fitted(base, rows, y, groups, slice(None))
         self.classes_ = self.estimator_.classes_
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         unknown = self.classes_[codes] != y
@@ -114,21 +120,29 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         self._keys, self._codes = self._represented(X), codes
         self._store = Datastore(self._keys, codes, len(self.classes_))
         self._store.said(self._keys[:1], self.k, self.scale)
-        self.part_ = self._chosen(base, X, y, codes) if self.part is None else float(self.part)
+        self.part_ = self._chosen(base, X, y, codes, groups, pairs) if self.part is None else float(self.part)
         return self
 
-    def _chosen(self, base, X, y, codes):
-        """The part that is right for most rows when it has not seen them."""
-        if len(X) < 3:
+    @staticmethod
+    def _fitted(base, X, y, groups, rows):
+        """A copy of `base`, fitted to these rows of `y` and `groups`; `X` has these rows alone."""
+        takes = groups is not None and has_fit_parameter(base, "groups")
+        return clone(base).fit(X, y[rows], **({"groups": groups[rows]} if takes else {}))
+
+    def _chosen(self, base, X, y, codes, groups, pairs):
+        """The part that is right for most rows when it has not seen them, nor others of their groups."""
+        units = len(X) if pairs is None else len(pairs[0])
+        if units < 3:
             return 1.0
         near, network = np.zeros((2, len(X), len(self.classes_)))
-        for test in folds(codes, min(self.cv, len(X)) if self.cv > 1 else self.cv, seed_bytes(self.seed)):
+        count = min(self.cv, units) if self.cv > 1 else self.cv
+        for test in folds(codes, count, seed_bytes(self.seed), pairs):
             rest = np.setdiff1d(np.arange(len(X)), test)
             store = Datastore(self._keys[rest], codes[rest], len(self.classes_))
             near[test] = store.said(self._keys[test], self.k, self.scale)
             if len(np.unique(y[rest])) < 2:
                 continue
-            fitted = clone(base).fit(X[rest], y[rest])
+            fitted = self._fitted(base, X[rest], y, groups, rest)
             columns = np.searchsorted(self.classes_, fitted.classes_)
             network[np.ix_(test, columns)] = fitted.predict_proba(X[test])
         return best_part(near, network, codes)

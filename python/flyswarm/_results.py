@@ -66,15 +66,23 @@ def best(file):
     return FlyNNClassifier(**given, readout=flynn["score"], scaling=scaling, densify=found["densify"], **bins)
 
 
-def result(task, file, classes, receipt):
-    """The estimator of a session of `task` and its figures, from its file; none for a peer without rows."""
+def result(task, file, classes, receipt, learnt=None):
+    """The estimator of a session of `task` and its figures, from its file; none for a peer without rows.
+
+    It warns before it scores rows that it has `learnt` from.
+    """
     if not file:
         return None, {}
     match task:
         case "flynn":
-            return FlyNNClassifier.from_model(Model.decode(file)), receipt.get("evaluation") or {}
+            made = FlyNNClassifier.from_model(Model.decode(file))
+            made._learnt = learnt
+            return made, receipt.get("evaluation") or {}
         case "fedavg" | "fedavg-xclp":
-            return Network(file), {name: receipt[name] for name in ("rounds", "scores")}
+            made = Network(file)
+            made._learnt = learnt
+            said = {name: receipt[name] for name in ("rounds", "scores")}
+            return made, said | (receipt.get("evaluation") or {})
         case "xclp":
             return labels(file, classes), {}
         case "tune":

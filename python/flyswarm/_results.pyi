@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flyswarm._classifier import FlyNNClassifier
+from flyswarm._flyswarm import LearntRows
 
 @dataclass(frozen=True, eq=False)
 class Labels:
@@ -18,5 +19,9 @@ class Labels:
 def labels(file: bytes, classes: Sequence[str]) -> Labels: ...
 def best(file: bytes) -> FlyNNClassifier: ...
 def result(
-    task: str, file: bytes, classes: Sequence[str], receipt: dict[str, Any]
+    task: str,
+    file: bytes,
+    classes: Sequence[str],
+    receipt: dict[str, Any],
+    learnt: LearntRows | None = None,
 ) -> tuple[Any, dict[str, Any]]: ...

@@ -50,3 +50,22 @@ def each(X: NDArray[Any], call: Callable[[NDArray[np.float32], int], Result]) ->
 def seed_bytes(seed: int | bytes) -> bytes:
     """A public seed: 32 bytes, or an int from 0 to 2^256 - 1."""
     return seed if isinstance(seed, bytes) else int(seed).to_bytes(32, "little")
+
+
+def grouped(groups: Any, rows: int) -> tuple[list[str], NDArray[np.uint32]] | None:
+    """The texts of the groups, and the index of each row's group; None for no groups.
+
+    Raises ValueError where there are not as many groups as rows, or one is missing.
+    """
+    if groups is None:
+        return None
+    column = np.asarray(groups, dtype=object)
+    if column.shape != (rows,):
+        raise ValueError(f"groups has the shape {column.shape}, expected one group for each of {rows} rows")
+    texts = []
+    for row, group in enumerate(column.tolist()):
+        if group is None or group != group or str(group) in ("", "<NA>", "NaT"):
+            raise ValueError(f"row {row} has no group: give each row without one a group of its own")
+        texts.append(str(group))
+    names, codes = np.unique(np.asarray(texts, dtype=str), return_inverse=True)
+    return names.tolist(), codes.astype(np.uint32)

@@ -44,8 +44,8 @@ class Joined:
     figures : dict
         With "flynn" how good the model is: `headline`, a sentence, `warnings`, and in `pooled` the figures of
         all held-out rows. With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last
-        weights; with "tune" the best setting; with "sketch" the common sketch and distances, as its file has
-        them. Else empty.
+        weights; if the session holds rows out also what "flynn" has. With "tune" the best setting; with
+        "sketch" the common sketch and distances, as its file has them. Else empty.
 
     Examples
     --------
@@ -513,9 +513,9 @@ class Session:
                     raise _flyswarm.LeftError("stopped")
                 if found is None:
                     continue
-                content, text, file = found
-                if file is not None:
-                    return self._joined(json.loads(content), file)
+                content, text, ended = found
+                if ended is not None:
+                    return self._joined(json.loads(content), *ended)
                 fields = json.loads(content)
                 event = Event(fields.pop("event"), fields.pop("time"), fields, text)
                 if event.kind == "warning":
@@ -524,8 +524,8 @@ class Session:
                 for callback in callbacks:
                     callback(event)
 
-    def _joined(self, receipt, file):
-        estimator, figures = result(self.task, file, self.classes, receipt)
+    def _joined(self, receipt, file, learnt):
+        estimator, figures = result(self.task, file, self.classes, receipt, learnt)
         return Joined(estimator, receipt, file, figures)
 
     def _rows(self, X, y, label):

@@ -9,6 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 mod error;
+mod learnt;
 mod model;
 mod network;
 mod personal;
@@ -21,6 +22,8 @@ create_exception!(flyswarm, LeftError, PyRuntimeError, "The peer left before it 
 
 #[pymodule]
 mod _flyswarm {
+    #[pymodule_export]
+    use super::learnt::LearntRows;
     #[pymodule_export]
     use super::model::{Counter, Model};
     #[pymodule_export]

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::prepare::read::Dialect;
 use flyswarm_data::scaling::{Moments, Scaler, Scaling, moments};
-use flyswarm_data::{Borrowed, Expected, LabelColumn, NamedBy, load_named};
+use flyswarm_data::split::Rows;
+use flyswarm_data::{Borrowed, Expected, Group, LabelColumn, NamedBy, load_named};
 use flyswarm_learn::model::bloom::{self, Counts};
 use flyswarm_learn::model::file::FileError;
 use flyswarm_learn::model::readout::{Readout, Score};
@@ -24,6 +25,21 @@ use crate::error::{disk, value};
 pub(crate) fn rows<'a>(x: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Borrowed<'a>> {
     let values = x.as_slice().map_err(|_| value("expected rows in C order"))?;
     Borrowed::new(x.shape()[1], values).map_err(value)
+}
+
+/// Texts of groups, and the index of each row's.
+pub(crate) type GivenGroups<'a> = (Vec<String>, PyReadonlyArray1<'a, u32>);
+
+/// The group of each of `count` rows.
+pub(crate) fn groups_of(given: Option<GivenGroups<'_>>, count: usize) -> PyResult<Option<Vec<Group>>> {
+    let Some((texts, codes)) = given else { return Ok(None) };
+    let texts: Vec<Group> = texts.iter().map(|text| Group::of(text)).collect();
+    let codes = codes.as_slice().map_err(|_| value("expected groups side by side"))?;
+    let groups: Option<Vec<_>> = codes.iter().map(|&code| texts.get(code as usize).copied()).collect();
+    match groups {
+        Some(groups) if groups.len() == count => Ok(Some(groups)),
+        _ => Err(value(format!("expected a group for each of {count} rows"))),
+    }
 }
 
 /// The scaling of that name; `bins` is looked at for "soft-bins", `lo` and `hi` for "range".
@@ -302,22 +318,27 @@ impl Model {
     }
 
     /// The same, with probabilities calibrated on a fifth of the rows that it has learnt from, at most 1,000;
-    /// `y` has the index of each row's class. Fewer than ten such rows calibrate nothing. Raises ValueError
-    /// if it has not learnt from these rows.
+    /// `y` has the index of each row's class, `groups` texts of groups and the index of each row's. Rows of
+    /// one group are all among the fifth, or none is. Fewer than ten such rows calibrate nothing. Raises
+    /// ValueError if it has not learnt from these rows.
     ///
     /// >>> import numpy as np
     /// >>> X, y = np.arange(100, dtype=np.float32)[:, None], np.arange(100, dtype=np.uint16) // 50
     /// >>> model = FlyNNClassifier(m=64, rho=4, calibrate=False).fit(X, y).model_
     /// >>> model.calibrated, model.calibrate(X, y).calibrated
     /// (False, True)
+    #[pyo3(signature = (x, y, groups=None))]
     fn calibrate(
         &self,
         py: Python<'_>,
         x: PyReadonlyArray2<'_, f32>,
         y: PyReadonlyArray1<'_, u16>,
+        groups: Option<GivenGroups<'_>>,
     ) -> PyResult<Self> {
         let rows = rows(&x)?;
         let labels = y.as_slice().map_err(|_| value("expected labels side by side"))?;
+        let groups = groups_of(groups, labels.len())?;
+        let labels = Rows::new(labels, groups.as_deref());
         let hash = self.hash();
         let found = py.detach(|| self.model.clone().calibrated_on(&hash, rows, labels)).map_err(value)?;
         let model = found.ok_or_else(|| value("the model has not learnt from these rows"))?;

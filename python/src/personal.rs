@@ -6,6 +6,7 @@ use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::error::value;
+use crate::model::{GivenGroups, groups_of};
 
 /// Keys with a class each.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
@@ -58,16 +59,20 @@ pub(crate) fn best_part(
     Ok(LAMBDAS[tally.best()])
 }
 
-/// The rows of each of `count` folds, every class in proportion.
+/// The rows of each of `count` folds, every class in proportion; no group is parted.
 #[pyfunction]
+#[pyo3(signature = (labels, count, seed, groups=None))]
 pub(crate) fn folds(
     labels: PyReadonlyArray1<'_, u16>,
     count: usize,
     seed: [u8; 32],
+    groups: Option<GivenGroups<'_>>,
 ) -> PyResult<Vec<Vec<usize>>> {
     if count < 2 {
         return Err(value(format!("{count} folds, at least 2 are needed")));
     }
     let labels = labels.as_slice().map_err(|_| value("expected labels side by side"))?;
-    Ok(split::folds(labels, count, &seed).into_iter().map(|split| split.test).collect())
+    let groups = groups_of(groups, labels.len())?;
+    let rows = split::Rows::new(labels, groups.as_deref());
+    Ok(split::folds(rows, count, &seed).into_iter().map(|split| split.test).collect())
 }

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{disk, value};
+use crate::learnt::LearntRows;
 use crate::training::{self, Raised};
 use crate::{LeftError, SessionError};
 
@@ -80,10 +81,18 @@ impl SessionRows {
         let count = rows.data.rows();
         Ok(Self { rows, name, said, count })
     }
+
+    /// Equal for equal rows, for tests; nothing keeps it secret.
+    fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.rows.digest(&[0; 32]))
+    }
 }
 
-/// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", file of the result).
-type Next<'py> = (String, String, Option<Bound<'py, PyBytes>>);
+/// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", [`Ended`]).
+type Next<'py> = (String, String, Option<Ended<'py>>);
+
+/// The file of the result, and which rows it has learnt from.
+type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>);
 
 /// A peer of a running session.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
@@ -193,8 +202,10 @@ impl Running {
                 let finished = result.map_err(|error| raised().unwrap_or_else(|| failed(error.into())))?;
                 let receipt = serde_json::to_string(&finished.receipt)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
-                let file = finished.outcome.map(|outcome| outcome.file).unwrap_or_default();
-                Ok(Some((receipt, String::new(), Some(PyBytes::new(py, &file)))))
+                let outcome = finished.outcome.map(|outcome| (outcome.file, outcome.learnt_rows));
+                let (file, learnt) = outcome.unwrap_or_default();
+                let learnt = learnt.as_deref().map(LearntRows::parse).transpose()?;
+                Ok(Some((receipt, String::new(), Some((PyBytes::new(py, &file), learnt)))))
             }
         }
     }

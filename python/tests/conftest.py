@@ -55,7 +55,7 @@ class Swarm:
             thread.start()
         for thread in threads:
             thread.join()
-        return results
+        return {name: results[name] for name in rows}  # not in the order in which they ended
 
     @contextlib.contextmanager
     def program(self, name, rows, folder, *options):

@@ -97,3 +97,39 @@ def test_a_parameter_of_knn_per_out_of_range_is_named(parameters, problem):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=problem):
         KNNPerClassifier(FlyNNClassifier(m=64, rho=4), **parameters).fit(X, y)
+
+
+def visits(patients=80, seed=0):
+    """Four visits of each patient, which look alike; the outcome of a patient follows from nothing."""
+    random = np.random.default_rng(seed)
+    own, outcome = random.normal(size=(patients, 6)), random.integers(0, 2, patients)
+    patient = np.repeat(np.arange(patients), 4)
+    return own[patient] + random.normal(scale=0.01, size=(4 * patients, 6)), outcome[patient], patient
+
+
+def test_with_groups_probabilities_of_new_patients_are_not_too_sure():
+    X, y, patient = visits()
+    new, truth, _ = visits(seed=1)
+    loss = []
+    for groups in (None, patient, [f"P{number}" for number in patient]):
+        p = FlyNNClassifier(m=1024, rho=32).fit(X, y, groups=groups).predict_proba(new)
+        loss.append(-np.log(p[np.arange(len(p)), truth]).mean())
+    assert loss[0] > 1 > loss[1] and loss[2] < 1, loss
+
+
+def test_with_groups_a_part_is_not_chosen_by_visits_of_known_patients():
+    X, y, patient = visits()
+    chooser = KNNPerClassifier(FrozenEstimator(FlyNNClassifier(m=256, rho=8).fit(X, y)), k=3)
+    assert chooser.fit(X, y, groups=patient).part_ <= chooser.fit(X, y).part_
+    assert KNNPerClassifier(FlyNNClassifier(m=256, rho=8), k=3).fit(X, y, groups=patient).part_ <= 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "problem"),
+    [([1, 2], "expected one group for each of 320 rows"), ([None] + [1] * 319, "row 0 has no group")],
+)
+def test_groups_that_do_not_fit_are_refused(groups, problem):
+    X, y, _ = visits()
+    for estimator in (FlyNNClassifier(m=64, rho=4), KNNPerClassifier(FlyNNClassifier(m=64, rho=4))):
+        with pytest.raises(ValueError, match=problem):
+            estimator.fit(X, y, groups=groups)

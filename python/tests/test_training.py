@@ -10,7 +10,7 @@ from flyswarm._training import calls
 
 SETTING = {
     "task": "fedavg", "features": 64, "classes": "0..9", "network": "logistic", "rounds": 3,
-    "data": {"scaling": "none"}, "fedavg": {"rate": 0.02, "schedule": "constant"},
+    "data": {"scaling": "none"}, "fedavg": {"rate": 0.02, "schedule": "constant", "held_out": 0},
 }  # fmt: skip
 ZEROS = {"dense1.weight": np.zeros((10, 64)), "dense1.bias": np.zeros(10)}
 
@@ -112,7 +112,7 @@ def test_figures_that_a_trainer_does_not_say_are_those_of_its_new_weights(swarm,
 
 
 def test_without_a_trainer_every_peer_gets_the_network_that_predicts(swarm, digits):
-    made = swarm(**{**SETTING, "rounds": 5, "fedavg": {"rate": 0.1, "schedule": "constant"}})
+    made = swarm(**{**SETTING, "rounds": 5, "fedavg": {"rate": 0.1, "schedule": "constant", "held_out": 0}})
     rows = dealt(digits)
     results = made.join(rows)
     assert all(not isinstance(result, BaseException) for result in results.values()), results

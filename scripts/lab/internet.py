@@ -10,6 +10,11 @@ from lab.laboratory import scenario
 from lab.processes import Failed
 
 
+def relays(*addresses):
+    """Options of `session new` for a session with these relays."""
+    return ["--set", f"relays={json.dumps(addresses)}"]
+
+
 class Wan:
     """A public network with a host or two, and hosts behind routers that let connections out only."""
 
@@ -90,7 +95,7 @@ def behind_nat(lab):
     public = lambda host: f"/ip4/{host.at}/tcp/{PORT}" if host is harbour else ""
     fixed = {harbour.name: ["--listen", f"/ip4/0.0.0.0/tcp/{PORT}"]}
     join = lambda: [lab.join([host], "--no-mdns", *fixed.get(host.name, []))[0] for host in hosts]
-    lab.session(hosts, "--relay", wan.at(lighthouse, PORT), addresses=public, timing=SLOW)
+    lab.session(hosts, *relays(wan.at(lighthouse, PORT)), addresses=public, timing=SLOW)
     lighthouse.write("wards.toml", harbour.read("wards.toml").decode())
     doctor = lambda host: lab.doctor(host, "--no-mdns", *fixed.get(host.name, []), wait=15)
     lab.finds(doctor(wan.hidden[0]), "warning", "relay: ", "nobody listens there")
@@ -120,7 +125,7 @@ def punched_nat(lab):
     lab.deal(hosts)
     public = lambda host: f"/ip4/{host.at}/tcp/{PORT}" if host is harbour else ""
     fixed = {harbour.name: ["--listen", f"/ip4/0.0.0.0/tcp/{PORT}"]}
-    lab.session(hosts, "--relay", wan.at(lighthouse, PORT), addresses=public, timing=SLOW)
+    lab.session(hosts, *relays(wan.at(lighthouse, PORT)), addresses=public, timing=SLOW)
     lighthouse.write("wards.toml", harbour.read("wards.toml").decode())
     relay = wan.relay(lighthouse, PORT)
     doctors = [lab.doctor(host, "--no-mdns", *fixed.get(host.name, []), wait=20) for host in hosts]
@@ -151,7 +156,7 @@ def only_443(lab):
     for node in lab.join(hosts, "--no-mdns", name="alone"):
         node.end(3, 60)
     lab.ok("without a relay the session ends with code 3")
-    lab.session(hosts, "--relay", wan.at(wan.public[0], 443), timing=SLOW)
+    lab.session(hosts, *relays(wan.at(wan.public[0], 443)), timing=SLOW)
     wan.public[0].write("wards.toml", hosts[0].read("wards.toml").decode())
     relay = wan.relay(wan.public[0], 443)
     lab.finish(hosts, "--no-mdns")
@@ -166,7 +171,7 @@ def relay_killed(lab):
     wan = Wan(lab, ["lighthouse", "beacon"], NAMES[:3])
     hosts, (first, second) = wan.hidden, wan.public
     lab.deal(hosts)
-    lab.session(hosts, "--relay", wan.at(first, PORT), "--relay", wan.at(second, PORT), timing=SLOW)
+    lab.session(hosts, *relays(wan.at(first, PORT), wan.at(second, PORT)), timing=SLOW)
     for host in wan.public:
         host.write("wards.toml", hosts[0].read("wards.toml").decode())
     relay = wan.relay(first, PORT)
@@ -216,5 +221,5 @@ def relay_rate(lab):
     tcp = f"/ip4/0.0.0.0/tcp/{PORT}"
     direct = seconds("direct", tcp, addresses=lambda host: f"/ip4/{host.at}/tcp/{PORT}")
     # Who listens on no TCP port has no hole to punch.
-    through = seconds("through", f"/ip4/0.0.0.0/udp/{PORT}/quic-v1", "--relay", at)
+    through = seconds("through", f"/ip4/0.0.0.0/udp/{PORT}/quic-v1", *relays(at))
     lab.ok(f"summing 16 MB over three peers: {direct:.2f} s directly, {through:.2f} s through a relay ({through / direct:.1f} times)")

@@ -11,6 +11,7 @@ pub(super) use super::map::{Map, Reading};
 use super::{Failure, kind, output, say};
 use crate::data::prepare::TableSchema;
 use crate::data::prepare::draft::Draft;
+use crate::data::prepare::publish::Rule;
 use crate::data::prepare::whole;
 use crate::data::{self, Column, DataError, Dataset, Expected, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
@@ -23,12 +24,29 @@ use crate::tasks::{Labels, Rows};
 
 /// Reads the rows of a file whose columns nobody has described; says so on standard error where they are no
 /// numbers and were guessed.
-pub(super) fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), Failure> {
-    let (loaded, draft) = whole::load_drafted(path, expected)?;
+pub(super) fn load_drafted(
+    path: &Path,
+    expected: &Expected,
+    rule: &Rule,
+) -> Result<(Loaded, Option<Draft>), Failure> {
+    let (loaded, draft) = whole::load_drafted(path, expected, rule)?;
     if let Some(draft) = &draft {
         say(&format!("{}: {}", path.display(), draft.guessed()));
     }
     Ok((loaded, draft))
+}
+
+/// Refuses rows that can be read once where they are looked at more than once: what is said of them would be
+/// incomplete.
+pub(super) fn refuse_pipe(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(Failure::Input(format!(
+            "{}: a pipe or device, which can be read once: save the rows as a file (compressed files are \
+             read)",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the rows of one file: as the session file `columns` describes them, else as [`load_drafted`].
@@ -37,7 +55,7 @@ pub(super) fn load_whole(
     columns: Option<&Path>,
     expected: &Expected,
 ) -> Result<Dataset, Failure> {
-    let Some(columns) = columns else { return Ok(load_drafted(path, expected)?.0.data) };
+    let Some(columns) = columns else { return Ok(load_drafted(path, expected, &Rule::LOCAL)?.0.data) };
     let Description { preparation, classes } = Description::load(columns)?;
     let classes = (!classes.is_empty()).then_some(&*classes);
     let expected = Expected { preparation: Some(&preparation), classes, ..expected.clone() };
@@ -106,7 +124,7 @@ impl DataArguments {
         let (loaded, said) = self.load_session(spec, classes, label, labels == Labels::Some)?;
         let Loaded { data, labels: known, gaps, .. } = loaded;
         let data = match labels {
-            Labels::None => Dataset::new(data.features(), data.values().to_vec(), Vec::new(), Vec::new())?,
+            Labels::None => data.with_labels(Vec::new(), Vec::new())?,
             Labels::All | Labels::Some => data,
         };
         Ok((Rows { labels: known, gaps, ..Rows::new(Arc::new(data)) }, said))
@@ -189,6 +207,8 @@ impl DataArguments {
         let mut lines: Vec<_> =
             said.map(|said| format!("{}: {said}", self.data.display())).into_iter().collect();
         lines.extend(self.left_out(&loaded));
+        lines
+            .extend(model.preparation().filter(|_| matched).and_then(|table| self.ungrouped(table, &loaded)));
         lines.extend(self.unseen(&loaded));
         lines.extend(self.outside(model, &loaded));
         Ok((loaded.data, lines))
@@ -213,8 +233,20 @@ impl DataArguments {
         };
         let loaded = data::load_named(&self.data, &expected);
         let loaded = loaded.map_err(|error| self.refused(&error, error.to_string()))?;
-        let said = self.left_out(&loaded).into_iter().chain(self.unseen(&loaded)).collect();
+        let table = network.preparation().filter(|_| *label != LabelColumn::None);
+        let ungrouped = table.and_then(|table| self.ungrouped(table, &loaded));
+        let said = self.left_out(&loaded).into_iter().chain(ungrouped).chain(self.unseen(&loaded)).collect();
         Ok((loaded.data, said))
+    }
+
+    /// A line on labelled rows without the group column.
+    fn ungrouped(&self, table: &TableSchema, loaded: &Loaded) -> Option<String> {
+        let group = table.group.as_ref().filter(|_| loaded.data.groups().is_none())?;
+        Some(format!(
+            "{}: no column {group:?}: rows of one group are split between learning and testing, so figures look too \
+             good",
+            self.data.display()
+        ))
     }
 
     /// What is to be said of columns that nobody has described.

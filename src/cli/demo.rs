@@ -1,6 +1,6 @@
 //! `flyswarm demo`: a session of several real nodes on this machine, and the same computation in one place.
 //!
-//! Each task brings a [`Scene`](crate::tasks::demo::Scene).
+//! Each task brings a scenario: `tasks/NAME/demo.toml`.
 
 mod nodes;
 
@@ -8,21 +8,28 @@ use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::nodes::Nodes;
+use self::nodes::{Ended, Nodes};
 use super::columns;
 use super::dashboard::parse_address;
 use super::id::{new_run, random};
 use super::noise::NoiseArguments;
 use super::{Failure, written};
 use crate::crypto::identity::Identity;
-use crate::session::{CommitteeSpec, DataSpec, Entry, Session, Timing};
-use crate::tasks::demo::{Ended, Scene, Verdict, Wish};
-use crate::tasks::{Hamming, Select, TaskKind, kinds};
+use crate::model::neighbours::Neighbours;
+use crate::model::score::Confusion;
+use crate::session::{Entry, Privacy, Release, Session, Timing};
+use crate::sim::participants::Participants;
+use crate::sim::scenario::{File, Scenario};
+use crate::tasks::compare::{self, Accuracy, DealtRows, Worth};
+use crate::tasks::{Hamming, Select, Task, built_in, kinds};
 
+/// Counts of a noisy model if the user does not say.
+const TOP: u32 = 100;
 /// Names of the peers.
 const NAMES: [&str; 16] = [
     "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "kim", "leo",
@@ -80,40 +87,73 @@ impl Folder {
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let folder = self.folder()?;
-        let Some((kind, scene)) =
-            kinds().find_map(|kind| (kind.name() == self.task).then_some((kind, kind.demo()?)))
+        let scenario = self.scenario()?;
+        let dealt = Participants::new(&scenario, Path::new("")).map_err(|error| Failure::Input(error.0))?;
+        let Some(rows) = dealt.rows else { return Err(Failure::Input("a demo needs rows".into())) };
+        let mut identities: Vec<_> = (0..scenario.peers)
+            .map(|_| Ok(Identity::from_seed(*random()?)))
+            .collect::<Result<_, Failure>>()?;
+        identities.sort_by_key(Identity::public);
+        let session = self.session(dealt.session, &identities)?;
+        write_file(folder.path(), "session.toml", &session.to_toml())?;
+        let mut nodes = Nodes::start(self.page, folder.path(), &session, identities, &rows.parts)?;
+        let (ended, seconds) = nodes.wait(self.json)?;
+        let verdict = Verdict::new(&session, &rows, &ended).map_err(Failure::Session)?;
+        let text = if self.json {
+            format!("{}\n", verdict.json(&session, &ended, seconds))
+        } else {
+            verdict.text(&session, &ended, seconds)
+        };
+        written(out.write_all(text.as_bytes()), "standard output")?;
+        if verdict.equal { Ok(()) } else { Err(Failure::Session(verdict.says)) }
+    }
+
+    /// The variant of the task's scenario that the options ask for.
+    fn scenario(&self) -> Result<Scenario, Failure> {
+        let Some((kind, text)) =
+            kinds().find_map(|kind| (kind.name == self.task).then_some((kind, kind.demo?)))
         else {
-            let names: Vec<_> = kinds().filter(|kind| kind.demo().is_some()).map(TaskKind::name).collect();
+            let names: Vec<_> = kinds().filter(|kind| kind.demo.is_some()).map(|kind| kind.name).collect();
             let names = names.join(", ");
             return Err(Failure::Input(format!("the task {:?} has no demo; these have: {names}", self.task)));
         };
-        let mut wish = Wish {
-            peers: self.peers.map(usize::from),
-            seed: self.seed.to_le_bytes(),
-            noise: self.noise.spec(0),
-            select: self.select,
-            hamming: self.hamming,
+        let options = [
+            ("select", self.select.is_some()),
+            ("hamming", self.hamming.is_some()),
+            ("epsilon", self.noise.spec(0).is_some()),
+        ];
+        let asked: Vec<_> = options.into_iter().filter_map(|(name, asked)| asked.then_some(name)).collect();
+        let wanted = if asked.is_empty() { "plain".to_owned() } else { asked.join(", --") };
+        let file = File::parse(text, kind.name.into(), PathBuf::new(), false)
+            .map_err(|error| Failure::Input(error.0))?;
+        let Some((_, mut scenario)) = file.runs.into_iter().find(|(name, _)| *name == wanted) else {
+            return Err(Failure::Input(format!("--{wanted}: not with the task {}", kind.name)));
         };
-        let scene = scene(&mut wish).map_err(Failure::Input)?;
-        if let Some(option) = wish.left() {
-            return Err(Failure::Input(format!("{option}: not with the task {}", kind.name())));
+        scenario.seed = self.seed;
+        scenario.peers = self.peers.unwrap_or(scenario.peers);
+        if let Some(way) = self.hamming {
+            scenario.task.rest.insert("hamming".into(), way.name().into());
         }
-        let identities: Vec<_> = (0..scene.parts.len())
-            .map(|_| Ok(Identity::from_seed(*random()?)))
-            .collect::<Result<_, Failure>>()?;
-        let session = session(&scene, &identities)?;
-        write_file(folder.path(), "session.toml", &session.to_toml())?;
-        let mut nodes = Nodes::start(self.page, folder.path(), &session, identities, scene.parts)?;
-        let (ended, seconds) = nodes.wait(self.json)?;
-        let verdict = (scene.judge)(&session, &ended).map_err(Failure::Session)?;
-        let (equal, says) = (verdict.equal, verdict.says.clone());
-        let text = if self.json {
-            format!("{}\n", verdict.json(&self.task, &ended, seconds))
-        } else {
-            verdict.text(&ended, seconds)
+        Ok(scenario)
+    }
+
+    /// The scenario's session for these peers.
+    fn session(&self, dealt: Session, identities: &[Identity]) -> Result<Session, Failure> {
+        let entry = |(identity, name): (&Identity, &&str)| Entry {
+            key: identity.public(),
+            name: (*name).to_owned(),
+            addresses: Vec::new(),
         };
-        written(out.write_all(text.as_bytes()), "standard output")?;
-        if equal { Ok(()) } else { Err(Failure::Session(says)) }
+        let top = if matches!(dealt.task.release(&dealt.data), Release::Top(_)) { TOP } else { 0 };
+        let session = Session {
+            name: "demo".into(),
+            run: new_run()?,
+            privacy: Privacy { noise: self.noise.spec(top), ..dealt.privacy },
+            timing: Timing { start_wait_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
+            roster: identities.iter().zip(&NAMES).map(entry).collect(),
+            ..dealt
+        };
+        session.check().map_err(|error| Failure::Input(error.to_string()))
     }
 
     fn folder(&self) -> Result<Folder, Failure> {
@@ -137,35 +177,6 @@ fn parse_select(text: &str) -> Result<Select, String> {
         "sketch" => Ok(Select::Sketch),
         _ => Err("expected sketch".into()),
     }
-}
-
-/// The session of a scene.
-fn session(scene: &Scene, identities: &[Identity]) -> Result<Session, Failure> {
-    let entry = |(identity, name): (&Identity, &&str)| Entry {
-        key: identity.public(),
-        name: (*name).to_owned(),
-        addresses: Vec::new(),
-    };
-    let rows = scene.parts.first().map(|part| &part.rows);
-    let labelled = scene.parts.iter().any(|part| !part.labels.is_empty());
-    let session = Session {
-        name: "demo".into(),
-        run: new_run()?,
-        min_peers: Session::default_min_peers(&scene.task, identities.len()),
-        task: scene.task.clone(),
-        data: DataSpec {
-            features: rows.map_or(0, |rows| u32::try_from(rows.features()).unwrap_or(u32::MAX)),
-            classes: rows.filter(|_| labelled).map_or_else(Vec::new, |rows| rows.classes().to_vec()),
-            scaling: scene.scaling,
-            ..DataSpec::default()
-        },
-        privacy: scene.privacy,
-        voting: CommitteeSpec::default(),
-        relays: Vec::new(),
-        timing: Timing { start_wait_ms: 15_000, linger_ms: 5_000, ..Timing::default() },
-        roster: identities.iter().zip(&NAMES).map(entry).collect(),
-    };
-    session.check().map_err(|error| Failure::Input(error.to_string()))
 }
 
 fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
@@ -192,54 +203,134 @@ fn stages(ended: &[Ended]) -> Vec<(String, f64, u64)> {
     first.iter().map(stage).collect()
 }
 
+/// What came out.
+struct Verdict {
+    worth: Worth,
+    /// Whether all peers have what they must have.
+    equal: bool,
+    /// That in a sentence.
+    says: String,
+    /// The accuracy of the nearest neighbours among all rows and their number, if there are test rows.
+    nearest: Option<(f64, usize)>,
+}
+
 impl Verdict {
-    fn json(self, task: &str, ended: &[Ended], seconds: f64) -> Value {
-        let peers = ended.iter().zip(self.peers).map(|(ended, fields)| {
-            let mut peer = json!({
-                "name": ended.name, "rows": ended.part.rows.rows(), "bytes_sent": ended.receipt["bytes_sent"],
-            });
-            merge(&mut peer, fields);
-            peer
+    /// Compares what the peers have with the computation in one place.
+    fn new(session: &Session, rows: &DealtRows, ended: &[Ended]) -> Result<Self, String> {
+        let task = built_in(session).ok_or("no such task")?;
+        let make = |own: &Ended| {
+            let made =
+                task.make(session.clone(), own.peer, rows.parts[own.peer.index()].clone(), &own.secret);
+            made.map(|task| Arc::new(task) as Arc<dyn Task>)
+        };
+        let tasks: Vec<_> = ended.iter().map(make).collect::<Result<_, _>>()?;
+        let run = compare::Ended {
+            session,
+            plan: &task.plan,
+            rows,
+            tasks: &tasks,
+            secrets: ended.iter().map(|own| own.secret.clone()).collect(),
+            finished: ended.iter().filter_map(|own| Some((own.peer, own.history.as_ref()?))).collect(),
+        };
+        let mut failures = Vec::new();
+        let worth = (session.task.kind().compare)(&run, &mut failures);
+        let (accuracy, ranking) = (worth.accuracy.as_ref(), worth.ranking.as_ref());
+        let opened: Vec<_> = run.finished.values().map(|history| history.vectors()).collect();
+        let same = opened.len() == ended.len() && opened.windows(2).all(|pair| pair[0] == pair[1]);
+        // A noisy model is another than the one of the rows in one place.
+        let exact = session.privacy.noise.is_none();
+        let right = accuracy.map_or(ranking.is_some(), |accuracy| accuracy.equal || !exact)
+            && ranking.is_none_or(|ranking| ranking.equal);
+        let equal = same && right && failures.is_empty();
+        let says = match (equal, exact) {
+            (true, true) => {
+                "The results agree: among the peers, and with the comparison in one place.".into()
+            }
+            (true, false) => {
+                "All peers have the same result, which has noise; the comparison in one place has none."
+                    .into()
+            }
+            (false, _) if failures.is_empty() => {
+                "the peers' results differ, or are not what the rows give in one place".into()
+            }
+            (false, _) => failures.join("; "),
+        };
+        let nearest = Neighbours::new(&rows.train).filter(|_| rows.test.rows() > 0).map(|neighbours| {
+            let (test, k) = (&rows.test, neighbours.tune().k);
+            (Confusion::new(test.classes(), test.labels(), &neighbours.predict(k, test)).accuracy(), k)
         });
-        let stages = stages(ended).into_iter();
-        let stages =
-            stages.map(|(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes}));
-        let mut value = json!({
-            "task": task,
-            "peers": peers.collect::<Vec<_>>(),
-            "equal": self.equal,
-            "members": self.members.unwrap_or_else(|| members(ended)),
-            "stages": stages.collect::<Vec<_>>(),
-            "seconds": seconds,
-        });
-        merge(&mut value, self.fields);
-        value
+        Ok(Self { worth, equal, says, nearest })
     }
 
-    fn text(self, ended: &[Ended], seconds: f64) -> String {
-        let mut rows = vec![["peer", "rows", "bytes sent"].map(String::from).to_vec()];
-        rows[0].extend(self.heads.iter().map(|&head| head.to_owned()));
-        for (ended, cells) in ended.iter().zip(self.cells) {
-            let (all, sent) = (ended.part.rows.rows().to_string(), ended.receipt["bytes_sent"].to_string());
-            rows.push([ended.name.clone(), all, sent].into_iter().chain(cells).collect());
+    /// The peers whose rows were drawn, in the order of the draw.
+    fn drawn(&self) -> Vec<&'static str> {
+        let chosen = self.worth.ranking.iter().flat_map(|ranking| &ranking.chosen);
+        chosen.map(|&peer| NAMES[usize::from(peer)]).collect()
+    }
+
+    fn json(&self, session: &Session, ended: &[Ended], seconds: f64) -> Value {
+        let peer = |own: &Ended| {
+            json!({
+                "name": own.name, "rows": own.rows.data.rows(), "labels": own.labels(), "digest": own.digest(),
+                "bytes_sent": own.receipt["bytes_sent"], "own_rows": own.receipt["own_rows"]["included"],
+            })
+        };
+        let stage = |(name, seconds, bytes)| json!({"name": name, "seconds": seconds, "bytes": bytes});
+        let accuracy = |of: fn(&Accuracy) -> f64| json!({"accuracy": self.worth.accuracy.as_ref().map(of)});
+        json!({
+            "task": session.task.name(),
+            "noise": session.privacy.noise,
+            "peers": ended.iter().map(peer).collect::<Vec<_>>(),
+            "equal": self.equal,
+            "accuracy": self.worth.accuracy.as_ref().map(|accuracy| accuracy.swarm),
+            "pooled": accuracy(|accuracy| accuracy.pooled),
+            "alone": accuracy(|accuracy| accuracy.alone),
+            "knn": self.nearest.map(|(accuracy, k)| json!({"accuracy": accuracy, "k": k})),
+            "spearman": self.worth.ranking.as_ref().map(|ranking| ranking.spearman),
+            "chosen": self.drawn(),
+            "members": members(ended),
+            "stages": stages(ended).into_iter().map(stage).collect::<Vec<_>>(),
+            "seconds": seconds,
+        })
+    }
+
+    fn text(&self, session: &Session, ended: &[Ended], seconds: f64) -> String {
+        let mut rows = vec![["peer", "rows", "labels", "bytes sent", "result"].map(String::from).to_vec()];
+        rows.extend(ended.iter().map(|own| {
+            let sent = own.receipt["bytes_sent"].to_string();
+            let digest = own.digest().chars().take(16).collect();
+            vec![own.name.clone(), own.rows.data.rows().to_string(), own.labels().to_string(), sent, digest]
+        }));
+        let mut text = format!("\n{}{}\n\n", columns(&rows), self.says);
+        let percent = |part: f64| format!("{:.1}%", 100.0 * part);
+        if let Some(accuracy) = &self.worth.accuracy {
+            let mut rows = vec![
+                vec![format!("accuracy on {} rows whose labels no peer has", accuracy.rows), String::new()],
+                vec![format!("  together ({})", session.task), percent(accuracy.swarm)],
+                vec!["  on all rows in one place".into(), percent(accuracy.pooled)],
+                vec!["  on the rows of the largest peer".into(), percent(accuracy.alone)],
+            ];
+            rows.extend(self.nearest.map(|(accuracy, k)| {
+                vec![format!("  kNN on all rows and labels (tuned: k = {k})"), percent(accuracy)]
+            }));
+            text += &format!("{}\n", columns(&rows));
         }
-        let mut text = format!("\n{}{}\n\n{}\n\n", columns(&rows), self.says, self.notes.join("\n"));
+        if let Some(ranking) = &self.worth.ranking {
+            let mut rows = vec![["peer", "distance", "total variation"].map(String::from).to_vec()];
+            rows.extend(ranking.peers.iter().map(|&(peer, _, distance, variation)| {
+                vec![NAMES[usize::from(peer)].into(), format!("{distance:.4}"), format!("{variation:.3}")]
+            }));
+            let (spearman, drawn) = (ranking.spearman, self.drawn().join(", "));
+            text += &format!("{}Spearman {spearman:.3}. Drawn by distance: {drawn}.\n\n", columns(&rows));
+        }
         let mut rows = vec![["stage", "seconds", "bytes"].map(String::from).to_vec()];
         rows.extend(
             stages(ended)
                 .into_iter()
                 .map(|(name, time, bytes)| vec![name, format!("{time:.2}"), bytes.to_string()]),
         );
-        let counted = self.members.unwrap_or_else(|| members(ended));
+        let counted = members(ended);
         let counted: Vec<_> = counted.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        text += &format!("{}\nCounted: {}. {seconds:.1} s in all.\n", columns(&rows), counted.join(", "));
-        text
-    }
-}
-
-/// Adds fields to an object.
-fn merge(into: &mut Value, fields: Value) {
-    if let (Some(into), Value::Object(fields)) = (into.as_object_mut(), fields) {
-        into.extend(fields);
+        text + &format!("{}\nCounted: {}. {seconds:.1} s in all.\n", columns(&rows), counted.join(", "))
     }
 }

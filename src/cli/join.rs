@@ -3,13 +3,11 @@
 pub(super) mod ask;
 mod files;
 mod personal;
-mod trainer;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use clap::Args;
 use futures::executor::{block_on, block_on_stream};
@@ -22,7 +20,7 @@ use super::Failure;
 use super::dashboard::{BEGINNING, Live, parse_address};
 use super::data::{DataArguments, Reading};
 use super::id::key_path;
-use super::model::network::Network;
+use super::learnt;
 use super::network::NetworkArguments;
 use super::output;
 use super::progress::Progress;
@@ -33,12 +31,10 @@ use crate::net::driver::Trace;
 use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, leave_on_signals};
 use crate::privacy::Ratio;
 use crate::session::{Session, check_name};
-use crate::tasks::FedavgSpec;
-use crate::tasks::{self, Build, Rows, SessionTask, xclp};
+use crate::store::Store;
+use crate::tasks::{self, Build, OwnWishes, Rows, SessionTask, Shared, xclp};
 use files::{Files, kept_page, report};
 use personal::Personal;
-use tasks::fedavg::trainer::Trainer;
-use trainer::Subprocess;
 
 /// A node writes every frame that it sends and receives into the file that this variable of the environment
 /// names, for `flyswarm-conform`. Whoever has it knows what this node has seen of the others.
@@ -111,6 +107,9 @@ pub(super) struct Join {
     json: bool,
     #[arg(skip)]
     interpose: Interposed,
+    /// Whether an earlier run has the result: this one serves others, and leaves the files as they are.
+    #[arg(skip)]
+    serves: bool,
 }
 
 /// What a program that wraps this one puts between the node and its network.
@@ -180,60 +179,16 @@ pub(super) fn load(
 ) -> Result<(Rows, Option<String>), Failure> {
     // Without classes there is nothing to label.
     let usual = if session.data.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
-    data.load_rows(&session.data, label.unwrap_or(&usual), kind.labels)
-}
-
-/// The network that a session of the task `fedavg` starts from: a file beside the session file.
-fn initial_network(file: &Path, session: &Session, spec: &FedavgSpec) -> Result<Option<Arc<[f32]>>, Failure> {
-    let Some(wanted) = &spec.initial else { return Ok(None) };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = |error: std::io::Error| output::for_io(&error, format!("{}: {error}", folder.display()));
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|ending| ending != "safetensors") {
-            continue;
-        }
-        // Another file of that name may be of another program.
-        let Ok(Some(Network::Global(network))) = Network::load(&path) else { continue };
-        if network.digest() == *wanted {
-            let weights = tasks::fedavg::initial::weights(session, spec, &network);
-            return weights.map(Some).map_err(|text| Failure::Input(format!("{}: {text}", path.display())));
-        }
-    }
-    Err(Failure::Input(format!(
-        "{}: the session starts from a network (fedavg.initial); put its file, NAME.safetensors, beside the session \
-         file: none in {} has the digest {}",
-        file.display(),
-        folder.display(),
-        hex::encode(wanted)
-    )))
-}
-
-/// Starts a trainer of the user's own, which may take as long as the session lets a computation take, and
-/// reads the network that the session starts from. `None` if the built-in task does.
-fn network_task(file: &Path, session: &Session, trainer: Option<&str>) -> Result<Option<Build>, Failure> {
-    let Some(spec) = session.task.get::<FedavgSpec>() else {
-        let refused = |_| Err(Failure::Input(format!("--trainer: not with the task {}", session.task)));
-        return trainer.map_or(Ok(None), refused);
-    };
-    let weights = initial_network(file, session, spec)?;
-    let limit = Duration::from_millis(session.timing.compute_ms);
-    let trainer = trainer.map(|command| Subprocess::start(command, limit)).transpose();
-    let trainer = trainer.map_err(Failure::Input)?.map(|trainer| Arc::new(trainer) as Arc<dyn Trainer>);
-    Ok((trainer.is_some() || weights.is_some()).then(|| tasks::fedavg::build(spec.clone(), trainer, weights)))
-}
-
-/// Takes labels out of the rows that only this peer then knows.
-fn keeps_back(session: &Session, rows: &mut Rows, percent: u8) -> Result<Build, Failure> {
-    let Some(spec) = session.task.get::<crate::tasks::XclpSpec>() else {
-        let task = &session.task;
-        return Err(Failure::Input(format!(
-            "hold_out in the map file: with the task {task} the session file says what is held out"
-        )));
-    };
-    let known = xclp::held::hold_out(rows, &session.data.classes, percent, &session.id().0);
-    let known = known.map_err(|error| Failure::Input(format!("hold_out in the map file: {error}")))?;
-    Ok(xclp::build(spec.clone(), known))
+    let (rows, said) = data.load_rows(&session.data, label.unwrap_or(&usual), kind.labels)?;
+    let (rows, left_out) = rows.in_use(session).map_err(Failure::Input)?;
+    let cut = (left_out > 0).then(|| {
+        format!(
+            "{}: {left_out} rows are left out: privacy.group_rows bounds the rows of a group",
+            data.name()
+        )
+    });
+    let said: Vec<_> = [said, cut].into_iter().flatten().collect();
+    Ok((rows, (!said.is_empty()).then(|| said.join("\n"))))
 }
 
 impl Join {
@@ -244,6 +199,7 @@ impl Join {
 
     pub(super) fn run(mut self) -> Result<(), Failure> {
         let place = self.place()?;
+        self.serves = self.has_result(&place)?;
         let Some(data) = self.data.take() else { return self.without_data(place) };
         let budget = self.budget(&place.session)?;
         let (session, kind) = (&place.session, &place.kind);
@@ -251,17 +207,17 @@ impl Join {
         let out = self.out.clone().unwrap_or_else(named);
         let receipt = out.with_extension("receipt.json");
         self.writable(&[&out, &receipt, &report(&receipt)])?;
+        learnt::check(&out, self.force || self.serves)?;
         let label = self.label.clone().unwrap_or(LabelColumn::Last);
-        let personal = self.personalise.then(|| Personal::new(session, &out, label));
+        let personal = (self.personalise && !self.serves).then(|| Personal::new(session, &out, label));
         let mut personal = personal.transpose()?;
         personal.iter().try_for_each(|personal| self.writable(&[&personal.out]))?;
         let data = DataArguments::new(data, self.reading.clone());
         let (mut rows, said) = load(session, kind, &data, self.label.as_ref())?;
-        let network = network_task(&self.session, session, self.trainer.as_deref())?;
-        let build = match self.reading.map().hold_out {
-            Some(percent) => Some(keeps_back(session, &mut rows, percent)?),
-            None => network,
-        };
+        let (file, hold_out) = (&*self.session, self.reading.map().hold_out);
+        let wishes = OwnWishes { file, trainer: self.trainer.as_deref(), hold_out };
+        let own = session.task.kind().build_own;
+        let build = own(session, wishes, &mut rows).map_err(Failure::Input)?;
         let name = data.name();
         if let Some(personal) = &mut personal {
             personal.data = Some(data);
@@ -298,7 +254,7 @@ impl Join {
             (None, _) if self.budget.is_some() => {
                 refused("--budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
             }
-            (None, Some(name)) if session.task.propagation().is_some() => {
+            (None, Some(name)) if session.task.kind().shared == Shared::Shares => {
                 check_name("--dataset", name)?;
                 Ok(Some(Budget { dataset: name.clone(), limit: None }))
             }
@@ -321,7 +277,15 @@ impl Join {
         Ok(Place { session, identity, key, kind })
     }
 
+    fn has_result(&self, place: &Place) -> Result<bool, Failure> {
+        let (id, key) = (place.identity.public().to_string(), Some(&*place.key));
+        let state = peer::state_folder(self.state.as_deref(), key, &id, &place.session)?;
+        let kept = Store::kept_for(&state).map_err(|error| Failure::Environment(error.to_string()))?;
+        Ok(kept.is_some())
+    }
+
     fn writable(&self, paths: &[&Path]) -> Result<(), Failure> {
+        let paths = if self.serves { &[] } else { paths };
         paths.iter().try_for_each(|path| output::check(path, self.force))
     }
 
@@ -387,12 +351,13 @@ impl Join {
         let id = session.id().to_string();
         let (own, told, warnings) = (Mutex::default(), Mutex::default(), Mutex::default());
         let map = self.reading.map().digest.clone();
-        let files = Files { out, receipt, force: self.force, map, ledger, own, live, told, warnings };
+        let (force, serves) = (self.force, self.serves);
+        let files = Files { out, receipt, force, serves, map, ledger, own, live, told, warnings };
         let files = Arc::new(files);
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
             // Every member with rows knows it; with it the labels can be computed again in one place.
-            let labels = session.task.propagation().is_some() && written.out.is_some();
+            let labels = session.task.kind().shared == Shared::Shares && written.out.is_some();
             if labels
                 && matches!(told, Progress::Json)
                 && let Some(seed) = xclp::planes(&session, history)

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::{Failure, output::for_io};
-use crate::tasks::{self, Contents, ResultFile, TaskKind};
+use crate::tasks::{self, Contents, ResultFile};
 
 /// How much of a file is looked at, bytes: a receipt of 1,024 peers is longer, but what tells is at its top.
 const LOOK: u64 = 1 << 16;
@@ -25,7 +25,7 @@ pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
 
 /// The kind of result that begins so, if a task writes such files.
 fn result(start: &[u8]) -> Option<&'static ResultFile> {
-    tasks::kinds().flat_map(TaskKind::results).find(|file| (file.recognised)(start))
+    tasks::kinds().flat_map(|kind| kind.results).find(|file| (file.recognised)(start))
 }
 
 /// The contents of a file that a task writes; `None` if no task does, or if it is plain text.

@@ -6,6 +6,7 @@ mod predict;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flyswarm_learn::learnt::Overlap;
 use flyswarm_learn::model::columns::Beside;
 use flyswarm_learn::model::comparison::Comparison;
 use flyswarm_learn::model::figures::{Figures, Sums};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::data::DataArguments;
 use super::output::for_io;
-use super::{Failure, kind, say};
+use super::{Failure, kind, learnt, say};
 use crate::data::{DataError, Dataset, LabelColumn, split};
 use crate::model::file::{DecodeError, FileError};
 use crate::model::readout;
@@ -104,11 +105,51 @@ pub(super) struct Scored {
     alone: Option<f64>,
     /// The columns of the rows beside those that were learnt from, where the model knows their spread.
     pub(super) columns: Option<Beside>,
+    /// How many of the rows the model has learnt from.
+    overlap: Overlap,
     /// What a report cannot tell, a sentence each.
     pub(super) left_out: Vec<String>,
     /// The model, where it is no network.
     pub(super) model: Option<Model>,
     rows: Dataset,
+    /// Of two classes the number of the one that sensitivity is about.
+    positive: Option<u16>,
+}
+
+/// Who names the class, of two, that sensitivity is about: the user, else the session's receipt, else the
+/// model by the rows that it was made of. So all sites of a session mean the same class, whatever their own
+/// rows.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PositiveClass<'a> {
+    /// What the user asks for.
+    pub(super) asked: Option<&'a str>,
+    /// The receipt, maybe of another model.
+    pub(super) receipt: Option<&'a Value>,
+}
+
+impl PositiveClass<'_> {
+    /// Its number.
+    fn of(self, classes: &[String], digest: [u8; 32], model: Option<u16>) -> Result<Option<u16>, Failure> {
+        let number = |name: &str| {
+            let position = classes.iter().position(|class| class == name).filter(|_| classes.len() == 2);
+            position.and_then(|position| u16::try_from(position).ok())
+        };
+        if let Some(name) = self.asked {
+            let refused = || match classes {
+                [one, two] => format!("--positive {name:?}: expected {one:?} or {two:?}"),
+                _ => format!("--positive {name:?}: the model has {} classes, not two", classes.len()),
+            };
+            return number(name).map(Some).ok_or_else(|| Failure::Input(refused()));
+        }
+        let told = self.receipt.filter(|receipt| is_of(receipt, &hex::encode(digest)));
+        let told = told.and_then(|told| told["evaluation"]["pooled"]["swarm"]["positive"]["class"].as_str());
+        Ok(told.and_then(number).or(model))
+    }
+}
+
+/// Whether a receipt is that of the result with this digest.
+pub(super) fn is_of(receipt: &Value, digest: &str) -> bool {
+    ["model", "network"].iter().any(|name| receipt[name]["digest"] == *digest)
 }
 
 impl Scored {
@@ -123,7 +164,9 @@ impl Scored {
         let balanced = figures.balanced_accuracy;
         value["balanced_accuracy_interval"] = json!([balanced.low, balanced.high]);
         value["headline"] = json!(self.headline());
-        value["warnings"] = self.warning().into_iter().collect();
+        value["warnings"] = self.warnings().into();
+        value["rows_learnt_from"] = json!(self.overlap.learnt);
+        value["rows_held_out"] = json!(self.overlap.held_out);
         value["classes"] = figures.per_class.iter().map(|each| json!(each.class)).collect();
         value["digest"] = json!(hex::encode(self.digest));
         if let Some(alone) = self.alone {
@@ -140,7 +183,12 @@ impl Scored {
         self.figures.headline(&format!("{} rows", self.figures.rows))
     }
 
-    /// A warning for the user of the model.
+    /// Warnings for the user of the model, that on rows that it has learnt from first.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.overlap.warning().into_iter().chain(self.warning()).collect()
+    }
+
+    /// A warning on the figures.
     pub(super) fn warning(&self) -> Option<String> {
         let said = self.figures.against_majority("model");
         said.warns.then_some(said.text)
@@ -162,7 +210,7 @@ impl Scored {
         let split = split::held_out(&self.rows, held_out.into(), most as usize, &seed);
         let found = compared(model, &self.rows.subset(&split.train), &self.rows.subset(&split.test));
         let found = found.map_err(|error| Failure::Input(error.to_string()))?;
-        Ok(found.compared(model.classes(), None))
+        Ok(found.compared(model.classes(), self.positive))
     }
 }
 
@@ -180,6 +228,7 @@ pub(super) fn scored(
     arguments: &ModelArguments,
     data: &DataArguments,
     label: &LabelColumn,
+    positive: PositiveClass<'_>,
 ) -> Result<Scored, Failure> {
     if *label == LabelColumn::None {
         return Err(Failure::Input("--label none: expected a column of labels to compare with".into()));
@@ -187,6 +236,7 @@ pub(super) fn scored(
     let none = || Failure::Input("no rows to predict".into());
     if let Some(network) = Network::load(&arguments.model)? {
         let data = network.rows(data, label, true)?;
+        let overlap = learnt::overlap(learnt::read(&arguments.model, network.digest())?.as_ref(), &data);
         let (scores, alone) = (network.scores(&data)?, network.alone(&data)?);
         let (classes, (scaler, names)) = (network.classes(), network.columns());
         let columns = Beside::scaler(&data, names, scaler, None);
@@ -196,22 +246,26 @@ pub(super) fn scored(
                 .to_owned(),
         ];
         left_out.extend(columns.is_none().then(|| no_spread(scaler.scaling())));
+        let positive = positive.of(classes, network.digest(), network.positive())?;
         return Ok(Scored {
-            figures: Figures::new(classes, &Sums::of_scores(classes.len(), data.labels(), &scores), None)
+            figures: Figures::new(classes, &Sums::of_scores(classes.len(), data.labels(), &scores), positive)
                 .ok_or_else(none)?,
             digest: network.digest(),
             outside: None,
             confusion: Confusion::new(classes, data.labels(), &lowest(&scores, classes.len())),
             alone,
             columns,
+            overlap,
             left_out,
             model: None,
             rows: data,
+            positive,
         });
     }
     let model = arguments.load()?;
     let (data, said) = data.load_for(&model, label, true)?;
     said.iter().for_each(|line| say(line));
+    let overlap = learnt::overlap(learnt::read(&arguments.model, model.digest())?.as_ref(), &data);
     let (columns, outside) = model.outside(&data);
     let scores = model.predictor().scores(&data)?;
     let classes = model.classes();
@@ -229,15 +283,18 @@ pub(super) fn scored(
         model.scaler(),
         model.class_rows().map(|rows| rows.iter().sum()),
     );
+    let positive = positive.of(classes, model.digest(), model.rarer_class())?;
     Ok(Scored {
-        figures: Figures::new(classes, &sums, None).ok_or_else(none)?,
+        figures: Figures::new(classes, &sums, positive).ok_or_else(none)?,
         digest: model.digest(),
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),
         alone: None,
+        overlap,
         left_out: beside.is_none().then(|| no_spread(model.scaler().scaling())).into_iter().collect(),
         columns: beside,
         rows: data,
+        positive,
         model: Some(model),
     })
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flyswarm_learn::learner::{Classifier, Settings};
+use flyswarm_learn::learnt::{LearntRows, Overlap};
 use flyswarm_learn::personal::{
     Assessment, Contents, Datastore, Drift, LAMBDAS, Mixture, PersonalError, PersonalModel, Practice, assess,
     trained,
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 
 use super::data::DataArguments;
 use super::model::network::Network;
-use super::{Failure, kind, output, print, say};
+use super::{Failure, kind, learnt, output, print, say};
+use crate::data::groups::in_both;
 use crate::data::split::{Split, folds};
 use crate::data::{Dataset, LabelColumn};
 
@@ -117,6 +119,7 @@ impl Personalise {
         let network = Network::load(&self.model)?;
         if !matches!((&network, self.drift), (Some(Network::Personal(_)), Some(Drift::Fixed))) {
             output::check(&path, self.force)?;
+            learnt::check(&path, self.force)?;
         }
         self.fine_tuned_out.iter().try_for_each(|path| output::check(path, self.force))?;
         match network {
@@ -130,7 +133,8 @@ impl Personalise {
                     network.rows(&data, &self.label, true)
                 });
                 let Network::Global(network) = network else { unreachable!("BUG: just matched") };
-                let told = self.make(*network, rows, validation.transpose()?, &path)?;
+                let learnt = learnt::read(&self.model, network.digest())?;
+                let told = self.make((*network, learnt), rows, validation.transpose()?, &path)?;
                 told.print(self.json, out)
             }
             Some(network @ Network::Personal(_)) => {
@@ -158,27 +162,36 @@ impl Personalise {
         }
     }
 
+    /// Of a network, and what is known of the rows that it has learnt from.
     fn make(
         &self,
-        network: Classifier,
+        (network, learnt): (Classifier, Option<LearntRows>),
         rows: Dataset,
         validation: Option<Dataset>,
         path: &Path,
     ) -> Result<PersonalSummary, Failure> {
         let contents = self.contents()?;
+        // The network must not have seen what it is judged by.
+        let overlap = learnt::overlap(learnt.as_ref(), validation.as_ref().unwrap_or(&rows));
         let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
         mixture.check()?;
         let (rows, splits, how) = match validation {
             Some(validation) => {
+                if let (Some(own), Some(others)) = (rows.groups(), validation.groups())
+                    && in_both(own, others) > 0
+                {
+                    let text = format!(
+                        "--validate: {} groups have rows in --data too: leave them out of one",
+                        in_both(own, others)
+                    );
+                    return Err(Failure::Input(text));
+                }
                 let (own, all) = (rows.rows(), rows.rows() + validation.rows());
                 let split = Split { train: (0..own).collect(), test: (own..all).collect() };
-                let values = [rows.values(), validation.values()].concat();
-                let labels = [rows.labels(), validation.labels()].concat();
-                let rows = Dataset::new(rows.features(), values, labels, rows.classes().to_vec())?;
-                (rows, vec![split], "rows of --validate".to_owned())
+                (rows.followed_by(&validation)?, vec![split], "rows of --validate".to_owned())
             }
             None => {
-                let splits = folds(rows.labels(), self.folds.into(), SEED);
+                let splits = folds(&rows, self.folds.into(), SEED);
                 let splits = splits.into_iter().filter(|split| !split.test.is_empty()).collect();
                 (rows, splits, format!("rows in turn, {} parts", self.folds))
             }
@@ -200,10 +213,17 @@ impl Personalise {
         let mixture = Mixture { lambda: found.lambda(), ..mixture };
         let model = PersonalModel::new(network, datastore, mixture, contents)?;
         output::write_private(path, &model.encode(), self.force)?;
-        Ok(self.said(&found, &model, &how, path))
+        learnt::write(path, model.digest(), learnt, &rows)?;
+        Ok(self.said((&found, overlap), &model, &how, path))
     }
 
-    fn said(&self, found: &Assessment, model: &PersonalModel, how: &str, path: &Path) -> PersonalSummary {
+    fn said(
+        &self,
+        (found, overlap): (&Assessment, Overlap),
+        model: &PersonalModel,
+        how: &str,
+        path: &Path,
+    ) -> PersonalSummary {
         let part = |right: usize| right as f64 / found.rows.max(1) as f64;
         let methods = [
             ("global", Some(found.global), "the network as it is".to_owned()),
@@ -226,7 +246,8 @@ impl Personalise {
         let value = json!({
             "file": path, "digest": digest, "rows": found.rows, "accuracy": accuracies,
             "better": found.better(), "lambda": lambda, "accuracy_by_lambda": tried.collect::<Vec<_>>(),
-            "keys": keys,
+            "keys": keys, "rows_learnt_from": overlap.learnt,
+            "warnings": overlap.warning().into_iter().collect::<Vec<_>>(),
         });
         let mut lines = vec![format!("accuracy on {} {how}:", found.rows)];
         let line =
@@ -247,16 +268,23 @@ impl Personalise {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let drift = self.drift.unwrap_or(Drift::Fifo);
+        let learnt = learnt::read(&self.model, model.digest())?;
+        let overlap = learnt::overlap(learnt.as_ref(), rows);
         let said = model.predict(rows.view())?;
         let right = said.iter().zip(rows.labels()).filter(|(said, label)| said == label).count();
         let accuracy = right as f64 / rows.rows() as f64;
         let before = model.datastore().len();
         model.take_in(rows.view(), rows.labels(), drift)?;
         let (keys, digest) = (model.datastore().len(), hex::encode(model.digest()));
-        let mut value = json!({"rows": rows.rows(), "accuracy_before": accuracy, "keys": keys});
+        let mut value = json!({
+            "rows": rows.rows(), "accuracy_before": accuracy, "keys": keys,
+            "rows_learnt_from": overlap.learnt,
+            "warnings": overlap.warning().into_iter().collect::<Vec<_>>(),
+        });
         let mut text = format!("accuracy on {} new rows, before they came in: {accuracy:.4}\n", rows.rows());
         if drift != Drift::Fixed {
             output::write_private(path, &model.encode(), self.force)?;
+            learnt::write(path, model.digest(), learnt, rows)?;
             warn(path, None);
             value["file"] = json!(path);
             value["digest"] = json!(digest);
@@ -303,7 +331,8 @@ pub(super) fn made_of(
     let Network::Global(network) = network else {
         return Err(Failure::Input(format!("{}: personal already", model.display())));
     };
-    usual.make(*network, rows, None, out)
+    let learnt = learnt::read(model, network.digest())?;
+    usual.make((*network, learnt), rows, None, out)
 }
 
 /// The command's options by themselves.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::data::DataArguments;
-use super::model::{ModelArguments, Scored, scored};
+use super::model::{ModelArguments, PositiveClass, Scored, is_of, scored};
 use super::output::for_io;
 use super::{Failure, output, say, written};
 use crate::data::LabelColumn;
@@ -30,6 +30,10 @@ pub(super) struct Report {
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
+    /// The class, of two, that sensitivity is about [default: what the receipt says, else the rarer one among
+    /// the rows that the model was made of]
+    #[arg(long, value_name = "CLASS")]
+    positive: Option<String>,
     /// The receipt for the page [default: the model with .receipt.json, if it is there]
     #[arg(long, value_name = "FILE", requires = "out")]
     receipt: Option<PathBuf>,
@@ -47,7 +51,9 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         self.out.iter().try_for_each(|file| output::check(file, self.replaces(file)))?;
-        let found = scored(&self.model, &self.data, &self.label)?;
+        let receipt = self.receipt()?;
+        let positive = PositiveClass { asked: self.positive.as_deref(), receipt: receipt.as_ref() };
+        let found = scored(&self.model, &self.data, &self.label, positive)?;
         let text = match self.json {
             true => {
                 let mut value = found.json();
@@ -60,7 +66,7 @@ impl Report {
         };
         let warning = found.warning();
         if let Some(file) = &self.out {
-            self.write_page(file, found)?;
+            self.write_page(file, found, receipt)?;
         }
         if let Some(line) = warning {
             super::say(&format!("warning: {line}"));
@@ -73,19 +79,23 @@ impl Report {
         self.force || output::begins(file, &crate::report::beginning())
     }
 
-    fn write_page(&self, file: &Path, found: Scored) -> Result<(), Failure> {
+    /// The receipt that was given, or the one beside the model.
+    fn receipt(&self) -> Result<Option<Value>, Failure> {
+        if let Some(path) = &self.receipt {
+            return read(path).map(Some);
+        }
+        let beside = self.model.model.with_extension("receipt.json");
+        let found = files::exists(&beside).then(|| read(&beside)).transpose();
+        // Without a page it only names the positive class.
+        if self.out.is_some() { found } else { Ok(found.unwrap_or_default()) }
+    }
+
+    fn write_page(&self, file: &Path, found: Scored, receipt: Option<Value>) -> Result<(), Failure> {
         let model = &self.model.model;
-        let receipt = match &self.receipt {
-            Some(path) => Some(read(path)?),
-            None => Some(model.with_extension("receipt.json"))
-                .filter(|path| files::exists(path))
-                .map(|path| read(&path))
-                .transpose()?,
-        };
         let digest = hex::encode(found.digest);
         let receipt = receipt.filter(|receipt| {
             // A receipt of another model beside this one would be told as this one's.
-            let same = ["model", "network"].iter().any(|name| receipt[name]["digest"] == *digest);
+            let same = is_of(receipt, &digest);
             if !same {
                 say("warning: the receipt is not that of this model, and is left out");
             }
@@ -93,7 +103,7 @@ impl Report {
         });
         let named = model.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let name = format!("the rows of {}", self.data.name());
-        let beside = found.beside()?;
+        let (beside, warnings) = (found.beside()?, found.warnings());
         let mut left_out = found.left_out;
         if found.model.is_some() && beside.is_none() {
             left_out.push(
@@ -105,6 +115,7 @@ impl Report {
             title: receipt.as_ref().and_then(|receipt| receipt["name"].as_str()).unwrap_or(&named),
             receipt: receipt.as_ref(),
             rows: Some(Rows { name: &name, figures: &found.figures, beside: beside.as_ref() }),
+            warnings,
             columns: found.columns,
             left_out,
             model: vec![

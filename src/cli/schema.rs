@@ -7,14 +7,17 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
-use super::data::Reading;
+use super::data::{Reading, refuse_pipe};
 use super::{Failure, one_line, output, print, say};
 use crate::data::prepare::problems::Amended;
+use crate::data::prepare::publish::{self, Rule};
 use crate::data::prepare::read;
-use crate::data::prepare::{Problems, TableSchema};
+use crate::data::prepare::{Kind, Problems, TableSchema, draft};
 use crate::data::site::suggest;
 use crate::data::{self, Expected, LabelColumn, Loaded};
 use crate::session::Session;
+use crate::session::file::with_id;
+use flyswarm_data::notices;
 
 /// Look at a table before a session.
 #[derive(Debug, Subcommand)]
@@ -38,6 +41,9 @@ pub(super) struct Check {
     /// missing values. The session's id changes, so all peers need the new file; they see what was added
     #[arg(long)]
     amend: bool,
+    /// Rows that must have a level before --amend shows it to the others
+    #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
+    min_rows: u64,
     /// Draft a map file for --map from what is wrong, in place of the list. It stays at this site
     #[arg(long, conflicts_with_all = ["amend", "json"])]
     suggest_map: bool,
@@ -61,6 +67,8 @@ pub(super) struct Looked {
     /// The rows, if nothing is wrong.
     pub(super) loaded: Option<Loaded>,
     pub(super) problems: Problems,
+    /// What stands out in them: one word for machines, and a line.
+    pub(super) warnings: Vec<(&'static str, String)>,
 }
 
 /// Reads rows as a session says and collects what is wrong.
@@ -70,20 +78,50 @@ pub(super) fn look(
     label: Option<&LabelColumn>,
     reading: &Reading,
 ) -> Result<Looked, Failure> {
+    refuse_pipe(path)?;
     let spec = &session.data;
     let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
     let limits = spec.limits();
     let expected = Expected {
         classes: (!spec.classes.is_empty()).then_some(&*spec.classes),
-        partly: session.task.propagation().is_some(),
+        partly: session.task.kind().partly,
         ..reading.of_session(spec, &limits, label.unwrap_or(&usual))
     };
     if spec.preparation.is_some() {
         let (loaded, problems) = read::check(path, &expected)?;
-        return Ok(Looked { loaded, problems });
+        let notices = loaded.as_ref().map(|loaded| loaded.notices(&expected));
+        let notices = notices.unwrap_or_else(|| problems.notices.clone()).into_iter();
+        let warnings = notices.chain(repeated(path, &expected)).chain(rare(&problems)).collect();
+        return Ok(Looked { loaded, problems, warnings });
     }
     let loaded = data::load_named(path, &expected)?;
-    Ok(Looked { loaded: Some(loaded), problems: Problems { file: path.into(), list: Vec::new() } })
+    let warnings = loaded.notices(&expected);
+    Ok(Looked { loaded: Some(loaded), problems: Problems::none(path), warnings })
+}
+
+/// Columns that are no features and hold ids that come back.
+fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> {
+    let schema = expected.preparation.filter(|schema| schema.group.is_none())?;
+    let features = schema.columns.iter().filter(|column| column.kind != Kind::Ignored);
+    let label = match &expected.label {
+        LabelColumn::Name(name) => Some(name),
+        _ => schema.label.as_ref(),
+    };
+    let used: Vec<&str> = features.map(|column| &column.name).chain(label).map(String::as_str).collect();
+    let expected = Expected { label: LabelColumn::None, drop: &[], ..expected.clone() };
+    // What keeps the file from being looked at was said by the reader.
+    let found = draft::repeated_ids(path, &expected, &used).ok().filter(|found| !found.is_empty())?;
+    let what = "ids that come back in several rows; if they are a patient's, held-out rows are not new patients and \
+                results look too good: let all agree on `group` in [table] (session new --group)";
+    Some(("repeated", notices::listed(what, found.iter().map(|name| format!("{name:?}")))))
+}
+
+/// Texts that are no levels and count as missing.
+fn rare(problems: &Problems) -> Option<(&'static str, String)> {
+    let what = "texts that are no levels and count as missing";
+    let shown = problems.unseen.iter();
+    let shown = shown.map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows));
+    (!problems.unseen.is_empty()).then(|| ("others", notices::listed(what, shown)))
 }
 
 impl Check {
@@ -103,16 +141,24 @@ impl Check {
         if self.suggest_map {
             return self.suggest(&session, looked.problems, out);
         }
-        if self.amend && !looked.problems.list.is_empty() {
-            let amended = self.amend(&session, &looked.problems, out)?;
-            if let Some(session) = amended {
-                looked = look(&session, &self.data, self.label.as_ref(), &self.reading)?;
+        let mut text = String::new();
+        if self.amend
+            && let Some((amended, file, line)) = self.amend(&session, &looked.problems)?
+        {
+            looked = look(&amended, &self.data, self.label.as_ref(), &self.reading)?;
+            if looked.problems.list.is_empty() {
+                output::write(&self.session, file.as_bytes(), true)?;
+                text = line + "\n";
+            } else {
+                say(&format!(
+                    "{}: nothing is added, because these problems are left",
+                    self.session.display()
+                ));
             }
         }
-        let Looked { loaded, problems } = looked;
+        let Looked { loaded, problems, warnings } = looked;
         let file = self.data.display();
-        let mut text = String::new();
-        for problem in &problems.list {
+        for problem in problems.shown() {
             text += &match self.json {
                 true => format!(
                     "{}\n",
@@ -125,11 +171,24 @@ impl Check {
                 false => format!("{}\n", one_line(&format!("{file}, {problem}"))),
             };
         }
+        for (kind, line) in &warnings {
+            text += &match self.json {
+                true => format!("{}\n", json!({"warning": kind, "message": line})),
+                false => format!("{}\n", one_line(&format!("warning: {file}: {line}"))),
+            };
+        }
         if let Some(loaded) = &loaded {
             let rows = loaded.data.rows();
             let left_out = match loaded.left_out.len() {
                 0 => String::new(),
-                _ => format!("; not described and left out: {}", loaded.left_out.join(", ")),
+                _ => {
+                    let name = |name: &String| match name.is_empty() {
+                        true => "a column without a name".to_owned(),
+                        false => name.clone(),
+                    };
+                    let names: Vec<_> = loaded.left_out.iter().map(name).collect();
+                    format!("; not described and left out: {}", names.join(", "))
+                }
             };
             text += &match self.json {
                 true => {
@@ -144,7 +203,7 @@ impl Check {
             text += "\n";
         }
         print(out, &text)?;
-        match problems.list.len() {
+        match problems.shown().len() {
             0 => Ok(()),
             1 => Err(Failure::Input(format!("{file}: 1 problem"))),
             count => Err(Failure::Input(format!("{file}: {count} problems"))),
@@ -173,28 +232,18 @@ impl Check {
         print(out, &text)
     }
 
-    /// Writes the session file with what the rows have beside it; gives the new session, if anything was
-    /// added.
+    /// The session with what the rows have beside it, the text of its file, and a line on what was added; if
+    /// anything was.
     fn amend(
         &self,
         session: &Session,
         problems: &Problems,
-        out: &mut dyn Write,
-    ) -> Result<Option<Session>, Failure> {
+    ) -> Result<Option<(Session, String, String)>, Failure> {
         let Some(preparation) = &session.data.preparation else { return Ok(None) };
         let mut preparation = (**preparation).clone();
-        let amended = preparation.amend(problems);
+        let amended = preparation.amend(problems, &Rule { min_rows: self.min_rows, classes: None });
         let file = self.session.display();
-        for (column, text, other) in &amended.alike {
-            say(&format!(
-                "{column:?}: {text:?} is not added: it looks like {other:?} misspelt; correct the rows, or add it by hand"
-            ));
-        }
-        for (text, column) in &amended.levels_already {
-            say(&format!(
-                "{text:?} is not added to `missing`: it is a level of {column:?}; leave these fields empty"
-            ));
-        }
+        amended.left.iter().for_each(|line| say(line));
         if amended.levels.is_empty() && amended.tokens.is_empty() {
             return Ok(None);
         }
@@ -204,21 +253,20 @@ impl Check {
             Failure::Input(format!("{file}: --amend: [table] is not as `session new` writes it"))
         })?;
         let new = Session::parse(&changed)?;
-        let (old_id, id) = (session.id().to_string(), new.id().to_string());
-        let changed = changed.replace(&old_id, &id);
-        output::write(&self.session, changed.as_bytes(), true)?;
-        let levels = amended.levels.iter().map(|(column, level)| format!("{column:?}: level {level:?}"));
+        let id = new.id();
+        let changed = with_id(&changed, id);
+        let levels =
+            amended.levels.iter().map(|(column, level)| format!("{column:?}: level {:?}", level.as_str()));
         let tokens = amended.tokens.iter().map(|token| format!("missing: {token:?}"));
         let added: Vec<String> = levels.chain(tokens).collect();
         let text = match self.json {
-            true => json!({"amended": self.session, "session": id, "added": added}).to_string(),
+            true => json!({"amended": self.session, "session": id.to_string(), "added": added}).to_string(),
             false => one_line(&format!(
                 "amended {file}: {}. Its id is now {id}: give the file to all peers. They learn that some peer has these texts, not how often",
                 added.join(", ")
             )),
         };
-        print(out, &(text + "\n"))?;
-        Ok(Some(new))
+        Ok(Some((new, changed, text)))
     }
 }
 

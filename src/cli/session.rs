@@ -17,7 +17,6 @@ use serde_json::json;
 use super::{Failure, kind, print};
 use crate::memory;
 use crate::session::{Session, SessionError};
-use crate::tasks::xclp::memory::refusal;
 
 /// Make, check and show session files.
 #[derive(Debug, Subcommand)]
@@ -52,7 +51,9 @@ impl SessionCommand {
             Self::Forecast(arguments) => arguments.run(out),
             Self::Check { file, json } => {
                 let session = load(&file)?;
-                if let Some(refusal) = refusal(&session, None, memory::available()) {
+                if let Some(refusal) =
+                    (session.task.kind().memory_refusal)(&session, None, memory::available())
+                {
                     return Err(Failure::Environment(format!("{}: {refusal}", file.display())));
                 }
                 let id = session.id();

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::data::{Reading, load_whole};
 use super::{Failure, output, print};
 use crate::data::split::{folds, stratified_sample};
-use crate::data::{Dataset, LabelColumn};
+use crate::data::{Dataset, Expected, LabelColumn};
 use crate::model::readout::Readout;
 use flyswarm_data::scaling::Scaling;
 use flyswarm_learn::tuning::baselines::{self, neighbour_settings};
@@ -35,6 +35,9 @@ pub(super) struct Tune {
     /// Reads the rows as the section table of this session file describes their columns
     #[arg(long, value_name = "SESSION")]
     columns_from: Option<PathBuf>,
+    /// The column with the groups of the rows, such as patients; a group is never split between folds
+    #[arg(long, value_name = "COLUMN", conflicts_with = "columns_from")]
+    group: Option<String>,
     #[command(flatten)]
     reading: Reading,
     /// Random candidates beside the default, known good ones first
@@ -106,7 +109,8 @@ impl Tune {
             return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
         }
         self.out.iter().try_for_each(|path| output::check(path, self.force))?;
-        let expected = self.reading.expected(&self.label);
+        let group = self.group.as_deref();
+        let expected = Expected { group, ..self.reading.expected(&self.label) };
         let data = load_whole(&self.data, self.columns_from.as_deref(), &expected)?;
         if data.classes().len() < 2 {
             let text = format!("{}: one class only, expected at least 2", self.data.display());
@@ -114,7 +118,7 @@ impl Tune {
         }
         let seed = self.seed.to_le_bytes();
         let data = data.subset(&stratified_sample(data.labels(), self.rows, &seed));
-        let trials = Trial::of(&data, &folds(data.labels(), self.folds.into(), &seed));
+        let trials = Trial::of(&data, &folds(&data, self.folds.into(), &seed));
         let (candidates, readouts) = self.grid(&data)?;
         let name = self.data.display().to_string();
         let bar = bar((candidates.len() * trials.len()) as u64, name.clone());

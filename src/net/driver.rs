@@ -9,6 +9,7 @@ mod clock;
 mod interpose;
 mod others;
 mod trace;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ pub(crate) use addresses::{relays, roster};
 use clock::{Clock, beside, now_instant};
 pub use interpose::{Interpose, Sent};
 pub use trace::Trace;
+pub use usage::{Spent, Usage};
 
 /// The time for which a leaving node waits for its last frames to be read.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -75,6 +77,8 @@ pub struct NodeConfig {
     pub trace: Option<Arc<Trace>>,
     /// What stands between the node and its network, if anything.
     pub interpose: Option<Box<dyn Interpose>>,
+    /// Peers that had no result when this peer left: it only serves them, and ends when they have it.
+    pub serves: Vec<Peer>,
     /// Set, with a wake, to leave.
     pub stop: Arc<AtomicBool>,
 }
@@ -176,26 +180,6 @@ pub enum DriverError {
     Stopped,
 }
 
-/// Bytes and seconds of one stage.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// Time this node was in the stage.
-    pub seconds: f64,
-    /// Frame bytes it sent meanwhile.
-    pub bytes: u64,
-}
-
-/// Time and bytes that a finished run used.
-#[derive(Clone, Debug, Default)]
-pub struct Usage {
-    /// (slot, stage) in order of first entry; before the first view: `None`.
-    pub stages: Vec<(Option<(u32, Stage)>, Spent)>,
-    /// Frame bytes sent in all.
-    pub bytes_sent: u64,
-    /// Frame bytes received in all.
-    pub bytes_received: u64,
-}
-
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alarm(std::cmp::Reverse<(Time, u64)>);
 
@@ -226,6 +210,8 @@ struct Driver<'a> {
     /// When a watched node is looked at next.
     look: Option<Instant>,
     usage: Usage,
+    serves: Vec<Peer>,
+    finished: bool,
     stage_since: Instant,
     report: &'a mut dyn FnMut(Report<'_>),
     over: Option<Result<(), DriverError>>,
@@ -290,12 +276,15 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
         trace: plan.trace,
         look: plan.watched.then_some(started),
         usage: Usage { stages: vec![(None, Spent::default())], ..Usage::default() },
+        serves: plan.serves,
+        finished: false,
         stage_since: started,
         report,
         over: None,
     };
     let result = driver.run();
     driver.enter_stage(None);
+    driver.usage.unfinished = driver.unfinished();
     let mut usage = driver.usage;
     for id in &driver.ids {
         for channel in super::Channel::BOTH {
@@ -318,6 +307,9 @@ impl Driver<'_> {
         loop {
             if let Some(over) = self.over.take() {
                 return over;
+            }
+            if self.has_served() {
+                return Ok(());
             }
             if self.stop.load(Ordering::Acquire) {
                 let step = self.node.leave();
@@ -478,6 +470,7 @@ impl Driver<'_> {
                         Event::NeedsConnection(peer) => {
                             let _ = self.network.send(Command::Dial(self.ids[peer.index()]));
                         }
+                        Event::Finished(_) => self.finished = true,
                         Event::Done => self.over = Some(Ok(())),
                         Event::Ended(ending) => self.over = Some(Err(ending.into())),
                         _ => {}

@@ -39,11 +39,12 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             Event::StateLost(peer) => {
                 tracing::warn!(shown_by = peer.as_ref().map(name), "state lost: this peer does not vote");
             }
-            Event::ViewBegan(ballot, members) => {
-                tracing::info!(view = %ballot, members = members.len(), "view began")
+            Event::ViewBegan(ballot, tree) => {
+                tracing::info!(view = %ballot, members = tree.members().len(), "view began")
             }
-            Event::ViewFailed(ballot, reason, suspect) => {
-                tracing::warn!(view = %ballot, ?reason, suspect = suspect.as_ref().map(name), "view failed");
+            Event::ViewFailed(ballot, author, reason, suspect) => {
+                let (author, suspect) = (name(author), suspect.as_ref().map(name));
+                tracing::warn!(view = %ballot, author, ?reason, suspect, "view failed");
             }
             Event::Stage(slot, stage) => {
                 tracing::info!(aggregate = aggregate(*slot), stage = stage_name(*stage), "stage");
@@ -75,7 +76,7 @@ fn kind(message: &Message) -> &'static str {
         Message::Prepare(_) => "prepare",
         Message::Promise(..) => "promise",
         Message::Refuse(..) => "refuse",
-        Message::Begin { .. } => "begin",
+        Message::Begin(..) => "begin",
         Message::Failed { .. } => "failed",
         Message::View(_) => "view",
         Message::Transfer(_) => "transfer",

@@ -113,7 +113,7 @@ impl Metrics {
                 Event::Joined(who) => drop(self.connected.get_or_create(&peer(*who)).set(1)),
                 Event::Lost(who) => drop(self.connected.get_or_create(&peer(*who)).set(0)),
                 Event::ViewBegan(..) => drop(self.views.inc()),
-                Event::ViewFailed(_, reason, _) => {
+                Event::ViewFailed(_, _, reason, _) => {
                     let labels = vec![("reason", format!("{reason:?}").to_lowercase())];
                     self.views_failed.get_or_create(&labels).inc();
                 }

@@ -8,6 +8,7 @@ use crate::ledger::{Charge, Ledger};
 use crate::privacy::Ratio;
 use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
+use crate::tasks::Shared;
 
 /// Says whether a private session is worth what it costs; an error ends it.
 pub(super) type Ask = Box<dyn FnOnce() -> Result<(), Error> + Send>;
@@ -42,7 +43,7 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
 
 /// Whether each row is a question about the labels of others, answered without noise.
 fn is_query(session: &Session) -> bool {
-    session.task.propagation().is_some()
+    session.task.kind().shared == Shared::Shares
 }
 
 /// Enters the session in `ledger`, once for what is kept in `state`. `rows` is what the rows are called

@@ -22,9 +22,9 @@ use crate::net::driver::{self, DriverError, Interpose, NodeConfig, Trace};
 use crate::net::metrics::Metrics;
 use crate::protocol::context::Context;
 use crate::session::Session;
-use crate::store::Pin;
-use crate::tasks::common::columns;
+use crate::store::{Pin, Store};
 use crate::tasks::{self, Build, History, Labels, Outcome, Protected, Rows, SessionTask, Task};
+use flyswarm_data::notices::{self, Notice};
 
 /// Saves a result as soon as it is there.
 pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;
@@ -233,7 +233,8 @@ impl Builder {
         let peer = self.identity.public();
         let stranger = || Error::NotInRoster { peer, session: session.name.clone() };
         let me = session.peer(&peer).ok_or_else(stranger)?;
-        if let Some(refusal) = tasks::xclp::memory::refusal(&session, Some(me), memory::available()) {
+        let refusal = (session.task.kind().memory_refusal)(&session, Some(me), memory::available());
+        if let Some(refusal) = refusal {
             return Err(Error::Environment(refusal));
         }
         let kind = tasks::built_in(&session);
@@ -282,9 +283,28 @@ impl Builder {
         let pin = derive(&*self.identity.seed(), "pin", &session.id().0);
         let pin = Pin { name: self.name, digest: rows.digest(&pin) };
         let session = Arc::new(session);
-        let ctx = Arc::new(Context::new(session.settings(), me, self.identity, task.plan()));
-        let odd = columns::lines(&columns::codes(&rows.data), &session.data.columns);
-        if let Some(line) = odd.first().filter(|_| self.strict) {
+        let kept_for = Store::kept_for(&state).map_err(DriverError::Store)?.unwrap_or_default();
+        let serves: Vec<_> = kept_for
+            .iter()
+            .filter_map(|id| session.peer(&id.parse().ok()?))
+            .filter(|peer| *peer != me)
+            .collect();
+        let mut settings = session.settings();
+        if !serves.is_empty() {
+            settings.timing.linger_ms = settings.timing.linger_ms.max(SERVES_MS);
+        }
+        let ctx = Arc::new(Context::new(settings, me, self.identity, task.plan()));
+        let schema = session.data.preparation.as_deref();
+        let mut findings = notices::of(&rows.data, &session.data.columns, schema);
+        // A constant counts if others have other values, which the opened sums tell.
+        findings.retain(|(_, notice)| !matches!(notice, Notice::Constant(_)));
+        let (grave, rest): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(_, notice)| notice.is_grave());
+        let odd: Vec<String> = [&grave, &rest]
+            .into_iter()
+            .flat_map(|found| notices::lines(found))
+            .map(|(_, line)| line)
+            .collect();
+        if let Some(line) = odd.first().filter(|_| self.strict && !grave.is_empty()) {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
         let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;
@@ -318,6 +338,7 @@ impl Builder {
             watched: self.watched,
             trace: self.trace,
             interpose,
+            serves,
             stop: Arc::default(),
         };
         let result = (!witness).then_some(result);
@@ -325,6 +346,9 @@ impl Builder {
         node::start(config, node::Plan { result, rows, columns, odd, metrics, save, keep }).await
     }
 }
+
+/// How long a peer waits for those that it is started again for, to serve them: an hour.
+const SERVES_MS: u64 = 3_600_000;
 
 /// Where the ledger is.
 struct Ledgers<'a> {

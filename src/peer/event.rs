@@ -115,9 +115,11 @@ pub enum Event {
     ViewFailed {
         /// Its ballot.
         view: String,
-        /// Why.
+        /// The member that ended it.
+        author: String,
+        /// Why, as it says.
         reason: Reason,
-        /// The peer that is held responsible, if any.
+        /// The other member that it names, if any: one of the two is at fault, and it is not known which.
         suspect: Option<String>,
     },
     /// A stage of a slot began.
@@ -186,10 +188,12 @@ pub enum Event {
         /// What it can show.
         receipt: Box<Receipt>,
     },
-    /// This peer left before the others had their results: its state is kept, for it may come back.
+    /// Others may have no result yet: this peer's state is kept, and a later run serves them.
     StateKept {
         /// The folder.
         folder: PathBuf,
+        /// Peers that have not said that they have the result; nobody if this peer left early.
+        without_result: Vec<String>,
     },
     /// The node stands at a stage until it is killed. For tests.
     Held {
@@ -249,11 +253,12 @@ impl Event {
             node::Event::Joined(peer) => Self::Joined { peer: name(peer) },
             node::Event::Refused(peer, fields) => Self::Refused { peer: name(peer), fields: fields.clone() },
             node::Event::StateLost(peer) => Self::StateLost { shown_by: peer.as_ref().map(name) },
-            node::Event::ViewBegan(ballot, members) => {
-                Self::View { view: ballot.to_string(), members: names(members) }
+            node::Event::ViewBegan(ballot, tree) => {
+                Self::View { view: ballot.to_string(), members: names(tree.members()) }
             }
-            node::Event::ViewFailed(ballot, reason, suspect) => Self::ViewFailed {
+            node::Event::ViewFailed(ballot, author, reason, suspect) => Self::ViewFailed {
                 view: ballot.to_string(),
+                author: name(author),
                 reason: *reason,
                 suspect: suspect.as_ref().map(name),
             },
@@ -316,8 +321,8 @@ impl fmt::Display for Event {
                 )
             }
             Self::View { view, members } => write!(f, "view {view} begins with {}", members.join(", ")),
-            Self::ViewFailed { view, reason, suspect } => {
-                write!(f, "view {view} ended: {}", why(*reason, suspect.as_deref()))
+            Self::ViewFailed { view, author, reason, suspect } => {
+                write!(f, "view {view} ended: {}", why(author, *reason, suspect.as_deref()))
             }
             Self::Stage { slot, stage, .. } => write!(f, "{slot}: {}", stage_name(*stage)),
             Self::Roles { roles } => {
@@ -348,8 +353,21 @@ impl fmt::Display for Event {
             }
             // It is for machines.
             Self::Receipt { .. } => Ok(()),
-            Self::StateKept { folder } => {
-                write!(f, "left early: {} is kept for the others", folder.display())
+            Self::StateKept { folder, without_result } if without_result.is_empty() => {
+                write!(
+                    f,
+                    "left early: {} is kept; run the same command again to serve the others",
+                    folder.display()
+                )
+            }
+            Self::StateKept { folder, without_result } => {
+                let names = without_result.join(", ");
+                write!(
+                    f,
+                    "no result was seen at {names}: {} is kept; run the same command again when {names} is \
+                     there, to serve the result",
+                    folder.display()
+                )
             }
             Self::Held { slot, stage } => write!(f, "held at {slot}.{}", stage_name(*stage)),
             Self::Deviated { peer } => write!(f, "deviates towards {peer}"),
@@ -358,17 +376,18 @@ impl fmt::Display for Event {
     }
 }
 
-fn why(reason: Reason, suspect: Option<&str>) -> String {
-    let peer = suspect.unwrap_or("a member");
-    match reason {
-        Reason::Lost => format!("the connection to {peer} was lost"),
-        Reason::Stalled => format!("nothing came from {peer}"),
-        Reason::Fault => format!("{peer} broke a rule"),
-        Reason::Left => format!("{peer} left"),
-        Reason::Superseded => "another view takes its place".into(),
-        Reason::TooFew => "too few members for a new sum".into(),
-        Reason::Enlarged => "peers wait to join: a larger view begins".into(),
-        Reason::Disagreement => "its members disagree on what they hold".into(),
-        Reason::Omitted => format!("it left out {peer}, to whom a member is connected"),
-    }
+fn why(author: &str, reason: Reason, suspect: Option<&str>) -> String {
+    let Some(suspect) = suspect else {
+        return format!("its leader {author} ended it, to take in more peers or because too few are left");
+    };
+    let said = match reason {
+        Reason::Lost => format!("{author} lost its connection to {suspect}"),
+        Reason::Stalled => format!("{author} says that nothing came from {suspect}"),
+        Reason::Fault => format!("{author} says that {suspect} broke a rule"),
+        Reason::Disagreement => {
+            format!("{author} and {suspect} say different things about each other")
+        }
+        Reason::Left | Reason::Ended => return format!("{author} left"),
+    };
+    format!("{said}; the two are kept apart for some rounds")
 }

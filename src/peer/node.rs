@@ -13,7 +13,7 @@ use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
 use super::own_rows::OwnRows;
-use super::receipt::{Committee, DataDigest, Opened, Place, Receipt, Warnings, stages};
+use super::receipt::{Committee, DataDigest, Disagreement, Opened, Receipt, Warnings, stages};
 use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
 use crate::http::Server;
@@ -21,9 +21,10 @@ use crate::net::driver::{self, DriverError, NodeConfig, Report, Usage};
 use crate::net::metrics::Metrics;
 use crate::node::{self, Ending};
 use crate::protocol::context::Context;
+use crate::protocol::view::Reason;
 use crate::session::{self, Release, Session};
-use crate::store::Store;
-use crate::tasks::{self, History, Outcome, Protected, Rows, Task};
+use crate::store::{self, Store, StoreError};
+use crate::tasks::{self, History, Outcome, Protected, Rows, Shared, Task};
 
 /// What a node is told beside what its driver is.
 pub(super) struct Plan {
@@ -55,6 +56,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         watched,
         up: Some(up),
         views: 0,
+        apart: BTreeMap::new(),
         reached: false,
         keyed: config.network_key.is_some(),
         roles: BTreeMap::new(),
@@ -89,14 +91,19 @@ pub(super) fn panicked() -> Error {
 
 /// The end of a session that could not be finished; where no other peer was ever heard, with what may keep
 /// all of them away: a network key at one side only.
-fn unreached(error: Error, reached: bool, keyed: bool) -> Error {
+fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     let hint = match keyed {
+        _ if begun => {
+            "if they have finished: ask one of them to run its `flyswarm join` again and start this one again; \
+             it then gets the result"
+        }
         true => "none of them answered, and this peer uses a network key: all need the same one",
         false => "none of them answered: if they use a network key, give it with --network-key",
     };
     match error {
+        Error::Ended { ending: ending @ Ending::TooFew(_), .. } if begun => Error::Ended { ending, hint },
         // This peer's own fault is not the network's.
-        Error::Ended { ending, .. } if !reached && !matches!(ending, Ending::Own(_)) => {
+        Error::Ended { ending, .. } if !reached && !begun && !matches!(ending, Ending::Own(_)) => {
             Error::Ended { ending, hint }
         }
         other => other,
@@ -109,8 +116,8 @@ pub(crate) fn told(session: &Session) -> [(&'static str, Value); 4] {
     [
         ("task", json!(session.task.name())),
         ("privacy", privacy(session)),
-        ("shared", json!(kind.shared())),
-        ("evaluation_note", json!(kind.evaluation_note(session))),
+        ("shared", json!(kind.shared)),
+        ("evaluation_note", json!((kind.evaluation_note)(session))),
     ]
 }
 
@@ -135,6 +142,8 @@ struct Node {
     watched: Option<Watched>,
     up: Option<oneshot::Sender<driver::Handle>>,
     views: u64,
+    /// Pairs that a view was ended for, whether only their connection was lost, and how many views.
+    apart: BTreeMap<([String; 2], bool), u64>,
     /// Whether another peer was ever heard.
     reached: bool,
     /// Whether a network key is used.
@@ -158,12 +167,17 @@ impl Node {
         let (started, state) = (super::unix(), config.state.clone());
         let ended = driver::run(config, &mut |report| self.reported(report));
         // A result that was saved is not undone by leaving before the others have theirs.
-        let over = ended.is_ok();
+        let left_early = ended.is_err();
+        let unfinished = ended.as_ref().map_or_else(|_| Vec::new(), |usage| usage.unfinished.clone());
         let (usage, SessionResult { outcome, history }) = match (ended, self.result.take()) {
             (_, Some(Err(failure))) => return Err(failure),
             (Ok(usage), Some(Ok(made))) => (usage, made),
             (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
-            (Err(error), _) => return Err(unreached(error.into(), self.reached, self.keyed)),
+            (Err(error), _) => {
+                // Whoever has begun may have been away while the others finished.
+                let begun = store::has_records(&state).unwrap_or(false);
+                return Err(unreached(error.into(), self.reached, self.keyed, begun));
+            }
             (Ok(_), None) => {
                 let ending = Ending::Refused("the session ended without a result".into());
                 return Err(Error::Ended { ending, hint: "" });
@@ -177,13 +191,28 @@ impl Node {
         if self.plan.result.is_some() {
             self.journal.write(Event::OwnRows { own_rows: receipt.own_rows.clone() });
         }
-        if over {
-            Store::finish(&state).map_err(|error| Error::Environment(error.to_string()))?;
+        // The others may need the state: whoever left early, or saw others without a result, can come back
+        // and serve them.
+        let without_result = if self.serves_later(&history) { unfinished } else { Vec::new() };
+        let stored = |error: StoreError| Error::Environment(error.to_string());
+        if left_early || !without_result.is_empty() {
+            let id = |&peer: &session::Peer| self.ctx.session.roster[peer.index()].key.to_string();
+            Store::keep_for(&state, &without_result.iter().map(id).collect::<Vec<_>>()).map_err(stored)?;
+            let name = |&peer: &session::Peer| self.session.name(peer).to_owned();
+            let without_result = without_result.iter().map(name).collect();
+            self.journal.write(Event::StateKept { folder: state, without_result });
         } else {
-            // The others may need it: who left early can come back and serve them.
-            self.journal.write(Event::StateKept { folder: state });
+            Store::finish(&state).map_err(stored)?;
         }
         Ok(Finished { outcome, receipt })
+    }
+
+    /// Whether this peer keeps what a later run serves others with. A session with noise, or with shares of
+    /// rows, leaves nothing behind. Whoever was not in the last sum has its result from another peer, which
+    /// knows better who has none.
+    fn serves_later(&self, history: &History) -> bool {
+        let sums = self.session.privacy.noise.is_none() && self.session.task.kind().shared == Shared::Sums;
+        sums && history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me))
     }
 
     fn reported(&mut self, report: Report<'_>) {
@@ -215,6 +244,13 @@ impl Node {
                 }
             }
             Report::Node(node::Event::ViewBegan(..)) => self.views += 1,
+            Report::Node(node::Event::ViewFailed(_, author, reason, Some(suspect)))
+                if *reason != Reason::Left =>
+            {
+                let mut pair = [*author, *suspect].map(|peer| self.session.name(peer).to_owned());
+                pair.sort_unstable();
+                *self.apart.entry((pair, *reason == Reason::Lost)).or_default() += 1;
+            }
             Report::Node(node::Event::Opened(value)) => {
                 self.opened.entry(value.sum.slot).or_insert_with(super::unix);
             }
@@ -306,10 +342,7 @@ impl Node {
             name: session.name.clone(),
             run_id: hex::encode(session.run.id),
             created: session.run.created_text(),
-            series: session
-                .run
-                .series
-                .map(|series| Place { number: series.number, parent: series.parent.to_string() }),
+            series: session.run.series,
             peer: session.name(self.ctx.me).to_owned(),
             peer_id: self.ctx.identity.public().to_string(),
             own_rows: self.own_rows(history),
@@ -322,6 +355,11 @@ impl Node {
             committee: Committee::of(session),
             roles: (!self.roles.is_empty()).then(|| self.roles.clone()),
             views: self.views,
+            disagreements: self
+                .apart
+                .iter()
+                .map(|((pair, lost), views)| Disagreement::new(pair, *lost, *views))
+                .collect(),
             data: DataDigest {
                 rows: self.plan.rows.data.rows(),
                 salt: hex::encode(salt),
@@ -348,13 +386,16 @@ mod tests {
     fn whoever_hears_nobody_is_told_of_the_network_key() {
         let told = |reached, keyed| {
             let error = Error::Ended { ending: Ending::TooFew("too few".into()), hint: "" };
-            unreached(error, reached, keyed).to_string()
+            unreached(error, reached, keyed, false).to_string()
         };
         assert_eq!(told(true, false), "too few");
         assert!(
             told(false, true).starts_with("too few; none of them answered, and this peer uses a network key")
         );
         assert!(told(false, false).ends_with("give it with --network-key"));
-        assert_eq!(unreached(Error::Input("x".into()), false, false).to_string(), "x");
+        let away = Error::Ended { ending: Ending::TooFew("too few".into()), hint: "" };
+        let away = unreached(away, true, false, true).to_string();
+        assert!(away.starts_with("too few; if they have finished: ask one of them to run"), "{away}");
+        assert_eq!(unreached(Error::Input("x".into()), false, false, true).to_string(), "x");
     }
 }

@@ -9,7 +9,7 @@ use super::own_rows::OwnRows;
 use crate::net::driver::Usage;
 use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
-use crate::session::{Faults, Session};
+use crate::session::{Faults, Series, Session};
 
 /// What a peer can show of a session it took part in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,7 +24,7 @@ pub struct Receipt {
     /// When the session was made, as its file says it.
     pub created: String,
     /// The session's place in a series, and the id of the one before it.
-    pub series: Option<Place>,
+    pub series: Option<Series>,
     /// This peer's name.
     pub peer: String,
     /// This peer's libp2p name.
@@ -43,6 +43,8 @@ pub struct Receipt {
     pub roles: Option<BTreeMap<String, Vec<String>>>,
     /// Views that this peer was in.
     pub views: u64,
+    /// Pairs of peers that a view was ended for: one of the two said so of the other.
+    pub disagreements: Vec<Disagreement>,
     /// A digest of this peer's rows.
     pub data: DataDigest,
     /// Seconds and bytes by stage.
@@ -86,13 +88,30 @@ impl Serialize for Warnings {
     }
 }
 
-/// A place in a series of sessions.
+/// Two peers that do not agree, so that views ended. It is no verdict: one of them may lie, or their
+/// connection is bad, and nobody else can tell which.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
-    /// The place, from 2 on.
-    pub number: u32,
-    /// The id of the session before, in hexadecimal digits.
-    pub parent: String,
+#[non_exhaustive]
+pub struct Disagreement {
+    /// Their names.
+    pub peers: [String; 2],
+    /// How many views ended.
+    pub views: u64,
+    /// The same in words.
+    pub text: String,
+}
+
+impl Disagreement {
+    pub(super) fn new(peers: &[String; 2], lost: bool, views: u64) -> Self {
+        let [one, other] = peers;
+        let ended = if views == 1 { "1 view was".into() } else { format!("{views} views were") };
+        let text = if lost {
+            format!("the connection between {one} and {other} was lost: {ended} ended")
+        } else {
+            format!("{one} and {other} say different things about each other: {ended} ended")
+        };
+        Self { peers: peers.clone(), views, text }
+    }
 }
 
 /// What the committee of a session bears.
@@ -110,7 +129,7 @@ pub struct Committee {
 
 impl Committee {
     pub(super) fn of(session: &Session) -> Self {
-        let (faults, members) = (session.voting.faults, session.committee().len());
+        let (faults, members) = (session.faults(), session.committee().len());
         let not_prevented = match faults {
             Faults::Crash => "a member that breaks the rules and leads may open an aggregate twice",
             Faults::Byzantine => {
@@ -203,5 +222,16 @@ mod tests {
         warnings.add("quality", "worse than alone".into());
         assert_eq!(serde_json::json!(warnings), serde_json::json!({"columns": 2, "quality": 1}));
         assert_eq!(warnings.texts()[1..], ["other units?", "worse than alone"]);
+    }
+
+    #[test]
+    fn two_that_do_not_agree_are_both_named_and_neither_is_accused() {
+        let pair = ["south", "west"].map(str::to_owned);
+        let text = |lost, views| Disagreement::new(&pair, lost, views).text;
+        assert_eq!(
+            text(false, 2),
+            "south and west say different things about each other: 2 views were ended"
+        );
+        assert_eq!(text(true, 1), "the connection between south and west was lost: 1 view was ended");
     }
 }

@@ -6,8 +6,9 @@ use super::Handle;
 /// Ctrl-C or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP
 /// ignored, as by `nohup`, goes on ignoring it.
 pub fn leave_on_signals(handle: Handle) {
+    // Here, not in the thread: a signal may come before that begins.
+    let Ok(mut signals) = Signals::new() else { return };
     std::thread::spawn(move || {
-        let Ok(mut signals) = Signals::new() else { return };
         loop {
             let signal = signals.next();
             // A terminal that is closed may say so twice.
@@ -41,6 +42,8 @@ enum Signal {
 struct Signals {
     runtime: tokio::runtime::Runtime,
     #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     /// `None` where it is ignored.
     #[cfg(unix)]
@@ -54,10 +57,11 @@ impl Signals {
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let inside = runtime.enter();
+        let interrupt = signal(SignalKind::interrupt())?;
         let terminate = signal(SignalKind::terminate())?;
         let hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) };
         drop(inside);
-        Ok(Self { runtime, terminate, hangup })
+        Ok(Self { runtime, interrupt, terminate, hangup })
     }
 
     #[cfg(not(unix))]
@@ -67,7 +71,7 @@ impl Signals {
 
     fn next(&mut self) -> Signal {
         #[cfg(unix)]
-        let Self { runtime, terminate, hangup } = self;
+        let Self { runtime, interrupt, terminate, hangup } = self;
         #[cfg(unix)]
         let hangup = async {
             match hangup {
@@ -78,7 +82,7 @@ impl Signals {
         #[cfg(unix)]
         return runtime.block_on(async {
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => Signal::End,
+                _ = interrupt.recv() => Signal::End,
                 _ = terminate.recv() => Signal::End,
                 () = hangup => Signal::Hangup,
             }

@@ -12,7 +12,6 @@ use crate::node::{Awaited, Event};
 use crate::protocol::all_reduce::{self, CHUNK, Direction};
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
-use crate::protocol::tree;
 use crate::protocol::view;
 use crate::session::Peer;
 
@@ -21,9 +20,9 @@ use crate::session::Peer;
 pub(crate) struct Status {
     /// Everybody else in the roster.
     pub(crate) peers: Vec<Other>,
-    /// The members of the view, in the order of the tree: the children of member i are 2i + 1 and 2i + 2.
+    /// The members of the view, each with its parent in the tree and after it.
     /// Empty outside of views.
-    pub(crate) tree: Vec<String>,
+    pub(crate) tree: Vec<(String, Option<String>)>,
     /// The sum that is under way or was the last.
     pub(crate) sum: Option<Sum>,
     /// Bytes of messages by stage, in the order in which the stages were first entered.
@@ -179,9 +178,10 @@ impl Watched {
             Event::Joined(peer) => self.set(*peer, Link::Connected),
             Event::Lost(peer) => self.set(*peer, Link::Lost),
             Event::Refused(peer, _) => self.set(*peer, Link::Refused),
-            Event::ViewBegan(ballot, members) => {
-                let order = tree::order(&ctx.session, *ballot, members);
-                self.status.tree = order.iter().map(|peer| ctx.session.name(*peer).to_owned()).collect();
+            Event::ViewBegan(_, tree) => {
+                let name = |peer| ctx.session.name(peer).to_owned();
+                let member = |&peer: &_| (name(peer), tree.parent(peer).map(name));
+                self.status.tree = tree.order().iter().map(member).collect();
             }
             Event::ViewFailed(..) | Event::Finished(_) => self.status.tree.clear(),
             Event::Stage(slot, stage) => {

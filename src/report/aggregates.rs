@@ -60,6 +60,12 @@ pub(super) fn decided(receipt: &Value) -> Markup {
             } @else {
                 (sums)
             }
+            @let disagreements = list(&receipt["disagreements"]);
+            @if !disagreements.is_empty() {
+                h3 { "Peers that do not agree" }
+                ul { @for each in disagreements { li { (text(&each["text"])) "." } } }
+                p { "One of the two may break a rule, or their connection is bad; nobody else can tell which." }
+            }
             h3 { "Cost" }
             (table("Time and bytes of this peer, by stage", &["stage", "time", "sent"], stages))
         }

@@ -8,15 +8,28 @@ use serde_json::Value;
 use super::{pictures, text};
 use crate::html::{cells, percent, table};
 
-/// The comparison that a receipt or a peer's own figures hold, if it is as this program writes it.
-pub(super) fn read(value: &Value) -> Option<Comparison> {
-    let found: Comparison = serde_json::from_value(value.clone()).ok()?;
+/// What a receipt or a peer's own figures hold of predicted rows.
+pub(super) enum Held {
+    /// They were predicted in three ways.
+    Compared(Box<Comparison>),
+    /// They were predicted by the result alone.
+    Alone(Box<Figures>),
+}
+
+/// What a receipt or a peer's own figures hold, if it is as this program writes it.
+pub(super) fn read(value: &Value) -> Option<Held> {
     let square = |figures: &Figures| {
         let classes = figures.per_class.len();
         figures.confusion.len() == classes && figures.confusion.iter().all(|row| row.len() == classes)
     };
+    let only = value.as_object().is_some_and(|all| !all.contains_key("alone"));
+    if only {
+        let figures = serde_json::from_value(value["swarm"].clone()).ok().filter(square);
+        return figures.map(|figures| Held::Alone(Box::new(figures)));
+    }
+    let found: Comparison = serde_json::from_value(value.clone()).ok()?;
     let all = square(&found.swarm) && square(&found.alone) && square(&found.neighbours);
-    all.then_some(found)
+    all.then(|| Held::Compared(Box::new(found)))
 }
 
 /// As `93.2 % (90.1 to 95.4)`.
@@ -66,7 +79,15 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
         section {
             h2 { (title) }
             @match read(&found["pooled"]) {
-                Some(figures) => {
+                Some(Held::Alone(figures)) => {
+                    p {
+                        "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
+                        " % were held out of training (" (figures.rows) " rows together); the result has never seen \
+                         them. Only sums over all peers were opened."
+                    }
+                    (one(&figures, "held-out rows", "swarm"))
+                }
+                Some(Held::Compared(figures)) => {
                     p { strong { (figures.headline("held-out rows")) "." } }
                     p {
                         "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
@@ -92,6 +113,14 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                 p { "Not scored, because too few peers held rows of them out: " (unscored) "." }
             }
         }
+    }
+}
+
+/// A peer's own figures.
+pub(super) fn own(found: &Held) -> Markup {
+    match found {
+        Held::Compared(found) => compared(found, Whose::Peer),
+        Held::Alone(figures) => one(figures, "its own held-out rows", "swarm"),
     }
 }
 
@@ -150,10 +179,10 @@ fn verdict(Sentence { verdict, text, .. }: &Sentence) -> Markup {
     html! { p class=(class) { (text) } }
 }
 
-/// The figures of one model.
-pub(super) fn one(figures: &Figures) -> Markup {
+/// The figures of one model on rows that are called so; `subject` predicts.
+pub(super) fn one(figures: &Figures, rows: &str, subject: &str) -> Markup {
     html! {
-        p { strong { (figures.headline(&format!("{} rows", figures.rows))) "." } }
+        p { strong { (figures.headline(rows)) "." } }
         div.cards {
             @for (name, share) in
                 [("balanced accuracy", figures.balanced_accuracy), ("accuracy", figures.accuracy)]
@@ -162,7 +191,7 @@ pub(super) fn one(figures: &Figures) -> Markup {
             }
             (majority(figures))
         }
-        (verdict(&figures.against_majority("model")))
+        (verdict(&figures.against_majority(subject)))
         (table(
             "Recall of each class, with 95 % intervals",
             &["class", "rows", "recall"],
@@ -200,9 +229,8 @@ fn details(figures: &Figures) -> Markup {
         @if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
             h3 { "Calibration" }
             p {
-                "A model states how sure it is of each prediction: exp(-score) over the sum of all classes, of a \
-                 network its own probability. On the line it would be right as often as it states; below \
-                 it is too sure of itself."
+                "A model states the probability of each prediction, as `predict --scores` prints it. On the \
+                 line it would be right as often as it states; below it is too sure of itself."
             }
             (pictures::calibration(bins))
             (table(

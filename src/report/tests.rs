@@ -4,6 +4,7 @@ use flyswarm_learn::model::columns::{Column, Spread};
 use flyswarm_learn::model::figures::{Gain, Sums};
 use serde_json::json;
 
+use super::figures::Held;
 use super::*;
 use crate::crypto::identity::Identity;
 use crate::peer::told;
@@ -34,7 +35,8 @@ fn receipt() -> Value {
     let found = figures(&classes);
     json!({
         "name": EVIL, "peer": EVIL, "session": EVIL, "created": EVIL, "started_unix": 1.0, "seconds": 61.0,
-        "own_rows": {"included": [EVIL], "left_out": [], "text": EVIL}, "views": 1, "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
+        "own_rows": {"included": [EVIL], "left_out": [], "text": EVIL}, "views": 1,
+        "disagreements": [{"peers": [EVIL, "bob"], "views": 1, "text": EVIL}], "data": {"rows": 60}, "task": "flynn", "opened_unix": [13.5, null],
         "privacy": {"epsilon": null, "min_contributors": 3},
         "committee": {"members": 3, "faults": EVIL, "not_prevented": EVIL},
         "aggregates": [
@@ -65,13 +67,13 @@ fn names_from_outside_never_become_markup() {
     own["columns"] = json!(beside(3));
     let classes = [EVIL.to_owned(), "b".to_owned()];
     let rows = figures(&classes);
-    let beside = super::figures::read(&own);
+    let Some(Held::Compared(beside)) = super::figures::read(&own) else { panic!("{own}") };
     let page = Page {
         title: EVIL,
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(EVIL.to_owned()),
-        rows: Some(Rows { name: EVIL, figures: &rows, beside: beside.as_ref() }),
+        rows: Some(Rows { name: EVIL, figures: &rows, beside: Some(&beside) }),
         columns: None,
         warnings: vec![EVIL.to_owned()],
         left_out: vec![EVIL.to_owned()],
@@ -119,6 +121,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     }
     receipt["committee"] = json!({"members": 3, "faults": mark(), "not_prevented": mark()});
     receipt["privacy"] = json!({"epsilon": mark(), "mode": mark(), "min_contributors": 3});
+    receipt["disagreements"] = json!([{"text": mark()}]);
     receipt["stages"] = json!([{"name": mark(), "seconds": 0.5, "bytes": 1500}]);
     receipt["aggregates"] = json!([
         {"name": mark(), "is": mark(), "reveals": mark(), "view": mark(), "members": [mark(), mark()],
@@ -131,13 +134,13 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     let mut own = receipt["evaluation"]["pooled"].clone();
     own["swarm"]["per_class"][0]["class"] = json!(mark());
     let (title, name) = (mark(), mark());
-    let compared = super::figures::read(&own);
+    let Some(Held::Compared(compared)) = super::figures::read(&own) else { panic!("{own}") };
     let page = Page {
         title: &title,
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(mark()),
-        rows: Some(Rows { name: &name, figures: &rows, beside: compared.as_ref() }),
+        rows: Some(Rows { name: &name, figures: &rows, beside: Some(&compared) }),
         columns: Some(beside),
         warnings: vec![mark()],
         left_out: vec![mark()],
@@ -228,7 +231,9 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     let balanced = swarm["balanced_accuracy"]["value"].as_f64().unwrap();
     assert!(page.contains(&format!("<strong>{:.1} %</strong>", 100.0 * balanced)));
     // The same words as everywhere else, and what the field calls the figures of two classes.
-    let found = super::figures::read(&receipt["evaluation"]["pooled"]).unwrap();
+    let Some(Held::Compared(found)) = super::figures::read(&receipt["evaluation"]["pooled"]) else {
+        panic!()
+    };
     let headline = maud::html! { strong { (found.headline("held-out rows")) "." } }.into_string();
     assert!(page.contains(&headline), "{headline}");
     for name in ["always ", "sensitivity", "specificity", "PPV", "NPV"] {
@@ -274,6 +279,21 @@ fn few_events_get_no_green_verdict() {
     let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
     assert!(page.contains("<p class=\"verdict\">Too few events to say how good the swarm is: 19 rows of"));
     assert!(!page.contains("verdict good") && !page.contains("points of balanced"));
+}
+
+#[test]
+fn a_page_shows_the_figures_of_a_result_that_is_compared_with_nothing() {
+    let mut receipt = receipt();
+    let pooled = &mut receipt["evaluation"]["pooled"];
+    *pooled = json!({"swarm": pooled["swarm"]});
+    let own = pooled.clone();
+    let page = Page { title: "t", receipt: Some(&receipt), own: Some(&own), ..Page::default() }.render();
+    let figures: Figures = serde_json::from_value(own["swarm"].clone()).unwrap();
+    for rows in ["held-out rows", "its own held-out rows"] {
+        let headline = maud::html! { strong { (figures.headline(rows)) "." } }.into_string();
+        assert!(page.contains(&headline), "{headline}");
+    }
+    assert!(page.contains("sensitivity") && !page.contains("own data only"));
 }
 
 #[test]

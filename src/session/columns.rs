@@ -7,10 +7,12 @@ use std::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{Field, flag, integer, number, put};
+use super::fields::field;
 use super::file::quoted;
 use super::rules::check_number;
 use super::{DataSpec, SessionError, TaskSpec};
 use crate::tasks::Protection;
+use flyswarm_data::scaling::ColumnSums;
 
 /// What is checked of columns. Nothing by default; a session file compares unless it says otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -121,11 +123,8 @@ impl ColumnChecks {
 
     /// Writes the field of `[data]`.
     pub(super) fn write_field(&self, out: &mut String) -> fmt::Result {
-        writeln!(
-            out,
-            "# Each peer compares its columns with the sum over all; it alone is told what is odd."
-        )?;
-        writeln!(out, "check_columns = {}", self.compare)
+        let about = "Each peer compares its columns with the sum over all; it alone is told what is odd.";
+        field(about, "check_columns", self.compare, out)
     }
 
     /// Writes the sections `[columns.NAME]`.
@@ -153,10 +152,10 @@ impl DataSpec {
         if limits.is_empty() { Vec::new() } else { self.columns.iter().map(of).collect() }
     }
 
-    /// Whether a sum of moments is opened, and if so whether it has squares: where the scaling needs it
-    /// (`needed`), and where each peer compares its columns with those of all.
+    /// What is opened of columns: what the scaling needs (`needed`, and whether with squares), and more if
+    /// each peer compares its columns with those of all.
     #[must_use]
-    pub fn opens_moments(&self, needed: Option<bool>) -> Option<bool> {
-        if self.checks.compare { Some(true) } else { needed }
+    pub fn opens_moments(&self, needed: Option<bool>) -> Option<ColumnSums> {
+        if self.checks.compare { Some(ColumnSums::Compared) } else { needed.map(ColumnSums::needed) }
     }
 }

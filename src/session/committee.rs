@@ -7,15 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use flyswarm_sealed_sum::session::{Member, Settings, committee};
 
+use super::fields::field;
+use super::file::{list, quoted};
 use super::{COMMITTEE, Entry, Faults, Peer, Session, SessionError};
 
 /// `[committee]` of a session file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommitteeSpec {
-    /// What its members may do.
-    #[serde(default)]
-    pub faults: Faults,
+    /// What its members may do; `None` for what [`CommitteeSpec::faults`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<Faults>,
     /// Names of the members, 3 to 15 of the roster; empty for those that the hash of the session draws. Their
     /// order is that of the hash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -40,11 +42,22 @@ impl CommitteeSpec {
             return Err(SessionError::value("the length of committee.members", self.members.len(), limit));
         }
         let size = self.size(session.roster.len());
-        if self.faults == Faults::Byzantine && size < 4 {
+        if self.faults == Some(Faults::Byzantine) && size < 4 {
             let limit = format!("crash with a committee of {size}; byzantine needs four members");
-            return Err(SessionError::value("committee.faults", self.faults, limit));
+            return Err(SessionError::value("committee.faults", Faults::Byzantine, limit));
         }
         Ok(())
+    }
+
+    /// What the members may do in a roster of so many peers: by default `byzantine` where the committee has
+    /// four members or more, for three cannot bear a liar.
+    #[must_use]
+    pub fn faults(&self, roster: usize) -> Faults {
+        self.faults.unwrap_or_else(|| self.default_faults(roster))
+    }
+
+    fn default_faults(&self, roster: usize) -> Faults {
+        if self.size(roster) < 4 { Faults::Crash } else { Faults::Byzantine }
     }
 
     fn size(&self, roster: usize) -> usize {
@@ -53,14 +66,14 @@ impl CommitteeSpec {
 
     /// Members that decide, of a roster of so many peers.
     pub(super) fn quorum(&self, roster: usize) -> usize {
-        self.faults.quorum(self.size(roster))
+        self.faults(roster).quorum(self.size(roster))
     }
 
     /// Entries of the canonical encoding; those with their default do not enter.
-    pub(super) fn entries(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let mut out = Vec::new();
-        if self.faults != Faults::Crash {
-            out.push(("committee.faults", self.faults.to_string().into_bytes()));
+    pub(super) fn entries(&self, roster: usize) -> Vec<(&'static str, Vec<u8>)> {
+        let (mut out, faults) = (Vec::new(), self.faults(roster));
+        if faults != self.default_faults(roster) {
+            out.push(("committee.faults", faults.to_string().into_bytes()));
         }
         if !self.members.is_empty() {
             let names: BTreeSet<_> = self.members.iter().map(String::as_bytes).collect();
@@ -75,22 +88,16 @@ impl CommitteeSpec {
             return Ok(());
         }
         writeln!(out, "[committee]")?;
-        writeln!(
-            out,
-            "# \"crash\": members follow the protocol, and a minority may be away; \"byzantine\": less than"
-        )?;
-        writeln!(out, "# a third may do what they like, and fewer may be away.")?;
-        writeln!(out, "faults = \"{}\"", self.faults)?;
-        writeln!(
-            out,
-            "# Who votes and holds shares, 3 to {COMMITTEE} names; without it the session's hash draws them."
-        )?;
-        if self.members.is_empty() {
-            writeln!(out, "# members = [...]")?;
-        } else {
-            let names: Vec<_> =
-                self.members.iter().map(|name| toml::Value::String(name.clone()).to_string()).collect();
-            writeln!(out, "members = [{}]", names.join(", "))?;
+        let about = "\"byzantine\" (default from four members on): less than a third may do what they like; \
+                     \"crash\": all follow the protocol, and a minority may be away.";
+        let name = if self.faults.is_some() { "faults" } else { "# faults" };
+        field(about, name, quoted(&self.faults(roster).to_string()), out)?;
+        let about = format!(
+            "Who votes and holds shares, 3 to {COMMITTEE} names; without it the session's hash draws them."
+        );
+        match &self.members[..] {
+            [] => field(&about, "# members", "[...]", out)?,
+            members => field(&about, "members", list(members), out)?,
         }
         writeln!(out)
     }
@@ -111,6 +118,12 @@ impl Session {
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.voting.quorum(self.roster.len())
+    }
+
+    /// What members of the committee may do without opening an aggregate twice.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.voting.faults(self.roster.len())
     }
 
     /// What the machines of the sealed sum know of the session.

@@ -3,6 +3,7 @@
 use flyswarm_sealed_sum::session::differing;
 use sha2::Digest;
 
+use super::fields;
 use super::rules::TIMING;
 use super::{Scaling, Session, SessionId};
 use crate::crypto::tagged_hash;
@@ -35,8 +36,8 @@ fn entries(session: &Session) -> Vec<Field> {
     entries.push(("privacy.min_contributors", integer(privacy.min_contributors)));
     entries.push(("privacy.collusion_threshold", number(privacy.collusion_threshold)));
     entries.extend(privacy.noise.iter().flat_map(super::NoiseSpec::entries));
-    entries.extend(voting.entries());
-    entries.extend(TIMING.iter().map(|field| (field.limit.field, integer((field.get)(timing)))));
+    entries.extend(voting.entries(roster.len()));
+    entries.extend(TIMING.iter().flat_map(|(_, rows)| fields::entries(rows, timing)));
     entries.push(("roster.peer_id", list(roster.iter().map(|entry| &entry.key.as_bytes()[..]))));
     entries.push(("roster.name", list(roster.iter().map(|entry| entry.name.as_bytes()))));
     entries

@@ -10,14 +10,15 @@ use std::sync::Arc;
 use serde::Deserialize;
 use toml::de::{DeTable, Deserializer};
 
-use super::noise::RawNoise;
+use super::fields::{self, comment, field};
+use super::noise::{RawNoise, RawUnit};
 use super::rules::{self, FILE_LIMIT, SessionError, TIMING};
 use super::run::{RawRun, RawSeries};
 use super::table::{self, RawTable};
 use super::task::{Name, Sections};
 use super::{
-    Bounds, ColumnChecks, CommitteeSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, TaskSpec,
-    Timing, words,
+    Bounds, ColumnChecks, CommitteeSpec, DataSpec, Entry, NoiseMode, Privacy, Scaling, Session, SessionId,
+    TaskSpec, Timing, words,
 };
 use crate::tasks::Select;
 
@@ -75,6 +76,8 @@ struct RawPrivacy {
     top: Option<i64>,
     mode: Option<NoiseMode>,
     colluders: Option<i64>,
+    unit: Option<RawUnit>,
+    group_rows: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +87,18 @@ struct RawEntry {
     peer_id: String,
     #[serde(default)]
     addresses: Vec<String>,
+}
+
+/// The comment that tells a reader of the file its id.
+const ID_COMMENT: &str = "# Session id: ";
+
+/// The text of a session file with this id in its comment; it may have been edited by hand.
+pub(crate) fn with_id(text: &str, id: SessionId) -> String {
+    let line = |line: &str| match line.starts_with(ID_COMMENT) {
+        true => format!("{ID_COMMENT}{id}\n"),
+        false => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
 }
 
 impl Session {
@@ -141,27 +156,22 @@ impl Session {
             out,
             "# A flyswarm session. All peers need the same values; addresses, comments and layout may differ."
         )?;
-        writeln!(out, "# Session id: {}\n", self.id())?;
+        writeln!(out, "{ID_COMMENT}{}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
         run.write_toml(out)?;
-        writeln!(out, "# What is computed: {}.", task.about())?;
-        writeln!(out, "task = \"{task}\"")?;
+        field(&format!("What is computed: {}.", task.about()), "task", quoted(task.name()), out)?;
         if self.selects() {
-            writeln!(out, "# Only peers that are drawn by their sketches train; see [sketch].")?;
-            writeln!(out, "select = \"sketch\"")?;
+            let about = "Only peers that are drawn by their sketches train; see [sketch].";
+            field(about, "select", quoted("sketch"), out)?;
         }
-        writeln!(
-            out,
-            "# Go on with at least so many peers: {} (a majority, and what the task needs) to {peers}.",
-            task.smallest_view(peers)
-        )?;
-        writeln!(out, "min_peers = {min_peers}")?;
+        let least = task.smallest_view(peers);
+        let about = format!(
+            "Go on with at least so many peers: {least} (a majority, and what the task needs) to {peers}."
+        );
+        field(&about, "min_peers", min_peers, out)?;
         if !relays.is_empty() {
-            writeln!(
-                out,
-                "# For peers that cannot dial each other; `flyswarm relay` prints such an address."
-            )?;
-            writeln!(out, "relays = [{}]", list(relays))?;
+            let about = "For peers that cannot dial each other; `flyswarm relay` prints such an address.";
+            field(about, "relays", list(relays), out)?;
         }
         writeln!(out)?;
         run.write_series(out)?;
@@ -170,28 +180,20 @@ impl Session {
         if data.preparation.is_some() {
             writeln!(out, "# Features of a row: {}, as [table] says.", data.features)?;
         } else {
-            writeln!(out, "# Features of a row: 1 to 65536.")?;
-            writeln!(out, "features = {}", data.features)?;
+            field("Features of a row: 1 to 65536.", "features", data.features, out)?;
             write_names(&data.columns, out)?;
         }
         if !data.classes.is_empty() {
-            writeln!(out, "# 2 to 1000 classes, all different; their order decides ties.")?;
-            writeln!(out, "classes = [{}]", list(&data.classes))?;
+            let about = "2 to 1000 classes, all different; their order decides ties.";
+            field(about, "classes", list(&data.classes), out)?;
         }
-        writeln!(
-            out,
-            "# \"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or"
-        )?;
-        writeln!(
-            out,
-            "# {{ range = {{ lo = 0.0, hi = 255.0 }} }} (mapped to 0..1), or {{ soft-bins = {{ bins = 2 }} }} (2 to 64)."
-        )?;
-        writeln!(out, "scaling = {}", data.scaling.to_toml())?;
-        writeln!(
-            out,
-            "# Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling."
-        )?;
-        writeln!(out, "densify = {}", data.densify)?;
+        let about = "\"none\", \"unit-norm\" (each row), \"center\" or \"standard\" (over all peers), or \
+                     { range = { lo = 0.0, hi = 255.0 } } (mapped to 0..1), or { soft-bins = { bins = 2 } } \
+                     (2 to 64).";
+        field(about, "scaling", data.scaling.to_toml(), out)?;
+        let about =
+            "Random signs, zero-padding to a power of two and a Walsh-Hadamard transform after scaling.";
+        field(about, "densify", data.densify, out)?;
         data.checks.write_field(out)?;
         writeln!(out)?;
         data.checks.write_toml(out)?;
@@ -202,58 +204,48 @@ impl Session {
         task.write_toml(data, out)?;
 
         writeln!(out, "[privacy]")?;
-        writeln!(out, "# A class held by fewer peers is refused: 1 to {peers}.")?;
-        writeln!(out, "min_contributors = {}", privacy.min_contributors)?;
-        writeln!(
-            out,
-            "# Share of the peers that may collude without learning one peer's part: 0.01 to 0.99."
-        )?;
-        writeln!(out, "collusion_threshold = {:?}", privacy.collusion_threshold)?;
+        let about = format!("A class held by fewer peers is refused: 1 to {peers}.");
+        field(&about, "min_contributors", privacy.min_contributors, out)?;
+        let about = "Share of the peers that may collude without learning one peer's part: 0.01 to 0.99.";
+        field(about, "collusion_threshold", format_args!("{:?}", privacy.collusion_threshold), out)?;
         if let Some(noise) = &privacy.noise {
             noise.write_toml(out)?;
         }
         writeln!(out)?;
 
         voting.write_toml(out, peers)?;
-        let mut section = "";
-        for field in &TIMING {
-            if section != field.section() {
-                section = field.section();
-                writeln!(out, "{}[{section}]", if section == "timing" { "" } else { "\n" })?;
-            }
-            writeln!(out, "# {}: {} to {}.", capital(field.about), field.limit.lo, field.limit.hi)?;
-            writeln!(out, "{} = {}", field.name(), (field.get)(timing))?;
+        for (section, rows) in &TIMING {
+            writeln!(out, "[{section}]")?;
+            fields::write(rows, timing, out)?;
+            writeln!(out)?;
         }
-
         writeln!(
             out,
-            "\n# The {} peers. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
+            "# The {} peers. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
             peers
         )?;
         for entry in roster {
             writeln!(out, "\n[[roster]]")?;
             writeln!(out, "name = {}", quoted(&entry.name))?;
             writeln!(out, "peer_id = \"{}\"", entry.key)?;
-            let addresses: Vec<String> = entry.addresses.iter().map(|address| quoted(address)).collect();
-            writeln!(out, "addresses = [{}]", addresses.join(", "))?;
+            writeln!(out, "addresses = {}", list(&entry.addresses))?;
         }
         Ok(())
     }
 }
 
-fn list(names: &[String]) -> String {
-    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+/// Texts as a list in TOML.
+pub(crate) fn list(texts: &[String]) -> String {
+    format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
 }
 
 fn write_names(columns: &[String], out: &mut String) -> std::fmt::Result {
     if columns.is_empty() {
-        return writeln!(
-            out,
-            "# They may have names: columns = [...]. Data files with names must then have these names."
-        );
+        let about = "They may have names: columns = [...]. Data files with names must then have these names.";
+        return comment(about, out);
     }
-    writeln!(out, "# Their names; rows that have names must have these, in any order.")?;
-    writeln!(out, "columns = [{}]", list(columns))
+    let about = "Their names; rows that have names must have these, in any order.";
+    field(about, "columns", list(columns), out)
 }
 
 impl Scaling {
@@ -271,38 +263,18 @@ impl Scaling {
 /// The times and limits of these fields of `[timing]` and `[limits]`, which may come from outside.
 ///
 /// # Errors
-/// As [`set_time`].
+/// [`SessionError::Value`] if there is no such field or the value is out of range.
 pub(crate) fn timing(
     timing: &BTreeMap<String, i64>,
     limits: &BTreeMap<String, i64>,
 ) -> Result<Timing, SessionError> {
     let mut out = Timing::default();
-    for (section, values) in [("timing", timing), ("limits", limits)] {
+    for ((section, rows), values) in TIMING.iter().zip([timing, limits]) {
         for (name, &value) in values {
-            set_time(&mut out, section, name, value)?;
+            fields::set_whole(section, rows, &mut out, name, value)?;
         }
     }
     Ok(out)
-}
-
-/// Sets one field of `[timing]` or `[limits]` by its name in the file; `value` may come from outside.
-///
-/// # Errors
-/// [`SessionError::Value`] when there is no such field or the value is out of range.
-pub(crate) fn set_time(
-    timing: &mut Timing,
-    section: &str,
-    name: &str,
-    value: i64,
-) -> Result<(), SessionError> {
-    let of_section = || TIMING.iter().filter(|field| field.section() == section);
-    let Some(field) = of_section().find(|field| field.name() == name) else {
-        let names: Vec<&str> = of_section().map(rules::TimingField::name).collect();
-        let names = format!("one of {}", names.join(", "));
-        return Err(SessionError::value(format!("a field of {section}"), format!("{name:?}"), names));
-    };
-    (field.set)(timing, field.limit.check(value)?);
-    Ok(())
 }
 
 impl RawSession {
@@ -352,8 +324,8 @@ impl RawSession {
         if let Some(share) = self.privacy.collusion_threshold {
             privacy.collusion_threshold = share;
         }
-        let RawPrivacy { epsilon, delta, top, mode, colluders, .. } = self.privacy;
-        let noise = RawNoise { epsilon, delta, top, mode, colluders };
+        let RawPrivacy { epsilon, delta, top, mode, colluders, unit, group_rows, .. } = self.privacy;
+        let noise = RawNoise { epsilon, delta, top, mode, colluders, unit, group_rows };
         privacy.noise = noise.resolve(&task, &data, (min_peers, self.committee.quorum(roster.len())))?;
         let usual = ColumnChecks::usual(&task, privacy.noise.is_some());
         data.checks.compare = self.data.check_columns.unwrap_or(usual);
@@ -418,10 +390,4 @@ fn single(value: f32) -> String {
         Ok(wide) if wide as f32 == value => short,
         _ => format!("{:?}", f64::from(value)),
     }
-}
-
-/// The sentence with its first letter (ASCII) in upper case.
-fn capital(text: &str) -> String {
-    let (first, rest) = text.split_at(1);
-    first.to_uppercase() + rest
 }

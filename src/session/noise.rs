@@ -1,10 +1,12 @@
-//! Differential privacy in a session file: `privacy.epsilon`, `.top`, `.mode` and `.colluders`.
+//! Differential privacy in a session file: `privacy.epsilon`, `.top`, `.mode`, `.colluders`, `.unit` and
+//! `.group_rows`.
 
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{Field, integer};
+use super::fields::field;
 use super::rules::Limit;
 use super::task::Release;
 use super::{DataSpec, Scaling, Session, SessionError, TaskSpec};
@@ -30,6 +32,45 @@ pub struct NoiseSpec {
     /// learning more: 1 to `min_peers` - 1, and fewer than a majority of the committee. Default 1; 0 with
     /// another mode, which needs no such bound.
     pub colluders: u16,
+    /// What may be replaced without anybody noticing.
+    #[serde(flatten)]
+    pub unit: PrivacyUnit,
+}
+
+/// What differs between neighbouring data sets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "unit", rename_all = "kebab-case")]
+pub enum PrivacyUnit {
+    /// One row.
+    #[default]
+    Row,
+    /// All rows of one group, such as those of one patient. A peer uses at most `group_rows` rows of a group,
+    /// and each mechanism has epsilon / `group_rows`: a mechanism that is epsilon-private for one row is
+    /// g epsilon-private for g rows (Dwork & Roth, "The Algorithmic Foundations of Differential Privacy",
+    /// 2014, theorem 2.2).
+    Group {
+        /// Most rows of a group: 1 to 1,000.
+        group_rows: u16,
+    },
+}
+
+impl PrivacyUnit {
+    /// Most rows of a unit.
+    #[must_use]
+    pub fn rows(self) -> u16 {
+        match self {
+            Self::Row => 1,
+            Self::Group { group_rows } => group_rows,
+        }
+    }
+}
+
+/// `privacy.unit` as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RawUnit {
+    Row,
+    Group,
 }
 
 /// What epsilon pays for (docs/privacy.md).
@@ -67,6 +108,8 @@ pub(super) struct RawNoise {
     pub(super) top: Option<i64>,
     pub(super) mode: Option<NoiseMode>,
     pub(super) colluders: Option<i64>,
+    pub(super) unit: Option<RawUnit>,
+    pub(super) group_rows: Option<i64>,
 }
 
 /// The range of epsilon, in millionths.
@@ -75,6 +118,10 @@ const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
 /// The range of delta, in parts of 10^12.
 const DELTA: (u64, u64) = (1, 10_000_000_000);
 const DELTA_LIMIT: &str = "1e-12 to 0.01, with at most twelve decimal places";
+/// Most rows of a group.
+const MOST_GROUP_ROWS: u64 = 1_000;
+/// Peers x `top` x `group_rows` is at most this, so that the ratios of the mechanisms fit 64 bits.
+const MOST_PARTS: u64 = 1 << 41;
 
 fn as_number<S: serde::Serializer>(delta: &Option<Ratio>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_some(&delta.map(Ratio::to_f64))
@@ -84,7 +131,8 @@ impl NoiseSpec {
     /// With the default number of colluders.
     #[must_use]
     pub fn new(epsilon: Ratio, top: u32, mode: NoiseMode) -> Self {
-        Self { epsilon, delta: None, top, mode, colluders: u16::from(mode.in_shares()) }
+        let (colluders, unit) = (u16::from(mode.in_shares()), PrivacyUnit::Row);
+        Self { epsilon, delta: None, top, mode, colluders, unit }
     }
 
     /// The delta that is read as this binary64; `None` where it is not within its range.
@@ -111,14 +159,15 @@ impl NoiseSpec {
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// The budget of one peer's release.
+    /// The budget of one row in one peer's release; with the modes `central` and `member` in the total.
     ///
     /// # Panics
     /// If the session was not checked.
     #[must_use]
     pub fn each(&self, session: &Session) -> Ratio {
         let peers = if self.mode == NoiseMode::PerParty { session.roster.len() as u64 } else { 1 };
-        self.epsilon.over(peers).unwrap_or_else(|| panic!("{self:?} was not checked"))
+        let parts = peers * u64::from(self.unit.rows());
+        self.epsilon.over(parts).unwrap_or_else(|| panic!("{self:?} was not checked"))
     }
 
     /// The mechanism that each peer of the task `flynn` applies to its counts; a row sets `weight` of them.
@@ -127,13 +176,11 @@ impl NoiseSpec {
     /// If the session was not checked.
     #[must_use]
     pub fn mechanism(&self, session: &Session, weight: u32) -> Mechanism {
-        let Self { epsilon, top, .. } = *self;
+        let (top, epsilon) = (self.top, self.each(session));
         let most = mask::capacity(Word::W32, session.roster.len() as u64);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         match self.mode {
-            NoiseMode::PerParty | NoiseMode::Parallel => {
-                Mechanism::Release { epsilon: self.each(session), top, most }
-            }
+            NoiseMode::PerParty | NoiseMode::Parallel => Mechanism::Release { epsilon, top, most },
             NoiseMode::Central | NoiseMode::Member => {
                 Mechanism::Shares { epsilon, top, weight, parties: self.parties(session) }
             }
@@ -180,6 +227,7 @@ impl NoiseSpec {
             (_, Some(delta)) => return Err(delta_of(&session.task, delta.to_f64())),
             (_, None) => {}
         }
+        self.check_unit(session)?;
         match self.mode {
             NoiseMode::Central | NoiseMode::Member => {
                 colluders(session.min_peers, session.quorum()).check::<u16>(self.colluders).map(drop)
@@ -193,6 +241,21 @@ impl NoiseSpec {
         }
     }
 
+    fn check_unit(&self, session: &Session) -> Result<(), SessionError> {
+        let PrivacyUnit::Group { group_rows } = self.unit else { return Ok(()) };
+        let refuse = |limit: &str| Err(SessionError::value("privacy.unit", "group", limit));
+        if self.mode == NoiseMode::Member {
+            return refuse("row with the mode member, which covers all rows of a peer already");
+        }
+        if session.data.preparation.as_ref().is_none_or(|table| table.group.is_none()) {
+            return refuse("row where there is no table.group, which says the group of each row");
+        }
+        let most = MOST_PARTS / (session.roster.len() as u64 * u64::from(self.top.max(1)));
+        let what = if most < MOST_GROUP_ROWS { " (peers x top x group_rows is at most 2^41)" } else { "" };
+        let limit = Limit::new("privacy.group_rows", 1, most.min(MOST_GROUP_ROWS)).saying(what);
+        limit.check::<u16>(group_rows).map(drop)
+    }
+
     /// The fields that enter the session's id; missing fields do not.
     pub(super) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("privacy.epsilon", integer(self.millionths().unwrap_or(0)))];
@@ -204,40 +267,40 @@ impl NoiseSpec {
         if self.mode.in_shares() {
             entries.push(("privacy.colluders", integer(self.colluders)));
         }
+        if let PrivacyUnit::Group { group_rows } = self.unit {
+            entries.push(("privacy.group_rows", integer(group_rows)));
+        }
         entries
     }
 
     pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
-        let Self { epsilon, delta, top, mode, colluders } = self;
-        writeln!(out, "# Differential privacy: the budget, {EPSILON_LIMIT}.")?;
-        writeln!(out, "epsilon = {epsilon}")?;
+        let Self { epsilon, delta, top, mode, colluders, unit } = self;
+        field(&format!("Differential privacy: the budget, {EPSILON_LIMIT}."), "epsilon", epsilon, out)?;
         if let Some(delta) = delta {
-            writeln!(out, "# The chance that it does not hold, {DELTA_LIMIT}.")?;
-            writeln!(out, "delta = {:?}", delta.to_f64())?;
+            let about = format!("The chance that it does not hold, {DELTA_LIMIT}.");
+            field(&about, "delta", format_args!("{:?}", delta.to_f64()), out)?;
         }
         if *top > 0 {
-            writeln!(
-                out,
-                "# Counts of a release (with the mode central: of the total) that are kept: 1 to m x classes."
-            )?;
-            writeln!(out, "top = {top}")?;
+            let about =
+                "Counts of a release (with the mode central: of the total) that are kept: 1 to m x classes.";
+            field(about, "top", top, out)?;
         }
-        writeln!(
-            out,
-            "# What the budget is for: one row at every peer (\"per-party\"), or one row at one peer,"
-        )?;
-        writeln!(
-            out,
-            "# by each peer alone (\"parallel\") or in the total alone (\"central\"); or all rows of"
-        )?;
-        writeln!(out, "# one peer in the totals of all rounds (\"member\", with the task fedavg).")?;
-        writeln!(out, "mode = \"{mode}\"")?;
+        let about = "What the budget is for: one row at every peer (\"per-party\"), or one row at one peer, by each \
+                     peer alone (\"parallel\") or in the total alone (\"central\"); or all rows of one peer in the \
+                     totals of all rounds (\"member\", with the task fedavg).";
+        field(about, "mode", format_args!("\"{mode}\""), out)?;
         if mode.in_shares() {
-            writeln!(
-                out,
-                "# Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a committee majority."
-            )?;
-            writeln!(out, "colluders = {colluders}")?;
+            let about = "Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a committee \
+                         majority.";
+            field(about, "colluders", colluders, out)?;
+        }
+        if let PrivacyUnit::Group { group_rows } = unit {
+            let about = format!(
+                "In place of one row: all rows of one group (table.group). A peer uses at most so many of each \
+                 group, 1 to {MOST_GROUP_ROWS}, and the noise is so many times as large."
+            );
+            field(&about, "unit", "\"group\"", out)?;
+            writeln!(out, "group_rows = {group_rows}")?;
         }
         Ok(())
     }
@@ -256,6 +319,8 @@ impl RawNoise {
                 ("top", self.top.is_some()),
                 ("mode", self.mode.is_some()),
                 ("colluders", self.colluders.is_some()),
+                ("unit", self.unit.is_some()),
+                ("group_rows", self.group_rows.is_some()),
             ];
             return match given.into_iter().find(|(_, given)| *given) {
                 None => Ok(None),
@@ -285,6 +350,21 @@ impl RawNoise {
             let wrong = || SessionError::value("privacy.delta", format!("{number:?}"), DELTA_LIMIT);
             spec.delta = Some(read_delta(number).ok_or_else(wrong)?);
         }
+        spec.unit = match (self.unit, self.group_rows) {
+            (None | Some(RawUnit::Row), None) => PrivacyUnit::Row,
+            (Some(RawUnit::Group), Some(rows)) => {
+                let group_rows = Limit::new("privacy.group_rows", 1, MOST_GROUP_ROWS).check(rows)?;
+                PrivacyUnit::Group { group_rows }
+            }
+            (Some(RawUnit::Group), None) => {
+                let limit = "given with privacy.unit = \"group\": 1 to 1000";
+                return Err(SessionError::value("privacy.group_rows", "missing", limit));
+            }
+            (_, Some(_)) => {
+                let limit = "left out without privacy.unit = \"group\"";
+                return Err(SessionError::value("privacy.group_rows", "given", limit));
+            }
+        };
         if let Some(number) = self.colluders {
             spec.colluders = colluders(min_peers, majority).check(number)?;
         }
@@ -388,7 +468,8 @@ mod tests {
             ("epsilon = 0.7\ntop = 5\nmode = \"central\"\ncolluders = 2", 5, NoiseMode::Central, 2),
         ] {
             let session = parse(lines).unwrap();
-            let expected = NoiseSpec { epsilon: ratio("0.7"), delta: None, top, mode, colluders };
+            let unit = PrivacyUnit::Row;
+            let expected = NoiseSpec { epsilon: ratio("0.7"), delta: None, top, mode, colluders, unit };
             assert_eq!(session.privacy.noise, Some(expected));
             assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
             assert!(!ids.contains(&session.id()), "{lines}");

@@ -10,6 +10,7 @@ use crate::crypto::identity::PublicKey;
 use crate::data::MAX_FEATURES;
 use flyswarm_data::scaling::MAX_BINS;
 
+use super::fields::{self, Row, fields};
 use super::{DataSpec, Entry, Scaling, Session, TaskSpec, Timing};
 
 /// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
@@ -138,23 +139,10 @@ const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
 pub(crate) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
-pub(crate) fn m(classes: usize) -> Limit {
-    let what = " (m x classes x 4 bytes is at most 1 GiB)";
-    Limit { what, ..Limit::new("flynn.m", 1, COUNTS_LIMIT / 4 / classes.max(1) as u64) }
-}
-
-pub(crate) fn s(d: u32) -> Limit {
-    Limit { what: " (the dimension d)", ..Limit::new("flynn.s", 2, d.into()) }
-}
-
 /// At most 64, and with the features at most 2^20 numbers in a row.
 fn soft_bins(features: u32) -> Limit {
     let most = u64::from(MAX_BINS).min(MAX_FEATURES as u64 / u64::from(features.max(1)));
     Limit { what: " (features x bins is at most 2^20)", ..Limit::new("data.scaling.soft-bins.bins", 2, most) }
-}
-
-pub(crate) fn rho(m: u32) -> Limit {
-    Limit { what: " (m)", ..Limit::new("flynn.rho", 1, m.into()) }
 }
 
 /// At least a majority, so that any two views of a session have a peer in common; and as many as the task
@@ -167,56 +155,37 @@ pub(crate) fn min_contributors(roster: usize) -> Limit {
     Limit { what: " (the roster)", ..Limit::new("privacy.min_contributors", 1, roster as u64) }
 }
 
-/// A field of `[timing]` or `[limits]`: its limits, its comment in a session file, and access to it.
-pub(crate) struct TimingField {
-    /// Its range; the name is dotted.
-    pub(crate) limit: Limit,
-    /// One line for the comment in a session file.
-    pub(crate) about: &'static str,
-    pub(crate) get: fn(&Timing) -> u64,
-    pub(crate) set: fn(&mut Timing, u64),
-}
-
-impl TimingField {
-    /// The name inside its section.
-    pub(crate) fn name(&self) -> &'static str {
-        self.limit.field.split_once('.').map_or("", |(_, name)| name)
-    }
-
-    /// The section that has it.
-    pub(crate) fn section(&self) -> &'static str {
-        self.limit.field.split_once('.').map_or("", |(section, _)| section)
-    }
-}
-
 const HOUR_MS: u64 = 3_600_000;
 
-macro_rules! timing {
-    ($($section:literal $field:ident: $lo:expr, $hi:expr, $about:expr;)*) => {
-        [$(TimingField {
-            limit: Limit::new(concat!($section, ".", stringify!($field)), $lo, $hi),
-            about: $about,
-            get: |timing| timing.$field,
-            set: |timing, value| timing.$field = value,
-        }),*]
-    };
-}
-
-/// Every field of `[timing]` and `[limits]`, in the order of the canonical encoding.
-pub(crate) const TIMING: [TimingField; 8] = timing! {
-    "timing" start_wait_ms: 0, HOUR_MS,
-        "how long to wait for the whole roster before going on with those present";
-    "timing" proposal_backoff_ms: 1, HOUR_MS,
-        "the peer of rank r proposes after r times this without progress";
-    "timing" view_timeout_ms: 3_000, HOUR_MS, "a view without progress for this long has failed";
-    "timing" no_quorum_timeout_ms: 1, 24 * HOUR_MS,
-        "when too few peers are reachable for this long, give up";
-    "timing" compute_ms: 1, 24 * HOUR_MS, "the longest computation that still counts as progress";
-    "timing" linger_ms: 0, 24 * HOUR_MS, "how long a finished peer stays to serve the others";
-    "timing" regroup_interval_ms: 0, 24 * HOUR_MS,
-        "waiting peers enlarge a view at most once per this time, when a slot ends";
-    "limits" max_views: 1, 1_000, "after so many failed views the session ends with an error";
-};
+/// The sections `[timing]` and `[limits]`, in the order of the canonical encoding.
+pub(crate) static TIMING: [(&str, &[Row<Timing>]); 2] = [
+    (
+        "timing",
+        fields! { "timing";
+            start_wait_ms at start_wait_ms: whole(0, HOUR_MS),
+                "How long to wait for the whole roster before going on with those present: 0 to 3600000.";
+            proposal_backoff_ms at proposal_backoff_ms: whole(1, HOUR_MS),
+                "The peer of rank r proposes after r times this without progress: 1 to 3600000.";
+            view_timeout_ms at view_timeout_ms: whole(3_000, HOUR_MS),
+                "A view without progress for this long has failed: 3000 to 3600000.";
+            no_quorum_timeout_ms at no_quorum_timeout_ms: whole(1, 24 * HOUR_MS),
+                "When too few peers are reachable for this long, give up: 1 to 86400000.";
+            compute_ms at compute_ms: whole(1, 24 * HOUR_MS),
+                "The longest computation that still counts as progress: 1 to 86400000.";
+            linger_ms at linger_ms: whole(0, 24 * HOUR_MS),
+                "How long a finished peer stays to serve the others: 0 to 86400000.";
+            regroup_interval_ms at regroup_interval_ms: whole(0, 24 * HOUR_MS),
+                "Waiting peers enlarge a view at most once per this time, when a slot ends: 0 to 86400000.";
+        },
+    ),
+    (
+        "limits",
+        fields! { "limits";
+            max_views at max_views: whole(24, 1_000),
+                "After so many failed views in a row the session ends with an error: 24 to 1000.";
+        },
+    ),
+];
 
 impl Session {
     /// Sorts the roster by public key and checks every rule. [`Session::parse`] does this itself; call it
@@ -255,9 +224,7 @@ impl Session {
             noise.check(&self)?;
         }
         self.voting.check(&self)?;
-        for field in &TIMING {
-            field.limit.check::<u64>((field.get)(&self.timing))?;
-        }
+        TIMING.iter().try_for_each(|(_, rows)| fields::check(rows, &self.timing))?;
         let mut names = BTreeSet::new();
         for (index, entry) in self.roster.iter().enumerate() {
             entry.check()?;

@@ -6,10 +6,12 @@
 
 use std::fmt::{self, Write};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use toml::value::{Date, Datetime, Offset, Time};
 
 use super::encoding::{Field, integer};
+use super::fields::field;
+use super::file::quoted;
 use super::rules::Limit;
 use super::{SessionError, SessionId};
 
@@ -30,12 +32,17 @@ pub struct Run {
 }
 
 /// A session's place in a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Series {
     /// From 2: the first session of a series says nothing.
     pub number: u32,
     /// The session before it.
+    #[serde(serialize_with = "as_text")]
     pub parent: SessionId,
+}
+
+fn as_text<S: Serializer>(id: &SessionId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
 }
 
 impl Run {
@@ -82,11 +89,9 @@ impl Run {
 
     /// Writes the fields that stand before the first section of a session file.
     pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
-        writeln!(
-            out,
-            "# This session's own, random: state and receipts of another session are never taken for it."
-        )?;
-        writeln!(out, "run_id = \"{}\"", hex::encode(self.id))?;
+        let about =
+            "This session's own, random: state and receipts of another session are never taken for it.";
+        field(about, "run_id", quoted(&hex::encode(self.id)), out)?;
         writeln!(out, "created = {}", self.created_text())
     }
 
@@ -94,8 +99,8 @@ impl Run {
     pub(crate) fn write_series(&self, out: &mut String) -> fmt::Result {
         let Some(Series { number, parent }) = self.series else { return Ok(()) };
         writeln!(out, "[series]")?;
-        writeln!(out, "# The place of this session in its series, and the id of the one before it.")?;
-        writeln!(out, "number = {number}")?;
+        let about = "The place of this session in its series, and the id of the one before it.";
+        field(about, "number", number, out)?;
         writeln!(out, "parent = \"{parent}\"\n")
     }
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use flyswarm_data::prepare::value::{date, days};
 use flyswarm_data::prepare::{ColumnSpec, DateOrder, Fill, Kind, PrepareError, TableSchema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::TaskSpec;
-use super::file::{self, quoted};
+use super::fields::{comment, field};
+use super::file::{self, list, quoted};
 use super::rules::{SessionError, check_name};
 use crate::tasks::Protection;
 
@@ -23,27 +24,41 @@ pub(super) struct RawTable {
     #[serde(default)]
     missing: Vec<String>,
     label: Option<String>,
+    group: Option<String>,
     column: Vec<RawColumn>,
 }
 
-#[derive(Deserialize)]
+/// `[[table.column]]` as written. What is absent stays absent.
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RawColumn {
     name: String,
     kind: RawKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
     levels: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     fill: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     fill_with: Option<FillWith>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     indicator: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     min: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max: Option<Value>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     clip: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    others_missing: bool,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum RawKind {
     Number,
@@ -51,6 +66,33 @@ enum RawKind {
     Ordinal,
     Date,
     Ignored,
+}
+
+impl RawColumn {
+    /// A column as a file has it.
+    fn of(column: &ColumnSpec) -> Self {
+        let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column.clone();
+        let fill_with = (fill == Fill::Pooled).then(|| FillWith::of(&kind));
+        let (kind, levels, order) = match kind {
+            Kind::Ignored => (RawKind::Ignored, None, None),
+            Kind::Number => (RawKind::Number, None, None),
+            Kind::Category(levels) => (RawKind::Category, Some(levels), None),
+            Kind::Ordinal(levels) => (RawKind::Ordinal, Some(levels), None),
+            Kind::Date(order) => (RawKind::Date, None, Some(order.name().to_owned())),
+        };
+        let number = |value: f64| match date(value).filter(|_| kind == RawKind::Date) {
+            Some(date) => Value::String(date),
+            None => Value::Float(value),
+        };
+        let fill = match fill {
+            Fill::Refuse | Fill::Pooled => None,
+            Fill::Number(value) => Some(number(value)),
+            Fill::Level(level) => Some(Value::String(level)),
+            Fill::NoLevel => Some(Value::String(String::new())),
+        };
+        let (min, max) = (min.map(number), max.map(number));
+        Self { name, kind, levels, order, fill, fill_with, indicator, min, max, clip, others_missing }
+    }
 }
 
 /// Of a file with described columns, a session file or a part of one, `[table]` and the classes.
@@ -102,7 +144,7 @@ impl Description {
 }
 
 /// What of all peers' values takes the place of a missing one.
-#[derive(Debug, Clone, Copy, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum FillWith {
     Mean,
@@ -143,8 +185,8 @@ impl RawTable {
             },
         };
         let columns = self.column.into_iter().map(RawColumn::resolve).collect::<Result<_, _>>()?;
-        let (decimal_comma, missing, label) = (self.decimal_comma, self.missing, self.label);
-        Ok(TableSchema { delimiter, decimal_comma, missing, label, columns })
+        let Self { decimal_comma, missing, label, group, .. } = self;
+        Ok(TableSchema { delimiter, decimal_comma, missing, label, group, columns })
     }
 }
 
@@ -207,8 +249,9 @@ impl RawColumn {
         };
         let min = self.min.map(|value| number("min", value)).transpose()?;
         let max = self.max.map(|value| number("max", value)).transpose()?;
-        let (name, indicator, clip) = (self.name, self.indicator, self.clip);
-        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip })
+        let (name, indicator) = (self.name, self.indicator);
+        let (clip, others_missing) = (self.clip, self.others_missing);
+        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing })
     }
 }
 
@@ -234,7 +277,7 @@ fn kind_word(kind: &Kind) -> &'static str {
 
 /// A described column in one line, for people.
 pub(crate) fn line(column: &ColumnSpec) -> String {
-    let ColumnSpec { name, kind, fill, indicator, min, max, clip } = column;
+    let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column;
     let mut text = format!("{name:?}: {}", kind_word(kind));
     match kind {
         Kind::Category(levels) | Kind::Ordinal(levels) => text += &format!(" of {}", few(levels)),
@@ -256,6 +299,9 @@ pub(crate) fn line(column: &ColumnSpec) -> String {
     if *indicator {
         text += ", and a number that says so";
     }
+    if *others_missing {
+        text += "; other texts count as missing";
+    }
     let clipped = if *clip { ", others become that" } else { "" };
     match (min, max) {
         (Some(min), Some(max)) => text += &format!("; {} to {}{clipped}", number(*min), number(*max)),
@@ -268,51 +314,14 @@ pub(crate) fn line(column: &ColumnSpec) -> String {
 
 /// `[table]` as JSON, by the names that a session file has for its parts; and the names of the features.
 pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
-    use serde_json::{Map, json};
-    let column = |ColumnSpec { name, kind, fill, indicator, min, max, clip }: &ColumnSpec| {
-        let number = |value: f64| match kind {
-            Kind::Date(_) => date(value).map_or_else(|| json!(value), |date| json!(date)),
-            _ => json!(value),
-        };
-        let mut out = Map::new();
-        let mut put = |key: &str, value| out.insert(key.to_owned(), value);
-        put("name", json!(name));
-        put("kind", json!(kind_word(kind)));
-        match kind {
-            Kind::Category(levels) | Kind::Ordinal(levels) => {
-                put("levels", json!(levels));
-            }
-            Kind::Date(order) => {
-                put("order", json!(order.name()));
-            }
-            Kind::Ignored | Kind::Number => {}
-        }
-        match fill {
-            Fill::Refuse => None,
-            Fill::Number(value) => put("fill", number(*value)),
-            Fill::Level(level) => put("fill", json!(level)),
-            Fill::NoLevel => put("fill", json!("")),
-            Fill::Pooled => put("fill_with", json!(FillWith::of(kind).name())),
-        };
-        if *indicator {
-            put("indicator", json!(true));
-        }
-        for (key, limit) in [("min", min), ("max", max)] {
-            if let Some(limit) = limit {
-                put(key, number(*limit));
-            }
-        }
-        if *clip {
-            put("clip", json!(true));
-        }
-        serde_json::Value::Object(out)
-    };
+    use serde_json::json;
     json!({
         "delimiter": preparation.delimiter.map(|byte| char::from(byte).to_string()),
         "decimal_comma": preparation.decimal_comma,
         "missing": preparation.missing,
         "label": preparation.label,
-        "column": preparation.columns.iter().map(column).collect::<Vec<_>>(),
+        "group": preparation.group,
+        "column": preparation.columns.iter().map(RawColumn::of).collect::<Vec<_>>(),
         "features": preparation.features(),
     })
 }
@@ -336,6 +345,7 @@ pub(super) fn check_fills(
 pub(super) fn check(preparation: &TableSchema) -> Result<(), SessionError> {
     preparation.check()?;
     preparation.label.iter().try_for_each(|name| check_name("table.label", name))?;
+    preparation.group.iter().try_for_each(|name| check_name("table.group", name))?;
     preparation.missing.iter().try_for_each(|text| check_name("a text of table.missing", text))?;
     for column in &preparation.columns {
         check_name("the name of a column of table", &column.name)?;
@@ -356,20 +366,22 @@ pub(crate) fn fields(preparation: &TableSchema) -> toml::Value {
 
 /// Writes `[table]`, with a note for each column where there is one.
 pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut String) -> fmt::Result {
-    let list = |texts: &[String]| texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
-    let TableSchema { delimiter, decimal_comma, missing, label, columns } = preparation;
+    let TableSchema { delimiter, decimal_comma, missing, label, group, columns } = preparation;
     writeln!(out, "# How a table becomes rows of numbers: the same at every peer, and kept in the result.")?;
     writeln!(out, "[table]")?;
-    writeln!(out, "# \"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".")?;
     let delimiter = delimiter.map_or("auto".into(), |byte| char::from(byte).to_string());
-    writeln!(out, "delimiter = {}", quoted(&delimiter))?;
-    writeln!(out, "# Whether decimals follow a comma; a peer whose file differs says so in its map file.")?;
-    writeln!(out, "decimal_comma = {decimal_comma}")?;
-    writeln!(out, "# Texts that stand for a missing value, beside an empty field.")?;
-    writeln!(out, "missing = [{}]", list(missing))?;
+    let about = "\"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".";
+    field(about, "delimiter", quoted(&delimiter), out)?;
+    let about = "Whether decimals follow a comma; a peer whose file differs says so in its map file.";
+    field(about, "decimal_comma", decimal_comma, out)?;
+    field("Texts that stand for a missing value, beside an empty field.", "missing", list(missing), out)?;
     if let Some(label) = label {
-        writeln!(out, "# The column of the class.")?;
-        writeln!(out, "label = {}", quoted(label))?;
+        field("The column of the class.", "label", quoted(label), out)?;
+    }
+    if let Some(group) = group {
+        let about = "Rows with the same text in this column, such as those of one patient, are never parted between \
+                     learning and testing. The column is no feature and stays with each peer.";
+        field(about, "group", quoted(group), out)?;
     }
     writeln!(
         out,
@@ -377,41 +389,18 @@ pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut 
          # fill: what takes the place of a missing value, absent: such rows are refused, \"\": no level;\n\
          # fill_with in place of fill: \"mean\" of numbers and dates, \"most-frequent\" of levels, of all peers'\n\
          # values: everybody is told these sums (docs/formats.md);\n\
-         # indicator: one more number says that it was missing; min and max: rows outside are refused,\n\
+         # indicator: one more number says that it was missing; others_missing: a text that is no level\n\
+         # counts as missing, absent: such rows are refused; min and max: rows outside are refused,\n\
          # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
          # \"month-day-year\"."
     )?;
-    for (at, ColumnSpec { name, kind, fill, indicator, min, max, clip }) in columns.iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
         writeln!(out)?;
         if let Some(note) = notes.get(at) {
-            writeln!(out, "# Guessed: {}.", note.replace(char::is_control, " "))?;
+            comment(&format!("Guessed: {}.", note.replace(char::is_control, " ")), out)?;
         }
-        writeln!(out, "[[table.column]]\nname = {}", quoted(name))?;
-        writeln!(out, "kind = \"{}\"", kind_word(kind))?;
-        match kind {
-            Kind::Category(levels) | Kind::Ordinal(levels) => writeln!(out, "levels = [{}]", list(levels))?,
-            Kind::Date(order) => writeln!(out, "order = \"{}\"", order.name())?,
-            Kind::Ignored | Kind::Number => {}
-        }
-        let number = |value: f64| match kind {
-            Kind::Date(_) => date(value).map_or_else(|| format!("{value:?}"), |date| quoted(&date)),
-            _ => format!("{value:?}"),
-        };
-        match fill {
-            Fill::Refuse => {}
-            Fill::Number(value) => writeln!(out, "fill = {}", number(*value))?,
-            Fill::Level(level) => writeln!(out, "fill = {}", quoted(level))?,
-            Fill::NoLevel => writeln!(out, "fill = \"\"")?,
-            Fill::Pooled => writeln!(out, "fill_with = \"{}\"", FillWith::of(kind).name())?,
-        }
-        if *indicator {
-            writeln!(out, "indicator = true")?;
-        }
-        min.iter().try_for_each(|&min| writeln!(out, "min = {}", number(min)))?;
-        max.iter().try_for_each(|&max| writeln!(out, "max = {}", number(max)))?;
-        if *clip {
-            writeln!(out, "clip = true")?;
-        }
+        let text = toml::to_string(&RawColumn::of(column)).map_err(|_| fmt::Error)?;
+        write!(out, "[[table.column]]\n{text}")?;
     }
     writeln!(out)
 }

@@ -4,8 +4,9 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use toml::Spanned;
@@ -15,10 +16,7 @@ use super::encoding::Field;
 use super::file::syntax;
 use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
-use crate::tasks::flynn::spec::ModelSpec;
-use crate::tasks::sketch::spec::{Select, SketchSpec};
-use crate::tasks::xclp::spec::XclpSpec;
-use crate::tasks::{BuiltIn, Protections, TaskKind, kinds};
+use crate::tasks::{BuiltIn, Protections, Select, TaskKind, kinds};
 
 /// What a session computes, with the task's parameters: the [`Spec`] of one of the registered tasks.
 pub struct TaskSpec(Box<dyn AnySpec>);
@@ -41,6 +39,12 @@ impl TaskSpec {
         self.0.as_any_mut().downcast_mut()
     }
 
+    /// The parameters of this type, of the task or among those of the task.
+    #[must_use]
+    pub fn part<T: 'static>(&self) -> Option<&T> {
+        self.0.parts().into_iter().find_map(<dyn Any>::downcast_ref)
+    }
+
     /// Whether the task has such parameters.
     #[must_use]
     pub fn is<S: Spec>(&self) -> bool {
@@ -50,7 +54,7 @@ impl TaskSpec {
     /// The value of `task` in a session file, such as `flynn`.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.0.kind().name()
+        self.0.kind().name
     }
 }
 
@@ -134,7 +138,7 @@ pub struct Section {
 /// The parameters of a task, as a session file has them.
 pub trait Spec: fmt::Debug + Send + Sync + 'static {
     /// The task's line of the registry.
-    fn kind(&self) -> &'static dyn TaskKind;
+    fn kind(&self) -> &'static TaskKind;
 
     /// The task as every peer makes it; `None` if only a program has it.
     fn built_in(&self, session: &Session) -> Option<BuiltIn>;
@@ -191,7 +195,7 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
 
     /// What people call the task: of a program's own task the name that the program gave it.
     fn label(&self) -> String {
-        self.kind().name().to_owned()
+        self.kind().name.to_owned()
     }
 
     /// Whether the peers that train are drawn first.
@@ -199,24 +203,9 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// The parameters of the FlyNN models that the task trains.
-    fn model(&self) -> Option<&ModelSpec> {
-        None
-    }
-
-    /// As [`Spec::model`], to change them.
-    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
-        None
-    }
-
-    /// The parameters of the propagation of labels.
-    fn propagation(&self) -> Option<&XclpSpec> {
-        None
-    }
-
-    /// The parameters of the sketches that the task makes of the peers' rows.
-    fn sketch(&self) -> Option<&SketchSpec> {
-        None
+    /// Parameters of other tasks among these, such as those of a model: [`TaskSpec::part`] finds them.
+    fn parts(&self) -> Vec<&dyn Any> {
+        Vec::new()
     }
 }
 
@@ -235,13 +224,13 @@ pub enum Release {
 
 /// The value of `task` in a session file.
 #[derive(Debug)]
-pub(crate) struct Name(&'static dyn TaskKind);
+pub(crate) struct Name(&'static TaskKind);
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        kinds().find(|kind| kind.name() == name).map(Self).ok_or_else(|| {
-            let names: Vec<String> = kinds().map(|kind| format!("`{}`", kind.name())).collect();
+        kinds().find(|kind| kind.name == name).map(Self).ok_or_else(|| {
+            let names: Vec<String> = kinds().map(|kind| format!("`{}`", kind.name)).collect();
             D::Error::custom(format!("unknown variant `{name}`, expected one of {}", names.join(", ")))
         })
     }
@@ -249,7 +238,7 @@ impl<'de> Deserialize<'de> for Name {
 
 /// The sections of all tasks.
 fn sections() -> impl Iterator<Item = &'static Section> {
-    kinds().flat_map(|kind| kind.sections())
+    kinds().flat_map(|kind| kind.sections)
 }
 
 /// The parts of a session file that belong to single tasks, until they are read.
@@ -284,11 +273,19 @@ impl<'a> Sections<'a> {
 
     /// Reads one section; `None` where the file has none.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
+        self.take_seed(name, PhantomData)
+    }
+
+    /// As [`Sections::take`], with a reader that has a state.
+    pub(crate) fn take_seed<T: for<'de> DeserializeSeed<'de, Value = V>, V>(
+        &mut self,
+        name: &str,
+        seed: T,
+    ) -> Result<Option<V>, SessionError> {
         let Some(place) = self.left.iter().position(|(section, _)| *section == name) else { return Ok(None) };
         let (_, value) = self.left.remove(place);
-        let read =
-            T::deserialize(ValueDeserializer::from(value)).map_err(|error| syntax(self.text, &error))?;
-        Ok(Some(read))
+        let read = seed.deserialize(ValueDeserializer::from(value));
+        read.map(Some).map_err(|error| syntax(self.text, &error))
     }
 }
 
@@ -301,7 +298,7 @@ impl TaskSpec {
         data: &DataSpec,
         peers: usize,
     ) -> Result<Self, SessionError> {
-        let task = kind.read(&mut sections, data, peers)?;
+        let task = (kind.read)(&mut sections, data, peers)?;
         sections.left.retain(|(name, _)| !sections.usual.iter().any(|usual| usual == name));
         let left = |section: &&Section| sections.left.iter().any(|(name, _)| *name == section.name);
         if let Some(section) = self::sections().find(left) {
@@ -316,7 +313,7 @@ impl TaskSpec {
     /// Reads the task of this name from `given` sections, as they stand in a session file, and defaults for
     /// them.
     pub(crate) fn from_sections(
-        kind: &'static dyn TaskKind,
+        kind: &'static TaskKind,
         select: Option<Select>,
         given: &toml::Table,
         usual: toml::Table,

@@ -11,7 +11,7 @@ mod tune;
 
 use super::*;
 use crate::crypto::identity::Identity;
-use crate::tasks::{CustomSpec, FlynnSpec, ModelSpec, SketchSpec, TuneSpec, XclpSpec};
+use crate::tasks::{CustomSpec, FlynnSpec, ModelSpec, Sizes, SketchSpec, TuneSpec, XclpSpec};
 
 fn key(seed: u64) -> PublicKey {
     let mut bytes = [0; 32];
@@ -47,7 +47,7 @@ fn session(peers: u64) -> Session {
 
 /// The model of a session of the task `flynn`.
 fn model(session: &mut Session) -> &mut ModelSpec {
-    session.task.model_mut().unwrap()
+    &mut session.task.get_mut::<FlynnSpec>().unwrap().model
 }
 
 /// The smallest file: nothing that has a default.

@@ -9,6 +9,7 @@ use super::checks::Violation;
 use super::tally::{Count, Purpose, Span};
 use crate::html::time;
 use crate::protocol::view::Stage;
+pub use crate::tasks::compare::{Accuracy, Ranking};
 
 /// The most peers whose stages and bytes are listed one by one; of more, the first.
 pub const SHOWN: usize = 64;
@@ -129,39 +130,6 @@ pub struct Slot {
     pub members: Option<usize>,
 }
 
-/// Accuracy on the rows that no peer trained on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Accuracy {
-    /// Of the model that the peers have.
-    pub swarm: f64,
-    /// Of the model of all peers' rows in one place, under the same seed.
-    pub pooled: f64,
-    /// Of the model of the peer with the most rows.
-    pub alone: f64,
-    /// Rows that were predicted; of the task `xclp` by all peers together.
-    #[serde(default)]
-    pub rows: u64,
-    /// Whether the result is the same at every peer, and equal to the pooled one bit for bit.
-    pub equal: bool,
-    /// First 16 digits of the model's SHA-256.
-    pub digest: String,
-}
-
-/// The peers with rows by the distance of their rows from all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ranking {
-    /// Spearman's rank correlation of distance and total variation.
-    pub spearman: f64,
-    /// Whether the opened sketch is that of all members' rows in one place, and the published distances those
-    /// of each member's rows from it, bit for bit.
-    pub equal: bool,
-    /// Peer, rows, distance (mean over rows of the sketch), total variation of its class mix from that of
-    /// all.
-    pub peers: Vec<(u16, usize, f64, f64)>,
-    /// The peers that were drawn, in the order of drawing.
-    pub chosen: Vec<u16>,
-}
-
 /// The time of training, by the scenario's rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
@@ -186,7 +154,7 @@ impl RunReport {
 
     /// The speed-up in words, all in all and without the matrix: `3.72 x faster`, `2.13 x slower`. `-` where
     /// the run had faults: then the session mostly waits for peers that are gone.
-    pub(crate) fn paces(&self, training: &Training) -> [String; 2] {
+    fn paces(&self, training: &Training) -> [String; 2] {
         [training.speed_up(), training.of_rows()].map(|speed_up| match speed_up {
             _ if !self.marks.is_empty() => "-".to_owned(),
             _ if speed_up >= 1.0 => format!("{speed_up:.2} x faster"),
@@ -196,7 +164,7 @@ impl RunReport {
 
     /// Where the session took longer than one party with all rows would, without a fault: what its time went
     /// to.
-    pub(crate) fn why_slower(&self) -> Option<String> {
+    fn why_slower(&self) -> Option<String> {
         let training = self.training.as_ref().filter(|training| training.speed_up() < 1.0)?;
         if !self.marks.is_empty() {
             return None;
@@ -218,12 +186,41 @@ impl RunReport {
     }
 }
 
+/// The heads of [`training`].
+pub(crate) const TRAINING: [&str; 9] = [
+    "training",
+    "one party",
+    "of it M",
+    "session",
+    "own part",
+    "sums",
+    "committee",
+    "all in all",
+    "without M",
+];
+
+/// Training by all against training by one party, with everything that a session does and without drawing the
+/// matrix M: a row of texts for each run, and what there is to be said.
+pub(crate) fn training(runs: &[RunReport]) -> (Vec<Vec<String>>, Vec<String>) {
+    let row = |run: &RunReport| {
+        let found = run.training.as_ref()?;
+        let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
+        let committee = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
+        let times =
+            [found.alone_ms, found.matrix_ms, found.session_ms, found.slowest_ms, sums, committee].map(time);
+        Some(std::iter::once(run.name.clone()).chain(times).chain(run.paces(found)).collect())
+    };
+    let mut why: Vec<_> = runs.iter().filter_map(RunReport::why_slower).collect();
+    why.extend((!why.is_empty()).then(|| SLOWER.to_owned()));
+    why.extend(runs.iter().any(|run| !run.marks.is_empty()).then(|| FAULTS.to_owned()));
+    (runs.iter().filter_map(row).collect(), why)
+}
+
 /// What a session is for where it is slower.
-pub(crate) const SLOWER: &str =
+const SLOWER: &str =
     "Few rows are not worth dividing for speed; what a session is for is that nobody shows its rows.";
 /// Why a run has no factor.
-pub(crate) const FAULTS: &str =
-    "Runs with faults have no factor (-): their time is mostly waiting for whoever is gone.";
+const FAULTS: &str = "Runs with faults have no factor (-): their time is mostly waiting for whoever is gone.";
 
 impl Training {
     /// The time of one party divided by that of the session; below 1 the session is slower.

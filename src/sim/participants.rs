@@ -11,7 +11,7 @@ use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
 use crate::protocol::context::{Aggregate, Context};
 use crate::session::{
-    CommitteeSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, Release, Run, Session, TaskSpec,
+    CommitteeSpec, DataSpec, Entry, NoiseSpec, Peer, Privacy, PrivacyUnit, Release, Run, Session, TaskSpec,
 };
 use crate::tasks::{Labels, Task, built_in};
 
@@ -141,6 +141,10 @@ fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]
     data.checks.compare = played.data.checks.compare;
     if data.features == played.data.features {
         data.columns.clone_from(&played.data.columns);
+        // Rows are read as it says already; a budget for groups needs to know that they have some.
+        if played.privacy.noise.is_some_and(|noise| noise.unit != PrivacyUnit::Row) {
+            data.preparation.clone_from(&played.data.preparation);
+        }
     }
     session.data = data;
     session

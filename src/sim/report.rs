@@ -12,7 +12,7 @@ use maud::{Markup, html};
 pub use crate::html::bytes;
 use crate::html::{WIDTH, cells, page, percent, px, table, time};
 
-use super::outcome::{FAULTS, Results, RunReport, SHOWN, SLOWER};
+use super::outcome::{self, Results, RunReport, SHOWN, TRAINING};
 use crate::protocol::view::Stage;
 use crate::report::figures;
 
@@ -175,42 +175,15 @@ fn cost(results: &Results) -> Markup {
 }
 
 fn training(results: &Results) -> Markup {
-    let rows = results.runs.iter().filter_map(|run| {
-        let training = run.training.as_ref()?;
-        let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
-        let committee = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let times = [
-            training.alone_ms,
-            training.matrix_ms,
-            training.session_ms,
-            training.slowest_ms,
-            sums,
-            committee,
-        ];
-        let texts = times.map(time).into_iter().chain(run.paces(training));
-        Some(cells![run.name].into_iter().chain(texts.map(|text| html! { (text) })).collect())
-    });
-    let mut why: Vec<_> = results.runs.iter().filter_map(RunReport::why_slower).collect();
-    why.extend((!why.is_empty()).then(|| SLOWER.to_owned()));
-    why.extend(results.runs.iter().any(|run| !run.marks.is_empty()).then(|| FAULTS.to_owned()));
-    let columns = [
-        "run",
-        "one party",
-        "of it M",
-        "session",
-        "slowest's own part",
-        "sums",
-        "committee",
-        "all in all",
-        "without M",
-    ];
+    let (rows, why) = outcome::training(&results.runs);
+    let rows = rows.into_iter().map(|row| row.iter().map(|text| html! { (text) }).collect());
     html! {
         h3 { "Against one party with all rows" }
         p {
             "By the rates of the scenario: one party that has all rows, against the session from its first view to the \
              last result. " b { "M" } ": drawing the lifting matrix, which every party does."
         }
-        (table("Time of the session beside that of one party", &columns, rows))
+        (table("Time of the session beside that of one party", &TRAINING, rows))
         @for why in why { p { (why) } }
     }
 }

@@ -6,24 +6,14 @@ use std::sync::Arc;
 use super::scenario::{Data, Scenario, ScenarioError, Split};
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
+use crate::data::groups::Units;
+use crate::data::prepare::publish::Rule;
 use crate::data::prepare::whole::{load_drafted, load_whole};
 use crate::data::split::train_test;
 use crate::data::{Dataset, Expected, deal};
 use crate::session::{DataSpec, Description, Peer, Scaling};
 use crate::tasks::Rows;
-
-/// The rows of a run.
-#[derive(Clone, Debug)]
-pub struct DealtRows {
-    /// All rows to train on.
-    pub train: Dataset,
-    /// The rows to measure accuracy with.
-    pub test: Dataset,
-    /// Each peer's part of the rows to train on.
-    pub parts: Vec<Rows>,
-    /// A line on how columns were guessed, where they were.
-    pub guessed: Option<String>,
-}
+pub use crate::tasks::compare::DealtRows;
 
 impl DealtRows {
     /// The name of the set, where the scenario may go without it and it is not there.
@@ -42,16 +32,18 @@ impl DealtRows {
         let peers = scenario.peers - witnesses;
         let (all, guessed) = if data.set == "digits" { (digits(), None) } else { Self::read(data, folder)? };
         let seed = seed.to_le_bytes();
-        let mut split = train_test(all.labels(), data.test_percent, &seed);
+        let mut split = train_test(&all, data.test_percent, &seed);
         if data.rows > 0 && data.rows < split.train.len() {
             deal::shuffle(&mut split.train, &mut Stream::new(&seed, "simulation/rows", &[]));
             split.train.truncate(data.rows);
             split.train.sort_unstable();
         }
         let (train, test) = (all.subset(&split.train), all.subset(&split.test));
-        let (labels, classes, peers) = (train.labels(), train.classes().len(), usize::from(peers));
+        // All rows of a patient are at one hospital.
+        let units = Units::of(&train);
+        let (labels, classes, peers) = (units.labels(), train.classes().len(), usize::from(peers));
         let dealt = match data.split {
-            Split::Even => deal::even(train.rows(), peers, &seed),
+            Split::Even => deal::even(units.len(), peers, &seed),
             Split::ByClass => deal::by_classes(labels, classes, peers, data.holders, &seed),
             Split::Dirichlet => deal::dirichlet(labels, classes, peers, data.alpha, &seed),
             Split::Mixes => deal::mixes(labels, classes, peers, (data.alpha, data.alpha_to), &seed),
@@ -59,7 +51,7 @@ impl DealtRows {
         let dealt = dealt.map_err(|error| ScenarioError(format!("data: {error}")))?;
         let none = (0..witnesses).map(|_| &[][..]);
         let parts = dealt.iter().map(Vec::as_slice).chain(none);
-        let parts = parts.map(|rows| Rows::new(Arc::new(train.subset(rows)))).collect();
+        let parts = parts.map(|part| Rows::new(Arc::new(train.subset(&units.expand(part))))).collect();
         Ok(Self { train, test, parts, guessed })
     }
 
@@ -106,7 +98,8 @@ impl DealtRows {
         let set = folder.join(&data.set);
         let failed = |error: &dyn std::fmt::Display| ScenarioError(error.to_string());
         if data.columns_from.is_empty() {
-            let (loaded, draft) = load_drafted(&set, &expected).map_err(|error| failed(&error))?;
+            let (loaded, draft) =
+                load_drafted(&set, &expected, &Rule::LOCAL).map_err(|error| failed(&error))?;
             return Ok((loaded.data, draft.map(|draft| format!("{}: {}", data.set, draft.guessed()))));
         }
         let columns = Description::load(&folder.join(&data.columns_from)).map_err(|error| failed(&error))?;

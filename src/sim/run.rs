@@ -17,13 +17,15 @@ use super::rows::DealtRows;
 use super::scenario::{File, Scenario, ScenarioError};
 use super::swarm::{Swarm, Watcher};
 use super::tally::{Count, PURPOSES};
-use super::task::{self, Worth};
+use super::task;
 use super::timeline;
 use crate::protocol::context::Context;
+use crate::protocol::tree::Tree;
 use crate::protocol::view::Stage;
-use crate::protocol::{Time, memo, tree};
+use crate::protocol::{Time, memo};
 use crate::session::Peer;
 use crate::tasks::Work;
+use crate::tasks::compare::Worth;
 use flyswarm_sealed_sum::engine::Engine;
 
 /// Events between two looks at how far a run is.
@@ -204,16 +206,17 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
     let ms = |time: Time| time.0 / 1000;
     let finished_ms = world.finished.values().map(|finished| ms(finished.at)).max().unwrap_or(0);
     let began_ms = world.views.values().map(|(_, at)| ms(*at)).min().unwrap_or(0);
-    let training = world.rows.as_ref().zip(world.session.task.model()).map(|(rows, model)| {
-        let (m, s) = (f64::from(model.m), f64::from(model.s));
-        let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
-        Training {
-            alone_ms: training_s(rows.train.rows()) * 1000.0,
-            matrix_ms: training_s(0) * 1000.0,
-            slowest_ms: world.costs.longest_us as f64 / 1000.0,
-            session_ms: finished_ms.saturating_sub(began_ms) as f64,
-        }
-    });
+    let training =
+        world.rows.as_ref().zip(world.session.task.part::<crate::tasks::ModelSpec>()).map(|(rows, model)| {
+            let (m, s) = (f64::from(model.m), f64::from(model.s));
+            let training_s = |rows: usize| world.costs.work_s(Work::training(m, s, rows as f64));
+            Training {
+                alone_ms: training_s(rows.train.rows()) * 1000.0,
+                matrix_ms: training_s(0) * 1000.0,
+                slowest_ms: world.costs.longest_us as f64 / 1000.0,
+                session_ms: finished_ms.saturating_sub(began_ms) as f64,
+            }
+        });
     let values = world.checks.values();
     let slots = (0u32..).zip(&world.ctx.plan).map(|(slot, aggregate)| Slot {
         name: aggregate.name.clone(),
@@ -268,9 +271,9 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
 }
 
 fn views(world: &Swarm) -> Vec<View> {
-    let view = |(ballot, (members, at)): (&crate::protocol::ballot::Ballot, &(Vec<Peer>, Time))| View {
+    let view = |(ballot, (tree, at)): (&crate::protocol::ballot::Ballot, &(Arc<Tree>, Time))| View {
         ballot: (ballot.counter, ballot.proposer.0),
-        members: members.len(),
+        members: tree.members().len(),
         began_ms: at.0 / 1000,
         failed: world.failed.get(ballot).cloned(),
     };
@@ -326,14 +329,12 @@ fn stages(engine: &Engine<Swarm>) -> Vec<StageRow> {
 fn hosts(engine: &Engine<Swarm>) -> Vec<Host> {
     let world = &engine.world;
     let rows = |peer: Peer| world.rows.as_ref().map_or(0, |rows| rows.parts[peer.index()].data.rows());
-    let last = world.views.last_key_value();
-    let order =
-        last.map_or(Vec::new(), |(&ballot, (members, _))| tree::order(&world.ctx.session, ballot, members));
+    let last = world.views.last_key_value().map(|(_, (tree, _))| tree);
     engine
         .peers()
         .take(SHOWN)
         .map(|peer| {
-            let place = tree::place(&order, peer);
+            let place = last.and_then(|tree| tree.place(peer));
             Host {
                 peer: peer.0,
                 committee: world.ctx.committee_index(peer).is_some(),

@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 use crate::privacy::Ratio;
 use crate::session::{DataSpec, NoiseMode, Scaling, Session, TaskSpec, words};
-use crate::tasks::{Select, TaskKind, kinds};
+use crate::tasks::{Select, kinds};
 
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};
@@ -222,8 +222,8 @@ impl Task {
 
     /// The session's task, for rows as in `data`.
     pub(crate) fn spec(&self, data: &DataSpec, peers: u16) -> Result<TaskSpec, ScenarioError> {
-        let Some(kind) = kinds().find(|kind| kind.name() == self.kind) else {
-            let names: Vec<_> = kinds().map(TaskKind::name).collect();
+        let Some(kind) = kinds().find(|kind| kind.name == self.kind) else {
+            let names: Vec<_> = kinds().map(|kind| kind.name).collect();
             let text = format!("task.kind is {:?}, must be one of sum, {}", self.kind, names.join(", "));
             return Err(ScenarioError(text));
         };
@@ -233,7 +233,7 @@ impl Task {
             let to = if value.is_table() { &mut given } else { &mut own };
             to.insert(name, value);
         }
-        if let Some(first) = kind.sections().first().filter(|_| !own.is_empty()) {
+        if let Some(first) = kind.sections.first().filter(|_| !own.is_empty()) {
             let section = given.entry(first.name).or_insert_with(|| Value::Table(Table::new()));
             section.as_table_mut().into_iter().for_each(|section| section.extend(own.clone()));
         }

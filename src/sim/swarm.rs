@@ -17,12 +17,13 @@ use super::tamper::{self, Poisoned};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::node::{Done, Ending, Event, Job, Node, Record};
+use crate::protocol::Time;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::message::Message;
 use crate::protocol::record::Value;
+use crate::protocol::tree::Tree;
 use crate::protocol::wire::Frame;
-use crate::protocol::{Time, tree};
 use crate::session::{Peer, Session};
 use crate::tasks::{History, Outcome, Task};
 use flyswarm_sealed_sum::engine::{Carriage, Engine, Notice, World};
@@ -143,7 +144,7 @@ pub struct Swarm {
     /// The rows that the scenario dealt, if any.
     pub rows: Option<DealtRows>,
     /// Views that began: their members, and the time at which the first of them entered.
-    pub views: BTreeMap<Ballot, (Vec<Peer>, Time)>,
+    pub views: BTreeMap<Ballot, (Arc<Tree>, Time)>,
     /// Views that failed, and the reason of the first member that left.
     pub failed: BTreeMap<Ballot, String>,
 }
@@ -227,6 +228,11 @@ impl Swarm {
     #[must_use]
     pub fn trace_hash(&self) -> String {
         self.trace.finalize().to_hex().to_string()
+    }
+
+    /// Every peer's task.
+    pub(super) fn tasks(&self) -> &[Arc<dyn Task>] {
+        &self.tasks
     }
 
     /// The result of a finished peer, as its task makes it, or why it has none; `None` where it is not
@@ -506,22 +512,20 @@ impl World for Swarm {
             (watcher.0)(now, peer, &event);
         }
         match event {
-            Event::ViewBegan(ballot, members) => {
+            Event::ViewBegan(ballot, tree) => {
                 if swarm.connections == Connections::Committee {
-                    let order = tree::order(&swarm.ctx.session, ballot, &members);
-                    let place = tree::place(&order, peer);
-                    let children = place.map_or(Vec::new(), |place| place.children);
-                    swarm.views.entry(ballot).or_insert((members, now));
+                    let children = tree.place(peer).map_or(Vec::new(), |place| place.children);
+                    swarm.views.entry(ballot).or_insert((tree, now));
                     for child in children {
                         if !engine.world.banned.contains(&pair(peer, child)) {
                             engine.connect(peer, child);
                         }
                     }
                 } else {
-                    swarm.views.entry(ballot).or_insert((members, now));
+                    swarm.views.entry(ballot).or_insert((tree, now));
                 }
             }
-            Event::ViewFailed(ballot, reason, suspect) => {
+            Event::ViewFailed(ballot, _, reason, suspect) => {
                 let suspect = suspect.map_or(String::new(), |suspect| format!(" ({suspect})"));
                 swarm.failed.entry(ballot).or_insert_with(|| format!("{reason:?}{suspect}").to_lowercase());
                 swarm.tally.enters(now, peer, 0, None);

@@ -3,20 +3,19 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::outcome::{Accuracy, Ranking};
 use super::rows::DealtRows;
 use super::scenario::{Scenario, ScenarioError};
 use super::sum::Numbers;
 use super::swarm::Swarm;
 use crate::crypto::stream::derive;
 use crate::session::{Peer, Session};
+use crate::tasks::compare::{Ended, Worth};
 use crate::tasks::{Labels, Rows, Task, built_in};
 
 /// The 32 bytes that a peer's task takes as known to nobody else.
-pub(crate) fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
+fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
     derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes())
 }
 
@@ -55,25 +54,17 @@ pub(super) fn tasks(
     peers.zip(&rows.parts).map(task).collect()
 }
 
-/// What the results of a run are worth. A task may have none of these.
-#[derive(Debug, Default)]
-pub struct Worth {
-    pub(crate) accuracy: Option<Accuracy>,
-    pub(crate) ranking: Option<Ranking>,
-    /// The figures of rows that the session held out.
-    pub(crate) evaluation: Option<Value>,
-}
-
-/// A run that has ended, for its task to judge.
-#[derive(Debug)]
-pub struct Ended<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) swarm: &'a Swarm,
-    pub(crate) rows: &'a DealtRows,
-}
-
 /// Measures the results of a run, and says what is wrong with them.
 pub(super) fn worth(scenario: &Scenario, swarm: &Swarm, failures: &mut Vec<String>) -> Worth {
     let Some(rows) = &swarm.rows else { return Worth::default() };
-    swarm.session.task.kind().simulated(&Ended { scenario, swarm, rows }, failures)
+    let finished = swarm.finished.iter().map(|(&peer, finished)| (peer, &*finished.history));
+    let ended = Ended {
+        session: &swarm.session,
+        plan: &swarm.ctx.plan,
+        rows,
+        tasks: swarm.tasks(),
+        secrets: (0..scenario.peers).map(|peer| secret(scenario, Peer(peer))).collect(),
+        finished: finished.collect(),
+    };
+    (swarm.session.task.kind().compare)(&ended, failures)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::checks::Check;
 use super::participants::Participants;
+use super::rows::DealtRows;
 use super::run::{pass, prepare, report, run};
 use super::scenario::{File, Scenario};
 use super::swarm::Swarm;
@@ -127,7 +128,7 @@ fn labels_by_distances_that_owners_share_in_pairs_are_those_of_the_pooled_rows_w
         );
         let scenario = scenario(&text, 1);
         let session = Participants::new(&scenario, Path::new("")).unwrap().session;
-        assert_eq!(session.task.propagation().unwrap().hamming.name(), hamming);
+        assert_eq!(session.task.part::<crate::tasks::XclpSpec>().unwrap().hamming.name(), hamming);
         let report = run("test", &scenario, Path::new(""), &mut |_| {}).unwrap();
         assert!(report.violations.is_empty(), "{hamming}: {:?}", report.violations);
         let accuracy = report.accuracy.unwrap();
@@ -184,4 +185,28 @@ fn a_peer_with_another_result_than_the_others_is_found() {
     assert_eq!(violations.len(), 1);
     assert_eq!(violations[0].text, "peer 3 has another result than the others");
     assert_eq!(violations[0].check, Check::Exact);
+}
+
+#[test]
+fn rows_of_a_patient_are_at_one_peer_or_kept_to_measure_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |row: usize| format!("P{},{},{}\n", row * 7 % 200 / 4, row, ["a", "b"][row % 3 % 2]);
+    let text: String = (0..200).map(row).collect();
+    std::fs::write(folder.path().join("visits.csv"), format!("patient,x,y\n{text}")).unwrap();
+    let table =
+        "[table]\nlabel = \"y\"\ngroup = \"patient\"\n[[table.column]]\nname = \"x\"\nkind = \"number\"\n";
+    std::fs::write(folder.path().join("columns.toml"), table).unwrap();
+    for split in ["even", "by-class", "dirichlet", "mixes"] {
+        let text = format!(
+            "peers = 4\n[data]\nset = \"visits.csv\"\ncolumns_from = \"columns.toml\"\nsplit = \"{split}\"\n"
+        );
+        let rows = DealtRows::new(&scenario(&text, 1), folder.path()).unwrap();
+        let mut seen: Vec<_> = rows.test.groups().unwrap().to_vec();
+        assert!(!seen.is_empty());
+        for part in &rows.parts {
+            let own = part.data.groups().unwrap();
+            assert_eq!(crate::data::groups::in_both(own, &seen), 0, "{split}");
+            seen.extend(own);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{OVER, PAID, StoreError, locked};
+use super::{OVER, PAID, StoreError, UNSERVED, locked};
 use crate::files;
 
 /// The file's name in the state's folder, and its ending beside the mark.
@@ -69,11 +69,12 @@ impl Pin {
 }
 
 /// Whether anything was promised, joined or stored.
-fn has_records(folder: &Path) -> io::Result<bool> {
+pub(crate) fn has_records(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let own =
-            name.to_str().is_some_and(|name| ["lock", PAID, PIN].contains(&name) || name.starts_with('.'));
+        let own = name
+            .to_str()
+            .is_some_and(|name| ["lock", PAID, PIN, UNSERVED].contains(&name) || name.starts_with('.'));
         if !own {
             return Ok(true);
         }

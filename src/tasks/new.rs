@@ -65,6 +65,8 @@ pub struct NewFile {
     pub(crate) options: BTreeMap<&'static str, String>,
     /// Labelled rows, if an option needs some.
     pub(crate) rows: Option<Dataset>,
+    /// The rows of the file that describes the columns, if it has some.
+    pub(crate) drafted: Option<Dataset>,
     /// Lines for the user.
     pub(crate) said: Vec<String>,
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use flyswarm::Identity;
 use flyswarm::session::{Session, TaskSpec};
-use flyswarm::tasks::CustomSpec;
+use flyswarm::tasks::{CustomSpec, FlynnSpec};
 
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, Swarm, files, random};
@@ -202,7 +202,7 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     });
     let other = 2;
     let mut session: Session = swarm.session.clone();
-    session.task.model_mut().expect("a model").gamma = 0.25;
+    session.task.get_mut::<FlynnSpec>().expect("a model").model.gamma = 0.25;
     let path = swarm.folder.path().join("other.toml");
     fs::write(&path, session.to_toml()).expect("written");
     for i in 0..5 {
@@ -239,7 +239,7 @@ fn the_program_has_no_switch_that_holds_or_deviates() {
     let program = fs::read(crate::processes::swarm::PROGRAM).expect("the program");
     let has = |word: &str| program.windows(word.len()).any(|window| window == word.as_bytes());
     assert!(has("no-mdns"), "switches are found");
-    for word in ["hold-at", "--deviate", "--randomness", "begin-member-twice", "single-credits"] {
+    for word in ["hold-at", "--deviate", "--randomness", "begin-forged-mark", "single-credits"] {
         assert!(!has(word), "{word}");
     }
 }

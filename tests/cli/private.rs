@@ -119,7 +119,7 @@ fn bad_values_of_a_new_private_session_are_refused_by_the_name_of_the_option_or_
     let noise = session.privacy.noise.expect("it is private");
     assert_eq!((noise.epsilon.to_string().as_str(), noise.top, noise.mode), ("2.5", 0, NoiseMode::Parallel));
     assert_eq!(
-        (session.data.scaling, session.task.sketch().map(|sketch| sketch.rows)),
+        (session.data.scaling, session.task.part::<SketchSpec>().map(|sketch| sketch.rows)),
         (Scaling::UnitNorm, Some(16))
     );
 }

@@ -69,7 +69,7 @@ pub fn session(keys: &[Identity]) -> Session {
             compute_ms: 60_000,
             linger_ms: 2_000,
             regroup_interval_ms: 30_000,
-            max_views: 16,
+            max_views: 24,
         },
         roster,
     }

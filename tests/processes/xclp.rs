@@ -70,10 +70,10 @@ fn the_demo_gives_every_process_the_labels_of_the_pooled_rows() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["labels_equal_centralised"], true, "{result:#}");
+    assert_eq!(result["equal"], true, "{result:#}");
     let number = |value: &Value| value.as_f64().unwrap();
     assert!(number(&result["accuracy"]) > 0.85, "{result:#}");
-    assert!((number(&result["accuracy"]) - number(&result["centralised"]["accuracy"])).abs() < 1e-12);
+    assert!((number(&result["accuracy"]) - number(&result["pooled"]["accuracy"])).abs() < 1e-12);
     assert!(number(&result["accuracy"]) > number(&result["alone"]["accuracy"]) + 0.1, "{result:#}");
     assert_eq!(result["peers"].as_array().unwrap().len(), 5);
     let output = Command::new(PROGRAM).args(["demo", "flynn", "--hamming", "ot"]).output().unwrap();

@@ -22,6 +22,7 @@ from typing import Any, Callable, NamedTuple
 import channels
 import machine
 import proposing
+import reduction
 import transfer
 import transport
 import view
@@ -33,6 +34,7 @@ import store
 
 BESIDE = 3  # cases at a time
 LIMIT = 180  # seconds for one; the check itself gives up sooner
+RACES = ("M10.1",)  # after the others' decision the same message breaks no rule
 
 
 class Flaw(NamedTuple):
@@ -217,14 +219,18 @@ def repeated_items_count_once() -> None:
 
 
 def releases_at_once() -> None:
+    """Before it checks and acknowledges: by then the others may have decided without it."""
+
     @instead(view.View, "try_accept")
     def try_accept(plain: Any, self: Any) -> None:
-        plain(self)
-        if self.acknowledged and not self.leading:
-            digest = decision.value_digest(self.machine.session, self.record.value)
-            release = self.machine.sign(encoding.Release(self.record.value.sum, digest, self.shares))
-            report = encoding.Report.Release(self.slot, [release])
-            self.send(self.parent, encoding.ViewMessage.Up(self.ballot, report))
+        if self.leading or not self.machine.in_committee or self.slot != len(self.machine.committed):
+            return plain(self)
+        shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
+        digest = decision.value_digest(self.machine.session, self.record.value)
+        release = self.machine.sign(encoding.Release(self.record.value.sum, digest, shares))
+        report = encoding.Report.Release(self.slot, [release])
+        self.send(self.parent, encoding.ViewMessage.Up(self.ballot, report))
+        return plain(self)
 
 
 def released_is_forgotten() -> None:
@@ -270,7 +276,7 @@ def zero_is_a_shared_secret() -> None:
 
 
 def no_credit_needed() -> None:
-    view.WINDOW = 1 << 20
+    reduction.WINDOW = 1 << 20
 
 
 def what_was_fetched_is_believed() -> None:
@@ -291,6 +297,10 @@ TABLE = [
     ("M8.1", "promise-forged", "drops a forged promise", forged_promises_are_dropped),
     ("M8.1 begin", "begin-forged-promise", "drops a view with a forged promise",
      unblamed("the signature of a promise")),
+    ("M8.1 mark", "begin-forged-mark", "drops a view with a forged mark", unblamed("the signature of a mark")),
+    ("M8.1 ballot", "begin-other-promises", "drops a view with promises of another ballot",
+     unblamed("a promise of another ballot")),
+    ("M8.1 believed", "begin-other-promises", "believes every promise", promises_are_believed),
     ("M8.4", "leader-dies-in-release", "finishes no value of an earlier view", promises_oblige_to_nothing),
     ("M9.1", "items-reversed", "dies where a child's own key is not the first",
      first_key_is_of_the_child(AssertionError)),
@@ -303,18 +313,16 @@ TABLE = [
     ("M9.2 parent", "report-from-parent", "drops it", unblamed("a report from the parent")),
     ("M9.2 order", "order-from-child", "drops it", unblamed("an order from a child")),
     ("M9.2 twice", "keys-twice", "drops the second", unblamed("report Keys not awaited")),
-    ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report Acknowledge not awaited")),
+    ("M9.2 whole", "key-left-out", "drops it", unblamed("report Keys that leaves items out")),
+    ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report Acknowledge that leaves items out")),
     ("M9.2 release", "released-too-early", "drops it", unblamed("report Release not awaited")),
-    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report TotalReady not awaited")),
-    ("M10.1", "follower", "releases with its acknowledgement", releases_at_once),
+    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report TotalReady that leaves items out")),
+    ("M10.1", "follower", "releases before its acknowledgement", releases_at_once),
     ("M10.3", "restarted-in-accept", "leaves half of each record on disk", half_is_on_disk),
     ("M11.1", "key-low-order", "takes a shared secret of zero", zero_is_a_shared_secret),
     ("M13.1", "total-too-early", "sends without credit", no_credit_needed),
     ("M14.1", "record-forged", "believes all that it fetches", what_was_fetched_is_believed),
     # Not caught:
-    ("M8.1 ballot", "begin-other-promises", "drops a view with promises of another ballot",
-     unblamed("a promise of another ballot")),
-    ("M8.1 believed", "begin-other-promises", "believes every promise", promises_are_believed),
     ("M8.3", "state-lost", "votes although its state is lost", lost_state_is_not_noticed),
     ("M9.2 taken", "key-of-another", "takes items of any author", items_of_any_author),
     ("M10.2", "restarted-in-accept", "forgets what it has released", released_is_forgotten),
@@ -332,8 +340,6 @@ UNCAUGHT = {
     "M4.1": "what a peer tells its user cannot be seen",
     "M5.1": "a history: no case brings a peer to use a mask a second time",
     "M6.4": "a frame that comes too early waits unread, and is no fault",
-    "M8.1-ballot": "another ballot has another tree: half the time it blames for a begin from no parent",
-    "M8.1-believed": "what follows from such a promise is blamed anyway, by later checks",
     "M8.2": "what a peer tells its user cannot be seen",
     "M8.3": "a promise that should not be there breaks nothing, and nobody looks for it",
     "M9.2-taken": "no signature verifies under another author, so it is blamed as forged",
@@ -346,6 +352,15 @@ UNCAUGHT = {
 
 
 # --- the command line
+
+
+def try_often(program: str, name: str) -> tuple[bool, str]:
+    """Whether a flaw is caught. A flaw that shows only if the peer is quicker than the others has more tries."""
+    caught, line = try_flaw(program, name)
+    for _ in range(2 if name in RACES else 0):
+        if not caught:
+            caught, line = try_flaw(program, name)
+    return caught, line
 
 
 def try_flaw(program: str, name: str) -> tuple[bool, str]:
@@ -378,7 +393,7 @@ def main() -> None:
         names = sys.argv[3:] or [name for name in FLAWS if name not in UNCAUGHT]
         with ThreadPoolExecutor(BESIDE) as pool:
             good = True
-            for caught, line in pool.map(lambda name: try_flaw(sys.argv[2], name), names):
+            for caught, line in pool.map(lambda name: try_often(sys.argv[2], name), names):
                 print(line, flush=True)
                 good &= caught
         sys.exit(0 if good else 1)

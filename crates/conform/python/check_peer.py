@@ -64,9 +64,9 @@ def test_flynn() -> None:
         h(d["rows"]), "<f4").reshape(-1, 3), numpy.array(d["labels"])
     for x in d["cases"]:
         s = session_of(x["toml"])
-        words = model.moments_of(rows, True).tobytes()
+        words = model.column_sums(s, rows)
         assert words.hex() == x["moments"]
-        moments = model.Moments(words, 3, True)
+        moments = model.Task(s, rows, labels).opened_moments(words)
         assert model.scale(s, rows, moments).tobytes().hex() == x["scaled"], s.scaling
         prepared = model.prepared(s, seed, rows, moments)
         columns = model.matrix(seed, s.m, s.dimension, s.s)
@@ -85,6 +85,10 @@ def test_flynn() -> None:
         moments = model.Moments(h(x["words"]), x["features"], x["squares"])
         assert numpy.array(moments.means, "<f8").tobytes().hex() == x["means"]
         assert numpy.array(moments.deviations, "<f8").tobytes().hex() == x["deviations"]
+    x = d["compared"]
+    own = numpy.frombuffer(h(x["rows"]), "<f4").reshape(-1, x["features"])
+    words = [model.moments_of(each, True).tobytes() for each in (own, model.typical(own))]
+    assert b"".join(words).hex() == x["words"]
     for x in d["refused_moments"]:
         refused(x, lambda: model.Moments(h(x), 1, True), model.Refused)
 

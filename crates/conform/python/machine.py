@@ -15,7 +15,7 @@ from typing import Any, Callable
 from model import DataError, Refused, Task
 from primitives import VERSION
 from primitives.crypto import Draw, Identity
-from primitives.decision import Fault, Unopenable, ascend, check_promise, expect, opened_vector, value_digest, verifies
+from primitives.decision import Fault, Unopenable, check_promise, expect, opened_vector, tree_of, value_digest, verifies
 from primitives.encoding import (
     Accepted,
     Ballot,
@@ -95,13 +95,11 @@ class Machine:
         # elections and views
         self.seen = max(self.promised.counter, self.joined.counter)
         self.view: View | None = None
-        self.last_members: list[int] = []
+        self.last_view: View | None = None  # the present one, or the last
         self.failed_views = 0
+        self.led_in_vain: Counter[int] = Counter()
         self.last_alive = self.heard_of_view = now  # in a view, or a slot committed
         self.done_since: float | None = None
-        self.ended_for: Counter[int] = Counter()
-        self.hold_off: dict[int, float] = {}  # committee members to whom nothing is promised, until when
-        self.omitted: set[int] = set()
 
         self.proposer = Proposer(self)
         self.transfers = Transfers(self)
@@ -121,7 +119,7 @@ class Machine:
         self.mismatched.discard(peer)
         self.said_in_view.pop(peer, None)
         view = self.view
-        if view is not None and peer in (view.members if view.leading else view.neighbours):
+        if view is not None and peer in view.neighbours:
             self.fail_view(Reason.Lost, peer)
 
     @event
@@ -246,7 +244,6 @@ class Machine:
         self.complete.discard(peer)
         self.known[peer] = 0
         self.note_committed(peer, hello.committed)
-        self.proposer.failures.peer_greeted(peer)
         if hello.trace is not None:
             self.on_trace(hello.trace.signed)
         if not possible and self.proposer.idle_since is not None:
@@ -272,7 +269,7 @@ class Machine:
         if verifies(self.session, signed):
             self.lost_state = True
             self.seen = max(self.seen, ballot.counter)
-            self.proposer.proposal = None
+            self.proposer.withdraw()
             self.persist_small("lost")
             self.driver.say("this peer has lost its state, or has an old copy, or its key runs elsewhere too")
             self.driver.say("it votes and releases no more in this session")
@@ -304,25 +301,15 @@ class Machine:
         self.note_counter(ballot.counter)
         if self.lost_state:
             return
-        outside = view is not None and peer not in view.members
-        waiting = self.now < self.hold_off.get(peer, 0.0)
-        if outside or waiting or ballot <= self.promised:
-            busy = view is not None and (outside or waiting)
-            self.send(peer, Message.Refuse(ballot, view.ballot if busy else self.promised))
+        marks = self.proposer.marks
+        if view is not None or not marks.may_promise(self, peer) or ballot <= self.promised:
+            self.send(peer, Message.Refuse(ballot, self.promised if view is None else view.ballot))
             return
         self.promised = ballot
         self.persist_small("promised")
-        if view is not None:
-            self.back_off(peer)
-            self.fail_view(Reason.Superseded, None)
+        marks.promised(self, ballot)
         self.proposer.has_promised()
         self.send(peer, Message.Promise(self.promise(ballot)))
-
-    def back_off(self, other: int) -> None:
-        self.ended_for[other] += 1
-        k = self.ended_for[other]
-        if k >= 3:
-            self.hold_off[other] = self.now + 2 ** min(k - 2, 8) * self.seconds("proposal_backoff_ms")
 
     def promise(self, ballot: Ballot) -> Signed[Promised]:
         slot, accepted, decision = len(self.committed), None, []
@@ -331,7 +318,11 @@ class Machine:
             accepted = Accepted(self.accepted.ballot, slot, digest)
             if self.released is not None and (self.released.slot, self.released.value) == (slot, digest):
                 decision = self.released.decision
-        return self.sign(Promised(ballot, Promise(slot, accepted, bool(decision)), decision))
+        reached = bytearray(-(-len(self.session.roster) // 8))
+        for peer in self.reachable() - self.complete:
+            reached[peer // 8] |= 1 << peer % 8
+        promise, marks = Promise(slot, accepted, bool(decision)), self.proposer.marks.before(ballot)
+        return self.sign(Promised(ballot, promise, decision, bytes(reached), marks))
 
     def accept(self, ballot: Ballot, record: Record, total: bytes) -> None:
         self.accepted = AcceptedState(ballot, record, total)
@@ -381,95 +372,125 @@ class Machine:
                 self.heard_of_view = self.now
             self.view.on_message(peer, message.message)
 
-    def on_begin(self, peer: int, begin: Any) -> None:
-        session, members, ballot, kind = self.session, begin.members, begin.ballot, "inconsistent"
-        expect(ascend(members, len(session.roster)), kind, "members do not ascend, or are not in the roster")
-        expect(self.me in members and ballot.proposer in members, kind, "receiver or proposer is no member")
-        expect(session.enough(set(members)), kind, "the members are too few")
-        expect(ballot.proposer in session.committee and ballot.proposer != self.me, kind, "the proposer")
-        expect(begin.committed <= len(session.plan), kind, "more slots committed than there are")
-        expect(ballot.counter <= MOST, kind, "a counter too high")
+    def on_begin(self, peer: int, message: Any) -> None:
+        session, signed, kind = self.session, message.signed, "inconsistent"
+        ballot, promises = signed.item
+        sound = signed.author == ballot.proposer and verifies(session, signed)
         if ballot == self.joined:
+            if self.view is not None and sound and signed.item != self.view.begin.item:
+                raise EndView(Reason.Fault, ballot.proposer, "one view that begins in two ways")
             return
-        if ballot < max(self.joined, self.promised) or len(self.committed) == len(session.plan):
+        leader = ballot.proposer
+        expect(leader in session.committee and leader != self.me, kind, "the proposer")
+        expect(signed.author == leader and ballot.counter <= MOST, kind, "the proposer, or a counter too high")
+        expect(sound, "bad-signature", "a begin")
+        if ballot < self.joined:
+            return
+        if len(self.committed) == len(session.plan):
+            slot = max((p.item.promise.committed for p in promises), default=0)
             self.tell({peer})
-            self.send(peer, Message.Failed(self.sign(Failure(ballot, Reason.Superseded, None))))
+            self.send(peer, Message.Failed(self.sign(Failure(ballot, slot, Reason.Stalled, peer))))
             return
-        order = session.tree(ballot, members)
-        parent = order[(order.index(self.me) - 1) // 2]
-        expect(peer == parent, "out-of-order", "begin from no parent")
-        authors = {p.author for p in begin.promises}
-        expect(len(authors) == len(begin.promises) >= session.quorum, kind, "no quorum of promises")
-        for promise in begin.promises:
+        authors = {p.author for p in promises}
+        expect(len(authors) == len(promises) >= session.quorum, kind, "no quorum of promises")
+        for promise in promises:
             check_promise(session, promise, ballot)
-            expect(promise.item.promise.committed <= begin.committed, kind, "promises have more committed")
-        self.fail_view(Reason.Superseded, None)
-        self.proposer.proposal = None
-        for promise in begin.promises:
+        parents = tree_of(session, ballot, promises)
+        expect(parents is not None, kind, "no view of this leader follows")
+        for promise in promises:
             self.keep_trace(promise.author, Trace.Promise(promise))
-        self.enter(begin)
+            for mark in promise.item.marks:
+                self.proposer.marks.note(mark)
+        if self.view is not None:
+            for neighbour in sorted(self.view.neighbours - {peer}):
+                self.send(neighbour, message)
+            self.over(ballot.proposer, Reason.Ended)
+        if parents.get(self.me) == peer:
+            self.proposer.proposal = None
+            self.enter(signed, parents)
+        else:
+            self.proposer.marks.lease = None
+            self.last_alive = self.now
 
-    def enter(self, begin: Any) -> None:
-        self.joined = begin.ballot
-        self.promised = max(self.promised, begin.ballot)
-        self.seen = max(self.seen, begin.ballot.counter)
+    def enter(self, begin: Signed, parents: dict[int, int | None]) -> None:
+        ballot = begin.item.ballot
+        self.joined = ballot
+        self.promised = max(self.promised, ballot)
+        self.seen = max(self.seen, ballot.counter)
         self.persist_small("joined")
-        self.proposer.failures.view_entered()
-        self.last_members = begin.members
-        self.view = view = View(self, begin)
+        self.proposer.marks.lease = None
+        self.view = self.last_view = view = View(self, begin, parents)
         self.last_alive = self.now
         for child in view.children:
             if child in self.known:
-                self.send(child, begin)
+                self.send(child, Message.Begin(begin))
             else:
                 view.waiting_children[child] = self.now + self.seconds("view_timeout_ms")
-        missing = self.trusted() - set(begin.members)
-        self.tell(missing)
-        if not view.leading and missing - self.omitted:
-            suspect = min(missing - self.omitted)
-            self.omitted |= missing
-            raise EndView(Reason.Omitted, suspect, "a greeted peer is left out")
+                del view.heard[child]
+        if view.leading:
+            others = set(self.session.committee) & set(view.members) - set(view.children) - {self.me}
+            for peer in sorted(others & set(self.known)):
+                self.send(peer, Message.Begin(begin))
+        self.tell(self.trusted() - set(view.members))
         view.own_part("Keys", -1, view.own_key)
 
-    def fail_view(self, reason: Reason, suspect: int | None, heard: Signed[Failure] | None = None,
-                  sender: int | None = None) -> None:
-        """Ends the view, if there is one; `heard` is the failure that another, the sender, has told of."""
+    def fail_view(self, reason: Reason, suspect: int | None) -> None:
+        """Ends the view, if there is one, because of a member: its parent, if no other is named."""
         view = self.view
         if view is None:
             return
-        signed = heard or self.sign(Failure(view.ballot, reason, suspect))
-        for peer in sorted((view.neighbours | {view.leader}) - {self.me, sender}):
+        if suspect is None or suspect == self.me or suspect not in view.members:
+            suspect = view.parent
+        reason = Reason.Ended if suspect is None else reason
+        self.end_view(self.sign(Failure(view.ballot, view.slot_now(), reason, suspect)), None)
+
+    def end_view(self, signed: Signed[Failure], sender: int | None) -> None:
+        view = self.view
+        self.proposer.marks.note(signed)
+        told = (view.neighbours | {view.leader} | set(self.session.committee)) - {self.me, sender}
+        for peer in sorted(told):
             self.send(peer, Message.Failed(signed))
+        self.over(signed.author, signed.item.reason)
+
+    def over(self, author: int, reason: Reason) -> None:
+        view = self.view
         self.view = None
         self.last_alive = self.now
         self.tell(self.trusted())
-        if reason in (Reason.Disagreement, Reason.TooFew) and not view.leading:
-            self.back_off(view.leader)
-        self.proposer.failures.view_failed(signed.author, reason, suspect, self.seen)
+        if reason == Reason.Ended and not view.committed_one and not view.leading:
+            self.proposer.marks.began_nothing(self, view.leader, self.now)
+        self.led_in_vain[view.leader] += not view.committed_one
         self.proposer.wait(0.1)
         self.transfers.view_ended()
-        if reason != Reason.Enlarged:
+        if reason != Reason.Ended or not view.committed_one:
             self.failed_views += 1
             if self.failed_views >= self.session.timing["max_views"]:
                 self.stop(3, f"{self.failed_views} views failed")
-        elif view.leading:
+        elif view.leading and author == self.me:
             self.proposer.wait(0.0)
             if self.session.enough(self.reachable()) and not self.lost_state:
                 self.proposer.propose()
 
     def on_failed(self, peer: int, message: Any) -> None:
-        signed, view = message.signed, self.view
-        ballot, reason, suspect = signed.item
+        signed, view = message.signed, self.last_view
+        ballot, slot, reason, suspect = signed.item
         known = suspect is None or suspect < len(self.session.roster)
         expect(known, "inconsistent", "a suspect outside the roster")
-        current, members = (self.joined, self.last_members) if view is None else (view.ballot, view.members)
-        if ballot != current or not {peer, signed.author} <= set(members):
+        author = signed.author
+        if view is None or ballot != view.ballot or not {peer, author} <= set(view.members) or author == self.me:
+            return
+        by_leader = suspect is None and author == view.leader
+        counts = by_leader if reason == Reason.Ended else view.concerns(author, suspect, slot)
+        quits = self.view is view and author == peer and peer in view.neighbours
+        if not counts and not quits:
             return
         expect(verifies(self.session, signed), "bad-signature", "a failure")
-        if view is None:
-            self.proposer.failures.report(signed.author, reason, suspect, self.seen)
+        if not counts:
+            self.fail_view(Reason.Fault, peer)
+        elif self.view is view:
+            self.end_view(signed, peer)
         else:
-            self.fail_view(reason, suspect, signed, peer)
+            self.proposer.marks.note(signed)
 
     # --- committed slots
 
@@ -479,9 +500,9 @@ class Machine:
         self.persist(f"committed-{slot}", self.committed[-1])
         self.last_alive = self.now
         self.failed_views = 0
-        self.proposer.failures.slot_committed()
-        for noted in (self.candidates, self.ended_for, self.hold_off):
-            noted.clear()
+        self.candidates.clear()
+        self.proposer.marks.idle.clear()
+        self.led_in_vain.clear()
         if self.view is not None:
             self.tell(self.trusted() - set(self.view.members))
         self.opening += 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import functools
 import math
+import operator
 import struct
 import time
 from decimal import Decimal
@@ -16,7 +18,6 @@ from primitives.crypto import Stream, tagged
 from session import Session
 
 ROW_LIMIT = (1 << 23) - 1
-LOW = (1 << 40) - 1
 WITH_MEANS = ("center", "standard", "soft-bins")
 WITH_DEVIATIONS = ("standard", "soft-bins")
 SCORES = ("decay", "balanced-decay", "log", "balanced-log")
@@ -87,14 +88,41 @@ def fixed_point(x: float) -> int:
     return int(x * 2.0**40 + math.copysign(0.5, x))
 
 
+def digits(x: int, count: int) -> list[int]:
+    """Of base 2^40, from -2^39 to below 2^39, lowest first; the last is what is left."""
+    found = []
+    for _ in range(count - 1):
+        above = (x + (1 << 39)) >> 40
+        found.append(x - (above << 40))
+        x = above
+    return [*found, x]
+
+
 def moments_of(rows: numpy.ndarray, squares: bool) -> numpy.ndarray:
     sums, sums_of_squares = [], []
     for column in rows.T.tolist():
         values = [fixed_point(x) for x in column]
-        sums += [sum(q >> 40 * k & LOW for q in values) for k in range(2)] + [sum(q >> 80 for q in values)]
+        sums += digits(sum(values), 3)
         if squares:
-            sums_of_squares += [sum(q * q >> 40 * k & LOW for q in values) for k in range(6)]
+            sums_of_squares += digits(sum(q * q for q in values), 6)
     return numpy.array([w % (1 << 64) for w in [len(rows), *sums, *sums_of_squares]], dtype="<u8")
+
+
+def typical(rows: numpy.ndarray) -> numpy.ndarray:
+    """The typical rows of a peer: means of the second and the third quarter of each column's values."""
+    n = len(rows)
+    if n < 40:
+        return numpy.empty((0, rows.shape[1]), numpy.float32)
+    columns = [sorted(column) for column in rows.T.tolist()]
+    quarters = (n // 4, n // 2), (n // 2, n - n // 4)
+    means = [[functools.reduce(operator.add, values[a:b], 0.0) / (b - a) for values in columns] for a, b in quarters]
+    return numpy.array(means).astype(numpy.float32)
+
+
+def column_sums(session: Session, rows: numpy.ndarray) -> bytes:
+    """The vector of `moments`."""
+    words = moments_of(rows, session.squares).tobytes()
+    return words + moments_of(typical(rows), True).tobytes() if session.check_columns else words
 
 
 def joined(words: list[int], size: int, bound: int) -> list[int]:
@@ -108,9 +136,8 @@ class Moments:
     """Means and deviations, of the opened sum. Refuses what no rows can have."""
 
     def __init__(self, opened: bytes, features: int, squares: bool) -> None:
-        words = numpy.frombuffer(opened, "<u8").tolist()
+        words = numpy.frombuffer(opened, "<i8").tolist()
         middle = 1 + 3 * features
-        words[3:middle:3] = numpy.frombuffer(opened, "<i8")[3:middle:3].tolist()  # those with a sign
         n = words[0]
         if not 1 <= n <= ROW_LIMIT or len(words) != (1 + 9 * features if squares else middle):
             raise Refused("the opened moments name an impossible number of rows")
@@ -214,7 +241,7 @@ class Task(NamedTuple):
         if name == "holders":
             return numpy.array([len(self.rows) > 0, *present], dtype="<u4").tobytes()
         if name == "moments":
-            return moments_of(self.rows, session.squares).tobytes()
+            return column_sums(session, self.rows)
         known = numpy.frombuffer(opened[1], "<u4")[1:] > 0
         if (present & ~known).any():
             raise DataError("rows of a class that nobody had when the holders were counted")
@@ -223,7 +250,13 @@ class Task(NamedTuple):
 
     def moments(self, opened: dict[int, bytes]) -> Moments | None:
         session = self.session
-        return Moments(opened[2], session.features, session.squares) if len(session.plan) == 4 else None
+        return self.opened_moments(opened[2]) if len(session.plan) == 4 else None
+
+    def opened_moments(self, opened: bytes) -> Moments:
+        """Those of all rows; what is opened of typical rows is only compared, which this peer leaves out."""
+        session = self.session
+        words = 1 + (9 if session.squares else 3) * session.features
+        return Moments(opened[:8 * words], session.features, session.squares)
 
     def check_opened(self, slot: int, opened: bytes) -> None:
         """Refusals of section 15."""
@@ -234,7 +267,7 @@ class Task(NamedTuple):
             if peers < least or any(0 < n < least for n in of_classes):
                 raise Refused(f"{peers} peers have rows, of each class {of_classes}; {least} are needed")
         if name == "moments":
-            Moments(opened, self.session.features, self.session.squares)
+            self.opened_moments(opened)
 
     def may_sum(self, slot: int, members: set[int], opened: dict[int, bytes], holders: list[int]) -> bool:
         """*Small crowds* (section 10) and what the task demands. `holders` are the members of that slot."""

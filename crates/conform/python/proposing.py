@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from primitives.decision import check_promise, expect, obligation
-from primitives.encoding import Accepted, Ballot, Message, Promised, Reason, Signed, Trace
+from primitives.decision import MOST_MARKS, check_promise, expect, obligation, tree_of
+from primitives.encoding import Accepted, Ballot, Begun, Message, Promised, Signed, Trace
+from primitives.members import barred, gives_way, living, marks_of
 
 if TYPE_CHECKING:
     from machine import Machine
+
+MOST_OF_ONE = 64
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Proposer:
         self.idle_since: float | None = None
         self.was_enough = False
         self.refusals: Counter[int] = Counter()
-        self.failures = Failures()
+        self.marks = Marks()
 
     def advance(self) -> None:
         m = self.machine
@@ -51,8 +54,9 @@ class Proposer:
             return False
         if m.opening or m.transfers.wanting() or len(m.committed) == len(m.session.plan):
             return False
-        present = [p for p in m.session.committee if p in m.reachable()]
-        return m.now - self.idle_since >= present.index(m.me) * m.seconds("proposal_backoff_ms")
+        present = sorted((p for p in m.session.committee if p in m.reachable()), key=lambda p: m.led_in_vain[p])
+        since = max(self.idle_since, self.marks.idle_until(m.me))
+        return m.now - since >= present.index(m.me) * m.seconds("proposal_backoff_ms")
 
     def propose(self) -> None:
         m = self.machine
@@ -67,13 +71,20 @@ class Proposer:
 
     def wait(self, seconds: float) -> None:
         """Drops the proposal; the waiting begins anew after a while."""
-        self.proposal = None
+        self.withdraw()
         self.idle_since = self.machine.now + seconds
+
+    def withdraw(self) -> None:
+        """Who has promised it reckons that it began nothing; so does this peer."""
+        m, proposal = self.machine, self.proposal
+        self.proposal = None
+        if proposal is not None and len(proposal.promises) > 1:
+            self.marks.began_nothing(m, m.me, proposal.since + m.seconds("proposal_backoff_ms"))
 
     def has_promised(self) -> None:
         """To another, whose turn it is now."""
         m = self.machine
-        self.proposal = None
+        self.withdraw()
         self.idle_since = max(self.idle_since or 0.0, m.now + m.seconds("proposal_backoff_ms"))
 
     def on_promise(self, peer: int, signed: Signed[Promised]) -> None:
@@ -84,6 +95,8 @@ class Proposer:
         proposal.promises[peer] = signed
         self.refusals.pop(peer, None)
         m.keep_trace(peer, Trace.Promise(signed))
+        for mark in signed.item.marks:
+            self.marks.note(mark)
 
     def on_refuse(self, peer: int, message: Message.Refuse) -> None:
         m, proposal = self.machine, self.proposal
@@ -120,75 +133,68 @@ class Proposer:
         finish = accepted is not None and committed == slot
         if finish and accepted.value not in m.candidates:
             return  # fetching
-        members = self.choose_members()
-        if not finish and not m.may_sum(committed, members):
-            members = m.reachable()
-        if not finish and not m.may_sum(committed, members):
+        promises = [proposal.promises[author] for author in sorted(proposal.promises)]
+        parents = tree_of(m.session, proposal.ballot, promises)
+        if parents is None:
+            self.wait(4 * m.seconds("proposal_backoff_ms"))
+        elif self.more_may_matter(promises, parents):
+            return
+        elif not finish and not m.may_sum(committed, set(parents)):
             self.wait(m.seconds("proposal_backoff_ms"))
-        elif not m.session.enough(members):
-            self.wait(0.0)
         else:
             self.proposal = None
-            promises = [proposal.promises[author] for author in sorted(proposal.promises)]
-            m.enter(Message.Begin(proposal.ballot, sorted(members), committed, promises))
-
-    def choose_members(self) -> set[int]:
-        m = self.machine
-        reachable = m.reachable()
-        members = self.failures.candidates(reachable, m.me, m.seen)
-        if not m.session.enough(members) or len(members) < 3 <= len(reachable):
-            return reachable
-        return members
+            m.enter(m.sign(Begun(proposal.ballot, promises)), parents)
 
 
-class Failures:
-    """Who has failed whom: the pseudocode of section 8. A report is the author of a `Failed` and its suspect;
-    `seen` is the highest counter seen."""
+    def more_may_matter(self, promises: list[Signed[Promised]], parents: dict[int, int | None]) -> bool:
+        """Whether others may still promise, so that no mark has to give way."""
+        m, proposal = self.machine, self.proposal
+        if m.now - proposal.since >= m.seconds("proposal_backoff_ms") / 2:
+            return False
+        open_ = set(m.session.committee) & m.trusted() - set(proposal.promises) - proposal.refused
+        known = {mark for signed in promises for mark in marks_of(signed.item.marks)}
+        return bool(open_) and gives_way(m.session, known, obligation(promises)[0], parents)
+
+
+class Marks:
+    """The marks that this peer knows, and the leases that it gives (section 8)."""
 
     def __init__(self) -> None:
-        self.reports: list[tuple[int, int]] = []
-        self.before: list[tuple[int, int]] = []
-        self.lost: Counter[int] = Counter()
-        self.ended: Counter[int] = Counter()
-        self.skipped: dict[int, int] = {}
+        self.known: dict[Any, Signed] = {}
+        self.lease: tuple[Ballot, float] | None = None
+        self.idle: dict[int, tuple[int, float]] = {}
 
-    def view_entered(self) -> None:
-        self.before, self.reports = self.reports, []
+    def note(self, signed: Signed) -> None:
+        for mark in marks_of([signed]):
+            self.known[mark] = signed
+            count = Counter(author for _, author, _, _ in self.known)
+            full = len(self.known) > MOST_MARKS
+            if full or count[mark[1]] > MOST_OF_ONE:
+                author = max(count, key=lambda a: (count[a], a)) if full else mark[1]
+                del self.known[min(m for m in self.known if m[1] == author)]
 
-    def view_failed(self, author: int, reason: Reason, suspect: int | None, seen: int) -> None:
-        if reason == Reason.Omitted:
-            self.reports, self.before = self.reports + self.before, []
-        if reason in (Reason.Superseded, Reason.Disagreement, Reason.TooFew):
-            self.skip(author, self.ended, 3, seen)
-        self.report(author, reason, suspect, seen)
+    def before(self, ballot: Ballot) -> list[Signed]:
+        return [self.known[mark] for mark in sorted(self.known) if mark[0] < ballot]
 
-    def report(self, author: int, reason: Reason, suspect: int | None, seen: int) -> None:
-        named = suspect is not None and reason in (Reason.Lost, Reason.Stalled, Reason.Fault)
-        if not named or (author, suspect) in self.reports:
-            return
-        if all(other != suspect for _, other in self.reports):
-            self.skip(suspect, self.lost, 2, seen)
-        self.reports.append((author, suspect))
+    def bars(self, machine: Machine, peer: int) -> bool:
+        units = living(len(machine.session.roster), set(self.known), len(machine.committed))
+        return peer in barred(machine.session, units, machine.reachable())
 
-    def skip(self, peer: int, count: Counter[int], most: int, seen: int) -> None:
-        """Counts a failure; a peer that has too many is left out for longer and longer."""
-        count[peer] += 1
-        if count[peer] >= most:
-            self.skipped[peer] = seen + 2 ** min(count[peer] - most + 1, 16)
+    def may_promise(self, machine: Machine, peer: int) -> bool:
+        now = machine.now
+        if self.lease is not None and self.lease[1] <= now:
+            self.began_nothing(machine, self.lease[0].proposer, self.lease[1])
+            self.lease = None
+        free = self.lease is None or self.lease[0].proposer == peer
+        return free and self.idle_until(peer) <= now and not self.bars(machine, peer)
 
-    def slot_committed(self) -> None:
-        for noted in (self.lost, self.ended, self.skipped):
-            noted.clear()
+    def promised(self, machine: Machine, ballot: Ballot) -> None:
+        until = machine.now + machine.seconds("proposal_backoff_ms") if self.lease is None else self.lease[1]
+        self.lease = ballot, until
 
-    def peer_greeted(self, peer: int) -> None:
-        self.reports = [pair for pair in self.reports if peer not in pair]
-        self.before = [pair for pair in self.before if peer not in pair]
+    def idle_until(self, peer: int) -> float:
+        return self.idle.get(peer, (0, 0.0))[1]
 
-    def candidates(self, reachable: set[int], me: int, seen: int) -> set[int]:
-        """Who may be a member of the view that this peer proposes."""
-        members = {p for p in reachable if p == me or seen > self.skipped.get(p, -1)}
-        named = Counter(peer for pair in self.reports for peer in pair)
-        for pair in self.reports:
-            if members.issuperset(pair):
-                members.discard(max(set(pair) - {me}, key=lambda p: (named[p], p)))
-        return members
+    def began_nothing(self, machine: Machine, peer: int, end: float) -> None:
+        times = self.idle.get(peer, (0, 0.0))[0] + 1
+        self.idle[peer] = times, end + 2 ** min(times, 4) * machine.seconds("proposal_backoff_ms")

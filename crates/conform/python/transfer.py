@@ -93,11 +93,12 @@ class Transfers:
                 return slot, Want.Accepted(accepted.value), [p for p in who if p in trusted]
             return None
         if view is not None:
-            if slot < max(view.begin.committed, view.slot):
-                leader = {view.leader} & trusted if slot < view.begin.committed else set()
+            if slot < max(view.owed_slot, view.slot):
+                leader = {view.leader} & trusted if slot < view.owed_slot else set()
                 return slot, Want.Committed, sorted({*having, *leader})
             if view.accepting and view.total is None and view.slot == slot:
-                return slot, Want.Accepted(value_digest(m.session, view.record.value)), [view.leader]
+                source = view.leader if view.leader in trusted else view.parent
+                return slot, Want.Accepted(value_digest(m.session, view.record.value)), [source]
             return None
         return (slot, Want.Committed, having) if having else None
 
@@ -126,7 +127,7 @@ class Transfers:
         self.not_before[peer] = m.now + 0.1 * 2 ** min(k, 16)
         self.pause = m.now + 0.1
         if m.proposer.owed() is not None:
-            m.proposer.proposal = None
+            m.proposer.withdraw()
             if k <= 2:
                 m.proposer.idle_since = m.now + 0.1
 

@@ -5,14 +5,11 @@ Leader, inner node and leaf are one class: the leader acts on its own orders lik
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-import numpy
-from primitives.crypto import CryptoError, add_mask, agreement_key, exchange_public, make_deal, open_share, sum_bytes, total_digest
+from primitives.crypto import CryptoError, agreement_key, exchange_public, make_deal, open_share, total_digest
 from primitives.decision import (
-    CHUNK,
     Fault,
     check_record,
     chunk_count,
@@ -30,12 +27,10 @@ from primitives.decision import (
 from primitives.encoding import (
     Acknowledgement,
     Committed,
-    Direction,
     Message,
     Order,
     Reason,
     Record,
-    ReduceMessage,
     Release,
     Report,
     Signed,
@@ -44,21 +39,23 @@ from primitives.encoding import (
     ViewKey,
     ViewMessage,
 )
+from primitives.members import known_at, marks_of
+from reduction import Reduction
 
 if TYPE_CHECKING:
     from machine import Machine
 
-WINDOW = 8
-CREDIT_EVERY = 4
+NO_VALUE = bytes(32)  # acknowledged by who does not vote
 
 
 class EndView(Exception):
     """The view is over at this member. Its arguments: reason, suspect or None, text."""
 
 
-def disagree(good: bool, text: str) -> None:
+def disagree(good: bool, text: str, child: int | None = None) -> None:
+    """Because of the parent, unless a child is named."""
     if not good:
-        raise EndView(Reason.Disagreement, None, text)
+        raise EndView(Reason.Disagreement, child, text)
 
 
 @dataclass
@@ -69,140 +66,37 @@ class Round:
     items: list[Signed] = field(default_factory=list)
 
 
-@dataclass
-class Edge:
-    """How many chunks have passed between this member and a neighbour."""
-
-    sent: int = 0
-    acked: int = 0     # of these, credited by the neighbour
-    taken: int = 0
-    credited: int = 0  # of these, credited to the neighbour
-
-
-class Reduction:
-    """One member's part in an all-reduce (section 13)."""
-
-    def __init__(self, view: View, slot: int) -> None:
-        self.view = view
-        what = view.session.plan[slot]
-        self.dtype = f"<u{what.word}"
-        self.length = what.length
-        self.count = chunk_count(self.length)
-        self.sum_id = SumId(view.ballot, slot)
-        self.started = False
-        self.own: dict[int, numpy.ndarray] = {}   # chunks that are masked
-        self.sums: dict[int, numpy.ndarray] = {}  # of the children's chunks
-        self.added = 0  # chunks that are those of the whole subtree, and have left upward
-        self.total: list[bytes] = []
-        self.edges = {peer: Edge() for peer in view.neighbours}
-
-    def start(self, vector: bytes) -> None:
-        self.started = True
-        for index in range(self.count):
-            part = vector[index * CHUNK:(index + 1) * CHUNK]
-            self.view.job(functools.partial(self.mask, index, part), functools.partial(self.masked, index))
-        self.pump()
-
-    def mask(self, index: int, part: bytes) -> numpy.ndarray:
-        view, params = self.view, sum_bytes(self.sum_id)
-        chunk = numpy.frombuffer(part, self.dtype).copy()
-        for peer, key in view.pairs.items():
-            add_mask(chunk, 1 if peer > view.machine.me else -1, key, "mask", params, index * CHUNK)
-        if view.pad is not None:
-            add_mask(chunk, 1, view.pad, "pad", params, index * CHUNK)
-        return chunk
-
-    def masked(self, index: int, chunk: numpy.ndarray) -> None:
-        self.view.move_on()
-        self.own[index] = chunk
-        self.pump()
-
-    def pump(self) -> None:
-        """Sends all that can be sent."""
-        view, parent = self.view, self.view.parent
-        if view.reduction is not self:
-            return
-        while (i := self.added) in self.own and all(self.edges[child].taken > i for child in view.children):
-            if parent is not None and i - self.edges[parent].acked >= WINDOW:
-                break
-            chunk = (self.own.pop(i) + self.sums.pop(i, 0)).tobytes()
-            self.added += 1
-            if parent is None:
-                self.total.append(chunk)
-            else:
-                self.send_chunk(parent, Direction.Up, chunk)
-        for child in view.children:
-            edge = self.edges[child]
-            while edge.sent < min(len(self.total), edge.acked + WINDOW):
-                self.send_chunk(child, Direction.Down, self.total[edge.sent])
-        for peer, edge in self.edges.items():
-            direction = Direction.Down if peer == parent else Direction.Up
-            ready = min(edge.taken, self.added + WINDOW)
-            if ready - edge.credited >= CREDIT_EVERY:
-                edge.credited = ready
-                self.send(peer, ReduceMessage.Credit(self.sum_id, direction, ready - 1))
-        passed_on = [self.edges[child].sent for child in view.children]
-        if self.started and min([len(self.total), *passed_on]) == self.count:
-            view.total_held()
-
-    def send_chunk(self, to: int, direction: Direction, chunk: bytes) -> None:
-        edge = self.edges[to]
-        self.send(to, ReduceMessage.Chunk(self.sum_id, direction, edge.sent, chunk))
-        edge.sent += 1
-
-    def send(self, to: int, message: Any) -> None:
-        self.view.send(to, ViewMessage.Reduce(message))
-
-    def on_chunk(self, sender: int, message: Any) -> None:
-        i, data, edge = message.index, message.data, self.edges[sender]
-        upward = message.direction == Direction.Up
-        expect(upward == (sender != self.view.parent), "out-of-order", "a chunk from the wrong side")
-        end = self.count if upward else self.added
-        expect(i == edge.taken and i < end, "out-of-order", "a chunk that is not the next")
-        size = min(CHUNK, self.length - i * CHUNK)
-        expect(len(data) == size, "inconsistent", "a chunk of another length")
-        edge.taken += 1
-        if upward:
-            expect(i - edge.credited < WINDOW, "out-of-order", "a chunk without credit")
-            self.sums[i] = numpy.frombuffer(data, self.dtype) + self.sums.get(i, 0)
-        else:
-            self.total.append(data)
-        self.pump()
-
-    def on_credit(self, sender: int, message: Any) -> None:
-        edge, upward = self.edges[sender], message.direction == Direction.Up
-        good = upward == (sender == self.view.parent) and edge.acked <= message.index < edge.sent
-        expect(good, "out-of-order", "credit for what was not sent")
-        edge.acked = message.index + 1
-        self.pump()
-
-
 class View:
-    def __init__(self, machine: Machine, begin: Any) -> None:
+    def __init__(self, machine: Machine, begin: Signed, parents: dict[int, int | None]) -> None:
         self.machine = machine
-        self.session = machine.session
+        self.session = session = machine.session
         self.begin = begin
-        self.ballot = begin.ballot
-        self.members = begin.members
-        self.leader = begin.ballot.proposer
-        self.owed_slot, self.owed, _ = obligation(begin.promises)
-        self.order = self.session.tree(self.ballot, self.members)
-        place = self.order.index(machine.me)
-        self.parent = self.order[(place - 1) // 2] if place else None
+        self.ballot, promises = begin.item
+        self.parents = parents
+        self.members = sorted(parents)
+        self.leader = self.ballot.proposer
+        self.owed_slot, self.owed, _ = obligation(promises)
+        units = known_at(len(session.roster), {m for p in promises for m in marks_of(p.item.marks)}, self.owed_slot)
+        self.apart = {(p, unit[1]) for p, of in units.items() for unit in of}
+        self.parent = parents[machine.me]
         self.leading = self.parent is None
-        self.below = {self.order[p]: self.subtree(p) for p in (2 * place + 1, 2 * place + 2)
-                      if p < len(self.order)}
-        self.children = list(self.below)
+        self.children = [p for p, above in parents.items() if above == machine.me]
+        self.below = {child: self.subtree(child) for child in self.children}
         self.neighbours = {*self.children, *([] if self.leading else [self.parent])}
-        self.height = len(self.order).bit_length() - 1
-        self.depth = (place + 1).bit_length() - 1
+        depths: dict[int, int] = {}
+        for peer, above in parents.items():
+            depths[peer] = 0 if above is None else depths[above] + 1
+        self.height, self.depth = max(depths.values()), depths[machine.me]
         self.waiting_children: dict[int, float] = {}  # not greeted yet: until when
-        self.begun = self.heard = self.moved = self.looked = self.job_since = machine.now
-        self.passed_on: set[int] = set()  # whose `KeepAlive` went on since the last look
+        self.begun = self.looked = self.job_since = self.since = machine.now
+        self.heard = {peer: machine.now for peer in self.neighbours}
+        self.budget, self.level = 0.0, machine.seconds("view_timeout_ms") + 2.0
+        self.keys_below: list[Signed] = []
         self.jobs = 0
 
         self.secret = machine.draw(32)
         self.own_key = machine.sign(ViewKey(self.ballot, exchange_public(self.secret), None))
+        self.keys_below.append(self.own_key)
         self.rounds: dict[tuple[str, int], Round] = {}
         self.wait_for("Keys", -1)
         self.pairs: dict[int, bytes] | None = None  # k_ij
@@ -222,10 +116,24 @@ class View:
         self.accepting = False             # ... and not done yet
         self.acknowledged = False
 
-    def subtree(self, place: int) -> set[int]:
-        if place >= len(self.order):
-            return set()
-        return {self.order[place]} | self.subtree(2 * place + 1) | self.subtree(2 * place + 2)
+    def subtree(self, top: int) -> set[int]:
+        found = {top}
+        for peer, above in self.parents.items():  # each after its parent
+            if above in found:
+                found.add(peer)
+        return found
+
+    def slot_now(self) -> int:
+        """The slot under way, before any the one with which the view began."""
+        return self.owed_slot if self.slot < 0 else self.slot
+
+    def concerns(self, author: int, suspect: int, slot: int) -> bool:
+        """Whether what one says of the other counts (section 9, *End*)."""
+        if author == suspect or suspect not in self.parents or abs(slot - self.slot_now()) > 1:
+            return False
+        near = self.parents[author] == suspect or self.parents[suspect] == author
+        both = {author, suspect} <= set(self.session.committee)
+        return near or (author, suspect) not in self.apart and (self.leader in (author, suspect) or both)
 
     def send(self, to: int, body: Any) -> None:
         self.machine.send(to, Message.View(body))
@@ -246,7 +154,8 @@ class View:
 
     def peer_greeted(self, peer: int) -> None:
         if self.waiting_children.pop(peer, None) is not None:
-            self.machine.send(peer, self.begin)
+            self.machine.send(peer, Message.Begin(self.begin))
+            self.heard[peer] = self.machine.now
 
     # --- reports
 
@@ -274,7 +183,7 @@ class View:
             value = Value(SumId(self.ballot, slot), self.members, self.total_digest(), deals_digest(deals))
             self.order_down(Order.Accept(Record(value, deals)))
         elif kind == "Acknowledge":
-            self.order_down(Order.Decide(slot, this.items))
+            self.order_down(Order.Decide(slot, [a for a in this.items if a.item.value != NO_VALUE]))
         else:
             self.order_down(Order.Open(slot, this.items))
 
@@ -298,13 +207,28 @@ class View:
             expect(good, "inconsistent", f"an item of the report {kind} does not fit")
             expect(verifies(self.session, item), "bad-signature", f"an item of the report {kind}")
             authors.add(item.author)
+        missing = self.due(kind, slot, self.below[sender]) - authors
+        expect(not missing, "inconsistent", f"a report {kind} that leaves items out")
         this = self.rounds.get((kind, slot))
         expect(this is not None and sender in this.awaited, "out-of-order", f"a report {kind} not awaited")
         this.items += items
+        if kind == "Keys":
+            self.keys_below += items
         if kind == "TotalReady":
             self.child_totals[sender] = report.total
             self.compare_totals()
         self.reported(kind, slot, sender)
+
+    def due(self, kind: str, slot: int, below: set[int]) -> set[int]:
+        """Of whom a whole report has an item."""
+        if kind == "Keys":
+            return below
+        if kind == "TotalReady":
+            return below & set(self.session.dealers(slot, self.members))
+        if kind == "Acknowledge":
+            return below & set(self.session.committee)
+        hidden = self.record is not None and self.record.deals
+        return below & {a.author for a in self.acks} if hidden else set()
 
     def item_fits(self, kind: str, slot: int, signed: Signed) -> bool:
         session, item = self.session, signed.item
@@ -313,16 +237,16 @@ class View:
         if kind == "TotalReady":
             return (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
                     and signed.author in session.dealers(slot, self.members))
-        if self.record is None:
-            return False
         if kind == "Acknowledge":
-            digest = value_digest(session, self.record.value)
-            return item == Acknowledgement(self.ballot, slot, digest) and signed.author in session.committee
-        return release_fits(session, self.record, signed)
+            ordered = self.record is not None and item.value == value_digest(session, self.record.value)
+            good = (ordered or item.value == NO_VALUE) and item[:2] == (self.ballot, slot)
+            return good and signed.author in session.committee
+        return self.record is not None and release_fits(session, self.record, signed)
 
     def compare_totals(self) -> None:
         mine = self.total_digest()
-        disagree(mine is None or all(t == mine for t in self.child_totals.values()), "totals differ")
+        for child, total in self.child_totals.items():
+            disagree(mine is None or total == mine, "totals differ", child)
 
     # --- orders
 
@@ -338,10 +262,21 @@ class View:
                 or not all(has_lengths(session, signed.item) for signed in items))
 
     def order_down(self, order: Any) -> None:
-        """Passes an order on and acts on it: each kind has its method."""
-        for child in self.children:
-            self.send(child, ViewMessage.Down(self.ballot, order))
-        getattr(self, f"on_{type(order).__name__.lower()}")(order)
+        """Acts on an order and passes it on, if it can be followed: each kind has its method. A `Sum` is passed
+        on when the slots below it are here."""
+        kind = type(order).__name__
+        self.ordered(kind, order)
+        self.held = order
+        self.holding = kind == "Sum"
+        getattr(self, f"on_{kind.lower()}")(order)
+        if not self.holding:
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        order, self.held = self.held, None
+        if order is not None:
+            for child in self.children:
+                self.send(child, ViewMessage.Down(self.ballot, order))
 
     def on_reveal(self, order: Any) -> None:
         disagree(False, "a draw in a view that has none")
@@ -350,7 +285,7 @@ class View:
         machine, session, keys = self.machine, self.session, order.items
         disagree(self.pairs is None, "keys twice")
         disagree(sorted(k.author for k in keys) == self.members, "keys do not match the members")
-        disagree(self.own_key in keys, "my key is another one")
+        disagree(all(key in keys for key in self.keys_below), "a key of this subtree is another one")
         others = [k for k in keys if k != self.own_key]
         disagree(all(self.item_fits("Keys", -1, k) and verifies(session, k) for k in others), "other keys")
         self.pairs = {}
@@ -362,6 +297,7 @@ class View:
             except CryptoError:
                 raise Fault("low-order-key", "a view key", key.author) from None
         machine.keep_keys(keys)
+        self.pass_on()
         self.next_order()
 
     def next_order(self) -> None:
@@ -371,7 +307,7 @@ class View:
             return
         waiting = [p for p in machine.trusted() - set(self.members) if machine.known[p] >= slot - 1]
         if self.committed_one and waiting and machine.now - self.begun >= machine.seconds("regroup_interval_ms"):
-            raise EndView(Reason.Enlarged, None, "peers wait outside")
+            raise EndView(Reason.Ended, None, "peers wait outside")
         if self.owed is not None and slot == self.owed_slot:
             self.order_down(Order.Accept(machine.candidates[self.owed.value][0]))
         else:
@@ -379,12 +315,7 @@ class View:
             self.order_down(Order.Sum(slot))
 
     def look_at_crowd(self, slot: int) -> None:
-        if not self.machine.may_sum(slot, set(self.members)):
-            raise EndView(Reason.TooFew, None, "too few for this sum")
-
-    def not_committed(self, slot: int) -> None:
-        if slot < len(self.machine.committed):
-            raise EndView(Reason.Superseded, None, "the slot is committed here")
+        disagree(self.machine.may_sum(slot, set(self.members)), "too few for this sum")
 
     def on_sum(self, order: Any) -> None:
         slot = order.slot
@@ -392,7 +323,7 @@ class View:
         disagree(self.slot < slot < len(self.session.plan), "slots out of order")
         disagree(slot >= self.owed_slot, "a sum of a slot that is committed")
         disagree(slot > self.owed_slot or self.owed is None, "a value must be finished first")
-        self.not_committed(slot)
+        disagree(slot >= len(self.machine.committed), "the slot is committed here")
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
         self.wait_for("TotalReady", slot)
@@ -406,6 +337,8 @@ class View:
         reduction, slot = self.reduction, self.slot
         if reduction is not None and not self.computing:
             self.look_at_crowd(slot)
+            self.holding = False
+            self.pass_on()
             self.computing = True
             if machine.me in self.session.dealers(slot, self.members):
                 self.pad, deal = make_deal(
@@ -432,7 +365,6 @@ class View:
         except Fault as fault:
             disagree(False, str(fault))
         disagree(slot >= self.owed_slot, "a value of a slot that is committed")
-        self.not_committed(slot)
         owed = self.owed if slot == self.owed_slot else None
         if value.sum.ballot == self.ballot:
             disagree(owed is None, "another value must be finished")
@@ -451,24 +383,34 @@ class View:
     def try_accept(self) -> None:
         machine, session = self.machine, self.session
         slot, digest = self.slot, value_digest(session, self.record.value)
-        if slot != len(machine.committed):
+        if slot > len(machine.committed):
             return
-        if self.total is None:
+        done = None
+        if slot < len(machine.committed):
+            done = value_digest(session, machine.committed[slot].committed.record.value)
+            disagree(done == digest, "another value is committed here")
+            self.total = b""
+        elif self.total is None:
             if digest not in machine.candidates:
                 return  # the machine fetches it from the leader
             self.total = machine.candidates[digest][1]
         self.accepting = False
-        if machine.in_committee:
+        # Who has promised a later view, which has not begun, takes part in this one without a vote.
+        free = done is not None or machine.promised <= self.ballot
+        votes = machine.in_committee and not machine.lost_state and free
+        if votes:
             self.shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
             released = machine.released
-            good = released is None or released.slot != slot or released.value == digest
-            disagree(good and machine.promised <= self.ballot, "promised or released otherwise")
+            good = done is not None or released is None or released.slot != slot or released.value == digest
+            disagree(good, "released otherwise")
         ack = None
-        if machine.in_committee and not machine.lost_state:
-            machine.accept(self.ballot, self.record, self.total)
+        if machine.in_committee:
+            ack = machine.sign(Acknowledgement(self.ballot, slot, digest if votes else NO_VALUE))
+        if votes:
+            if done is None:
+                machine.accept(self.ballot, self.record, self.total)
             self.acknowledged = True
-            ack = machine.sign(Acknowledgement(self.ballot, slot, digest))
-        else:
+        elif done is None:
             machine.keep_candidate(self.record, self.total)
         self.own_part("Acknowledge", slot, ack)
 
@@ -489,7 +431,8 @@ class View:
         self.wait_for("Release", slot)
         release = None
         if self.acknowledged:
-            machine.release(slot, digest, order.items)
+            if slot == len(machine.committed):
+                machine.release(slot, digest, order.items)
             release = machine.sign(Release(self.record.value.sum, digest, self.shares))
         self.own_part("Release", slot, release)
 
@@ -507,7 +450,9 @@ class View:
             committed = Committed(self.record, self.acks, pads, good if None in pads else [])
             self.reduction = None
             self.committed_one = True
-            self.machine.commit(committed, self.total)
+            if self.slot == len(self.machine.committed):
+                self.machine.commit(committed, self.total)
+            self.pass_on()
         if bad:
             raise Fault("bad-share", "a released share", bad[0])
         disagree(len(good) >= session.quorum, "too few releases")
@@ -521,52 +466,62 @@ class View:
             return
         expect(kind != "Up" or sender != self.parent, "out-of-order", "a report from the parent")
         expect(kind != "Down" or sender == self.parent, "out-of-order", "an order from a child")
-        if kind == "KeepAlive":
-            self.bear()
-        else:
-            self.move_on()
+        self.heard[sender] = self.machine.now
         if kind == "Up":
             self.on_report(sender, body.report)
         elif kind == "Down":
             expect(not self.order_too_long(body.order), "inconsistent", "an order with a list that is too long")
             self.order_down(body.order)
-        elif kind == "KeepAlive":
-            self.on_working(sender)
-        elif self.reduction is not None and body.message.sum.slot == self.slot:
+        elif kind == "Reduce" and self.reduction is not None and body.message.sum.slot == self.slot:
             getattr(self.reduction, f"on_{type(body.message).__name__.lower()}")(sender, body.message)
 
-    def move_on(self) -> None:
-        self.heard = self.moved = self.machine.now
+    # --- deadlines (section 9)
 
-    def bear(self) -> None:
-        """A `KeepAlive` counts for two computations as long as they may be."""
-        until = self.moved + 2 * self.machine.seconds("compute_ms")
-        self.heard = max(self.heard, min(self.machine.now, until))
+    def transfer(self, slot: int) -> float:
+        return 2.0 * chunk_count(self.session.plan[slot].length) if slot < len(self.session.plan) else 0.0
 
-    def on_working(self, sender: int) -> None:
-        if sender == self.parent:
-            for child in self.children:
-                self.send(child, ViewMessage.KeepAlive(self.ballot))
-        elif self.parent is not None and sender not in self.passed_on:
-            self.passed_on.add(sender)
-            self.send(self.parent, ViewMessage.KeepAlive(self.ballot))
+    def ordered(self, kind: str, order: Any) -> None:
+        slot = order.record.value.sum.slot if kind == "Accept" else getattr(order, "slot", 0)
+        self.since, self.level, self.budget = self.machine.now, 2.0, 0.0
+        if kind not in ("Keys", "Reveal"):
+            self.budget = self.transfer(slot)
+        if kind == "Sum" or kind == "Accept" and order.record.value.sum.ballot != self.ballot:
+            self.budget += self.machine.seconds("compute_ms")
+
+    def summed(self) -> None:
+        """The whole total is here."""
+        self.since, self.budget, self.level = self.machine.now, 0.0, 2.0 + self.transfer(self.slot)
+
+    def awaited(self) -> int | None:
+        """The child without which nothing goes on; else it is the parent."""
+        reduction = self.reduction
+        if reduction is not None and self.record is None and len(reduction.total) < reduction.count:
+            late = [c for c in sorted(self.children) if reduction.edges[c].taken <= reduction.added]
+            return late[0] if late and reduction.added < reduction.count else None
+        kinds = ["Keys"] if self.pairs is None else ["Acknowledge", "Release"] if self.record else ["TotalReady"]
+        for kind in kinds:
+            this = self.rounds.get((kind, -1 if kind == "Keys" else self.slot))
+            missing = set(self.children) & this.awaited if this is not None else set()
+            if missing:
+                return min(missing)
+        return None
 
     def tick(self) -> None:
-        """The look of every second, and what has waited too long (*Progress*)."""
+        """The look of every second, and what has waited too long."""
         machine, now = self.machine, self.machine.now
+        timeout = machine.seconds("view_timeout_ms")
         for child, until in self.waiting_children.items():
             if now > until:
                 raise EndView(Reason.Lost, child, "a child did not come")
         if now - self.looked < 1.0:
             return
         self.looked = now
-        self.passed_on.clear()
-        if self.jobs > 0 or machine.opening > 0 or machine.transfers.receiving():
-            self.bear()
-            for to in self.children if self.leading else [self.parent]:
-                self.send(to, ViewMessage.KeepAlive(self.ballot))
-        missing = [child for this in self.rounds.values() for child in self.children if child in this.awaited]
-        extra = max(self.height - self.depth - 1, 0) if missing else self.height + self.depth
-        if now - self.heard > machine.seconds("view_timeout_ms") + extra:
-            suspect = missing[0] if missing else self.parent
-            raise EndView(Reason.Stalled, suspect, "nothing was heard in this view")
+        for peer in sorted(self.heard):
+            self.send(peer, ViewMessage.KeepAlive(self.ballot))
+        for peer, heard in sorted(self.heard.items()):
+            if now - heard > timeout:
+                raise EndView(Reason.Stalled, peer, "nothing was heard of a neighbour in this view")
+        awaited = self.awaited()
+        levels = self.height + self.depth if awaited is None else self.height - self.depth
+        if now - self.since > timeout + self.budget + levels * self.level:
+            raise EndView(Reason.Stalled, awaited, "what was due did not come")

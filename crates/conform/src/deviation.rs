@@ -36,8 +36,6 @@ enum When {
     Always,
     /// The first one to somebody else that gives occasion. It is sent as well.
     Beside,
-    /// The same, and it is not sent.
-    Instead,
 }
 
 /// What the other must do.
@@ -144,7 +142,7 @@ impl Deviation {
     /// What is sent in place of `message`; `None` if it is sent as it is.
     pub(crate) fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
         let when = self.kind.when;
-        let aside = matches!(when, When::Beside | When::Instead);
+        let aside = when == When::Beside;
         if (to == self.towards) == aside || (self.done && when != When::Always) {
             return None;
         }

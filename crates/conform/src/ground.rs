@@ -21,9 +21,9 @@ use flyswarm::model::{Model, Origin};
 use flyswarm::net::PeerId;
 use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::tree;
+use flyswarm::protocol::members::Claims;
 use flyswarm::session::{
-    ColumnChecks, CommitteeSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, TaskSpec, Timing,
+    ColumnChecks, CommitteeSpec, DataSpec, Entry, Privacy, Scaling, Score, Session, TaskSpec, Timing,
 };
 use flyswarm::tasks::flynn::Plan;
 use flyswarm::tasks::{FlynnSpec, ModelSpec};
@@ -170,10 +170,11 @@ impl Ground {
         let parts = names.iter().map(|name| parts[place_of(name)].clone()).collect();
         // The number decides who leads, and the tree.
         let (tree, checked) = loop {
-            let all: Vec<_> = session.peers().collect();
             let first = Ballot { counter: 1, proposer: session.committee()[0] };
-            let tree: Vec<_> =
-                tree::order(&session.settings(), first, &all).into_iter().map(Peer::index).collect();
+            let settings = session.settings();
+            let tree = Claims::whole(&settings).tree(&settings, first);
+            let tree = tree.ok_or_else(|| Failure::Input("no view of this session can begin".into()))?;
+            let tree: Vec<_> = tree.order().iter().map(|peer| peer.index()).collect();
             // A foreign peer is never the first of the roster, so that its place is not 0 either.
             let at = match place {
                 Place::Leader => 0,

@@ -278,7 +278,6 @@ fn sorted(mut message: Message) -> Message {
             Order::Reveal(items) => items.sort_by_key(|item| item.author),
             Order::Sum(_) | Order::Accept(_) => {}
         },
-        Message::Begin { promises, .. } => promises.sort_by_key(|item| item.author),
         _ => {}
     }
     message

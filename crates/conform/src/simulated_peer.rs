@@ -116,6 +116,7 @@ impl SimulatedPeer {
             watched: false,
             trace: None,
             interpose: Some(Box::new(switches.node(&ctx)?)),
+            serves: Vec::new(),
             stop: Arc::new(AtomicBool::new(false)),
         };
         let slot = |slot: u32| ctx.plan.get(slot as usize).map(|aggregate| &*aggregate.name);

@@ -22,6 +22,7 @@ mod run;
 mod sessions;
 mod sketch;
 mod tables;
+mod trees;
 mod xclp;
 
 use std::convert::Infallible;
@@ -35,7 +36,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files and what makes them.
-const FILES: [(&str, Maker); 24] = [
+const FILES: [(&str, Maker); 25] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -44,7 +45,8 @@ const FILES: [(&str, Maker); 24] = [
     ("shamir", primitives::shamir),
     ("envelope", primitives::envelope),
     ("session", sessions::session),
-    ("tree", sessions::tree),
+    ("tree", trees::tree),
+    ("members", trees::members),
     ("items", items::items),
     ("messages", messages::messages),
     ("bad", bad::bad),

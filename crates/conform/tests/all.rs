@@ -29,8 +29,7 @@ mod table;
 use std::time::Instant;
 
 use flyswarm::protocol::ballot::Ballot;
-use flyswarm::protocol::tree;
-use flyswarm::session::Peer;
+use flyswarm::protocol::members::Claims;
 use swarm::Swarm;
 
 /// `join` of this program is `flyswarm join`, with switches.
@@ -41,9 +40,9 @@ impl Swarm {
     /// five are leaves.
     pub fn first_tree(&self) -> Vec<usize> {
         let ballot = Ballot { counter: 1, proposer: self.session.committee()[0] };
-        let members: Vec<_> = self.session.peers().collect();
-        let order = tree::order(&self.session.settings(), ballot, &members);
-        order.into_iter().map(Peer::index).collect()
+        let settings = self.session.settings();
+        let tree = Claims::whole(&settings).tree(&settings, ballot).expect("all are there");
+        tree.order().iter().map(|peer| peer.index()).collect()
     }
 
     /// When events of this name were told, by anybody.

@@ -9,7 +9,7 @@ use ::csv::{ByteRecord, ReaderBuilder, Trim};
 use rayon::prelude::*;
 
 use super::columns::{Aside, Columns, Header, Role, advice};
-use super::prepare::rows::likely;
+use super::prepare::rows::{likely, trimmed};
 use super::prepare::value::{NoNumber, looks_missing, number, truth};
 use super::{
     Column, DataError, Expected, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, magnitude_ok,
@@ -48,7 +48,7 @@ impl Record {
 fn split(text: &[u8], delimiter: u8, fields: &mut ByteRecord) {
     fields.clear();
     if !text.contains(&b'"') {
-        return text.split(|&b| b == delimiter).for_each(|field| fields.push_field(field.trim_ascii()));
+        return text.split(|&b| b == delimiter).for_each(|field| fields.push_field(trimmed(field)));
     }
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).delimiter(delimiter).trim(Trim::All);
@@ -329,8 +329,12 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         };
         if counts(0) || counts(1) {
             found.check_count(aside, expected)?;
-            let (at, field) = features().next().unwrap_or_default();
-            return ask(at, field, "to be told whether this line, which counts, is a header or a row");
+            let problem = format!(
+                "line {}: 0, 1, 2 and so on may be names of columns or a row: `header = true` or `false` in the map \
+                 file says which",
+                found.line
+            );
+            return Err(DataError::Layout { file: found.file.into(), problem });
         }
         return Ok(false);
     };
@@ -375,6 +379,7 @@ fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
         NoNumber::Ambiguous => "a number without a sign between thousands".into(),
         NoNumber::Limit => "a number; agree on what counts for values below or above a limit".into(),
         NoNumber::Percent | NoNumber::Unit => "a number without a unit".into(),
+        NoNumber::Minus => "a number; write a minus as -, without brackets".into(),
         NoNumber::Date => format!("a number; for dates {described}"),
         NoNumber::Missing => format!("a number; for missing values {described}"),
         NoNumber::Text if field.is_empty() && name.is_some() => {

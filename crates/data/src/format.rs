@@ -69,7 +69,7 @@ impl FromStr for Format {
 const MAGIC: [(&[u8], Format); 2] = [(b"\x93NUMPY", Format::Npy), (b"PAR1", Format::Parquet)];
 
 /// The first bytes of what is not read, and what to do.
-const OTHERS: [(&[u8], &str); 24] = [
+const OTHERS: &[(&[u8], &str)] = &[
     (b"\xfd7zXZ\0", "compressed by xz: unpack it (unxz)"),
     (b"\x28\xb5\x2f\xfd", "compressed by Zstandard: unpack it (unzstd)"),
     (b"BZh91AY&SY", "compressed by bzip2: unpack it (bunzip2)"),
@@ -95,9 +95,31 @@ const OTHERS: [(&[u8], &str); 24] = [
     (b"%PDF-", "a PDF: export the table as CSV"),
     (b"{\\rtf", "a text document (RTF): export the table as CSV"),
     (b"version https://git-lfs.github.com/", "a Git LFS pointer, not the file itself: git lfs pull"),
+    (b"RDA2\n", R),
+    (b"RDA3\n", R),
+    (b"ASCII SPSS PORT FILE", SPSS),
+    (b"@relation", "an ARFF file: save it as CSV"),
+    (b"@RELATION", "an ARFF file: save it as CSV"),
+    (b"(dp0\n", PICKLE),
+    (b"(lp0\n", PICKLE),
+    (b"ccopy_reg\n", PICKLE),
+    (b"cnumpy", PICKLE),
+    (b"cpandas", PICKLE),
+    (b"\x04\x22\x4d\x18", "compressed by LZ4: unpack it (unlz4)"),
+    (b"\xff\x06\0\0sNaPpY", "compressed by Snappy: unpack it"),
+    (b"\x1f\x9d", "compressed by compress: unpack it (uncompress)"),
+    (b"MATLAB 5.0 MAT-file", "a MATLAB file: save its table as CSV (writetable)"),
+    (b"\0\x01\0\0Standard ", "an Access database: export a table as CSV"),
+    (b"\x89PNG", IMAGE),
+    (b"\xff\xd8\xff", IMAGE),
     (b"\xff\xfe", UTF16),
     (b"\xfe\xff", UTF16),
 ];
+const PICKLE: &str = "a pickle of Python, never opened here: save it as Parquet or CSV";
+const IMAGE: &str = "an image: rows are read from tables only";
+const HTML: &str = "a page of HTML, perhaps a login page in place of the file: download or export it again";
+const BINARY: &str =
+    "binary data or damaged, not a table as text: save the table as CSV UTF-8, .xlsx or Parquet";
 const FEATHER: &str = "a Feather (Arrow) file: save it as Parquet (df.to_parquet) or CSV";
 const STATA: &str = "a Stata file: save it as CSV (export delimited)";
 const SAS: &str = "a SAS file: save it as CSV (proc export)";
@@ -105,22 +127,34 @@ const SPSS: &str = "an SPSS file: save it as CSV";
 const R: &str = "an R object: save it as CSV (write.csv(..., row.names = FALSE))";
 const UTF16: &str = "UTF-16 text: save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")";
 
+/// How a page begins.
+const HTML_STARTS: [&[u8]; 7] =
+    [b"<!doctype html", b"<html", b"<head", b"<body", b"<table", b"<script", b"<meta"];
+
+fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|byte| *byte == b'\n').next().unwrap_or_default()
+}
+
 /// What a file is that is not read, and what to do.
 fn other(head: &[u8]) -> Option<&'static str> {
     if let Some(&(_, what)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Some(what);
     }
-    let start = head.trim_ascii_start();
+    let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let begins = |word: &[u8]| start.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     let nul = |at: usize| head.len() >= 4 && head.iter().skip(at).step_by(2).take(32).all(|byte| *byte == 0);
     match head {
-        [0x80, 2..=5, ..] => Some("a pickle of Python, never opened here: save it as Parquet or CSV"),
+        [0x80, 2..=5, ..] => Some(PICKLE),
+        [b'O', b'R', b'C', 0..=31, ..] => Some("an ORC file: save it as Parquet or CSV"),
         [0x69..=0x73, 1 | 2, 1, 0, ..] => Some(STATA),
-        _ if begins(b"<!doctype html") || begins(b"<html") => {
-            Some("a page of HTML, perhaps a login page in place of the file: download or export it again")
-        }
+        _ if HTML_STARTS.iter().any(|tag| begins(tag)) => Some(HTML),
         _ if begins(b"<?xml") => Some("XML: export the table as CSV"),
         _ if nul(0) != nul(1) => Some(UTF16),
+        _ if head.get(257..262) == Some(b"ustar") => Some("a tar archive: unpack it (tar -xf)"),
+        _ if head.get(128..132) == Some(b"DICM") => Some(IMAGE),
+        // A text may have NUL bytes at its end, where a disk was full.
+        [0..=8, ..] => Some(BINARY),
+        _ if first_line(head).contains(&0) => Some(BINARY),
         _ => None,
     }
 }
@@ -138,6 +172,10 @@ fn zipped(source: &Source) -> Result<Format, &'static str> {
         Ok(Format::Xlsx)
     } else if has(b"xl/workbook.bin") {
         Err("a binary Excel workbook (.xlsb): save it as .xlsx or CSV UTF-8")
+    } else if has(b"word/document.xml") {
+        Err("a Word document: save the table as .xlsx or CSV UTF-8")
+    } else if has(b"Index/Document.iwa") {
+        Err("an Apple Numbers or Pages file: export it as .xlsx or CSV")
     } else if has(b"mimetype") && has(b"content.xml") {
         Err("an OpenDocument file: save it as .xlsx or CSV UTF-8")
     } else {

@@ -38,7 +38,7 @@ impl Known {
 }
 
 /// The boolean or whole number that a text is, in one spelling.
-fn meaning(text: &str) -> Option<String> {
+pub(super) fn meaning(text: &str) -> Option<String> {
     if let Some(value) = truth(text) {
         return Some(value.to_string());
     }
@@ -97,6 +97,11 @@ impl Labels {
         Ok(())
     }
 
+    /// Rows whose labels were added.
+    pub(super) fn rows(&self) -> usize {
+        self.indices.len()
+    }
+
     /// Puts rows and labels together; `values` is row-major.
     pub(super) fn finish(self, features: usize, values: Vec<f32>) -> Loaded {
         let mut names: Vec<(String, usize)> = self.known.exact.into_iter().collect();
@@ -120,7 +125,7 @@ impl Labels {
         };
         let classes =
             if self.partly { Vec::new() } else { names.into_iter().map(|(name, _)| name).collect() };
-        let data = Dataset { features, values, labels: known, classes };
+        let data = Dataset { features, values, labels: known, classes, groups: None };
         Loaded {
             data,
             labels,

@@ -16,16 +16,16 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use ndarray::{Array2, ArrayView2};
 
 mod columns;
 mod csv;
+mod dataset;
 pub mod deal;
 pub mod digits;
 mod format;
+pub mod groups;
 mod labels;
+pub mod notices;
 mod npy;
 mod npz;
 mod parquet;
@@ -37,7 +37,9 @@ pub mod split;
 mod xlsx;
 
 pub use columns::{Column, LabelColumn};
+pub use dataset::{Borrowed, Dataset};
 pub use format::Format;
+pub use groups::Group;
 pub use labels::check_class_name;
 use labels::{Labels, quoted, whole};
 use prepare::TableSchema;
@@ -166,210 +168,6 @@ pub enum DataError {
     Shape(String),
 }
 
-/// Rows of features, each with a class, or none of them with one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Dataset {
-    features: usize,
-    values: Vec<f32>,
-    labels: Vec<u16>,
-    classes: Vec<String>,
-}
-
-impl Dataset {
-    /// `values` is row-major, rows x `features`; `labels` is empty or has an index into `classes` for each
-    /// row.
-    ///
-    /// # Errors
-    /// [`DataError::Shape`] when lengths do not match, there is no row, a label is not below `classes.len()`,
-    /// or a number is not finite or not below [`MAX_MAGNITUDE`].
-    pub fn new(
-        features: usize,
-        values: Vec<f32>,
-        labels: Vec<u16>,
-        classes: Vec<String>,
-    ) -> Result<Self, DataError> {
-        let refuse = |problem: String| Err(DataError::Shape(problem));
-        let rows = Borrowed::new(features, &values)?.rows();
-        if !labels.is_empty() && labels.len() != rows {
-            return refuse(format!("{} labels for {rows} rows", labels.len()));
-        }
-        if let Some(label) = labels.iter().find(|&&l| usize::from(l) >= classes.len()) {
-            return refuse(format!("label {label} with {} classes", classes.len()));
-        }
-        Ok(Self { features, values, labels, classes })
-    }
-
-    /// `features` is rows x features; `labels` is empty or has an index into `classes` for each row.
-    ///
-    /// # Errors
-    /// As [`Dataset::new`].
-    pub fn from_arrays(
-        features: Array2<f32>,
-        labels: Vec<u16>,
-        classes: Vec<String>,
-    ) -> Result<Self, DataError> {
-        let width = features.ncols();
-        let values = if features.is_standard_layout() {
-            features.into_raw_vec_and_offset().0
-        } else {
-            features.iter().copied().collect()
-        };
-        Self::new(width, values, labels, classes)
-    }
-
-    /// All numbers, rows x features.
-    #[must_use]
-    pub fn view(&self) -> ArrayView2<'_, f32> {
-        ArrayView2::from_shape((self.rows(), self.features), &self.values)
-            .unwrap_or_else(|_| unreachable!("BUG: the values fill the rows"))
-    }
-
-    /// Numbers in a row.
-    #[must_use]
-    pub fn features(&self) -> usize {
-        self.features
-    }
-
-    /// Number of rows, at least 1 unless made by an empty [`Dataset::subset`].
-    #[must_use]
-    pub fn rows(&self) -> usize {
-        self.values.len() / self.features
-    }
-
-    /// The features of row `i`, counted from 0.
-    ///
-    /// # Panics
-    /// If `i` is not below [`Dataset::rows`].
-    #[must_use]
-    pub fn row(&self, i: usize) -> &[f32] {
-        &self.values[i * self.features..(i + 1) * self.features]
-    }
-
-    /// All numbers, row-major, rows x features.
-    #[must_use]
-    pub fn values(&self) -> &[f32] {
-        &self.values
-    }
-
-    /// The class index of each row; empty when the data was loaded without labels.
-    #[must_use]
-    pub fn labels(&self) -> &[u16] {
-        &self.labels
-    }
-
-    /// Names of the classes, in the order of their indices.
-    #[must_use]
-    pub fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    /// The rows named by `rows`, in that order; repeats are allowed.
-    ///
-    /// # Panics
-    /// If an index is not below [`Dataset::rows`].
-    #[must_use]
-    pub fn subset(&self, rows: &[usize]) -> Self {
-        let mut values = Vec::with_capacity(rows.len() * self.features);
-        for &i in rows {
-            values.extend_from_slice(self.row(i));
-        }
-        let labels =
-            if self.labels.is_empty() { Vec::new() } else { rows.iter().map(|&i| self.labels[i]).collect() };
-        Self { features: self.features, values, labels, classes: self.classes.clone() }
-    }
-
-    /// The same labels with rows of `features` numbers, written by `f(row, place)`, which must keep them
-    /// finite.
-    pub(crate) fn map_rows(&self, features: usize, f: impl Fn(&[f32], &mut [f32])) -> Self {
-        let mut values = vec![0.0; self.rows() * features];
-        let rows = self.values.chunks_exact(self.features);
-        rows.zip(values.chunks_exact_mut(features)).for_each(|(row, place)| f(row, place));
-        Self { features, values, labels: self.labels.clone(), classes: self.classes.clone() }
-    }
-
-    /// Rows of each class, for `classes` classes; labels at or above it are not counted.
-    #[must_use]
-    pub fn class_counts(&self, classes: usize) -> Vec<u64> {
-        let mut counts = vec![0; classes];
-        for &label in &self.labels {
-            if let Some(count) = counts.get_mut(usize::from(label)) {
-                *count += 1;
-            }
-        }
-        counts
-    }
-}
-
-/// Rows of features that are owned elsewhere, as good as those of a [`Dataset`].
-#[derive(Debug, Clone, Copy)]
-pub struct Borrowed<'a> {
-    features: usize,
-    values: &'a [f32],
-}
-
-impl<'a> Borrowed<'a> {
-    /// `values` is row-major, rows x `features`.
-    ///
-    /// # Errors
-    /// [`DataError::Shape`] when the length does not match, there is no row, there are too many rows or
-    /// features, or a number is not finite or not below [`MAX_MAGNITUDE`].
-    pub fn new(features: usize, values: &'a [f32]) -> Result<Self, DataError> {
-        let refuse = |problem: String| Err(DataError::Shape(problem));
-        if features == 0 || features > MAX_FEATURES {
-            return refuse(format!("{features} features, expected 1 to {MAX_FEATURES}"));
-        }
-        if values.is_empty() || !values.len().is_multiple_of(features) {
-            return refuse(format!("{} values do not fill rows of {features}", values.len()));
-        }
-        let rows = values.len() / features;
-        if rows > MAX_ROWS {
-            return refuse(format!("{rows} rows, limit {MAX_ROWS}"));
-        }
-        if let Some(at) = values.iter().position(|&x| !magnitude_ok(x)) {
-            return refuse(format!(
-                "row {}, feature {} is {}, expected a number below 2^80",
-                at / features,
-                at % features,
-                values[at]
-            ));
-        }
-        Ok(Self { features, values })
-    }
-
-    /// Numbers in a row.
-    #[must_use]
-    pub fn features(self) -> usize {
-        self.features
-    }
-
-    /// Number of rows.
-    #[must_use]
-    pub fn rows(self) -> usize {
-        self.values.len() / self.features
-    }
-
-    /// The features of row `i`, counted from 0.
-    ///
-    /// # Panics
-    /// If `i` is not below [`Borrowed::rows`].
-    #[must_use]
-    pub fn row(self, i: usize) -> &'a [f32] {
-        &self.values[i * self.features..(i + 1) * self.features]
-    }
-}
-
-impl<'a> From<&'a Dataset> for Borrowed<'a> {
-    fn from(data: &'a Dataset) -> Self {
-        Self { features: data.features, values: &data.values }
-    }
-}
-
-impl<'a> From<&'a Arc<Dataset>> for Borrowed<'a> {
-    fn from(data: &'a Arc<Dataset>) -> Self {
-        Self::from(&**data)
-    }
-}
-
 /// What the caller knows about a file before it is read.
 #[derive(Debug, Clone, Default)]
 pub struct Expected<'a> {
@@ -395,6 +193,8 @@ pub struct Expected<'a> {
     pub partly: bool,
     /// Where the label is, or [`LabelColumn::None`] for rows without labels.
     pub label: LabelColumn,
+    /// The column of the rows' groups for a draft; where columns are described, their description says it.
+    pub group: Option<&'a str>,
     /// Columns that are left out.
     pub drop: &'a [Column],
     /// Whether the first line of a CSV file is a header; found out where not given, see [`load`].
@@ -449,6 +249,15 @@ pub struct Loaded {
     pub gaps: Vec<prepare::MissingCell>,
 }
 
+impl Loaded {
+    /// What stands out in the rows: one word for machines, and a line; see [`mod@notices`].
+    #[must_use]
+    pub fn notices(&self, expected: &Expected) -> Vec<(&'static str, String)> {
+        let names = if self.columns.is_empty() { expected.columns } else { &self.columns };
+        notices::lines(&notices::of(&self.data, names, expected.preparation))
+    }
+}
+
 /// Reads a data file; see [`Format`] for what is read and how it is told.
 ///
 /// # Errors
@@ -465,6 +274,13 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     let (source, format) = site::opened(path, expected)?;
     if expected.preparation.is_some() {
         return prepare::read::read(source, expected, format);
+    }
+    if let Some(group) = expected.group {
+        let problem = format!(
+            "the group column {group:?} needs described columns, and this file is read as numbers: save it as a \
+             table with names of columns (CSV, Excel, JSON lines, Parquet)"
+        );
+        return Err(DataError::Layout { file: path.into(), problem });
     }
     let loaded = match format {
         // Looks at the limits line by line.
@@ -533,7 +349,8 @@ impl<'a> Expected<'a> {
         let Some(preparation) = self.preparation else { return BTreeSet::new() };
         let own = self.site.into_iter().flat_map(|site| site.rename.keys()).map(String::as_str);
         let described = preparation.columns.iter().map(|column| &*column.name);
-        described.chain(preparation.label.as_deref()).chain(own).collect()
+        let others = [&preparation.label, &preparation.group].into_iter().flatten().map(String::as_str);
+        described.chain(others).chain(own).collect()
     }
 
     /// The first feature of a row that is outside its limits, and these.

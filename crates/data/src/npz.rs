@@ -156,6 +156,11 @@ pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, Dat
     Ok(Source::from_csv(file.into(), csv))
 }
 
+/// Whether each array is a column, as those of a data frame: none has all features.
+pub(super) fn is_frame(source: &Source, expected: &Expected) -> Result<bool, DataError> {
+    Ok(!archive(source)?.has(expected.array.unwrap_or(FEATURES)))
+}
+
 pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataError> {
     let mut archive = archive(&source)?;
     let features = expected.array.unwrap_or(FEATURES);

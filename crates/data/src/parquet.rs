@@ -50,6 +50,9 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
         return Err("nested".into());
     }
     let logical = column.logical_type_ref();
+    if matches!(logical, Some(LogicalType::Decimal(_))) || column.converted_type() == ConvertedType::DECIMAL {
+        return Err("decimal (save it as a float)".into());
+    }
     let other =
         || logical.map_or_else(|| column.converted_type().to_string(), |logical| format!("{logical:?}"));
     let signed = match (logical, column.converted_type()) {

@@ -8,8 +8,8 @@
 //! it was missing.
 //!
 //! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
-//! a preparation from one file; [`mod@whole`] reads rows that are all in one file; [`mod@encoding`] is its
-//! one encoding, for session ids and model files.
+//! a preparation from one file, and [`mod@publish`] says which texts it may hold; [`mod@whole`] reads rows
+//! that are all in one file; [`mod@encoding`] is its one encoding, for session ids and model files.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,11 @@ pub mod draft;
 pub mod encoding;
 pub mod pooled;
 pub mod problems;
+pub mod publish;
 pub mod read;
 pub(super) mod rows;
+mod tally;
+mod texts;
 pub mod value;
 pub mod whole;
 
@@ -67,6 +70,8 @@ pub struct TableSchema {
     pub missing: Vec<String>,
     /// The column of the label; none where rows have none.
     pub label: Option<String>,
+    /// The column whose text says which rows belong together, such as those of one patient; it is no feature.
+    pub group: Option<String>,
     /// The columns, all with different names, in the order of a row.
     pub columns: Vec<ColumnSpec>,
 }
@@ -88,6 +93,8 @@ pub struct ColumnSpec {
     pub max: Option<f64>,
     /// Whether a value outside becomes the nearest limit; else its row is refused.
     pub clip: bool,
+    /// Whether a text that is no level counts as missing; else its row is refused.
+    pub others_missing: bool,
 }
 
 /// What is in a column.
@@ -127,7 +134,8 @@ impl ColumnSpec {
     #[must_use]
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         let fill = Fill::Refuse;
-        Self { name: name.into(), kind, fill, indicator: false, min: None, max: None, clip: false }
+        let (name, indicator, clip, others_missing) = (name.into(), false, false, false);
+        Self { name, kind, fill, indicator, min: None, max: None, clip, others_missing }
     }
 
     /// The levels; none where the kind has none.
@@ -204,6 +212,10 @@ impl ColumnSpec {
             let expected = "false where missing values are refused (no fill)";
             return Err(PrepareError::new(of("indicator"), "true", expected));
         }
+        if self.others_missing && (levels.is_empty() || self.fill == Fill::Refuse) {
+            let expected = "false unless the column has levels and a fill";
+            return Err(PrepareError::new(of("others_missing"), "true", expected));
+        }
         let limits = [self.min, self.max];
         if (limits.iter().any(Option::is_some) || self.clip) && !number {
             return Err(PrepareError::new(
@@ -273,6 +285,7 @@ impl TableSchema {
                 ));
             }
         }
+        self.check_group()?;
         self.columns.iter().try_for_each(ColumnSpec::check)?;
         let width: usize = self.columns.iter().map(ColumnSpec::width).sum();
         if !(1..=MAX_FEATURES).contains(&width) {
@@ -290,6 +303,24 @@ impl TableSchema {
                 Err(PrepareError::new("a feature's name", format!("{twice:?} twice"), "of one feature only"))
             }
             None => Ok(()),
+        }
+    }
+
+    /// The group column is neither the label nor a feature.
+    fn check_group(&self) -> Result<(), PrepareError> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let refuse =
+            |expected: &str| Err(PrepareError::new("the group column", format!("{group:?}"), expected));
+        if check_class_name(group).is_err() {
+            return refuse(&name_rule());
+        }
+        if self.label.as_ref() == Some(group) {
+            return refuse("another column than the label");
+        }
+        let feature = |column: &ColumnSpec| column.name == *group && column.kind != Kind::Ignored;
+        match self.columns.iter().any(feature) {
+            true => refuse("no feature: remove its [[table.column]], or set kind = \"ignored\""),
+            false => Ok(()),
         }
     }
 

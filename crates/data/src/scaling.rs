@@ -23,8 +23,10 @@
 //! Means and deviations over all peers come from one exact sum: [`mod@moments`].
 
 pub mod moments;
+pub mod sums;
 
 pub use self::moments::{Moments, moments};
+pub use self::sums::ColumnSums;
 use crate::{Dataset, MAX_FEATURES, MAX_ROWS};
 
 /// Most soft bins of a feature. A guess: 8 already resolve more than the best settings need.
@@ -184,8 +186,8 @@ impl Scaler {
             let (words, _) = bytes.as_chunks::<8>();
             words.iter().map(|&word| u64::from_le_bytes(word)).collect::<Vec<_>>()
         });
-        let moments = words.map(|words| Moments::from_words(&words, features)).transpose()?;
-        Self::new(scaling, features, moments.as_ref())
+        let moments = words.map(|words| Moments::from_words(sums::parts(&words, features).0, features));
+        Self::new(scaling, features, moments.transpose()?.as_ref())
     }
 
     /// The scaler of a scaling for `features` features; `moments` are needed by `center`, `standard` and

@@ -136,6 +136,16 @@ pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format
     }
 }
 
+/// As [`opened`], for a draft: arrays of one column each have names, too.
+pub(super) fn opened_to_draft(path: &Path, expected: &Expected) -> Result<(Source, Format), DataError> {
+    match opened(path, expected)? {
+        (source, Format::Npz) if npz::is_frame(&source, expected)? => {
+            Ok((npz::to_csv(&source, expected)?, Format::Csv))
+        }
+        other => Ok(other),
+    }
+}
+
 impl SiteMap {
     /// The table as it was agreed on.
     fn rewritten(&self, source: Source, format: Format, expected: &Expected) -> Result<Source, DataError> {

@@ -168,7 +168,8 @@ impl Source {
         loop {
             text.clear();
             match self.next_line(text, MAX_LINE)? {
-                Some(line) if !text.trim_ascii().is_empty() => return Ok(Some(line)),
+                // DOS ends a text with 0x1a.
+                Some(line) if !text.trim_ascii().is_empty() && *text != [0x1a] => return Ok(Some(line)),
                 Some(_) => {}
                 None => return Ok(None),
             }

@@ -8,6 +8,7 @@ use super::*;
 
 mod described;
 mod formats;
+mod grouped;
 mod others;
 mod same;
 mod write;

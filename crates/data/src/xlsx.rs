@@ -27,7 +27,9 @@ pub(super) fn to_csv(source: &Source, sheet: Option<&str>, comma: bool) -> Resul
     }
     unless_damaged(file, || {
         bounded(file)?;
-        let damaged = |error: XlsxError| layout(format!("damaged or no Excel workbook: {error}"));
+        let damaged = |error: XlsxError| {
+            layout(format!("a damaged Excel workbook: save it again as .xlsx or CSV UTF-8 ({error})"))
+        };
         let opened = File::open(file).map_err(|source| DataError::Read { file: file.into(), source })?;
         let mut book = Xlsx::new(BufReader::new(opened)).map_err(damaged)?;
         let sheets = book.sheets_metadata().iter().filter(|sheet| sheet.typ == SheetType::WorkSheet);

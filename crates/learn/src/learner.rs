@@ -16,7 +16,7 @@ mod train;
 pub use augment::Augment;
 pub(crate) use classifier::looks_like;
 pub use classifier::{Classifier, ClassifierError};
-pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor};
+pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor, surprise};
 pub use pseudo::{PseudoLabels, class_weights, shares};
 pub use train::{Schedule, Settings, Trained, clip_update, train, train_halves};
 

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod learner;
+pub mod learnt;
 pub mod model;
 pub mod personal;
 pub mod privacy;

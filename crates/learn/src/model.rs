@@ -227,6 +227,14 @@ impl Model {
             .collect()
     }
 
+    /// Of two classes the number of the one that fewer rows were learnt of, of equally many the second; with
+    /// noise in the counts by what they say. `None` if there are not two.
+    #[must_use]
+    pub fn rarer_class(&self) -> Option<u16> {
+        let sum = |l| self.counts.class(l).iter().map(|&count| u64::from(count)).sum::<u64>();
+        (self.classes.len() == 2).then(|| u16::from(sum(0) >= sum(1)))
+    }
+
     /// Parameters of the sketch.
     #[must_use]
     pub fn sketch(&self) -> &Sketch {

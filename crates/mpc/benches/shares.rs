@@ -12,7 +12,7 @@ use divan::counter::ItemsCount;
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
-use flyswarm_mpc::shares::input::{parcels, random_sums, unpack};
+use flyswarm_mpc::shares::input::{Announced, parcels, unpack};
 use flyswarm_mpc::shares::memory::watched;
 use flyswarm_mpc::shares::output::unseal;
 use flyswarm_mpc::shares::permutation::Permutations;
@@ -102,7 +102,7 @@ fn cpu<T>(mut work: impl FnMut() -> T) -> f64 {
 }
 
 /// CPU seconds of the kernels of a party alone: what it multiplies, and the streams behind what it sends.
-fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 5] {
+fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 4] {
     let n = plan.points();
     let bits = plan.settings().bits as usize;
     let rows: Vec<u16> =
@@ -112,7 +112,6 @@ fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 5] {
     let distances = cpu(|| product::product(half, &rows, bits)) * 2.0;
     let (v, x) = (words(n * n, 2), words(n * plan.classes(), 3));
     let step = cpu(|| chebyshev::product(&v, &v, &x, &x, plan.classes()));
-    let check = cpu(|| random_sums(b"coin", 0, 0, &rows));
     let permutations = cpu(|| Permutations::draw(&mut Stream::new(b"key", "bench", &[]), n, n)) * 2.0;
     let mut megabyte = vec![0; 1 << 20];
     let mut stream = Stream::new(b"key", "bench", &[]);
@@ -120,7 +119,6 @@ fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 5] {
     [
         ("u16 products", distances),
         ("u64 products", step * plan.settings().steps as f64),
-        ("random sums of the input", check),
         ("permutations of two keys", permutations),
         ("two streams for each byte sent", stream * 2.0 * sent as f64),
     ]
@@ -141,10 +139,12 @@ fn whole(points: usize) {
     let codes = Codes::from_words(BITS, code).expect("whole words");
     let labels: Vec<_> = (0..points).map(|i| (i % 50 < 10).then_some((i % CLASSES) as u16)).collect();
     let reference = Reference::new(&plan, &codes, &labels);
-    let seeds = [Zeroizing::new([1; 32]), Zeroizing::new([2; 32])];
+    let seeds = [1, 2, 3].map(|seed| Zeroizing::new([seed; 32]));
     let parcels = parcels(&codes, &labels, CLASSES, 0, &seeds);
+    let said = Announced::of([0; 32], &parcels);
     let program = |context: Context| {
-        let inputs = unpack(&parcels[context.role()], points, BITS, CLASSES).expect("a parcel");
+        let number = context.role();
+        let inputs = unpack(&parcels[number], number, &said, points, BITS, CLASSES).expect("a parcel");
         Box::pin(run(context, plan, vec![inputs])) as round::Part<'_, Outcome>
     };
     // The run that took least of three, as with the kernels; with the CPU seconds of all parties up to the
@@ -182,7 +182,7 @@ fn whole(points: usize) {
         |party: usize, sealed: &flyswarm_mpc::shares::output::Sealed| sealed.for_owner(party, 0..points);
     let output = unseal(points, CLASSES, &part(0, zero), &part(1, one)).expect("an output");
     assert_eq!(output, reference.output, "equal to the reference bit for bit");
-    println!("CPU a party   {seconds:>10.2} s, shares unpacked and checked");
+    println!("CPU a party   {seconds:>10.2} s, shares unpacked and compared");
     let kernels = kernels(&plan, done.sent[0]);
     for (name, seconds) in kernels {
         println!("  {name:<36}{seconds:>6.2} s");

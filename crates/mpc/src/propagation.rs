@@ -3,8 +3,7 @@
 //!
 //! A point's labels z solve (I - alpha N) z = y: N = D^-1/2 W D^-1/2, W = B + B^T, row i of B holds the
 //! similarities cos(pi H / L)^power of i's k nearest points, and y is 1 where a point has that label, else 0.
-//! [`integer`] is what three parties compute on shares ([`crate::shares`]); [`graph`] solves the same in real
-//! numbers, which the integers are held against.
+//! [`integer`] is what three parties compute on shares ([`crate::shares`]); its tests hold it against the
+//! same in real numbers.
 
-pub mod graph;
 pub mod integer;

@@ -9,7 +9,7 @@
 //!
 //! What is computed equals [`crate::propagation::integer`] bit for bit:
 //!
-//! 1. [`input`]: codes and labels, checked for being bits;
+//! 1. [`input`]: bits of codes and labels become integers, once the holders of a share have compared copies;
 //! 2. [`distances`], Hamming, and their bits;
 //! 3. [`nearest`]: the exact k nearest by radix selection, ties by index;
 //! 4. [`shuffle`]: the edges, found under secret permutations of each row, get weights by [`lookup`];

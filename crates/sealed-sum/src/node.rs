@@ -204,8 +204,9 @@ impl Node {
     }
 
     fn stop(&mut self) {
-        if let Some(view) = self.membership.leave() {
-            let failed = self.membership.failure(view.ballot(), Reason::Left, Some(self.ctx.me));
+        let neighbour = self.membership.view().and_then(|view| view.place().neighbours().next());
+        let failed = self.membership.failure(Reason::Left, neighbour);
+        if let (Some(view), Some(failed)) = (self.membership.leave(), failed) {
             for peer in view.place().neighbours() {
                 self.out.send(peer, Message::Failed(failed.clone()));
             }
@@ -243,6 +244,12 @@ impl Node {
         }
     }
 
+    /// All other peers of the roster that have not said that they have the result.
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<Peer> {
+        self.presence.unfinished()
+    }
+
     /// When this node stops to serve others, after lingering until `until`: a peer that is connected and has
     /// not everything yet, such as one that was away, has as long again.
     fn leaves_at(&self, until: Time) -> Time {
@@ -264,7 +271,7 @@ impl Node {
                 if let Some(ending) = self.slots.overdue(self.now) {
                     self.end(ending);
                 } else if let Some(suspect) = self.membership.overdue(self.now) {
-                    self.fail_view(Reason::Lost, Some(suspect), None);
+                    self.fail_view(Reason::Lost, Some(suspect));
                 }
                 self.catch_up();
                 if self.membership.view().is_none() && self.lifecycle == Lifecycle::Running {
@@ -273,10 +280,6 @@ impl Node {
             }
         }
         self.begin_exchange();
-        let busy = self.exchange.goes_on() || self.slots.is_working() || self.transfer.receiving();
-        if let Some(view) = self.membership.view_mut() {
-            view.set_working(busy);
-        }
         self.arm();
     }
 
@@ -308,10 +311,15 @@ impl Node {
         }
     }
 
-    /// Fetches a slot that is missing here from a peer that has it.
+    /// Fetches a slot that is missing here, or the total that its view waits for, from a peer that has it.
     fn catch_up(&mut self) {
         let busy = self.transfer.fetching() || self.slots.is_opening();
         if busy || self.lifecycle != Lifecycle::Running || self.elections.fetches_later(self.now) {
+            return;
+        }
+        // A parent may not have had what it was asked for yet.
+        self.accept();
+        if self.transfer.fetching() {
             return;
         }
         let behind = self.presence.holders(self.slots.committed()).next().is_some();
@@ -334,9 +342,10 @@ impl Node {
             Move::GiveUp(ending) => self.end(ending),
             Move::Propose => self.propose(),
             Move::Fetch(peer, slot, want) => self.fetch(peer, slot, want),
-            Move::Lead(ballot, members, promises, duty) => {
-                let view = self.new_view(ballot, members);
-                self.enter(view, self.slots.committed(), (promises, Some(duty)));
+            Move::Lead(lead) => {
+                let (begun, basis) = *lead;
+                let duty = Some(basis.duty.clone());
+                self.enter(begun, basis, duty);
             }
         }
     }

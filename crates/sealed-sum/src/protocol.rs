@@ -17,6 +17,8 @@ pub mod context;
 pub(crate) mod convergecast;
 pub mod deal;
 pub mod failure;
+pub mod marks;
+pub mod members;
 pub mod memo;
 pub mod message;
 pub mod pairwise;

@@ -96,6 +96,12 @@ pub trait Task: Debug + Send + Sync {
         RowUse::Included
     }
 
+    /// The rows of this peer that the result has learnt from, from 0, when every slot is committed. `None` if
+    /// the result is not one that predicts rows.
+    fn learnt_rows(&self, _history: &History) -> Option<Vec<usize>> {
+        None
+    }
+
     /// The result, when every slot is committed. An error says why this peer has none. `unix` is the time in
     /// seconds since 1970, for a file that says when it was made; the digest does not depend on it.
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;

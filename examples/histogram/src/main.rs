@@ -7,5 +7,5 @@ mod histogram;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    flyswarm::cli::main_with(&[&histogram::Kind])
+    flyswarm::cli::main_with(&[&histogram::KIND])
 }

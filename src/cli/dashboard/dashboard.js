@@ -268,36 +268,42 @@ function drawPeers(node) {
 }
 
 function drawTree(node) {
-  const tree = node.status ? node.status.tree : [];
+  // Members, each after its parent.
+  const members = node.status ? node.status.tree : [];
+  const tree = members.map(([name]) => name);
+  const above = members.map(([, parent]) => tree.indexOf(parent));
+  const level = [];
+  const place = [];
+  const width = [];
+  above.forEach((parent, at) => {
+    level[at] = at === 0 ? 0 : level[parent] + 1;
+    width[level[at]] = (width[level[at]] || 0) + 1;
+    place[at] = width[level[at]];
+  });
+  const levels = width.length;
   if (!tree.length || over || node.ended) return $('tree').replaceChildren(empty(node.done || over || node.ended ? 'The views are over.' : 'There is no view now.'));
   if (tree.length > TREE) {
-    const levels = Math.floor(Math.log2(tree.length)) + 1;
-    return $('tree').replaceChildren(empty(`${tree.length} members in ${levels} levels, led by ${tree[0]}; ${node.name} is at level ${Math.floor(Math.log2(tree.indexOf(node.name) + 1)) + 1}.`));
+    return $('tree').replaceChildren(empty(`${tree.length} members in ${levels} levels, led by ${tree[0]}; ${node.name} is at level ${level[tree.indexOf(node.name)] + 1}.`));
   }
-  const levels = Math.floor(Math.log2(tree.length)) + 1;
-  const width = Math.max(420, Math.pow(2, levels - 1) * 74);
-  const place = (at) => {
-    const level = Math.floor(Math.log2(at + 1));
-    const count = Math.pow(2, level);
-    return [(at + 1 - count + 0.5) * width / count, 26 + level * 62];
-  };
+  const total = Math.max(420, Math.max(...width) * 74);
+  const at = (i) => [(place[i] - 0.5) * total / width[level[i]], 26 + level[i] * 62];
   const links = new Map((node.status.peers).map((peer) => [peer.name, peer.link]));
-  const picture = el('svg', { viewBox: `0 0 ${width} ${levels * 62}`, role: 'img', 'aria-label': `The tree of the view, led by ${tree[0]}: ${list(tree, 12)}` });
-  tree.forEach((name, at) => {
-    if (at === 0) return;
-    const [x, y] = place(at);
-    const [px, py] = place(Math.floor((at - 1) / 2));
+  const picture = el('svg', { viewBox: `0 0 ${total} ${levels * 62}`, role: 'img', 'aria-label': `The tree of the view, led by ${tree[0]}: ${list(tree, 12)}` });
+  tree.forEach((name, i) => {
+    if (i === 0) return;
+    const [x, y] = at(i);
+    const [px, py] = at(above[i]);
     picture.append(el('line', { class: 'edge', x1: px, y1: py, x2: x, y2: y }));
   });
-  tree.forEach((name, at) => {
-    const [x, y] = place(at);
+  tree.forEach((name, i) => {
+    const [x, y] = at(i);
     const gone = links.get(name) && links.get(name) !== 'connected' && links.get(name) !== 'unseen';
     picture.append(
       el('circle', { class: `node ${name === node.name ? 'me' : ''} ${gone ? 'gone' : ''}`, cx: x, cy: y, r: 9 }, el('title', null, name)),
       el('text', { class: 'mid ink', x, y: y + 24 }, name.length > 10 && tree.length > 8 ? `${name.slice(0, 9)}.` : name));
   });
   const width100 = tree.length > 15 ? el('div', { class: 'wide', tabindex: 0, role: 'region', 'aria-label': 'Tree of the view' }, picture) : picture;
-  if (tree.length > 15) picture.style.minWidth = `${width / 2}px`;
+  if (tree.length > 15) picture.style.minWidth = `${total / 2}px`;
   $('tree').replaceChildren(width100);
 }
 

@@ -1,13 +1,14 @@
 //! The demo's nodes: peers of one session in this process, which meet over the loopback interface.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use futures::executor::{block_on, block_on_stream};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use zeroize::Zeroizing;
 
 use super::{NAMES, write_file};
 use crate::cli::dashboard::Live;
@@ -15,9 +16,8 @@ use crate::cli::{Failure, console, say};
 use crate::crypto::identity::Identity;
 use crate::peer::{self, Budget, Event, Handle, Peer as Node, Timed};
 use crate::protocol::view::Stage;
-use crate::session::Session;
-use crate::tasks;
-use crate::tasks::demo::{Ended, Part};
+use crate::session::{self, Session};
+use crate::tasks::{self, History, Rows};
 
 /// Longer than any time-out of the demo's session: no peer sends anything for this time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,10 +25,51 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What a node tells.
 enum NodeReport {
     Event(Box<Timed>),
-    Coin([u8; 32]),
+    Result(History),
     /// It has sent something.
     Moved,
     End(Result<(), Failure>),
+}
+
+/// A peer that has ended well.
+pub(super) struct Ended {
+    pub(super) name: String,
+    pub(super) peer: session::Peer,
+    pub(super) rows: Rows,
+    /// What its result is called, and the file with it.
+    result: &'static str,
+    file: PathBuf,
+    pub(super) receipt: Value,
+    /// What was opened.
+    pub(super) history: Option<History>,
+    /// What this peer alone knows.
+    pub(super) secret: Zeroizing<[u8; 32]>,
+}
+
+impl Ended {
+    /// The digest of its result.
+    pub(super) fn digest(&self) -> &str {
+        self.receipt[self.result]["digest"].as_str().unwrap_or_default()
+    }
+
+    /// How many labels it knows.
+    pub(super) fn labels(&self) -> usize {
+        self.rows.labels.iter().flatten().count()
+    }
+
+    /// As CSV: the label last, empty if it is not known.
+    fn csv(&self, classes: &[String]) -> String {
+        let mut text = String::new();
+        for row in 0..self.rows.data.rows() {
+            let mut fields: Vec<String> = self.rows.data.row(row).iter().map(ToString::to_string).collect();
+            if !classes.is_empty() {
+                let label = self.rows.labels[row].map(|label| classes[usize::from(label)].clone());
+                fields.push(label.unwrap_or_default());
+            }
+            text += &(fields.join(",") + "\n");
+        }
+        text
+    }
 }
 
 /// Running nodes. Dropping makes those that still run leave.
@@ -76,11 +117,12 @@ impl Nodes {
         folder: &Path,
         session: &Session,
         identities: Vec<Identity>,
-        parts: Vec<Part>,
+        parts: &[Rows],
     ) -> Result<Self, Failure> {
         let names = &NAMES[..identities.len()];
         let live = address.map(|address| page(address, session, names)).transpose()?;
-        let extension = tasks::built_in(session).map_or("result", |kind| kind.extension);
+        let (result, extension) =
+            tasks::built_in(session).map_or(("result", "result"), |kind| (kind.result, kind.extension));
         let (sender, told) = channel();
         let (peers, ids, handles) = (Vec::new(), Vec::new(), Vec::new());
         let mut nodes = Self { peers, ids, handles, told, started: now(), live };
@@ -89,18 +131,17 @@ impl Nodes {
             let id = identity.public();
             let peer = session.peer(&id).ok_or_else(|| Failure::Input("a key without a peer".into()))?;
             let secret = crate::crypto::stream::derive(&*identity.seed(), "rows", &session.id().0);
-            write_file(folder, &format!("{name}.csv"), &part.csv())?;
+            let mut rows = part.clone();
+            if rows.labels.is_empty() && !session.data.classes.is_empty() {
+                rows.labels = rows.data.labels().iter().copied().map(Some).collect();
+            }
+            let (receipt, history) = (Value::Null, None);
+            let file = folder.join(format!("{name}.{extension}"));
+            let own = Ended { name: name.to_owned(), peer, rows, result, file, receipt, history, secret };
+            write_file(folder, &format!("{name}.csv"), &own.csv(&session.data.classes))?;
             identity.save(folder.join(format!("{name}.key")))?;
             nodes.ids.push(id);
-            nodes.peers.push(Ended {
-                name: name.to_owned(),
-                peer,
-                part,
-                file: folder.join(format!("{name}.{extension}")),
-                receipt: Value::Null,
-                coin: None,
-                secret: *secret,
-            });
+            nodes.peers.push(own);
             nodes.join(i, folder, session, identity, &sender)?;
         }
         Ok(nodes)
@@ -115,22 +156,20 @@ impl Nodes {
         sender: &Sender<(usize, NodeReport)>,
     ) -> Result<(), Failure> {
         let own = &self.peers[i];
-        let array = own.part.rows.view().to_owned();
+        let array = own.rows.data.view().to_owned();
         let mut builder = Node::builder(session.clone(), identity)
             .key_file(folder.join(format!("{}.key", own.name)))
             .state_dir(folder.join("state"))
             .mdns(false)
             .listen(multiaddr())
-            .data(array, own.part.labels.clone())
+            .data(array, own.rows.labels.clone())
             .watched(true);
         if session.privacy.noise.is_some() {
             builder = builder.budget(Budget { dataset: "demo".into(), limit: None });
         }
-        let (file, coin) = (own.file.clone(), sender.clone());
+        let (file, told) = (own.file.clone(), sender.clone());
         builder = builder.on_result(move |outcome, history| {
-            if let Some(seed) = history.seed() {
-                let _ = coin.send((i, NodeReport::Coin(seed)));
-            }
+            let _ = told.send((i, NodeReport::Result(history.clone())));
             let failed = |error| peer::Error::Environment(format!("{}: {error}", file.display()));
             std::fs::write(&file, &outcome.file).map_err(failed)
         });
@@ -178,7 +217,7 @@ impl Nodes {
             match self.told.recv_timeout(PATIENCE) {
                 Ok((i, NodeReport::Event(timed))) => self.event(i, *timed, &view),
                 Ok((_, NodeReport::Moved)) => {}
-                Ok((i, NodeReport::Coin(seed))) => self.peers[i].coin = Some(seed),
+                Ok((i, NodeReport::Result(history))) => self.peers[i].history = Some(history),
                 Ok((i, NodeReport::End(result))) => {
                     running -= 1;
                     self.ended(i, result)?;

@@ -73,7 +73,9 @@ pub(super) fn rows(
         Err(other) => return Err(other),
     };
     let line = |problem| Finding::new(Level::Error, "rows", format!("{}, {problem}", path.display()));
-    let mut findings: Vec<Finding> = looked.problems.list.iter().map(line).collect();
+    let mut findings: Vec<Finding> = looked.problems.shown().iter().map(line).collect();
+    let warn = |(_, line)| Finding::new(Level::Warning, "rows", format!("{}: {line}", path.display()));
+    findings.extend(looked.warnings.into_iter().map(warn));
     if let Some(loaded) = &looked.loaded {
         let text =
             format!("{}: {} rows of {} features", path.display(), loaded.data.rows(), loaded.data.features());
@@ -151,7 +153,7 @@ pub(super) fn files(session: &Session) -> Option<Finding> {
 
 /// Whether there is memory enough to compute for the others, where the task asks for it.
 pub(super) fn memory(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<Finding> {
-    let refusal = tasks::xclp::memory::refusal(session, me, available)?;
+    let refusal = (session.task.kind().memory_refusal)(session, me, available)?;
     Some(Finding::new(Level::Error, "memory", refusal))
 }
 

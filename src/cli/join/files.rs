@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use crate::cli::Failure;
 use crate::cli::dashboard::{BEGINNING, Live};
+use crate::cli::learnt;
 use crate::cli::output;
 use crate::cli::progress::Progress;
+use crate::files;
 use crate::ledger::{self, Ledger};
 use crate::peer::{self, Event, Receipt, Timed};
 use crate::report::Page;
@@ -20,6 +22,8 @@ pub(super) struct Files {
     pub(super) out: Option<PathBuf>,
     pub(super) receipt: PathBuf,
     pub(super) force: bool,
+    /// Whether an earlier run has written them: what is there stays.
+    pub(super) serves: bool,
     /// SHA-256 of the map file by which the rows were read.
     pub(super) map: Option<String>,
     /// Where this identity's ledger is, if it has one.
@@ -58,12 +62,20 @@ impl Files {
         output::write_private(&path, page.as_bytes(), replaces)
     }
 
+    fn stays(&self, path: &Path) -> bool {
+        self.serves && files::exists(path)
+    }
+
     pub(super) fn write_result(&self, outcome: &Outcome) -> Result<(), peer::Error> {
         if let Ok(mut own) = self.own.lock() {
             own.clone_from(&outcome.own);
         }
-        let Some(out) = &self.out else { return Ok(()) };
-        Ok(output::write(out, &outcome.file, self.force)?)
+        let Some(out) = self.out.as_ref().filter(|out| !self.stays(out)) else { return Ok(()) };
+        output::write(out, &outcome.file, self.force)?;
+        if let Some(learnt) = &outcome.learnt_rows {
+            learnt::keep(out, learnt, self.force)?;
+        }
+        Ok(())
     }
 
     /// Writes the receipt, which names the result's file.
@@ -73,6 +85,9 @@ impl Files {
         }
         if let Some(map) = &self.map {
             receipt.details.insert("map_sha256".into(), json!(map));
+        }
+        if self.stays(&self.receipt) {
+            return Ok(());
         }
         let value = json!(receipt);
         let text = format!("{value:#}\n");

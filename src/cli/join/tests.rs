@@ -24,7 +24,8 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
     let data = Dataset::new(2, values, Vec::new(), Vec::new()).unwrap();
     let mut rows = Rows { labels: vec![None; 8], ..Rows::new(Arc::new(data)) };
     let told = |session: &Session, rows: &mut Rows| {
-        keeps_back(session, rows, 50).err().map(|error| error.to_string())
+        let wishes = OwnWishes { file: Path::new("s.toml"), trainer: None, hold_out: Some(50) };
+        (session.task.kind().build_own)(session, wishes, rows).err()
     };
     let refused = "hold_out in the map file: with the task flynn the session file says what is held out";
     assert_eq!(told(&flynn, &mut rows).as_deref(), Some(refused));
@@ -45,9 +46,10 @@ fn the_network_that_a_session_starts_from_is_the_one_beside_its_file_with_that_d
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let made = |session: &Session, trainer: Option<&str>| {
-        network_task(&file("s.toml"), session, trainer)
-            .map(|build| build.is_some())
-            .map_err(|error| error.to_string())
+        let data = Dataset::new(2, vec![0.0; 2], Vec::new(), Vec::new()).unwrap();
+        let wishes = OwnWishes { file: &file("s.toml"), trainer, hold_out: None };
+        let made = (session.task.kind().build_own)(session, wishes, &mut Rows::new(Arc::new(data)));
+        made.map(|build| build.is_some())
     };
     assert_eq!(made(&xclp, Some("true")), Err("--trainer: not with the task xclp".into()));
     assert_eq!((made(&xclp, None), made(&drawn, None)), (Ok(false), Ok(false)));
@@ -105,6 +107,7 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
         out: Some(file("n.safetensors")),
         receipt: file("n.receipt.json"),
         force: false,
+        serves: false,
         map: None,
         ledger: file("none"),
         own: Mutex::default(),

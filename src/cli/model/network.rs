@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use flyswarm_learn::learner::{Classifier, ClassifierError};
+use flyswarm_learn::learner::{Classifier, ClassifierError, surprise};
 use flyswarm_learn::personal::{PersonalError, PersonalModel};
 
 use super::super::data::DataArguments;
@@ -86,12 +86,14 @@ impl Network {
     /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability.
     pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
         Ok(match self {
-            Self::Global(network) => {
-                let scores = network.scores(rows.view()).map_err(PersonalError::from)?;
-                scores.rows().into_iter().flat_map(|row| surprise(&row.to_vec())).collect()
-            }
+            Self::Global(network) => surprise(&network.scores(rows.view()).map_err(PersonalError::from)?),
             Self::Personal(model) => model.probabilities(rows.view())?.iter().map(|p| 0.0 - p.ln()).collect(),
         })
+    }
+
+    /// The number of the class, of two, that sensitivity is about, if its session has named one.
+    pub(super) fn positive(&self) -> Option<u16> {
+        self.classifier().positive()
     }
 
     /// What the network knows of the columns that it was trained on, and their names.
@@ -105,11 +107,4 @@ impl Network {
         let predicted = model.network().predict(rows.view()).map_err(PersonalError::from)?;
         Ok(Some(Confusion::new(self.classes(), rows.labels(), &predicted).accuracy()))
     }
-}
-
-/// -ln of each class's probability, from what the last layer gives.
-fn surprise(logits: &[f32]) -> Vec<f64> {
-    let most = logits.iter().copied().map(f64::from).fold(f64::NEG_INFINITY, f64::max);
-    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - most).exp()).sum();
-    logits.iter().map(|&logit| sum.ln() + (most - f64::from(logit))).collect()
 }

@@ -9,6 +9,10 @@ use crate::model::origin::Origin;
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::Scaler;
+use flyswarm_learn::learnt::LearntRows;
+
+mod learnt;
+mod positive;
 
 /// Of the digits, m = 100.
 pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {

@@ -10,6 +10,8 @@ use super::*;
 use crate::cli::model::tests::digits_csv;
 use crate::cli::tests::run_line;
 
+mod grouped;
+
 /// A folder with `n` (a network of the digits that has learnt nothing), `d.csv` and `v.csv`.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -132,4 +134,42 @@ fn what_cannot_be_made_personal_is_refused_by_name() {
         assert!(refused(line).contains(text), "{line}: {}", refused(line));
     }
     assert!(!folder.path().join("n.personal").exists());
+}
+
+#[test]
+fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
+    let folder = folder();
+    let run =
+        |line: &str| -> Value { serde_json::from_str(&run_line(folder.path(), line).unwrap()).unwrap() };
+    let learnt = |value: &Value| value["rows_learnt_from"].clone();
+    let made = run("personalise n --data d.csv --out p --folds 2 --json");
+    assert_eq!((learnt(&made), &made["warnings"]), (0.into(), &serde_json::json!([])));
+    assert_eq!(mode(&folder.path().join("p.learnt-rows")), 0o600);
+    assert_eq!(learnt(&run("report p --data d.csv --json")), 200);
+    assert_eq!(learnt(&run("report p --data v.csv --json")), 0);
+    // New rows come in: they are new once.
+    let taken = |out: &str| run(&format!("personalise p --data v.csv --out {out} --force --json"));
+    assert_eq!((learnt(&taken("p")), learnt(&taken("q"))), (0.into(), 100.into()));
+    assert_eq!(learnt(&run("report q --data d.csv --json")), 200);
+}
+
+#[test]
+fn a_network_is_not_judged_by_rows_that_it_was_trained_on_without_a_warning() {
+    let folder = folder();
+    let network = Classifier::load(&folder.path().join("n")).unwrap();
+    let rows = crate::data::digits::digits().subset(&(0..150).collect::<Vec<_>>());
+    let mut known = LearntRows::new(network.digest(), [7; 32]);
+    known.add(&rows, |row| Some(rows.labels()[row]), &(0..150).collect::<Vec<_>>());
+    fs::write(folder.path().join("n.learnt-rows"), known.to_text()).unwrap();
+    let warned = |line: &str| -> Value {
+        let text = run_line(folder.path(), &format!("personalise n --folds 2 --force --json {line}"));
+        serde_json::from_str::<Value>(&text.unwrap()).unwrap()["rows_learnt_from"].clone()
+    };
+    assert_eq!(warned("--data d.csv --out p"), 150);
+    assert_eq!(learnt_of(&folder, "report p --data d.csv --json"), 200);
+}
+
+fn learnt_of(folder: &tempfile::TempDir, line: &str) -> Value {
+    let value: Value = serde_json::from_str(&run_line(folder.path(), line).unwrap()).unwrap();
+    value["rows_learnt_from"].clone()
 }

@@ -1,6 +1,7 @@
 //! Described columns on the command line: from a draft to predictions.
 
 mod given;
+mod grouped;
 
 use std::path::Path;
 
@@ -73,12 +74,12 @@ fn a_suggested_map_file_makes_the_rows_fit() {
     let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
     let open = "# \"?\" = \"age\"  # the file has no such column";
     assert!(text.contains(open), "{text}");
+    // Whoever looks it over sees what may be meant.
+    assert!(text.contains("# columns of this file that the session does not name: \"alter\"\n"), "{text}");
+    // What is wrong in the other columns is drafted at once.
+    assert!(text.contains("\"femal\" = \"female\"") && text.contains("\"wells\" = \"well\""), "{text}");
     std::fs::write(file("south.toml"), text.replace(open, "\"alter\" = \"age\"")).unwrap();
     let check = "schema check s.toml --data south.csv --map south.toml";
-    let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
-    assert!(text.contains("\"femal\" = \"female\"") && text.contains("\"wells\" = \"well\""), "{text}");
-    let whole = std::fs::read_to_string(file("south.toml")).unwrap() + &text;
-    std::fs::write(file("south.toml"), whole).unwrap();
     let said = run_line(folder.path(), check).unwrap();
     assert_eq!(said, "ok: south.csv: 2 rows of 3 features\n");
     let said = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
@@ -86,7 +87,108 @@ fn a_suggested_map_file_makes_the_rows_fit() {
 }
 
 #[test]
-fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
+fn codes_for_missing_are_shown_while_problems_are_left() {
+    let folder = drafted();
+    let rows: String =
+        (0..60).map(|row| format!("male,{},well\n", if row < 9 { -999 } else { 20 + row })).collect();
+    std::fs::write(folder.path().join("south.csv"), format!("sex,age,kind\nfemal,33,sick\n{rows}")).unwrap();
+    let session = Session::load(folder.path().join("s.toml")).unwrap();
+    let looked =
+        super::look(&session, &folder.path().join("south.csv"), None, &crate::cli::data::Reading::default())
+            .unwrap();
+    assert_eq!((looked.loaded.is_none(), looked.problems.list.len()), (true, 1));
+    let [("code", line), ("constant", _)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
+    assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
+}
+
+#[test]
+fn what_stands_out_is_shown_while_a_column_is_missing() {
+    let folder = drafted();
+    let row = |row: usize| {
+        let age = if row % 7 == 3 { "-999".to_owned() } else { (20 + row * 7 % 41).to_string() };
+        format!("{age},{}\n", if row == 59 { "weell" } else { ["sick", "well"][row % 2] })
+    };
+    let look = |text: String| {
+        std::fs::write(folder.path().join("south.csv"), text).unwrap();
+        let session = Session::load(folder.path().join("s.toml")).unwrap();
+        let reading = crate::cli::data::Reading::default();
+        super::look(&session, &folder.path().join("south.csv"), None, &reading).unwrap()
+    };
+    let rows: String = (0..60).map(row).collect();
+    let looked = look(format!("age,kind\n{rows}"));
+    let problems: Vec<_> = looked.problems.list.iter().map(ToString::to_string).collect();
+    assert!(looked.loaded.is_none() && problems.len() == 2, "{problems:?}");
+    assert!(problems[0].starts_with("line 1: no column is called \"sex\""), "{problems:?}");
+    assert!(problems[1].starts_with("line 61, column \"kind\": found \"weell\""), "{problems:?}");
+    let [("code", line)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
+    assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
+    // The labels are all known, and one column tells them; equal rows may differ in what is missing.
+    let sorted: String =
+        (0..120).map(|row| format!("{},{}\n", row / 3, ["sick", "well"][row / 60])).collect();
+    let kinds: Vec<_> = look(format!("age,kind\n{sorted}")).warnings.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, ["answer", "id"]);
+}
+
+#[test]
+fn a_map_file_is_suggested_for_a_header_that_names_all_columns_otherwise() {
+    let folder = drafted();
+    let file = |name: &str| folder.path().join(name);
+    let rows = (0..20).map(|row| format!("{};weiblich;krank\n", 30 + row)).collect::<String>();
+    std::fs::write(file("south.csv"), format!("Alter;Geschlecht;Diagnose\n{rows}")).unwrap();
+    let check = "schema check s.toml --data south.csv";
+    let told = run_line(folder.path(), check).unwrap_err().to_string();
+    assert!(told.ends_with("south.csv: 1 problem"), "{told}");
+    let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
+    assert!(text.contains("# columns of this file that the session does not name: \"Alter\", "), "{text}");
+    let names = [("Alter", "age"), ("Geschlecht", "sex"), ("Diagnose", "kind")];
+    let filled = names.into_iter().fold(text, |text, (own, agreed)| {
+        let open = format!("# \"?\" = {agreed:?}  # the file has no such column");
+        assert!(text.contains(&open), "{text}");
+        text.replace(&open, &format!("{own:?} = {agreed:?}"))
+    });
+    std::fs::write(file("south.toml"), filled).unwrap();
+    let text = run_line(folder.path(), &format!("{check} --map south.toml --suggest-map")).unwrap();
+    assert!(text.contains("\"weiblich\" = \"?\"") && text.contains("\"krank\" = \"?\""), "{text}");
+}
+
+#[test]
+fn rows_that_can_be_read_once_are_refused_where_they_are_looked_at_twice() {
+    let folder = drafted();
+    let peers = peers();
+    for line in [
+        "schema check s.toml --data /dev/null".to_owned(),
+        format!("session new flynn --name s --from /dev/null --label c {peers} --out new.toml"),
+    ] {
+        let told = run_line(folder.path(), &line).unwrap_err().to_string();
+        assert!(told.starts_with("/dev/null: a pipe or device"), "{told}");
+    }
+}
+
+#[test]
+fn codes_are_found_in_columns_without_problems_of_rows_that_have_some() {
+    let folder = drafted();
+    let rows: String = (0..60)
+        .map(|row| format!("{},w,krank\n", if row % 7 == 3 { -999 } else { 20 + row * 7 % 41 }))
+        .collect();
+    std::fs::write(folder.path().join("south.csv"), format!("age,sex,kind\n{rows}")).unwrap();
+    let session = Session::load(folder.path().join("s.toml")).unwrap();
+    let reading = crate::cli::data::Reading::default();
+    let looked = super::look(&session, &folder.path().join("south.csv"), None, &reading).unwrap();
+    assert_eq!(looked.problems.list.len(), 2, "all rows have other codes");
+    let [("code", line)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
+    assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
+    // Nothing is taken of rows with too few columns, or of a text that is not UTF-8.
+    let rows = "7,male,well\n".repeat(20);
+    let text = [format!("age,sex,kind\n{rows}40,male\n").as_bytes(), b"\xe4,male,well\n"].concat();
+    std::fs::write(folder.path().join("south.csv"), text).unwrap();
+    let looked = super::look(&session, &folder.path().join("south.csv"), None, &reading).unwrap();
+    assert_eq!(looked.problems.list.len(), 2);
+    let constant = looked.warnings.iter().find(|(kind, _)| *kind == "constant");
+    assert!(constant.is_some_and(|(_, line)| line.contains("\"age\" (7)")), "{:?}", looked.warnings);
+}
+
+#[test]
+fn amending_keeps_comments_and_changes_nothing_while_problems_are_left() {
     let folder = drafted();
     let path = folder.path().join("s.toml");
     let before = Session::load(&path).unwrap();
@@ -97,9 +199,21 @@ fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
     let error = run_line(folder.path(), check).unwrap_err();
     assert_eq!(error.code(), 2);
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
-    let error = run_line(folder.path(), &format!("{check} --amend")).unwrap_err();
+    let amend = format!("{check} --amend --min-rows 1");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let error = run_line(folder.path(), &amend).unwrap_err();
     // No value is agreed on for a missing age, and the misspelt level is still there.
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
+    std::fs::write(folder.path().join("south.csv"), rows.replace("femal,", "female,")).unwrap();
+    let error = run_line(folder.path(), &format!("{check} --amend")).unwrap_err();
+    assert!(error.to_string().ends_with("south.csv: 1 problem"), "one row of a level: {error}");
+    let said = run_line(folder.path(), &amend).unwrap();
+    assert!(
+        said.ends_with("ok: south.csv: 3 rows of 4 features; not described and left out: ward\n"),
+        "{said}"
+    );
     let after = Session::load(&path).unwrap();
     let preparation = after.data.preparation.as_deref().unwrap();
     assert_eq!(preparation.columns[1].levels(), ["female", "male", "diverse"]);
@@ -107,10 +221,61 @@ fn amending_keeps_comments_adds_what_is_new_and_leaves_what_is_misspelt() {
     assert_ne!(before.id(), after.id());
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains(&format!("# Session id: {}", after.id())) && text.contains("# Guessed:"), "{text}");
-    std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
-    std::fs::write(folder.path().join("south.csv"), rows.replace("femal,", "female,")).unwrap();
-    let said = run_line(folder.path(), check).unwrap();
-    assert_eq!(said, "ok: south.csv: 3 rows of 4 features; not described and left out: ward\n");
+}
+
+#[test]
+fn a_draft_says_all_that_others_see_and_keeps_the_rest_here() {
+    let folder = folder();
+    let mut rows = "kind,mrn,age,smoker,ward\n".to_owned();
+    for i in 0..60 {
+        let (kind, smoker) = (["sick", "well"][i % 2], ["yes", "no", ""][i % 3]);
+        let ward = if i < 52 { "north" } else { "Ann Aa" };
+        rows += &format!("{kind},{},{}.5,{smoker},{ward}\n", 100_000 + 7 * i, 20 + i * 7 % 41);
+    }
+    std::fs::write(folder.path().join("rows.csv"), &rows).unwrap();
+    let new = format!("session new flynn --name ward --from rows.csv --label kind {} --out s.toml", peers());
+    crate::cli::SAID.set(Some(Vec::new()));
+    run_line(folder.path(), &new).unwrap();
+    let said = crate::cli::SAID.take().unwrap();
+    for line in [
+        "  names of columns: \"mrn\", \"age\", \"smoker\", \"ward\", \"kind\"",
+        "  levels of \"smoker\": \"no\", \"yes\"",
+        "  levels of \"ward\": \"north\"",
+        "  classes: \"sick\", \"well\"",
+    ] {
+        assert!(said.iter().any(|said| said == line), "{line}: {said:?}");
+    }
+    let text = std::fs::read_to_string(folder.path().join("s.toml")).unwrap();
+    assert!(!text.contains("Ann Aa") && text.contains("others_missing = true"), "{text}");
+    assert!(text.contains("name = \"mrn\"\nkind = \"ignored\""), "{text}");
+    assert_eq!(Session::parse(&text).unwrap().data.columns.len(), 4);
+    let said = run_line(folder.path(), "schema check s.toml --data rows.csv").unwrap();
+    assert!(
+        said.starts_with("warning: rows.csv: texts that are no levels and count as missing: \"ward\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_a_machine_alone_can_know_is_a_warning() {
+    let folder = drafted();
+    let mut rows = "kind;age;sex;patient\n".to_owned();
+    for i in 0..120 {
+        let (kind, sex) = (["sick", "well"][i % 2], ["female", "male"][i % 3 % 2]);
+        let age = if i % 40 == 7 { "-999".into() } else { format!("{},5", 20 + i % 60) };
+        rows += &format!("{kind};{age};{sex};P{}\n", i / 4);
+    }
+    std::fs::write(folder.path().join("south.csv"), rows).unwrap();
+    let said = run_line(folder.path(), "schema check s.toml --data south.csv").unwrap();
+    for line in [
+        "warning: south.csv: values that look like codes for missing: \"age\" (-999 in 3 rows)",
+        "warning: south.csv: ids that come back in several rows; if they are a patient's",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(said.contains("(session new --group): \"patient\"\n"), "{said}");
+    let json = run_line(folder.path(), "schema check s.toml --data south.csv --json").unwrap();
+    assert!(json.contains("\"warning\":\"code\"") && json.contains("\"warning\":\"repeated\""), "{json}");
 }
 
 #[test]
@@ -126,7 +291,7 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     std::fs::write(folder.path().join("south.csv"), "sex,age,kind\nmale,n/a,well\ndiverse,30,sick\n")
         .unwrap();
     std::fs::write(folder.path().join("map.toml"), "decimal_comma = false\n").unwrap();
-    let check = "schema check s.toml --data south.csv --map map.toml --amend";
+    let check = "schema check s.toml --data south.csv --map map.toml --amend --min-rows 1";
     let said = run_line(folder.path(), check).unwrap();
     assert!(said.starts_with("amended s.toml: \"sex\": level \"diverse\", missing: \"n/a\"."), "{said}");
     assert!(said.ends_with("ok: south.csv: 2 rows of 5 features\n"), "{said}");
@@ -225,6 +390,7 @@ fn a_session_with_described_columns_is_shown_with_each() {
         shown["data"]["table"],
         serde_json::json!({
             "delimiter": null, "decimal_comma": true, "missing": ["?"], "label": "kind",
+            "group": null,
             "column": [
                 {"name": "age", "kind": "number", "fill_with": "mean", "min": 18.0, "clip": true},
                 {"name": "sex", "kind": "category", "levels": ["female", "male"]},

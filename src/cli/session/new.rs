@@ -14,13 +14,14 @@ use super::collect;
 use super::parse::{PeerArgument, class_range};
 #[cfg(feature = "net")]
 use crate::cli::console::Console;
-use crate::cli::data::load_drafted;
+use crate::cli::data::{load_drafted, refuse_pipe};
 use crate::cli::id::new_run;
 use crate::cli::map::Reading;
 use crate::cli::{Failure, kind, output, print, say};
-use crate::data::prepare::draft::{Draft, draft};
-use crate::data::prepare::whole;
-use crate::data::{self, Dataset, Expected, LabelColumn};
+use crate::data::prepare::draft::{Draft, draft, transposed};
+use crate::data::prepare::publish::{self, Publishable, Rule};
+use crate::data::prepare::{Fill, whole};
+use crate::data::{self, Dataset, Expected, LabelColumn, Loaded};
 use crate::session::{Description, Run, Session, SessionError, table};
 use crate::tasks::new::{NewFile, Sets, TaskOption, merge, value};
 use crate::tasks::{TaskKind, kinds};
@@ -36,9 +37,6 @@ pub(super) struct Common {
     #[cfg_attr(not(feature = "net"), arg(required = true))]
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
     peers: Vec<PeerArgument>,
-    /// A relay for peers that cannot dial each other, as `flyswarm relay` prints it; repeatable
-    #[arg(long = "relay", value_name = "MULTIADDR")]
-    relays: Vec<String>,
     /// Discover peers by mDNS for SECONDS (see `flyswarm id --announce`) and ask which to add
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -54,8 +52,15 @@ pub(super) struct Common {
     /// The label column of the rows: a name, a number from 1, last or none
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "from")]
     label: LabelColumn,
+    /// The column of the rows that says which belong together, such as the patient. A group is never split
+    /// between learning and testing; the others see the name of the column alone
+    #[arg(long, value_name = "COLUMN", requires = "from")]
+    group: Option<String>,
     #[command(flatten)]
     reading: Reading,
+    /// Rows of --from that must have a text before the file shows it to the others
+    #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
+    min_rows: u64,
     /// The classes, separated by commas, or a range of integers such as 0..9
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
     classes: Vec<String>,
@@ -86,7 +91,7 @@ fn field(text: &str) -> Result<Table, String> {
 /// The words of `session new TASK`.
 #[derive(Debug)]
 pub(in crate::cli) struct NewArguments {
-    kind: &'static dyn TaskKind,
+    kind: &'static TaskKind,
     common: Common,
     given: Vec<(&'static TaskOption, String)>,
 }
@@ -101,9 +106,9 @@ impl Args for NewArguments {
                 value => arg.value_name(value).allow_negative_numbers(true),
             }
         };
-        let of_task = |kind: &'static dyn TaskKind| {
-            let command = Common::augment_args(Command::new(kind.name()).about(kind.about()));
-            command.args(kind.options().iter().map(option))
+        let of_task = |kind: &'static TaskKind| {
+            let command = Common::augment_args(Command::new(kind.name).about(kind.about));
+            command.args(kind.options.iter().map(option))
         };
         command
             .subcommands(kinds().map(of_task))
@@ -123,14 +128,14 @@ impl FromArgMatches for NewArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
-        let kind = kinds().find(|kind| kind.name() == name).ok_or_else(missing)?;
+        let kind = kinds().find(|kind| kind.name == name).ok_or_else(missing)?;
         let given = |option: &'static TaskOption| match option.value {
             "" => matches.get_flag(option.name).then(String::new),
             _ => matches
                 .get_many::<String>(option.name)
                 .map(|values| values.map(String::as_str).collect::<Vec<_>>().join(",")),
         };
-        let given = kind.options().iter().filter_map(|option| Some((option, given(option)?))).collect();
+        let given = kind.options.iter().filter_map(|option| Some((option, given(option)?))).collect();
         Ok(Self { kind, common: Common::from_arg_matches(matches)?, given })
     }
 
@@ -151,6 +156,9 @@ impl NewArguments {
         // Many long names could make a file that is too large to be read.
         Session::parse(&text)?;
         output::write(&file, text.as_bytes(), force)?;
+        if !self.common.from.is_empty() {
+            shown_to_others(&session).iter().for_each(|line| say(line));
+        }
         if let Some(caution) = session.task.caution() {
             say(&format!("warning: {caution}"));
         }
@@ -166,15 +174,15 @@ impl NewArguments {
     fn session(&mut self, run: Run) -> Result<(Session, Vec<String>), Failure> {
         let Self { kind, common, given } = self;
         let rows_for = given.iter().find(|(option, _)| option.sets == Sets::FromRows);
-        let described = common.described(rows_for.map(|(option, _)| option.name), kind.partly())?;
-        common.check_classes(&described, kind.has_classes())?;
-        let mut new = NewFile { fields: common.head(*kind, run), ..NewFile::default() };
-        let data = common.data(&described, kind.has_classes());
+        let described = common.described(rows_for.map(|(option, _)| option.name), kind.partly)?;
+        common.check_classes(&described, kind.has_classes)?;
+        let mut new = NewFile { fields: common.head(kind, run), ..NewFile::default() };
+        let data = common.data(&described, kind.has_classes);
         new.fields.insert("data".into(), Value::Table(data));
         if let Some(draft) = &described.draft {
             new.fields.insert("table".into(), table::fields(&draft.preparation));
         }
-        new.rows = described.rows;
+        (new.rows, new.drafted) = (described.rows, described.drafted);
         for (option, text) in std::mem::take(given) {
             match option.sets {
                 Sets::Field(name) => {
@@ -186,10 +194,40 @@ impl NewArguments {
             }
         }
         common.fields.drain(..).for_each(|field| merge(&mut new.fields, field));
-        kind.fill(&mut new).map_err(of_file)?;
+        (kind.fill)(&mut new).map_err(of_file)?;
         new.said.iter().for_each(|line| say(line));
         Ok((new.session()?, described.draft.map(|draft| draft.notes).unwrap_or_default()))
     }
+}
+
+/// Lines on all that the others see of one site's rows in the session file.
+fn shown_to_others(session: &Session) -> Vec<String> {
+    let data = &session.data;
+    let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
+    let mut lines = vec!["the others see in the file, of these rows:".to_owned()];
+    let mut line = |what: &str, texts: &[String]| {
+        if !texts.is_empty() {
+            lines.push(format!("  {what}: {}", list(texts)));
+        }
+    };
+    let Some(table) = &data.preparation else {
+        line("names of columns", &data.columns);
+        line("classes", &data.classes);
+        return lines;
+    };
+    let names = table.columns.iter().map(|column| &column.name).chain(&table.label).chain(&table.group);
+    line("names of columns", &names.cloned().collect::<Vec<_>>());
+    for column in &table.columns {
+        line(&format!("levels of {:?}", column.name), column.levels());
+    }
+    line("classes", &data.classes);
+    line("texts for missing values", &table.missing);
+    let constants = table.columns.iter().filter_map(|column| match column.fill {
+        Fill::Number(_) => Some(format!("  {}", table::line(column))),
+        _ => None,
+    });
+    lines.extend(constants);
+    lines
 }
 
 /// A file of the user that is something else is called by its kind.
@@ -213,6 +251,8 @@ struct ColumnSpec {
     columns: Vec<String>,
     classes: Vec<String>,
     rows: Option<Dataset>,
+    /// The rows of the file that describes the columns.
+    drafted: Option<Dataset>,
 }
 
 impl Common {
@@ -228,7 +268,7 @@ impl Common {
     }
 
     /// The fields before the first section, and the roster.
-    fn head(&self, kind: &dyn TaskKind, run: Run) -> Table {
+    fn head(&self, kind: &TaskKind, run: Run) -> Table {
         let peer = |PeerArgument(entry): &PeerArgument| {
             let mut peer = Table::new();
             peer.insert("name".into(), entry.name.clone().into());
@@ -239,8 +279,7 @@ impl Common {
         let mut head = Table::new();
         head.insert("name".into(), self.name.clone().into());
         run.put(&mut head);
-        head.insert("task".into(), kind.name().into());
-        head.insert("relays".into(), self.relays.clone().into());
+        head.insert("task".into(), kind.name.into());
         head.insert("roster".into(), Value::Array(self.peers.iter().map(peer).collect()));
         head
     }
@@ -285,12 +324,26 @@ impl Common {
                 "{}: only one class is in its labels: {class:?}. Name the classes of all peers: --classes {class},OTHER",
                 file.display()
             ))),
+            ([], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
+                "{}: no classes: --label names the column that has them, or --classes the classes",
+                file.display()
+            ))),
             _ => Ok(()),
         }
     }
 
     fn expected(&self, partly: bool) -> Expected<'_> {
-        Expected { partly, ..self.reading.expected(&self.label) }
+        Expected { partly, group: self.group.as_deref(), ..self.reading.expected(&self.label) }
+    }
+
+    /// The classes of rows whose columns are not described, as far as the others may see them.
+    fn classes_of(&self, path: &Path, rows: &Dataset, rule: &Rule) -> Result<Vec<String>, Failure> {
+        let classes = rows.classes();
+        let counts = classes.iter().cloned().zip(rows.class_counts(classes.len())).collect();
+        let admitted = rule.admit_classes(&counts, self.label != LabelColumn::Last);
+        let admitted = admitted
+            .map_err(|problem| Failure::Input(format!("{}: the label column {problem}", path.display())))?;
+        Ok(Publishable::texts(admitted))
     }
 
     /// Reads the files; labelled rows for the option of this name.
@@ -311,14 +364,21 @@ impl Common {
         };
         let classes = self.classes();
         let classes = (!classes.is_empty()).then_some(&*classes);
+        let rule = Rule { min_rows: self.min_rows, classes };
         if rows_for.is_none() || self.from.len() == 2 {
-            described.draft = self.draft(first, partly)?;
+            (described.draft, described.drafted) = self.draft(first, &rule, partly)?;
             if described.draft.is_none() {
-                let loaded = data::load_named(first, &self.expected(partly))?;
+                let expected = self.expected(partly);
+                let loaded = data::load_named(first, &expected)?;
                 if loaded.columns.is_empty() {
                     let text = format!("{}: no names of columns, expected them for --from", first.display());
                     return Err(Failure::Input(text));
                 }
+                if let Some(hint) = transposed(&loaded.columns, loaded.data.rows() as u64) {
+                    say(&format!("warning: {}: {hint}", first.display()));
+                }
+                warn(first, &loaded, &expected);
+                described.classes = self.classes_of(first, &loaded.data, &rule)?;
                 described.columns = loaded.columns;
             }
         }
@@ -331,7 +391,8 @@ impl Common {
                     whole::load_whole(last, &Expected { preparation, classes, ..expected })?
                 }
                 None => {
-                    let (rows, guessed) = load_drafted(last, &expected)?;
+                    let (rows, guessed) = load_drafted(last, &expected, &rule)?;
+                    warn(last, &rows, &expected);
                     described.draft = guessed;
                     rows
                 }
@@ -342,9 +403,9 @@ impl Common {
                 return Err(Failure::Input(text));
             }
             if described.draft.is_none() {
+                described.classes = self.classes_of(last, &rows.data, &rule)?;
                 (described.features, described.columns) = (Some(rows.data.features()), rows.columns);
             }
-            described.classes = rows.data.classes().to_vec();
             described.rows = Some(rows.data);
         }
         if let Some(draft) = &described.draft {
@@ -353,34 +414,64 @@ impl Common {
         Ok(described)
     }
 
-    /// The columns as the file suggests or describes them, and on standard error what needs a look; `None`
-    /// where only names can be taken from it.
-    fn draft(&self, path: &Path, partly: bool) -> Result<Option<Draft>, Failure> {
+    /// The columns as the file suggests or describes them, with its rows, and on standard error what needs a
+    /// look; `None` where only names can be taken from it.
+    fn draft(
+        &self,
+        path: &Path,
+        rule: &Rule,
+        partly: bool,
+    ) -> Result<(Option<Draft>, Option<Dataset>), Failure> {
         if path.extension().is_some_and(|extension| extension == "toml") {
-            let Description { preparation, classes } = Description::load(path)?;
-            return Ok(Some(Draft { preparation, classes, notes: Vec::new(), said: Vec::new() }));
+            let Description { mut preparation, classes } = Description::load(path)?;
+            // The session is checked as a whole when it is made.
+            preparation.group = self.group.clone().or(preparation.group);
+            let draft = Draft { preparation, classes, notes: Vec::new(), said: Vec::new() };
+            return Ok((Some(draft), None));
         }
-        let draft = match draft(path, &self.expected(partly)) {
+        refuse_pipe(path)?;
+        let expected = self.expected(partly);
+        let draft = match draft(path, &expected, rule) {
             Ok(Some(draft)) => draft,
             // One rule holds for all columns then: they are numbers.
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok((None, None)),
             Err(error) => {
                 // What has no names is told so.
                 let bare =
                     data::load_named(path, &self.expected(partly)).is_ok_and(|rows| rows.columns.is_empty());
-                return if bare { Ok(None) } else { Err(error.into()) };
+                return if bare { Ok((None, None)) } else { Err(error.into()) };
             }
         };
         for line in &draft.said {
             say(&format!("{}: {line}", path.display()));
         }
-        let levels: usize = draft.preparation.columns.iter().map(|column| column.levels().len()).sum();
+        if draft.preparation.width() == 0 {
+            let text =
+                "no column is left as a feature, for the reasons above: change the file, or --min-rows";
+            return Err(Failure::Input(format!("{}: {text}", path.display())));
+        }
+        let described = Expected {
+            preparation: Some(&draft.preparation),
+            classes: (!draft.classes.is_empty()).then_some(&*draft.classes),
+            ..expected
+        };
+        // What cannot be read so is said by `schema check`, all of it.
+        let loaded = data::load_named(path, &described).ok();
+        if let Some(loaded) = &loaded {
+            warn(path, loaded, &described);
+        }
         say(&format!(
-            "described {} columns as {} features; look at [table] in the file: the others see names, {levels} levels \
-             and constants of these rows, no counts. Each peer then runs `flyswarm schema check`",
+            "described {} columns as {} features; look at [table] in the file. Each peer then runs `flyswarm schema check`",
             draft.preparation.columns.len(),
             draft.preparation.width()
         ));
-        Ok(Some(draft))
+        Ok((Some(draft), loaded.map(|loaded| loaded.data)))
+    }
+}
+
+/// Says what stands out in rows.
+fn warn(path: &Path, loaded: &Loaded, expected: &Expected) {
+    for (_, line) in loaded.notices(expected) {
+        say(&format!("warning: {}: {line}", path.display()));
     }
 }

@@ -92,7 +92,7 @@ impl NextArguments {
         next.roster.extend(self.add.iter().map(|peer| peer.0.clone()));
         if let Some(path) = &self.settings {
             let kind = next.task.kind();
-            kind.take_settings(&mut next, path).map_err(of_file)?;
+            (kind.take_settings)(&mut next, path).map_err(of_file)?;
         }
         // Numbers of peers that the old file left to the default, or that the new roster does not allow.
         let (before, peers) = (old.roster.len(), next.roster.len());

@@ -7,8 +7,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::data::prepare::TableSchema;
+use crate::session::fields;
 use crate::session::rules::TIMING;
-use crate::session::{Bounds, Faults, NoiseSpec, Peer, Privacy, Scaling, Session, Timing, table};
+use crate::session::{
+    Bounds, Faults, NoiseSpec, Peer, Privacy, PrivacyUnit, Scaling, Series, Session, Timing, table,
+};
 
 /// A session as shown to people and, as JSON, to programs.
 #[derive(Debug, Serialize)]
@@ -18,7 +21,7 @@ pub(super) struct Shown {
     run_id: String,
     created: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<ShownSeries>,
+    series: Option<Series>,
     task: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     select: Option<&'static str>,
@@ -65,12 +68,6 @@ struct ShownData {
 }
 
 #[derive(Debug, Serialize)]
-struct ShownSeries {
-    number: u32,
-    parent: String,
-}
-
-#[derive(Debug, Serialize)]
 struct ShownPeer {
     index: u16,
     name: String,
@@ -80,10 +77,13 @@ struct ShownPeer {
 
 /// `[table]` in lines: what holds for all columns, then each.
 fn described(preparation: &TableSchema) -> Vec<String> {
-    let TableSchema { delimiter, decimal_comma, missing, label, columns } = preparation;
+    let TableSchema { delimiter, decimal_comma, missing, label, group, columns } = preparation;
     let mut first = format!("{} columns as {} features", columns.len(), preparation.width());
     if let Some(label) = label {
         first += &format!("; label {label:?}");
+    }
+    if let Some(group) = group {
+        first += &format!("; rows with the same {group:?} are never parted");
     }
     if let Some(byte) = delimiter {
         first += &format!("; delimiter {:?}", char::from(*byte));
@@ -111,10 +111,7 @@ impl Shown {
             name: session.name.clone(),
             run_id: hex::encode(session.run.id),
             created: session.run.created_text(),
-            series: session
-                .run
-                .series
-                .map(|series| ShownSeries { number: series.number, parent: series.parent.to_string() }),
+            series: session.run.series,
             task: session.task.to_string(),
             select: session.selects().then_some("sketch"),
             min_peers: session.min_peers,
@@ -135,10 +132,10 @@ impl Shown {
             protections: session.task.protections().told(session).into_iter().collect(),
             privacy: session.privacy,
             timing: session.timing,
-            faults: session.voting.faults,
+            faults: session.faults(),
             quorum_of_committee: session.quorum(),
             may_be_away: session.committee().len() - session.quorum(),
-            may_deviate: session.voting.faults.deviating(session.committee().len()),
+            may_deviate: session.faults().deviating(session.committee().len()),
             committee: session.committee().into_iter().map(|peer| session.name(peer).to_owned()).collect(),
             roster: session.peers().map(peer).collect(),
         }
@@ -152,7 +149,7 @@ impl fmt::Display for Shown {
         line("session", &self.id)?;
         line("name", &self.name)?;
         line("run id", &format!("{}, made {}", self.run_id, self.created))?;
-        if let Some(ShownSeries { number, parent }) = &self.series {
+        if let Some(Series { number, parent }) = &self.series {
             line("series", &format!("the {number}. of its series, after {parent}"))?;
         }
         line("task", &self.task)?;
@@ -193,20 +190,25 @@ impl fmt::Display for Shown {
             line(headings.next().unwrap_or_default(), &format!("{name}: {told}"))?;
         }
         if let Some(noise) = &privacy.noise {
-            let NoiseSpec { epsilon, delta, top, mode, colluders } = noise;
+            let NoiseSpec { epsilon, delta, top, mode, colluders, unit } = noise;
             let colluders = if *colluders > 0 { format!(", {colluders} may collude") } else { String::new() };
             let kept = if *top > 0 { format!("the top {top} counts") } else { "every counter".into() };
             let Some(delta) = delta else {
-                return line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}"));
+                let unit = match unit {
+                    PrivacyUnit::Row => String::new(),
+                    PrivacyUnit::Group { group_rows } => {
+                        format!(", for all rows of a group, at most {group_rows} of which are used")
+                    }
+                };
+                return line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}{unit}"));
             };
             let delta = delta.to_f64();
             line("", &format!("epsilon = {epsilon}, delta = {delta:?}, {mode}, every round{colluders}"))?;
             line("", &"all rows of one peer could be others: what is opened hides which, up to that")?;
         }
-        for section in ["timing", "limits"] {
-            let fields = TIMING.iter().filter(|field| field.section() == section);
-            let fields: Vec<_> =
-                fields.map(|field| format!("{} {}", field.name(), (field.get)(timing))).collect();
+        for (section, rows) in &TIMING {
+            let fields = fields::values(rows, timing).into_iter();
+            let fields: Vec<_> = fields.map(|(name, value)| format!("{name} {value}")).collect();
             for (i, some) in fields.chunks(3).enumerate() {
                 line(if i == 0 { section } else { "" }, &some.join(", "))?;
             }

@@ -65,7 +65,7 @@ fn a_new_file_holds_what_was_asked_for() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 
     let more = "--classes a,b --set flynn.m=2d --set flynn.s=3 --set flynn.rho=0.5m --set flynn.gamma=0 --set data.scaling={range={lo=-1,hi=2.5}} --set data.densify=true --set min_peers=3 --set privacy.min_contributors=1 \
-                --set privacy.collusion_threshold=0.5 --set timing.start_wait_ms=5 --set limits.max_views=3 --no-evaluate --force";
+                --set privacy.collusion_threshold=0.5 --set timing.start_wait_ms=5 --set limits.max_views=30 --no-evaluate --force";
     let more: Vec<&str> = more.split_whitespace().collect();
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
     assert_eq!(session.data.classes, ["a", "b"]);
@@ -75,7 +75,7 @@ fn a_new_file_holds_what_was_asked_for() {
         ModelSpec { m: 128, s: 3, rho: 64, gamma: 0.0, score: Score::BalancedLog }.into()
     );
     assert_eq!(session.privacy, Privacy { min_contributors: 1, collusion_threshold: 0.5, noise: None });
-    assert_eq!((session.min_peers, session.timing.start_wait_ms, session.timing.max_views), (3, 5, 3));
+    assert_eq!((session.min_peers, session.timing.start_wait_ms, session.timing.max_views), (3, 5, 30));
 
     let more = ["--paper-settings", "--set", "flynn.rho=32", "--no-evaluate", "--force"];
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
@@ -92,7 +92,7 @@ fn a_file_is_replaced_only_by_force() {
     assert_eq!(told, format!("{}: exists; --force overwrites it", path.display()));
     assert_eq!(fs::read_to_string(&path).unwrap(), before);
     new(folder.path(), &["--set", "flynn.rho=16", "--force"]).unwrap();
-    assert_eq!(Session::load(&path).unwrap().task.model().unwrap().rho, 16);
+    assert_eq!(Session::load(&path).unwrap().task.part::<ModelSpec>().unwrap().rho, 16);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
             "the length of data.columns is 2, must be 3",
         ),
         (&["--from", &bare], "bare.csv: no names of columns, expected them for --from"),
-        (&["--from", &long], "the name of a column of table is \"xxx"),
+        (&["--from", &long], "column 1 is called \"xxx"),
         (&["--from", &rows, "--features", "a"], "cannot be used with"),
         (&[], "data.features is absent, must be a number, or a [table]"),
     ] {
@@ -226,7 +226,8 @@ fn what_is_shown_is_resolved() {
 #[test]
 fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     let folder = tempfile::tempdir().unwrap();
-    let words = "flynn --choose 3 --set sketch.rows=40 --set sketch.temperature=0.5";
+    let words =
+        "flynn --set select=sketch --set sketch.chosen=3 --set sketch.rows=40 --set sketch.temperature=0.5";
     let path = new(folder.path(), &words.split(' ').collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
     let spec =
@@ -242,14 +243,20 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     }
     for (more, expected) in [
         (&["--set", "select=lot"][..], "select: unknown variant `lot`"),
-        (&["--choose", "2"], "sketch.chosen is 2, must be at least 3 with select"),
         (
-            &["--choose", "3", "--set", "sketch.pairwise=true"],
+            &["--set", "select=sketch", "--set", "sketch.chosen=2"],
+            "sketch.chosen is 2, must be at least 3 with select",
+        ),
+        (
+            &["--set", "select=sketch", "--set", "sketch.chosen=3", "--set", "sketch.pairwise=true"],
             "sketch.pairwise is true, must be false with select",
         ),
         (&["tune", "--choose", "3"], "unexpected argument '--choose'"),
         (&["tune", "--set", "select=sketch"], "task is tune, must be flynn where there is a select"),
-        (&["--choose", "3", "--epsilon", "1"], "select is sketch, must be left out where"),
+        (
+            &["--set", "select=sketch", "--set", "sketch.chosen=3", "--epsilon", "1"],
+            "select is sketch, must be left out where",
+        ),
         (&["--set", "sketch.chosen=3"], "task is flynn, must be sketch where there is a [sketch]"),
     ] {
         let told = message(new(folder.path(), &[more, &["--force"]].concat()));
@@ -349,7 +356,7 @@ fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own(
 #[test]
 fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
     let folder = tempfile::tempdir().unwrap();
-    let words = "fedavg --network cnn --image 1,8,8 --set fedavg.filters=[2,3,4] --hidden 5 --rounds 7 --set fedavg.rate=0.1 \
+    let words = "fedavg --network cnn --set fedavg.image=[1,8,8] --set fedavg.filters=[2,3,4] --hidden 5 --rounds 7 --set fedavg.rate=0.1 \
                  --set fedavg.momentum=0.5 --set fedavg.flip=true --set fedavg.weighting=equal";
     let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
     let session = Session::load(&path).unwrap();
@@ -369,7 +376,7 @@ fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
         ("fedavg --epsilon 1 --set fedavg.weighting=equal --set fedavg.clip=0.5", "privacy.delta is missing"),
         ("fedavg --epsilon 1 --set privacy.delta=0.5", "privacy.delta is 0.5, must be 1e-12 to 0.01"),
         ("fedavg --epsilon 1 --set privacy.delta=1e-5", "fedavg.weighting is rows, must be equal"),
-        ("fedavg --set fedavg.patience=3", "fedavg.held_out is 0, must be above 0"),
+        ("fedavg --set fedavg.patience=3 --set fedavg.held_out=0", "fedavg.held_out is 0, must be above 0"),
         (
             "flynn --epsilon 1 --set privacy.delta=1e-5",
             "privacy.delta is 1e-5, must be left out with the task flynn",
@@ -384,7 +391,7 @@ fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
 
 #[test]
 fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_takes() {
-    use super::forecast::noise_of_rounds;
+    use super::forecast::forecast;
     let folder = tempfile::tempdir().unwrap();
     let words = "fedavg --epsilon 100 --set privacy.delta=0.01 --rounds 2 --set fedavg.weighting=equal --set fedavg.clip=0.5";
     let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
@@ -393,14 +400,23 @@ fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_tak
     let shown = shown(&path, false).unwrap();
     assert!(shown.contains("epsilon = 100, delta = 0.01, member, every round, 1 may collude\n"), "{shown}");
     assert!(shown.contains("all rows of one peer could be others"), "{shown}");
-    let line = noise_of_rounds(&session).unwrap().line();
+    let line = forecast(&session, 1).unwrap().unwrap().text;
     assert!(
         line.starts_with("forecast: in each of 2 rounds noise of ") && line.contains("rho 65.3139"),
         "{line}"
     );
     assert!(line.contains("an update is at most 0.5 long"), "{line}");
+    let held_out = |path: &Path| {
+        let session = Session::load(path).unwrap();
+        session.task.get::<crate::tasks::FedavgSpec>().unwrap().held_out
+    };
+    // A private session tells nobody how good the network is; another does unless it is told not to.
+    assert_eq!(held_out(&path), 0);
+    let none = new(folder.path(), &["fedavg", "--set", "fedavg.held_out=0", "--force"]).unwrap();
+    assert_eq!(held_out(&none), 0);
     let plain = new(folder.path(), &["fedavg", "--force"]).unwrap();
-    assert!(noise_of_rounds(&Session::load(&plain).unwrap()).is_none());
+    assert_eq!(held_out(&plain), 20);
+    assert!(forecast(&Session::load(&plain).unwrap(), 1).unwrap().is_none());
 }
 
 #[test]
@@ -457,7 +473,7 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
     assert_eq!((&plain.task, plain.data.scaling), (&TaskSpec::from(SketchSpec::default()), Scaling::Center));
     let every = "sketch --hash minhash --set sketch.rows=50 --set sketch.range=100 --open-distances --pairwise --choose 1 --set sketch.active=2 --set sketch.temperature=3";
     let session = made(&every.split(' ').collect::<Vec<_>>()).unwrap();
-    let spec = session.task.sketch().unwrap();
+    let spec = session.task.part::<SketchSpec>().unwrap();
     assert_eq!(
         (spec.hash, spec.rows, spec.range, spec.open_distances, spec.pairwise),
         (Family::Minhash, 50, 100, true, true)

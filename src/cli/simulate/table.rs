@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::protocol::view::Stage;
-use crate::sim::outcome::{FAULTS, PurposeRow, Results, RunReport, SLOWER};
+use crate::sim::outcome::{self, PurposeRow, Results, RunReport, TRAINING};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
@@ -126,40 +125,10 @@ fn row(run: &RunReport, accuracy: bool) -> Vec<String> {
     row
 }
 
-/// Training by all against training by one party: with everything that a session does, and without drawing
-/// the matrix M.
+/// Training by all against training by one party.
 fn training(runs: &[RunReport]) -> String {
-    let head = [
-        "training",
-        "one party",
-        "of it M",
-        "session",
-        "own part",
-        "sums",
-        "committee",
-        "all in all",
-        "without M",
-    ];
-    let mut rows = vec![strings(&head)];
-    for run in runs {
-        let Some(training) = &run.training else { continue };
-        let sums = run.spent_ms(&[Stage::Keys, Stage::Sum]);
-        let committee = run.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
-        let times = [
-            training.alone_ms,
-            training.matrix_ms,
-            training.session_ms,
-            training.slowest_ms,
-            sums,
-            committee,
-        ];
-        let times = times.map(|ms| format!("{ms:.1} ms"));
-        let factors = run.paces(training);
-        rows.push(std::iter::once(run.name.clone()).chain(times).chain(factors).collect());
-    }
-    let mut why: Vec<_> = runs.iter().filter_map(RunReport::why_slower).collect();
-    why.extend((!why.is_empty()).then(|| SLOWER.to_owned()));
-    why.extend(runs.iter().any(|run| !run.marks.is_empty()).then(|| FAULTS.to_owned()));
+    let (rows, why) = outcome::training(runs);
+    let rows: Vec<_> = std::iter::once(strings(&TRAINING)).chain(rows).collect();
     why.iter().fold(columns(&rows) + "\n", |out, why| out + why + "\n\n")
 }
 

@@ -17,7 +17,10 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     let read = Session::parse(&text).unwrap();
     let spec = CustomSpec { name: "fed-avg-2".into(), bytes: vec![0, 255, 127] };
     assert_eq!(read.task, TaskSpec::from(spec.clone()));
-    assert_eq!((read.task.model(), read.task.sketch(), read.task.name()), (None, None, "custom"));
+    assert_eq!(
+        (read.task.part::<ModelSpec>(), read.task.part::<SketchSpec>(), read.task.name()),
+        (None, None, "custom")
+    );
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names: Vec<_> = read.fields().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names[10..13], ["custom.name", "custom.bytes", "privacy.min_contributors"]);

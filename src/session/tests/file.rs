@@ -14,7 +14,7 @@ fn a_minimal_file_gets_the_defaults() {
     assert!(!read.data.densify);
     // "0.025d" of 784 is 19, as in the authors' code.
     assert_eq!(read.task, ModelSpec { m: 200_704, s: 19, rho: 16, gamma: 0.0, score: Score::Decay }.into());
-    assert_eq!(read.task.model().unwrap().counts(2), 401_408);
+    assert_eq!(read.task.part::<ModelSpec>().unwrap().counts(2), 401_408);
 }
 
 #[test]
@@ -124,8 +124,10 @@ fn sessions() -> impl Strategy<Value = Session> {
         let (m, s, rho, gamma) = flynn;
         session.task = ModelSpec { m, s, rho, gamma, score: Score::Decay }.into();
         session.privacy.collusion_threshold = collusion_threshold;
-        for (field, time) in super::super::rules::TIMING.iter().zip(times) {
-            (field.set)(&mut session.timing, time);
+        let rows = super::super::rules::TIMING.iter().flat_map(|(_, rows)| *rows);
+        for (row, time) in rows.zip(times) {
+            let fields::Kind::Whole { set, .. } = &row.kind else { panic!("{} is a whole number", row.name) };
+            set(&mut session.timing, time);
         }
         session.timing.view_timeout_ms += 3_000;
         for (i, (entry, name)) in session.roster.iter_mut().zip(names).enumerate() {

@@ -196,7 +196,7 @@ fn the_id_is_the_hash_of_the_documented_bytes() {
     put("timing.compute_ms", &integer(600_000));
     put("timing.linger_ms", &integer(30_000));
     put("timing.regroup_interval_ms", &integer(30_000));
-    put("limits.max_views", &integer(16));
+    put("limits.max_views", &integer(40));
     let mut keys = [key(0), key(1), key(2)];
     keys.sort();
     let mut list = integer(3).to_vec();
@@ -233,10 +233,18 @@ fn peers_are_numbered_by_their_keys() {
 
 #[test]
 fn the_committee_is_fifteen_or_all_and_differs_between_sessions() {
-    for (peers, committee, majority) in [(3, 3, 2), (4, 4, 3), (15, 15, 8), (16, 15, 8), (40, 15, 8)] {
-        let session = session(peers);
+    for (peers, committee, quorum, majority) in
+        [(3, 3, 2, 2), (4, 4, 3, 3), (5, 5, 4, 3), (15, 15, 10, 8), (16, 15, 10, 8), (40, 15, 10, 8)]
+    {
+        let mut session = session(peers);
         let members = session.committee();
-        assert_eq!((members.len(), session.quorum()), (committee, majority));
+        assert_eq!((members.len(), session.quorum()), (committee, quorum));
+        let (usual, id) = (session.faults(), session.id());
+        assert_eq!(usual, if peers < 4 { Faults::Crash } else { Faults::Byzantine });
+        session.voting.faults = Some(usual);
+        assert_eq!(session.id(), id, "the default that is written out is the same session");
+        session.voting.faults = Some(Faults::Crash);
+        assert_eq!((session.quorum(), session.id() == id), (majority, peers < 4));
         let distinct: std::collections::BTreeSet<_> = members.iter().collect();
         assert_eq!(distinct.len(), committee);
     }
@@ -258,7 +266,7 @@ fn a_committee_that_the_file_names_is_the_committee_whatever_the_author_tries_na
     assert_eq!(Session::parse(&five.to_toml()).unwrap(), five, "it stands in the file");
     let members =
         |session: &Session| session.committee().into_iter().collect::<std::collections::BTreeSet<_>>();
-    assert_eq!((members(&five), five.quorum()), ((10..15).map(Peer).collect(), 3));
+    assert_eq!((members(&five), five.quorum()), ((10..15).map(Peer).collect(), 4));
     for name in ["a", "b", "c"] {
         let tried = Session { name: name.into(), ..five.clone() };
         assert_ne!(tried.id(), five.id());

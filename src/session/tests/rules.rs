@@ -96,7 +96,7 @@ fn every_breach_of_a_rule_is_told_with_field_value_and_limit() {
             with("[flynn]", "[timing]\nregroup_interval_ms = 86400001\n[flynn]"),
             "timing.regroup_interval_ms is 86400001, must be 0 to 86400000",
         ),
-        (with("[flynn]", "[limits]\nmax_views = 0\n[flynn]"), "limits.max_views is 0, must be 1 to 1000"),
+        (with("[flynn]", "[limits]\nmax_views = 0\n[flynn]"), "limits.max_views is 0, must be 24 to 1000"),
         (
             with("[flynn]", "[timing]\ngather = 1\n[flynn]"),
             "a field of timing is \"gather\", must be one of start_wait_ms, proposal_backoff_ms",
@@ -203,7 +203,7 @@ fn rosters_of_three_to_1024_are_taken() {
     let two = minimal().rsplit_once("[[roster]]").unwrap().0.to_owned();
     assert_eq!(refusal(&two), "the length of roster is 2, must be 3 to 1024");
     let mut large = session(1024);
-    assert_eq!((large.min_peers, large.quorum(), large.committee().len()), (513, 8, 15));
+    assert_eq!((large.min_peers, large.quorum(), large.committee().len()), (513, 10, 15));
     assert_eq!(Session::parse(&large.to_toml()).unwrap(), large);
     large.roster.push(Entry { key: key(1024), name: "one-more".into(), addresses: vec![] });
     assert_eq!(refusal(&large.to_toml()), "the length of roster is 1025, must be 3 to 1024");

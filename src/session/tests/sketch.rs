@@ -14,7 +14,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
     };
     let read = Session::parse(&text("")).unwrap();
     assert_eq!((&read.task, read.data.classes.len()), (&TaskSpec::from(SketchSpec::default()), 0));
-    assert_eq!(read.task.model(), None);
+    assert_eq!(read.task.part::<ModelSpec>(), None);
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     assert!(read.fields().iter().any(|(name, _)| name == "sketch.rows"));
     assert!(!session(5).fields().iter().any(|(name, _)| name.starts_with("sketch.")));
@@ -80,7 +80,10 @@ fn selecting(sketch: &str, privacy: &str) -> String {
 fn a_session_that_draws_its_peers_is_read_with_its_sketch_and_written_again() {
     let read = Session::parse(&selecting("rows = 9\nchosen = 3", "")).unwrap();
     let spec = SketchSpec { rows: 9, chosen: 3, open_distances: true, ..SketchSpec::default() };
-    assert_eq!((read.task.sketch(), read.selects(), read.data.classes.len()), (Some(&spec), true, 2));
+    assert_eq!(
+        (read.task.part::<SketchSpec>(), read.selects(), read.data.classes.len()),
+        (Some(&spec), true, 2)
+    );
     assert_eq!(Session::parse(&read.to_toml()).unwrap(), read);
     let names = |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let plain = Session::parse(&minimal()).unwrap();

@@ -1,6 +1,10 @@
 //! Described columns.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::data::{Dataset, Group};
+use crate::tasks::Rows;
 
 const TABLE: &str = r#"[table]
 missing = ["NA"]
@@ -27,6 +31,7 @@ name = "stage"
 kind = "ordinal"
 levels = ["I", "II"]
 fill = "I"
+others_missing = true
 [[table.column]]
 name = "id"
 kind = "ignored"
@@ -66,6 +71,7 @@ fn every_word_of_a_described_table_changes_the_id_in_its_field_only() {
         ("max = 120.5", "max = 120"),
         ("clip = true\n", ""),
         ("fill = \"\"\n", ""),
+        ("others_missing = true\n", ""),
         ("order = \"day-month-year\"", "order = \"month-day-year\""),
         ("1970-01-11", "1970-01-12"),
         ("fill = \"I\"", "fill = \"II\""),
@@ -162,5 +168,60 @@ fn minus_zero_is_the_zero_that_it_equals() {
     let zero = Session::parse(&changed("fill = 50", "fill = 0.0")).unwrap();
     for (from, to) in [("fill = 50", "fill = -0.0"), ("fill = 50", "fill = 0")] {
         assert_eq!(Session::parse(&changed(from, to)).unwrap().id(), zero.id(), "{to}");
+    }
+}
+
+#[test]
+fn a_group_column_is_no_feature_and_enters_the_id() {
+    let plain = Session::parse(&described()).unwrap();
+    for name in ["patient", "id"] {
+        let text = changed("label = ", &format!("group = \"{name}\"\nlabel = "));
+        let session = Session::parse(&text).unwrap();
+        assert_eq!(session.data.columns, plain.data.columns);
+        assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
+        assert_eq!(session.differing_fields(&plain.fields()), ["table"]);
+    }
+    for (name, told) in [
+        ("kind", "the group column is \"kind\", must be another column than the label"),
+        ("age", "the group column is \"age\", must be no feature: remove its [[table.column]]"),
+        ("", "the group column is \"\", must be 1 to 256 bytes"),
+    ] {
+        let error =
+            Session::parse(&changed("label = ", &format!("group = \"{name}\"\nlabel = "))).unwrap_err();
+        assert!(error.to_string().contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_budget_for_groups_is_shared_by_their_rows() {
+    let grouped = changed("label = ", "group = \"patient\"\nlabel = ");
+    let private = |lines: &str| {
+        let text = format!("[privacy]\nepsilon = 1\ntop = 5\n{lines}");
+        Session::parse(&grouped.replacen("[[roster]]", &format!("{text}\n[[roster]]"), 1))
+    };
+    let row = private("mode = \"parallel\"").unwrap();
+    let group = private("mode = \"parallel\"\nunit = \"group\"\ngroup_rows = 4").unwrap();
+    assert_eq!(Session::parse(&group.to_toml()).unwrap(), group);
+    assert_eq!(group.differing_fields(&row.fields()), ["privacy.group_rows"]);
+    let each = |session: &Session| session.privacy.noise.unwrap().each(session).to_string();
+    assert_eq!((each(&row), each(&group)), ("1".into(), "0.25".into()));
+    assert_eq!(private("mode = \"parallel\"\nunit = \"row\"").unwrap(), row);
+    // Of each group a peer uses the first rows of its file.
+    let bare =
+        Dataset::new(6, (0..36).map(|x| x as f32).collect(), vec![0; 6], group.data.classes.clone()).unwrap();
+    let groups = [0, 1, 0, 0, 0, 0].map(|group| Group::of(&group.to_string())).to_vec();
+    let rows = Rows::new(Arc::new(bare.clone().with_groups(groups).unwrap()));
+    let (used, left_out) = rows.clone().in_use(&group).unwrap();
+    assert_eq!((used.data.values(), left_out), (&bare.values()[..30], 1));
+    assert_eq!(rows.in_use(&row).unwrap().1, 0);
+    let error = Rows::new(Arc::new(bare)).in_use(&group).unwrap_err();
+    assert!(error.contains("the session reads them from column \"patient\""), "{error}");
+    for (lines, told) in [
+        ("unit = \"group\"", "privacy.group_rows is missing, must be given with privacy.unit"),
+        ("group_rows = 4", "privacy.group_rows is given, must be left out without"),
+        ("unit = \"group\"\ngroup_rows = 0", "privacy.group_rows is 0, must be 1 to 1000"),
+    ] {
+        let error = private(lines).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
     }
 }

@@ -36,7 +36,7 @@ impl Scenario {
             return Err(wrong("peers", self.peers, format!("3 to {MOST_PEERS}")));
         }
         within("limit_s", self.limit_s, 1.0, 1e6)?;
-        within("data.test_percent", self.data.test_percent.into(), 1.0, 90.0)?;
+        within("data.test_percent", self.data.test_percent.into(), 0.0, 90.0)?;
         within("data.alpha", self.data.alpha, 0.01, 1e6)?;
         within("data.alpha_to", self.data.alpha_to, 0.01, 1e6)?;
         if self.task.witnesses >= self.peers {

@@ -1,7 +1,7 @@
-//! Columns that look wrong beside those of all peers: other units, codes for missing values, a constant.
+//! Columns that look wrong beside those of all peers: other units, a constant.
 //!
-//! What is found is told to the peer whose rows they are, and to nobody else. Three tests, chosen so that
-//! honest differences between peers are not taken for mistakes (thresholds are guesses):
+//! What is found is told to the peer whose rows they are, and to nobody else. Tests, chosen so that honest
+//! differences between peers are not taken for mistakes (thresholds are guesses):
 //!
 //! - **mean**: with n rows here and N at the others, of mean M and deviation S, the mean here is more than
 //!   [`FAR`] S away, and more than [`UNLIKELY`] S sqrt(1/n + 1/N);
@@ -11,12 +11,20 @@
 //!   leave at least the share p = (M - c)^2 / (S^2 + (M - c)^2) of other values (Cauchy-Schwarz), and n p is
 //!   at least [`EXPECTED`].
 //!
-//! "The others" is the opened sum less this peer's own part of it. And one test that looks at this peer's rows
-//! alone: **codes**, a repeated smallest or largest value such as -999 or 9999, far from all others.
+//! "The others" is the opened sum less this peer's own part of it. A few codes such as -999 at another peer
+//! make S so large that **mean** finds nothing, and that every honest deviation looks small. So mean and
+//! scale are also tested with the moments of all peers' [typical rows](sums), which such codes do not move; S
+//! is then their deviation divided by [`QUARTER`]. There at most [`BEYOND`] of the rows here may lie on the
+//! others' side of M: rare values at one peer and frequent ones at another are no other units. A small
+//! deviation here is then no finding if typical rows spread alike.
+//!
+//! What this peer's rows tell alone is in [`flyswarm_data::notices`].
 
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use flyswarm_data::scaling::Moments;
+use flyswarm_data::notices::listed;
+use flyswarm_data::scaling::sums::{self, typical_rows};
+use flyswarm_data::scaling::{ColumnSums, Moments, moments};
 
 /// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
 pub(crate) const FAR: f64 = 6.0;
@@ -26,10 +34,13 @@ pub(crate) const UNLIKELY: f64 = 8.0;
 pub(crate) const SCALE: f64 = 100.0;
 /// Other values that should have been seen.
 pub(crate) const EXPECTED: f64 = 20.0;
+/// The deviation of typical rows of a normal distribution: the mean of its second quarter is 0.325 deviations
+/// away from its middle.
+pub(crate) const QUARTER: f64 = 0.325;
+/// The share of the rows here that may lie on the others' side of their middle.
+pub(crate) const BEYOND: f64 = 0.05;
 /// Rows below which nothing is said of means, scales and constants.
 pub(crate) const FEWEST_ROWS: u64 = 10;
-/// Columns of one kind that are named.
-const NAMED: usize = 8;
 
 /// What looks wrong about a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,102 +51,118 @@ pub(crate) enum Anomaly {
     Scale(f64),
     /// The one value here, and the mean and deviation of the others.
     Constant(f64, f64, f64),
-    /// A value that looks like a code for missing, and how many rows have it.
-    Code(f32, usize),
 }
 
 /// A column, from 0, and what looks wrong about it.
 pub(crate) type Finding = (usize, Anomaly);
 
-/// Columns whose smallest or largest value looks like a code for missing.
+/// Columns of `data` that are far from the others'. `opened` are words of [`ColumnSums`] with squares; those
+/// of `data` are part of them where `counted`.
 #[must_use]
-pub(crate) fn codes(data: &Dataset) -> Vec<Finding> {
-    let d = data.features();
-    let mut findings = Vec::new();
-    for column in 0..d {
-        let values = || (0..data.rows()).map(|row| data.row(row)[column]);
-        // The two smallest different values, with how often the first occurs; and the two largest.
-        let ends = [1.0f32, -1.0].map(|sign| {
-            let (mut first, mut second, mut count) = (f32::INFINITY, f32::INFINITY, 0usize);
-            for value in values().map(|value| sign * value) {
-                if value < first {
-                    (second, first, count) = (first, value, 1);
-                } else if value == first {
-                    count += 1;
-                } else if value < second {
-                    second = value;
-                }
-            }
-            (sign * first, sign * second, count)
-        });
-        let [(least, above, lows), (most, below, highs)] = ends;
-        let found = if lows > 1 && is_code(least) && stands_apart(least, above, most) {
-            Some((least, lows))
-        } else if highs > 1 && is_code(most) && stands_apart(most, below, least) {
-            Some((most, highs))
-        } else {
-            None
-        };
-        findings.extend(found.map(|(value, rows)| (column, Anomaly::Code(value, rows))));
-    }
-    findings
-}
-
-/// -9, -99, -999 ... and 999, 9999 ...
-fn is_code(value: f32) -> bool {
-    let nines = (1..=9).any(|digits| value.abs() == (10f64.powi(digits) - 1.0) as f32);
-    nines && !(0.0..=100.0).contains(&value)
-}
-
-/// Whether a value lies farther from its nearest neighbour than all others lie from each other, or is the
-/// only negative one.
-fn stands_apart(value: f32, next: f32, other_end: f32) -> bool {
-    let (gap, range) =
-        ((f64::from(next) - f64::from(value)).abs(), (f64::from(other_end) - f64::from(next)).abs());
-    next.is_finite() && (gap > range || (value < 0.0 && next >= 0.0))
-}
-
-/// Columns whose moments are far from the others'. `own` and `opened` are words of moments with squares
-/// ([`moments`](flyswarm_data::scaling::moments())); `own` is part of `opened` where `counted`.
-#[must_use]
-pub(crate) fn compare(own: &[u64], opened: &[u64], counted: bool, features: usize) -> Vec<Finding> {
-    if own.len() != opened.len() {
-        return Vec::new();
-    }
-    let rest = opened.iter().zip(own).map(|(all, own)| if counted { all.wrapping_sub(*own) } else { *all });
-    let rest = Moments::from_words(&rest.collect::<Vec<_>>(), features);
-    // Without rows on either side there is nothing to compare.
-    let (Ok(own), Ok(rest)) = (Moments::from_words(own, features), rest) else { return Vec::new() };
-    let (Some(variances), Some(theirs)) = (&own.variances, &rest.variances) else { return Vec::new() };
-    if own.rows < FEWEST_ROWS || rest.rows < FEWEST_ROWS {
-        return Vec::new();
-    }
-    let (n, others) = (own.rows as f64, rest.rows as f64);
-    let columns = own.means.iter().zip(variances).zip(rest.means.iter().zip(theirs)).enumerate();
-    let odd = |(column, ((&mean, &variance), (&their_mean, &their_variance)))| {
-        let (here, there) = (f64::sqrt(variance), f64::sqrt(their_variance));
-        let apart = f64::abs(mean - their_mean);
-        let far = apart > FAR * there && apart > UNLIKELY * there * f64::sqrt(1.0 / n + 1.0 / others);
-        let odd = if here == 0.0 {
-            let share = apart * apart / (their_variance + apart * apart);
-            (their_variance > 0.0 && n * share >= EXPECTED)
-                .then_some(Anomaly::Constant(mean, their_mean, there))
-        } else if there > 0.0 && !(1.0 / SCALE..=SCALE).contains(&(here / there)) {
-            Some(Anomaly::Scale(here / there))
-        } else {
-            (far && there > 0.0).then_some(Anomaly::Mean(mean, their_mean, there))
-        };
-        odd.map(|odd| (column, odd))
+pub(crate) fn compare(data: &Dataset, opened: &[u64], counted: bool) -> Vec<Finding> {
+    let features = data.features();
+    let (all, all_typical) = sums::parts(opened, features);
+    let own_sums = if all_typical.is_empty() { ColumnSums::Spreads } else { ColumnSums::Compared };
+    let own = own_sums.of(data);
+    let (own, own_typical) = sums::parts(&own, features);
+    let others = |all: &[u64], own: &[u64]| {
+        let rest = all.iter().zip(own).map(|(all, own)| if counted { all.wrapping_sub(*own) } else { *all });
+        Moments::from_words(&rest.collect::<Vec<_>>(), features).ok()
     };
-    columns.filter_map(odd).collect()
+    // Without rows on either side there is nothing to compare.
+    let (Ok(here), Some(there)) = (Moments::from_words(own, features), others(all, own)) else {
+        return Vec::new();
+    };
+    if all.len() != own.len() || here.rows < FEWEST_ROWS || there.rows < FEWEST_ROWS {
+        return Vec::new();
+    }
+    let typical = typical(data).zip(others(all_typical, own_typical));
+    let odd = |column| {
+        let plain = plain(Column::of(&here, column)?, Column::of(&there, column)?, (here.rows, there.rows));
+        let Some((own, typical)) = &typical else { return plain };
+        let (own, there) = (Column::of(own, column)?, Column::of(typical, column)?);
+        match plain {
+            Some(Anomaly::Scale(ratio)) if ratio < 1.0 && (own.spreads_like(there) || own.same(there)) => {
+                robust(data, column, own, there)
+            }
+            None => robust(data, column, own, there),
+            found => found,
+        }
+    };
+    (0..features).filter_map(|column| Some((column, odd(column)?))).collect()
+}
+
+/// A column's mean and deviation.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Column {
+    fn of(moments: &Moments, column: usize) -> Option<Self> {
+        let variance = moments.variances.as_ref()?.get(column)?;
+        Some(Self { mean: *moments.means.get(column)?, deviation: f64::sqrt(*variance) })
+    }
+
+    /// Whether both are the same one value, such as the 0 of most rows.
+    fn same(self, other: Self) -> bool {
+        self.deviation == 0.0 && other.deviation == 0.0 && self.mean == other.mean
+    }
+
+    /// Whether both have a deviation, neither much larger than the other.
+    fn spreads_like(self, other: Self) -> bool {
+        let ratio = self.deviation / other.deviation;
+        self.deviation > 0.0 && other.deviation > 0.0 && (1.0 / SCALE..=SCALE).contains(&ratio)
+    }
+}
+
+/// The moments of this peer's own typical rows.
+fn typical(data: &Dataset) -> Option<Moments> {
+    let rows = Dataset::new(data.features(), typical_rows(data).concat(), Vec::new(), Vec::new()).ok()?;
+    Moments::from_words(&moments(&rows, true), data.features()).ok()
+}
+
+/// What all rows say of a column, so many here and at the others.
+fn plain(here: Column, there: Column, (own, others): (u64, u64)) -> Option<Anomaly> {
+    let (n, others) = (own as f64, others as f64);
+    let apart = f64::abs(here.mean - there.mean);
+    let deviation = there.deviation;
+    let far = apart > FAR * deviation && apart > UNLIKELY * deviation * f64::sqrt(1.0 / n + 1.0 / others);
+    if here.deviation == 0.0 {
+        let share = apart * apart / (deviation * deviation + apart * apart);
+        let odd = deviation > 0.0 && n * share >= EXPECTED;
+        odd.then_some(Anomaly::Constant(here.mean, there.mean, deviation))
+    } else if deviation > 0.0 && !here.spreads_like(there) {
+        Some(Anomaly::Scale(here.deviation / deviation))
+    } else {
+        (far && deviation > 0.0).then_some(Anomaly::Mean(here.mean, there.mean, deviation))
+    }
+}
+
+/// What typical rows say of a column.
+fn robust(data: &Dataset, column: usize, here: Column, there: Column) -> Option<Anomaly> {
+    if here.deviation == 0.0 || there.deviation == 0.0 {
+        return None;
+    }
+    let above = here.mean > there.mean;
+    let beyond = |row: &usize| (f64::from(data.row(*row)[column]) > there.mean) != above;
+    let beyond = (0..data.rows()).filter(beyond).count();
+    if beyond as f64 > BEYOND * data.rows() as f64 {
+        return None;
+    }
+    let deviation = there.deviation / QUARTER;
+    if f64::abs(here.mean - there.mean) > FAR * deviation {
+        return Some(Anomaly::Mean(here.mean, there.mean, deviation));
+    }
+    (!here.spreads_like(there)).then_some(Anomaly::Scale(here.deviation / there.deviation))
 }
 
 /// One line for each kind of finding; `names` may be empty.
 #[must_use]
 pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     type Kind = (fn(&Anomaly) -> bool, &'static str);
-    let kinds: [Kind; 4] = [
-        (|odd| matches!(odd, Anomaly::Code(..)), "values that look like codes for missing"),
+    let kinds: [Kind; 3] = [
         (
             |odd| matches!(odd, Anomaly::Scale(_)),
             "other units? values spread differently than at the other peers",
@@ -145,26 +172,14 @@ pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     ];
     let mut out = Vec::new();
     for (of_kind, what) in kinds {
-        let found: Vec<_> = findings.iter().filter(|(_, odd)| of_kind(odd)).collect();
-        let shown: Vec<_> = found
-            .iter()
-            .take(NAMED)
-            .map(|(column, odd)| format!("{} {odd}", named(*column, names)))
-            .collect();
-        if found.is_empty() {
-            continue;
-        }
-        let more = match found.len() - shown.len() {
-            0 => String::new(),
-            more => format!(", and {more} columns more"),
+        let name = |column: usize| {
+            names.get(column).map_or_else(|| format!("feature {}", column + 1), |name| format!("{name:?}"))
         };
-        out.push(format!("{what}: {}{more}", shown.join(", ")));
+        let found = findings.iter().filter(|(_, odd)| of_kind(odd));
+        let shown: Vec<_> = found.map(|(column, odd)| format!("{} {odd}", name(*column))).collect();
+        out.extend((!shown.is_empty()).then(|| listed(what, shown.into_iter())));
     }
     out
-}
-
-fn named(column: usize, names: &[String]) -> String {
-    names.get(column).map_or_else(|| format!("feature {}", column + 1), |name| format!("{name:?}"))
 }
 
 impl std::fmt::Display for Anomaly {
@@ -178,17 +193,23 @@ impl std::fmt::Display for Anomaly {
             Self::Constant(value, theirs, deviation) => {
                 write!(f, "(always {value}, at the others {theirs:.4} +- {deviation:.4})")
             }
-            Self::Code(value, rows) => write!(f, "({value} in {rows} rows)"),
         }
     }
 }
 
-/// The sums from which means, and with squares spreads, of all columns follow.
-pub(crate) fn aggregate(features: u32, squares: bool) -> Aggregate {
-    let words = Moments::words(features as usize, squares) as u64;
-    let (is, reveals) = match squares {
-        true => ("means and spreads of columns", "mean and spread of every column over all rows together"),
-        false => ("means of columns", "mean of every column over all rows together"),
+/// The sums from which means, spreads and what typical rows are follow, of all columns.
+pub(crate) fn aggregate(features: u32, sums: ColumnSums) -> Aggregate {
+    let words = sums.words(features as usize) as u64;
+    let (is, reveals) = match sums {
+        ColumnSums::Means => ("means of columns", "mean of every column over all rows together"),
+        ColumnSums::Spreads => {
+            ("means and spreads of columns", "mean and spread of every column over all rows together")
+        }
+        ColumnSums::Compared => (
+            "means and spreads of columns",
+            "mean and spread of every column over all rows together, and over two typical rows of each peer with \
+             at least 40: means of the second and of the third quarter of its values",
+        ),
     };
     Aggregate::exact("moments", 8, words, is, reveals)
 }

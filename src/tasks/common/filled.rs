@@ -267,6 +267,10 @@ impl Task for Filled {
         }
     }
 
+    fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
+        self.at(history).ok().and_then(|(task, seen)| task.learnt_rows(&seen))
+    }
+
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
         self.at(history).and_then(|(task, seen)| task.outcome(&seen, unix))
     }

@@ -32,12 +32,50 @@ pub(crate) fn vector(classes: usize, data: &Dataset) -> Bytes {
     words(data.rows() as u64, &data.class_counts(classes))
 }
 
-/// A peer's part with, for each class, whether it holds rows of it out, and whether it holds `many` out.
-pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset, many: u64) -> Bytes {
+/// A peer's part with, for each class, whether it holds rows of it out, and whether it holds `many` out, if
+/// the task asks for that.
+pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset, many: Option<u64>) -> Bytes {
     let out = held_out.class_counts(classes).into_iter().map(|rows| rows > 0);
-    let out = out.chain([held_out.rows() as u64 >= many]);
+    let out = out.chain(many.map(|many| held_out.rows() as u64 >= many));
     let out = out.flat_map(|holds| u32::from(holds).to_le_bytes());
     vector(classes, data).into_iter().chain(out).collect()
+}
+
+/// How many peers hold rows of each class out, as the slot `at` says.
+pub(crate) fn holding_out(session: &Session, at: u32, opened: &[Bytes]) -> Vec<u32> {
+    let classes = session.data.classes.len();
+    let words = opened.get(at as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
+    let word = |class| words.get(1 + classes + class).map_or(0, |&word| u32::from_le_bytes(word));
+    (0..classes).map(word).collect()
+}
+
+/// Whether each class has enough peers that hold rows of it out; only such rows are scored.
+pub(crate) fn scored(session: &Session, at: u32, opened: &[Bytes]) -> Vec<bool> {
+    // At least 1.
+    let minimum = u32::from(session.privacy.min_contributors);
+    holding_out(session, at, opened).iter().map(|&peers| peers >= minimum).collect()
+}
+
+/// Whether a sum over rows that are held out may be started over `members`: of those that hold rows of each
+/// scored class out enough are left.
+pub(crate) fn allows_scored(
+    session: &Session,
+    at: u32,
+    history: &History,
+    members: &[Peer],
+) -> Result<(), String> {
+    let (opened, minimum) = (history.vectors(), usize::from(session.privacy.min_contributors));
+    let lost = history.members(at).iter().filter(|peer| !members.contains(peer)).count();
+    let classes = session.data.classes.iter().zip(scored(session, at, opened));
+    for ((class, scored), peers) in classes.zip(holding_out(session, at, opened)) {
+        if scored && (peers as usize).saturating_sub(lost) < minimum {
+            return Err(format!(
+                "only {peers} members hold rows of class {class} out, and {lost} of those counted are gone; \
+                 privacy.min_contributors is {minimum}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The words of a peer's part, for its rows and its rows of each class.

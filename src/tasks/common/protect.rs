@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use flyswarm_data::scaling::{ColumnSums, Moments, sums};
+use flyswarm_learn::learnt::LearntRows;
 use flyswarm_learn::model::columns::Beside;
 use serde_json::{Map, Value, json};
 
@@ -196,7 +198,7 @@ pub(crate) fn plan(
     let (counts, compares) = layout.adds;
     let at = plan.len().min(layout.first as usize);
     let contributors = counts.then(|| holders::aggregate(classes(session, labels)));
-    let moments = compares.then(|| super::columns::aggregate(session.data.features, true));
+    let moments = compares.then(|| super::columns::aggregate(session.data.features, ColumnSums::Compared));
     plan.splice(at..at, contributors.into_iter().chain(moments));
     plan
 }
@@ -212,6 +214,8 @@ pub struct Protected {
     protections: Protections,
     own: OwnSlots,
     layout: Layout,
+    /// For hashes of rows that stay at this peer.
+    key: Option<[u8; 32]>,
     /// Whether the program that made the task reads rows that are not in `rows`.
     reads_rows: bool,
     /// Whether the peer leaves if something looks wrong.
@@ -244,6 +248,7 @@ impl Protected {
             protections,
             own,
             layout: Layout::new(session, protections, own),
+            key: None,
             reads_rows: false,
             strict: false,
             found: Mutex::new(None),
@@ -262,6 +267,12 @@ impl Protected {
     ) -> Result<Self, String> {
         let guards = (session.task.protections(), OwnSlots::default(), Labels::None);
         Ok(Self { reads_rows: true, ..Self::new(task, session, part, guards)? })
+    }
+
+    /// The same whose outcome says which rows it has learnt from, by hashes under this key.
+    #[must_use]
+    pub(crate) fn keyed(self, key: [u8; 32]) -> Self {
+        Self { key: Some(key), ..self }
     }
 
     /// The same that ends the session for this peer if a column looks wrong.
@@ -292,11 +303,21 @@ impl Protected {
         filled::rows(&self.session, &self.rows, history)
     }
 
+    /// Hashes of the rows that the result with this digest has learnt from.
+    fn learnt(&self, result: [u8; 32], history: &History) -> Option<LearntRows> {
+        let rows = self.learnt_rows(history)?;
+        let mut learnt = LearntRows::new(result, self.key?);
+        let Rows { data, labels, .. } = self.filled(history).ok()?;
+        let label = |row: usize| data.labels().get(row).copied().or_else(|| *labels.get(row)?);
+        learnt.add(&data, label, &rows);
+        Some(learnt)
+    }
+
     /// This peer's columns next to those of all, for its report; `None` if no spreads were opened.
     fn beside(&self, history: &History) -> Option<Beside> {
         let Rows { data, .. } = self.filled(history).ok()?;
-        let pool =
-            flyswarm_data::scaling::Moments::from_words(&self.opened(history)?, data.features()).ok()?;
+        let opened = self.opened(history)?;
+        let pool = Moments::from_words(sums::parts(&opened, data.features()).0, data.features()).ok()?;
         Beside::moments(&data, &self.session.data.columns, &pool)
     }
 
@@ -308,8 +329,7 @@ impl Protected {
         let found = self.compared.get_or_init(|| {
             let Ok(Rows { data, .. }) = self.filled(history) else { return Vec::new() };
             let counted = history.members(at).contains(&self.me);
-            let own = flyswarm_data::scaling::moments(&data, true);
-            let findings = compare(&own, &opened, counted, data.features());
+            let findings = compare(&data, &opened, counted);
             let found = lines(&findings, &self.session.data.columns);
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
             found
@@ -373,7 +393,7 @@ impl Task for Protected {
             return Ok(holders::words(self.rows.data.rows() as u64, &held));
         }
         let Rows { data, .. } = self.filled(history)?;
-        let words = flyswarm_data::scaling::moments(&data, true);
+        let words = ColumnSums::Compared.of(&data);
         Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
@@ -454,8 +474,13 @@ impl Task for Protected {
         }
     }
 
+    fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
+        self.task.learnt_rows(&self.layout.seen(history))
+    }
+
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
         let mut outcome = self.task.outcome(&self.layout.seen(history), unix)?;
+        outcome.learnt_rows = self.learnt(outcome.digest, history).map(|learnt| learnt.to_text());
         if let Some(beside) = self.beside(history)
             && let Value::Object(own) = outcome.own.get_or_insert_with(|| json!({}))
         {

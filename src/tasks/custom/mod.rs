@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::session::encoding::{Field, text};
 use crate::session::file::quoted;
 use crate::session::{DataSpec, Session, SessionError};
-use crate::session::{Section, Sections, Spec, TaskSpec};
+use crate::session::{Section, Sections, Spec};
 use crate::tasks::{BuiltIn, Protections, Shared, TaskKind};
 
 /// The longest name, in characters.
@@ -27,39 +27,16 @@ pub struct CustomSpec {
 }
 
 /// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
-
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "custom"
-    }
-
-    fn about(&self) -> &'static str {
-        "a task of your own program"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section { name: "custom", tasks: "custom where there is a [custom]" }]
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        CustomSpec::read(sections, data, peers).map(Into::into)
-    }
-
-    fn shared(&self) -> Shared {
-        Shared::Sums
-    }
-
-    fn digest_covers(&self) -> &'static str {
-        "the rows that the program was given; what the task reads itself it does not cover"
-    }
-}
+pub static KIND: TaskKind = TaskKind {
+    digest_covers: "the rows that the program was given; what the task reads itself it does not cover",
+    ..TaskKind::new(
+        "custom",
+        "a task of your own program",
+        &[Section { name: "custom", tasks: "custom where there is a [custom]" }],
+        |sections, data, peers| CustomSpec::read(sections, data, peers).map(Into::into),
+        Shared::Sums,
+    )
+};
 
 /// The section `[custom]`.
 #[derive(Deserialize)]
@@ -90,8 +67,8 @@ impl CustomSpec {
 }
 
 impl Spec for CustomSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &Kind
+    fn kind(&self) -> &'static TaskKind {
+        &KIND
     }
 
     fn built_in(&self, _session: &Session) -> Option<BuiltIn> {

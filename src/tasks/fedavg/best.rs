@@ -69,13 +69,9 @@ impl Plan {
         Some(Judged { curve, scores })
     }
 
-    /// Whether training ends with the rounds that are committed.
+    /// Whether the last slot that is committed is the one behind an early end.
     pub(in crate::tasks) fn ends(&self, history: &History) -> bool {
-        let patience = self.spec.patience;
-        let training =
-            patience > 0 && history.committed() > self.first() && history.committed() <= self.last();
-        let best = self.judged(history).filter(|_| training).and_then(|judged| judged.best());
-        best.is_some_and(|best| best.waited(self.uncounted) >= patience)
+        history.committed().checked_sub(1).is_some_and(|slot| self.closes(slot, history))
     }
 
     /// Whether the opened vector of a round is needed for the weights in it, or may be.

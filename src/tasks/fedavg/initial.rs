@@ -1,6 +1,7 @@
 //! A network file whose weights a session starts from, held against the session (spec, section "Task fedavg",
 //! *Network*).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use flyswarm_data::prepare::{ColumnSpec, Kind, TableSchema};
@@ -11,6 +12,40 @@ use crate::tasks::FedavgSpec;
 
 /// Why there are no first weights.
 pub(super) const MISSING: &str = "fedavg.initial: the session starts from a network file, and none was given";
+
+/// The weights of the network that the session starts from, if it names one: of a file beside the session
+/// file.
+///
+/// # Errors
+/// One line.
+pub(super) fn beside(
+    file: &Path,
+    session: &Session,
+    spec: &FedavgSpec,
+) -> Result<Option<Arc<[f32]>>, String> {
+    let Some(wanted) = &spec.initial else { return Ok(None) };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_none_or(|ending| ending != "safetensors") {
+            continue;
+        }
+        // Another file of that name may be of another program.
+        let Ok(network) = Classifier::load(&path) else { continue };
+        if network.digest() == *wanted {
+            let weights = weights(session, spec, &network).map(Some);
+            return weights.map_err(|text| format!("{}: {text}", path.display()));
+        }
+    }
+    Err(format!(
+        "{}: the session starts from a network (fedavg.initial); put its file, NAME.safetensors, beside the session \
+         file: none in {} has the digest {}",
+        file.display(),
+        folder.display(),
+        hex::encode(wanted)
+    ))
+}
 
 /// The weights of a network from which the session may start.
 ///

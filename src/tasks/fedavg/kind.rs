@@ -2,100 +2,83 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::trainer::Trainer;
-use super::{Fedavg, Plan, file, initial, simulated, spec};
-use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
-use crate::sim::task::{Ended, Worth};
-#[cfg(all(feature = "cli", feature = "net"))]
-use crate::tasks::demo::MakeScene;
+use super::{Fedavg, Plan, compare, file, initial, spec};
+use crate::data::Dataset;
+use crate::session::{Section, Session, SessionError};
 use crate::tasks::new::EPSILON;
 use crate::tasks::{
-    Build, BuiltIn, FedavgSpec, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption,
+    Build, BuiltIn, FedavgSpec, Labels, NewFile, OwnSlots, OwnWishes, Rows, Shared, TaskKind, TaskOption,
 };
 use flyswarm_learn::learner::Classifier;
 
+/// Rows of a peer below which the usual rounds are few steps (docs/quality.md, "Which task for which table").
+const FEW_ROWS: usize = 500;
+
+/// Percent of each peer's rows that `session new` holds out, as with the task `flynn`.
+const HELD_OUT: i64 = 20;
+
 /// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
-
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "fedavg"
-    }
-
-    fn about(&self) -> &'static str {
-        "a network"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }]
-    }
-
-    fn options(&self) -> &'static [TaskOption] {
-        const OPTIONS: &[TaskOption] = &[
-            EPSILON,
-            spec::NETWORK[0],
-            spec::NETWORK[1],
-            spec::NETWORK[2],
-            spec::NETWORK[3],
-            TaskOption::own(
-                "initial",
-                "FILE",
-                "Start from the weights of this network file, which every peer needs",
-            ),
-        ];
-        OPTIONS
-    }
-
-    fn fill(&self, new: &mut NewFile) -> Result<(), SessionError> {
-        if let Some(path) = new.option("initial").map(Path::new) {
-            let refused = |text: String| {
-                SessionError::value(
-                    format!("--initial {}", path.display()),
-                    text,
-                    "a network of the task fedavg",
-                )
-            };
-            let network = Classifier::load(path).map_err(|error| refused(error.to_string()))?;
-            let digest = hex::encode(network.digest());
-            new.propose("fedavg.initial", digest);
-        }
-        if !new.is_private() {
-            new.propose("data.scaling", "standard");
-        }
-        Ok(())
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        FedavgSpec::read(sections, data, peers).map(Into::into)
-    }
-
-    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-        simulated::worth(run, failures)
-    }
-
+pub static KIND: TaskKind = TaskKind {
+    options: &[
+        EPSILON,
+        spec::NETWORK[0],
+        spec::NETWORK[1],
+        spec::NETWORK[2],
+        TaskOption::own(
+            "initial",
+            "FILE",
+            "Start from the weights of this network file, which every peer needs",
+        ),
+    ],
+    fill,
     #[cfg(all(feature = "cli", feature = "net"))]
-    fn demo(&self) -> Option<MakeScene> {
-        Some(super::demo::scene)
-    }
+    build_own,
+    forecast: |session, _| Ok(spec::forecast(session)),
+    evaluation_note: |session| session.task.get().map(note),
+    compare: compare::worth,
+    results: file::FILES,
+    demo: Some(include_str!("demo.toml")),
+    ..TaskKind::new(
+        "fedavg",
+        "a network",
+        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }],
+        |sections, data, peers| FedavgSpec::read(sections, data, peers).map(Into::into),
+        Shared::Sums,
+    )
+};
 
-    fn results(&self) -> &'static [ResultFile] {
-        file::FILES
+fn fill(new: &mut NewFile) -> Result<(), SessionError> {
+    if let Some(path) = new.option("initial").map(Path::new) {
+        let refused = |text: String| {
+            SessionError::value(format!("--initial {}", path.display()), text, "a network of the task fedavg")
+        };
+        let network = Classifier::load(path).map_err(|error| refused(error.to_string()))?;
+        let digest = hex::encode(network.digest());
+        new.propose("fedavg.initial", digest);
     }
-
-    fn shared(&self) -> Shared {
-        Shared::Sums
+    if !new.is_private() {
+        new.propose("data.scaling", "standard");
+        if new.get("fedavg.held_out").is_none() {
+            new.propose("fedavg.held_out", HELD_OUT);
+            new.said.push(format!(
+                "{HELD_OUT} % of each peer's rows are kept for tests, which say how good the network is; it \
+                 never learns from them. With `--set fedavg.held_out=0` it learns from all rows, and nobody \
+                 is told (docs/networks.md)"
+            ));
+        }
+        let given = ["epochs", "rounds"].iter().any(|name| new.get(&format!("fedavg.{name}")).is_some());
+        let rows = new.drafted.as_ref().map(Dataset::rows);
+        new.said.extend(rows.filter(|&rows| rows < FEW_ROWS && !given).map(|rows| {
+            format!(
+                "20 rounds of one pass over {rows} rows are few steps: `--set fedavg.epochs=10` is often better \
+                 (docs/quality.md)"
+            )
+        }));
     }
-
-    fn evaluation_note(&self, session: &Session) -> Option<&'static str> {
-        session.task.get().map(note)
-    }
+    Ok(())
 }
 
 /// Where a user finds how good the network is.
@@ -105,8 +88,26 @@ pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
             "The figures of the rounds below are of rows that the network learns from. With `held_out` in \
              `[fedavg]` they are of others too."
         }
-        _ => "See the rounds below: accuracy on rows that are held out.",
+        _ => {
+            "See the rounds below: accuracy on rows that are held out. Nobody was told how they are \
+             predicted."
+        }
     }
+}
+
+/// Starts a trainer of the peer's own, which may take as long as the session lets a computation take, and
+/// reads the network that the session starts from.
+#[cfg(all(feature = "cli", feature = "net"))]
+fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<Option<Build>, String> {
+    OwnWishes { trainer: None, ..wishes }.refuse(session)?;
+    let Some(spec) = session.task.get::<FedavgSpec>() else { return Ok(None) };
+    let weights = initial::beside(wishes.file, session, spec)?;
+    let limit = Duration::from_millis(session.timing.compute_ms);
+    let start = |command| {
+        super::subprocess::Subprocess::start(command, limit).map(|made| Arc::new(made) as Arc<dyn Trainer>)
+    };
+    let trainer = wishes.trainer.map(start).transpose()?;
+    Ok((trainer.is_some() || weights.is_some()).then(|| build(spec.clone(), trainer, weights)))
 }
 
 /// The task with these parameters.

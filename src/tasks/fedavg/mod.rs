@@ -3,7 +3,9 @@
 //!
 //! Slots: the coin, whose seed fixes the first weights, the batches and who trains; `holders`, which peers
 //! have rows of which class; `rows`, how many there are; `moments` where the scaling needs them; `round-1` to
-//! `round-R`; `scores`, loss and accuracy of the last weights. In a round every member trains from the same
+//! `round-R`; `scores`, loss and accuracy of the last weights; `predictions` if rows are held out, how the
+//! result predicts those of each class. After an early end the slot of the next round has the words of
+//! `predictions`, and is the last. In a round every member trains from the same
 //! weights on its own rows. The sum of (n_m / n) w_m, divided by the sum of the shares n_m / n, is the next
 //! weights: a mean over whoever was there.
 //!
@@ -15,15 +17,16 @@
 //! A private session has the slots coin, `rows` and the rounds, and opens no figures (`private`).
 
 mod best;
-#[cfg(all(feature = "cli", feature = "net"))]
-pub(crate) mod demo;
+pub(crate) mod compare;
+mod evaluate;
 mod file;
 pub(crate) mod initial;
 mod kind;
 mod plan;
 mod private;
-pub(crate) mod simulated;
 pub(crate) mod spec;
+#[cfg(all(feature = "cli", feature = "net"))]
+pub(crate) mod subprocess;
 pub(crate) mod trainer;
 mod words;
 
@@ -37,7 +40,8 @@ use super::common::holders::{self, HOLDERS};
 use super::{History, Outcome, RowUse, Rows, Task, Work};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
-use crate::data::split::train_test;
+use crate::data::groups;
+use crate::data::split::{self, Split, train_test};
 use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, SessionError};
@@ -45,8 +49,9 @@ use crate::tasks::FedavgSpec;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use best::Best;
-use flyswarm_data::scaling::{self, ScalingError};
-pub use kind::Kind;
+use flyswarm_data::Borrowed;
+use flyswarm_data::scaling::{ColumnSums, ScalingError};
+pub use kind::KIND;
 pub(crate) use kind::{build, built_in, note};
 pub(crate) use plan::Plan;
 use trainer::{Order, Trainer};
@@ -158,11 +163,9 @@ impl Fedavg {
         }
         let place = |known: bool| (0..labels.len()).filter(move |&row| labels[row].is_some() == known);
         let (known, unknown): (Vec<_>, Vec<_>) = (place(true).collect(), place(false).collect());
-        // A subset may be empty.
-        let marked = labels.iter().map(|label| label.unwrap_or(0)).collect();
-        let (values, classes) = (rows.values().to_vec(), session.data.classes.clone());
-        let all = Dataset::new(rows.features(), values, marked, classes);
-        let data = Arc::new(all.map_err(|error| failed(error.to_string()))?.subset(&known));
+        let given = labels.iter().flatten().copied().collect();
+        let data = rows.subset(&known).with_labels(given, session.data.classes.clone());
+        let data = Arc::new(data.map_err(|error| failed(error.to_string()))?);
         holders::fits(&session, &data).map_err(failed)?;
         if spec.held_out > 0 && data.rows() == 0 {
             let text = "none of this peer's rows has a label to hold out: fedavg.held_out must be 0";
@@ -201,20 +204,41 @@ impl Fedavg {
         let scaler = self.plan.scaler(history)?;
         let rows = scaler.transform(&self.data);
         let others = self.others.as_ref().map(|rows| scaler.transform(rows));
-        let percent = self.plan.spec.held_out;
-        let prepared = if percent == 0 {
-            Prepared { train: rows, held: None, others }
-        } else {
-            let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-            // Over all rows at once: of small classes none would be held out.
-            let split = train_test(&vec![0; rows.rows()], percent, &seed);
-            if split.test.is_empty() || split.train.is_empty() {
-                let text = format!("{} rows, too few to hold {percent} % out", rows.rows());
-                return Err(FedavgError::Data(text));
+        let prepared = match self.split(history)? {
+            None => Prepared { train: rows, held: None, others },
+            Some(Split { train, test }) => {
+                let held = rows.subset(&test);
+                // Nor is anything learnt from the unlabelled rows of a group that is held out.
+                let others = others.map(|others| groups::without(&others, &held));
+                Prepared { train: rows.subset(&train), held: Some(held), others }
             }
-            Prepared { train: rows.subset(&split.train), held: Some(rows.subset(&split.test)), others }
         };
         Ok(self.prepared.get_or_init(|| prepared))
+    }
+
+    /// Which of the rows with labels are held out; `None` if the session holds none out.
+    fn split(&self, history: &History) -> Result<Option<Split>, FedavgError> {
+        let (percent, rows) = (self.plan.spec.held_out, self.data.rows());
+        if percent == 0 {
+            return Ok(None);
+        }
+        let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
+        // Over all rows at once: of small classes none would be held out.
+        let all = vec![0; rows];
+        let split = train_test(split::Rows::new(&all, self.data.groups()), percent, &seed);
+        if split.test.is_empty() || split.train.is_empty() {
+            return Err(FedavgError::Data(format!(
+                "{rows} rows with a label are too few to hold {percent} % out: this peer needs more, or all \
+                 peers a session with fedavg.held_out = 0"
+            )));
+        }
+        Ok(Some(split))
+    }
+
+    /// The rows with labels that are trained on, from 0.
+    pub(super) fn trained_on(&self, history: &History) -> Option<Vec<usize>> {
+        let split = self.split(history).ok()?;
+        Some(split.map_or_else(|| (0..self.data.rows()).collect(), |split| split.train))
     }
 
     /// What this peer's n_m is.
@@ -246,6 +270,9 @@ impl Fedavg {
     ) -> Result<Bytes, FedavgError> {
         let plan = &self.plan;
         let (layout, carried) = (plan.layout(), plan.carried(slot, history)?);
+        if plan.closes(slot, history) {
+            return Ok(layout.write_predictions(&self.predictions(history)?, self.own(), &carried));
+        }
         if !plan.trains(slot, history).contains(&self.me) {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
         }
@@ -348,16 +375,18 @@ impl Fedavg {
             return self.train(slot, round, history, found);
         }
         match slot {
-            HOLDERS => Ok(holders::vector(session.data.classes.len(), &self.data)),
+            HOLDERS => self.holders(history),
             slot if slot == self.plan.last() => self.scores(history),
+            slot if slot == self.plan.predictions() => {
+                Ok(self.predictions(history)?.into_iter().flat_map(u64::to_le_bytes).collect())
+            }
             _ => {
-                let squares = self.plan.opens_moments() == Some(true);
-                let mut moments = scaling::moments(&self.data, squares);
-                if let Some(others) = &self.others {
-                    let more = scaling::moments(others, squares);
-                    moments.iter_mut().zip(more).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
-                }
-                Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
+                let others = self.others.as_ref().map_or(&[][..], Dataset::values);
+                let values = [self.data.values(), others].concat();
+                let rows = Borrowed::new(self.data.features(), &values);
+                let rows = rows.map_err(|error| FedavgError::Data(error.to_string()))?;
+                let sums = self.plan.opens_moments().unwrap_or(ColumnSums::Means);
+                Ok(sums.of(rows).into_iter().flat_map(u64::to_le_bytes).collect())
             }
         }
     }
@@ -367,6 +396,7 @@ impl Fedavg {
         match slot {
             HOLDERS if self.plan.noise.is_none() && !self.has_labels() => RowUse::LeftOut(UNLABELLED),
             slot if slot < self.plan.first() => RowUse::Included,
+            slot if self.plan.sums_predictions(slot, history) => self.rows_in_predictions(history),
             slot if !self.plan.trains(slot, history).contains(&self.me) => {
                 RowUse::LeftOut("this peer did not train")
             }
@@ -379,7 +409,8 @@ impl Fedavg {
     fn check_round(&self, slot: u32, round: u32, history: &History) -> Result<(), FedavgError> {
         let layout = self.plan.layout();
         let opened = self.plan.opened(slot, "the round", history)?;
-        if !(1..=ONE).contains(&layout.share(opened)) {
+        let share = if self.plan.closes(slot, history) { 0..=0 } else { 1..=ONE };
+        if !share.contains(&layout.share(opened)) {
             return Err(WordsError::Opened("share").into());
         }
         let carried = layout.carried(opened, history.members(slot).len(), round as usize)?;
@@ -428,6 +459,9 @@ impl Task for Fedavg {
             let fewest = self.plan.fewest();
             return Err(format!("only {present} of the members that train are there, {fewest} are needed"));
         }
+        if self.plan.sums_predictions(slot, history) {
+            return holders::allows_scored(&self.plan.session, HOLDERS, history, members);
+        }
         Ok(())
     }
 
@@ -463,7 +497,10 @@ impl Task for Fedavg {
         if self.plan.noise.is_some() {
             return Map::new();
         }
-        let mut figures = self.plan.named(self.plan.layout().figures(opened));
+        let mut figures = match self.plan.closes(slot, history) {
+            true => Map::new(),
+            false => self.plan.named(self.plan.layout().figures(opened)),
+        };
         if let Some(judged) = self.plan.judged(history) {
             figures.extend(self.plan.told(&judged));
         }
@@ -473,6 +510,15 @@ impl Task for Fedavg {
     /// A round and `scores` hold rows with a label of the peers that train. The rest is of all rows.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         self.rows_in(slot, history, self.has_labels())
+    }
+
+    fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
+        let trains = |slot| {
+            history.members(slot).contains(&self.me) && self.row_use(slot, history) == RowUse::Included
+        };
+        let rounds = (self.plan.first()..self.plan.last()).filter(|&slot| !self.plan.closes(slot, history));
+        let trained = rounds.into_iter().any(trains);
+        if trained { self.trained_on(history) } else { Some(Vec::new()) }
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {
@@ -491,10 +537,12 @@ impl Task for Fedavg {
                 return Ok(Outcome { details: self.told_of_noise(members), ..outcome });
             }
             let figures = judged.figures(result);
-            let mut summary = match self.plan.spec.held_out {
+            let evaluated = self.evaluated(history)?;
+            let headline = evaluated.figures.as_ref().map(|figures| figures.headline("held-out rows"));
+            let mut summary = headline.unwrap_or_else(|| match self.plan.spec.held_out {
                 0 => format!("accuracy {:.4} on the rows of training", figures.accuracy),
                 _ => format!("accuracy {:.4} on rows that were held out", figures.held_accuracy),
-            };
+            });
             if self.plan.spec.patience > 0 {
                 let (made, all) = (judged.curve.len(), self.plan.spec.rounds);
                 summary += &format!(", weights of round {result}; {made} of {all} rounds were made");
@@ -504,7 +552,7 @@ impl Task for Fedavg {
             details.insert("rounds".into(), json!(rounds));
             details.insert("scores".into(), json!(self.plan.named(figures)));
             let outcome = Outcome::new(classifier.encode(), classifier.digest()).with_summary(summary);
-            Ok(Outcome { details, ..outcome })
+            evaluated.extend(Outcome { details, ..outcome })
         };
         make().map_err(|error| error.to_string())
     }
@@ -515,10 +563,11 @@ impl Task for Fedavg {
         // Forward, and twice as much backward.
         let row = self.plan.network.work() as f64;
         let lift = match self.plan.round(slot) {
+            Some(_) if self.plan.closes(slot, history) => row * rows,
             Some(_) if !self.plan.trains(slot, history).contains(&self.me) => 0.0,
             Some(_) if spec.steps > 0 => 3.0 * row * f64::from(spec.steps) * f64::from(spec.batch),
             Some(_) => 3.0 * row * rows * f64::from(spec.epochs),
-            None if slot == self.plan.last() => row * rows,
+            None if slot >= self.plan.last() => row * rows,
             None => rows * f64::from(self.plan.session.data.features),
         };
         Work { lift, ..Work::default() }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flyswarm_data::prepare::TableSchema;
 use flyswarm_learn::learner::{Classifier, Network, Settings, train};
+use flyswarm_learn::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
 use super::super::History;
 use super::super::common::{columns, holders};
+use super::best::Best;
 use super::words::{self, Carried, Figures, Layout, ONE, mean};
 use super::{FedavgError, RESERVE, ROWS, initial};
 use crate::crypto::stream::Stream;
@@ -17,7 +19,7 @@ use crate::data::deal::shuffle;
 use crate::protocol::context::{Aggregate, Kind, SMALLEST_SUM};
 use crate::session::{Peer, Session};
 use crate::tasks::{FedavgSpec, RoundNoise, Weighting};
-use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling};
 
 /// What follows from the session file alone.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub(crate) struct Plan {
     pub(super) initial: Option<Arc<[f32]>>,
     /// The noise of a private session, which opens nothing but rounds.
     pub(super) noise: Option<RoundNoise>,
-    /// The weights of so many first rounds do not count for a `patience`. Only [`Plan::ends`] reads it.
+    /// The weights of so many first rounds do not count for a `patience`.
     pub(in crate::tasks) uncounted: u32,
 }
 
@@ -48,14 +50,16 @@ impl Plan {
         Ok(Self { session, spec, network, scaling, preparation, initial: None, noise, uncounted: 0 })
     }
 
-    /// Whether moments are opened, and with squares.
-    pub(super) fn opens_moments(&self) -> Option<bool> {
+    /// What is opened of columns.
+    pub(super) fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
 
     pub(super) fn layout(&self) -> Layout {
         let figures = if self.noise.is_some() { 0 } else { words::FIGURES };
-        Layout { weights: self.network.weights(), figures, rounds: self.spec.rounds as usize }
+        let classes = self.session.data.classes.len();
+        let predictions = if self.spec.patience > 0 { Sums::length(classes, true) } else { 0 };
+        Layout { weights: self.network.weights(), figures, rounds: self.spec.rounds as usize, predictions }
     }
 
     /// Slot of `rows`. A private session does not tell who has rows of which class.
@@ -73,6 +77,16 @@ impl Plan {
         self.first() + self.spec.rounds
     }
 
+    /// Slot of `predictions`, if there is one: behind all others.
+    pub(super) fn predictions(&self) -> u32 {
+        self.last() + 1
+    }
+
+    /// Whether rows are held out, and how they are predicted is summed.
+    pub(in crate::tasks) fn predicts(&self) -> bool {
+        self.spec.held_out > 0 && self.noise.is_none()
+    }
+
     /// The round of a slot, from 0.
     pub(in crate::tasks) fn round(&self, slot: u32) -> Option<u32> {
         slot.checked_sub(self.first()).filter(|&round| round < self.spec.rounds)
@@ -84,15 +98,23 @@ impl Plan {
         let data = &self.session.data;
         let mut plan = vec![Aggregate::coin()];
         if self.noise.is_none() {
-            plan.push(holders::aggregate(data.classes.len()));
+            let of_classes = holders::aggregate(data.classes.len());
+            let held_out = if self.predicts() { data.classes.len() as u64 } else { 0 };
+            plan.push(Aggregate { words: of_classes.words + held_out, ..of_classes });
         }
         plan.push(Aggregate::exact("rows", 4, 1, "rows in all", "how many rows all members have together"));
-        if let Some(squares) = self.opens_moments() {
-            plan.push(columns::aggregate(data.features, squares));
+        if let Some(sums) = self.opens_moments() {
+            plan.push(columns::aggregate(data.features, sums));
         }
         let words = self.layout().words() as u64;
         let kind = if self.noise.is_some() { Kind::Noised } else { Kind::Exact };
-        let reveals = "weights after every round, which are sums over its members";
+        let reveals = match self.spec.patience {
+            0 => "weights after every round, which are sums over its members",
+            _ => {
+                "weights after every round, which are sums over its members; behind the round with which \
+                 training ends early, once, what predictions reveals"
+            }
+        };
         let round = |round| {
             let (name, is) = (format!("round-{round}"), "weights after a round");
             Aggregate { kind: kind.clone(), ..Aggregate::exact(&name, 4, words, is, reveals) }
@@ -102,6 +124,9 @@ impl Plan {
             let reveals = "loss and accuracy of the last network over all rows with a label";
             let words = words::FIGURES as u64 + 1;
             plan.push(Aggregate::exact("scores", 4, words, "how good the network is", reveals));
+        }
+        if self.predicts() {
+            plan.push(Self::predicted(data.classes.len()));
         }
         plan
     }
@@ -127,7 +152,8 @@ impl Plan {
     #[must_use]
     pub(crate) fn trains(&self, slot: u32, history: &History) -> Vec<Peer> {
         let mut counted = history.members(self.base(slot, history)).to_vec();
-        let Some(seed) = history.seed().filter(|_| self.spec.members < 1.0 && slot < self.last()) else {
+        let draws = self.spec.members < 1.0 && slot < self.last() && !self.closes(slot, history);
+        let Some(seed) = history.seed().filter(|_| draws) else {
             return counted;
         };
         let mut stream = Stream::new(&seed, "fedavg/members", &slot.to_le_bytes());
@@ -168,13 +194,38 @@ impl Plan {
         let layout = self.layout();
         let round = (before - self.first()) as usize;
         let mut carried = layout.carried(opened, history.members(before).len(), round)?;
-        if layout.figures > 0 {
+        if layout.figures > 0 && !self.over(&carried.curve) {
             carried.push(layout.figures(opened));
         }
         if self.base(slot, history) == before {
             carried.rows = layout.rows(opened);
         }
         Ok(carried)
+    }
+
+    /// Whether training ends with the last of the rounds that have these figures.
+    fn over(&self, curve: &[Figures]) -> bool {
+        let best = Best::of(curve.iter().map(|figures| figures.judged()));
+        self.spec.patience > 0 && best.is_some_and(|best| best.waited(self.uncounted) >= self.spec.patience)
+    }
+
+    /// Whether the slot of a round sums predictions in its place, because training has ended before it.
+    pub(in crate::tasks) fn closes(&self, slot: u32, history: &History) -> bool {
+        let Some(round) = self.round(slot).filter(|_| self.spec.patience > 0) else { return false };
+        let before = match history.vector(slot) {
+            Some(opened) => {
+                let members = history.members(slot).len();
+                self.layout().carried(opened, members, round as usize).map_err(FedavgError::from)
+            }
+            None if slot < history.committed() => return false,
+            None => self.carried(slot, history),
+        };
+        before.is_ok_and(|before| self.over(&before.curve))
+    }
+
+    /// Whether a slot sums how held-out rows are predicted.
+    pub(super) fn sums_predictions(&self, slot: u32, history: &History) -> bool {
+        slot == self.predictions() || self.closes(slot, history)
     }
 
     /// The weights from which the members train in `slot`, or that `scores` tests.
@@ -263,7 +314,11 @@ impl Plan {
     /// The model of the whole plan.
     pub(crate) fn classifier(&self, history: &History) -> Result<Classifier, FedavgError> {
         let judged = self.judged(history).ok_or(FedavgError::Closed("the last round"))?;
-        self.with_weights(self.scaler(history)?, self.made(self.result(&judged), history)?)
+        let made = self.with_weights(self.scaler(history)?, self.made(self.result(&judged), history)?)?;
+        Ok(match self.rarer_class(history) {
+            Some(positive) => made.with_positive(positive)?,
+            None => made,
+        })
     }
 
     pub(super) fn with_weights(&self, scaler: Scaler, weights: Vec<f32>) -> Result<Classifier, FedavgError> {

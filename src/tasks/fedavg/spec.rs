@@ -5,31 +5,28 @@ mod noise;
 use std::fmt::{self, Write};
 
 use flyswarm_learn::learner::{Architecture, Augment, Network, Schedule};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub use noise::RoundNoise;
-pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE};
+pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE, forecast};
 
-use crate::session::encoding::{Field, flag, integer, list, number, text};
-use crate::session::rules::{self, Limit, check_number};
-use crate::session::run::bytes;
+use crate::session::encoding::Field;
+use crate::session::fields::{self, Row, Word};
+use crate::session::rules::{self, Limit};
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
 use crate::tasks::TaskOption;
 use crate::tasks::{BuiltIn, TaskKind};
 
 /// Options of `session new` for a task that trains a network.
-pub(crate) const NETWORK: [TaskOption; 4] = [
+pub(crate) const NETWORK: [TaskOption; 3] = [
     TaskOption::field("network", "NETWORK", "fedavg.network", "logistic, mlp or cnn [default: logistic]"),
     TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
-    TaskOption::field("image", "C,H,W", "fedavg.image", "Channels, height and width of a row"),
     TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
 ];
 
 /// The shape of the network in a session file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Logistic,
     Mlp,
@@ -37,8 +34,7 @@ enum Shape {
 }
 
 /// How much a member's weights count in the mean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weighting {
     /// By its rows.
     Rows,
@@ -46,12 +42,17 @@ pub enum Weighting {
     Equal,
 }
 
-/// How the learning rate goes from round to round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Rates {
-    Constant,
-    Cosine,
+impl Word for Shape {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("logistic", Self::Logistic), ("mlp", Self::Mlp), ("cnn", Self::Cnn)];
+}
+
+impl Word for Weighting {
+    const WORDS: &'static [(&'static str, Self)] = &[("rows", Self::Rows), ("equal", Self::Equal)];
+}
+
+impl Word for Schedule {
+    const WORDS: &'static [(&'static str, Self)] = &[("constant", Self::Constant), ("cosine", Self::Cosine)];
 }
 
 /// The parameters of federated averaging (McMahan et al., "Communication-Efficient Learning of Deep Networks
@@ -100,43 +101,52 @@ pub struct FedavgSpec {
     pub initial: Option<[u8; 32]>,
 }
 
-/// The section `[fedavg]`.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    network: Option<Shape>,
-    hidden: Option<Vec<i64>>,
-    filters: Option<Vec<i64>>,
-    image: Option<Vec<i64>>,
-    rounds: Option<i64>,
-    epochs: Option<i64>,
-    steps: Option<i64>,
-    batch: Option<i64>,
-    rate: Option<f64>,
-    schedule: Option<Rates>,
-    momentum: Option<f64>,
-    weight_decay: Option<f64>,
-    proximal: Option<f64>,
-    clip: Option<f64>,
-    members: Option<f64>,
-    weighting: Option<Weighting>,
-    held_out: Option<i64>,
-    patience: Option<i64>,
-    flip: Option<bool>,
-    shift: Option<i64>,
-    initial: Option<String>,
+/// The parameters, and the network as the section `[fedavg]` describes it.
+struct Section {
+    shape: Shape,
+    hidden: Vec<u32>,
+    filters: Vec<u32>,
+    image: Vec<u32>,
+    spec: FedavgSpec,
 }
 
-const ROUNDS: Limit = Limit::new("fedavg.rounds", 1, 10_000);
-const EPOCHS: Limit = Limit::new("fedavg.epochs", 1, 1_000);
-const STEPS: Limit = Limit::new("fedavg.steps", 0, 1_000_000);
-const BATCH: Limit = Limit::new("fedavg.batch", 1, 65_536);
-const HELD_OUT: Limit = Limit::new("fedavg.held_out", 0, 50).saying(" percent");
-const PATIENCE: Limit = Limit::new("fedavg.patience", 0, 10_000);
-const SHIFT: Limit = Limit::new("fedavg.shift", 0, 64);
-const UNITS: Limit = Limit::new("a number of fedavg.hidden", 1, 1 << 20);
-const FILTERS: Limit = Limit::new("a number of fedavg.filters", 1, 4096);
-const SIDE: Limit = Limit::new("a number of fedavg.image", 1, 65_536);
+static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
+    network at shape: word(Shape),
+        "\"logistic\" (regression), \"mlp\" (hidden layers of so many units) or \"cnn\" (three convolutions with so \
+         many filters, then a hidden layer).";
+    hidden at hidden: list(1, 1 << 20), "";
+    filters at filters: list(1, 4096), "";
+    image at image: list(1, 65_536), "Channels, height and width of a row.";
+    rounds at spec.rounds: whole(1, 10_000),
+        "In each round a member passes so often over its rows, in batches of so many; or takes so many steps (0: \
+         passes are counted).";
+    epochs at spec.epochs: whole(1, 1_000), "";
+    steps at spec.steps: whole(0, 1_000_000), "";
+    batch at spec.batch: whole(1, 65_536), "";
+    schedule at spec.schedule: word(Schedule),
+        "How the learning rate goes from round to round, \"constant\" or \"cosine\"; and the first rate.";
+    rate at spec.rate: number(f64::MIN_POSITIVE, 10.0, "above 0, at most 10"), "";
+    momentum at spec.momentum: number(0.0, 0.999, "0 to 0.999"), "";
+    weight_decay at spec.weight_decay: number(0.0, 1.0, "0 to 1"), "";
+    proximal at spec.proximal: number(0.0, 1000.0, "0 to 1000"),
+        "FedProx's mu; and the longest update of a member (0: any).";
+    clip at spec.clip: number(0.0, 1e6, "0 to 1000000"), "";
+    members at spec.members: number(0.001, 1.0, "0.001 to 1"),
+        "The share of the members that train in a round; each counts by its \"rows\" or \"equal\".";
+    weighting at spec.weighting: word(Weighting), "";
+    held_out at spec.held_out: within(Limit::new("fedavg.held_out", 0, 50).saying(" percent")),
+        "Percent of each member's rows that are kept for tests: 0 to 50.";
+    flip at spec.flip: flag,
+        "Whether images are turned over, and by how many pixels they are moved at most.";
+    shift at spec.shift: whole(0, 64), "";
+    patience at spec.patience: whole(0, 10_000),
+        "Training ends after so many rounds in a row in which the loss of the kept rows was not lower than before, \
+         and the best round's weights are the result (0: all rounds, the last). With the task fedavg-xclp \
+         rounds count from the first that learns from found labels.";
+    initial at spec.initial: digest,
+        "The digest of the network that the session starts from; its file lies beside this one.";
+};
+
 /// Most hidden layers.
 const LAYERS: usize = 8;
 /// Filters and hidden units of the reference network: 81,290 weights for 3 x 32 x 32.
@@ -172,16 +182,9 @@ fn refuse<T>(field: &str, value: impl fmt::Display, limit: &str) -> Result<T, Se
     Err(SessionError::value(field, value, limit))
 }
 
-/// So many numbers, each within the limit.
-fn numbers<const N: usize>(field: &str, given: &[i64], limit: Limit) -> Result<[u32; N], SessionError> {
-    let Ok(given) = <&[i64; N]>::try_from(given) else {
-        return refuse(&format!("the length of {field}"), given.len(), &N.to_string());
-    };
-    let mut checked = [0; N];
-    for (to, &from) in checked.iter_mut().zip(given) {
-        *to = limit.check(from)?;
-    }
-    Ok(checked)
+/// So many numbers.
+fn numbers<const N: usize>(field: &str, given: &[u32]) -> Result<[u32; N], SessionError> {
+    given.try_into().or_else(|_| refuse(&format!("the length of {field}"), given.len(), &N.to_string()))
 }
 
 impl FedavgSpec {
@@ -207,58 +210,38 @@ impl FedavgSpec {
         Some(Augment { image, flip: self.flip, shift: self.shift as usize })
     }
 
-    fn schedule_name(&self) -> &'static str {
-        match self.schedule {
-            Schedule::Constant => "constant",
-            Schedule::Cosine => "cosine",
-        }
-    }
-
-    fn weighting_name(&self) -> &'static str {
-        match self.weighting {
-            Weighting::Rows => "rows",
-            Weighting::Equal => "equal",
-        }
-    }
-
-    /// Hidden units, filters and image, as lists.
-    fn lists(&self) -> [(&'static str, Vec<u32>); 3] {
-        let (hidden, filters) = match &self.network {
-            Architecture::Logistic => (Vec::new(), Vec::new()),
-            Architecture::Perceptron { hidden } => (hidden.clone(), Vec::new()),
-            Architecture::Convolutional { filters, hidden, .. } => (vec![*hidden], filters.to_vec()),
+    fn section(&self) -> Section {
+        let (shape, hidden, filters) = match &self.network {
+            Architecture::Logistic => (Shape::Logistic, Vec::new(), Vec::new()),
+            Architecture::Perceptron { hidden } => (Shape::Mlp, hidden.clone(), Vec::new()),
+            Architecture::Convolutional { filters, hidden, .. } => {
+                (Shape::Cnn, vec![*hidden], filters.to_vec())
+            }
         };
-        let image = self.image.map_or(Vec::new(), Vec::from);
-        [("fedavg.hidden", hidden), ("fedavg.filters", filters), ("fedavg.image", image)]
+        Section {
+            shape,
+            hidden,
+            filters,
+            image: self.image.map_or(Vec::new(), Vec::from),
+            spec: self.clone(),
+        }
     }
 
-    fn numbers(&self) -> [(&'static str, f64, bool, &'static str); 6] {
-        let Self { rate, momentum, weight_decay, proximal, clip, members, .. } = *self;
-        [
-            ("fedavg.rate", rate, rate > 0.0 && rate <= 10.0, "above 0, at most 10"),
-            ("fedavg.momentum", momentum, (0.0..=0.999).contains(&momentum), "0 to 0.999"),
-            ("fedavg.weight_decay", weight_decay, (0.0..=1.0).contains(&weight_decay), "0 to 1"),
-            ("fedavg.proximal", proximal, (0.0..=1000.0).contains(&proximal), "0 to 1000"),
-            ("fedavg.clip", clip, (0.0..=1e6).contains(&clip), "0 to 1000000"),
-            ("fedavg.members", members, (0.001..=1.0).contains(&members), "0.001 to 1"),
-        ]
-    }
-}
-
-impl FedavgSpec {
     /// Reads the parameters from their sections, for rows as in `data` and so many peers.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,
         _peers: usize,
     ) -> Result<Self, SessionError> {
-        sections.take::<Raw>("fedavg")?.unwrap_or_default().resolve()
+        let mut section = Self::default().section();
+        let given = fields::read(FIELDS, sections, &mut section)?;
+        section.resolve(&given)
     }
 }
 
 impl Spec for FedavgSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, session: &Session) -> Option<BuiltIn> {
@@ -281,18 +264,9 @@ impl Spec for FedavgSpec {
         if data.densify {
             return refuse("data.densify", true, "false with the task fedavg");
         }
-        ROUNDS.check::<u32>(self.rounds)?;
-        EPOCHS.check::<u32>(self.epochs)?;
-        STEPS.check::<u32>(self.steps)?;
-        BATCH.check::<u32>(self.batch)?;
-        HELD_OUT.check::<u32>(self.held_out)?;
-        PATIENCE.check::<u32>(self.patience)?;
+        fields::check(FIELDS, &self.section())?;
         if self.patience > 0 && self.held_out == 0 {
             return refuse("fedavg.held_out", 0, "above 0 where there is a fedavg.patience");
-        }
-        SHIFT.check::<u32>(self.shift)?;
-        for (field, value, holds, limit) in self.numbers() {
-            check_number(field, value, holds, limit)?;
         }
         match (&self.network, self.image) {
             (Architecture::Convolutional { image, .. }, own) if own != Some(*image) => {
@@ -330,105 +304,19 @@ impl Spec for FedavgSpec {
     }
 
     fn entries(&self) -> Vec<Field> {
-        let mut entries = vec![("fedavg.network", text(self.network.name()))];
-        for (name, values) in self.lists() {
-            let values: Vec<[u8; 8]> = values.iter().map(|&value| u64::from(value).to_le_bytes()).collect();
-            entries.push((name, list(values.iter().map(|value| &value[..]))));
-        }
-        entries.extend([
-            ("fedavg.rounds", integer(self.rounds)),
-            ("fedavg.epochs", integer(self.epochs)),
-            ("fedavg.steps", integer(self.steps)),
-            ("fedavg.batch", integer(self.batch)),
-            ("fedavg.schedule", text(self.schedule_name())),
-        ]);
-        entries.extend(self.numbers().map(|(name, value, ..)| (name, number(value))));
-        entries.extend([
-            ("fedavg.weighting", text(self.weighting_name())),
-            ("fedavg.held_out", integer(self.held_out)),
-            ("fedavg.flip", flag(self.flip)),
-            ("fedavg.shift", integer(self.shift)),
-        ]);
-        if self.patience > 0 {
-            entries.push(("fedavg.patience", integer(self.patience)));
-        }
-        entries.extend(self.initial.map(|digest| ("fedavg.initial", digest.to_vec())));
-        entries
+        fields::entries(FIELDS, &self.section())
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { rounds, epochs, steps, batch, rate, momentum, weight_decay, .. } = self;
-        let Self { proximal, clip, members, held_out, patience, flip, shift, .. } = self;
         writeln!(out, "[fedavg]")?;
-        writeln!(out, "# \"logistic\" (regression), \"mlp\" (hidden layers of so many units) or \"cnn\"")?;
-        writeln!(out, "# (three convolutions with so many filters, then a hidden layer).")?;
-        writeln!(out, "network = \"{}\"", self.network.name())?;
-        for (name, values) in self.lists() {
-            if !values.is_empty() {
-                if name == "fedavg.image" {
-                    writeln!(out, "# Channels, height and width of a row.")?;
-                }
-                writeln!(out, "{} = {values:?}", name.trim_start_matches("fedavg."))?;
-            }
-        }
-        writeln!(
-            out,
-            "# In each round a member passes so often over its rows, in batches of so many; or takes"
-        )?;
-        writeln!(out, "# so many steps (0: passes are counted).")?;
-        writeln!(out, "rounds = {rounds}\nepochs = {epochs}\nsteps = {steps}\nbatch = {batch}")?;
-        writeln!(
-            out,
-            "# The learning rate, and how it goes from round to round: \"constant\" or \"cosine\"."
-        )?;
-        writeln!(out, "rate = {rate:?}\nschedule = \"{}\"", self.schedule_name())?;
-        writeln!(out, "momentum = {momentum:?}\nweight_decay = {weight_decay:?}")?;
-        writeln!(out, "# FedProx's mu; and the longest update of a member (0: any).")?;
-        writeln!(out, "proximal = {proximal:?}\nclip = {clip:?}")?;
-        writeln!(
-            out,
-            "# The share of the members that train in a round; each counts by its \"rows\" or \"equal\"."
-        )?;
-        writeln!(out, "members = {members:?}\nweighting = \"{}\"", self.weighting_name())?;
-        writeln!(out, "# Percent of each member's rows that are kept for tests: 0 to 50.")?;
-        writeln!(out, "held_out = {held_out}")?;
-        writeln!(
-            out,
-            "# Training ends after so many rounds in a row in which the loss of the kept rows was not"
-        )?;
-        writeln!(
-            out,
-            "# lower than before, and the best round's weights are the result (0: all rounds, the last)."
-        )?;
-        writeln!(
-            out,
-            "# With the task fedavg-xclp rounds count from the first that learns from found labels."
-        )?;
-        writeln!(out, "patience = {patience}")?;
-        writeln!(out, "# Whether images are turned over, and by how many pixels they are moved at most.")?;
-        writeln!(out, "flip = {flip}\nshift = {shift}")?;
-        if let Some(digest) = self.initial {
-            writeln!(
-                out,
-                "# The digest of the network that the session starts from; its file lies beside this one."
-            )?;
-            writeln!(out, "initial = \"{}\"", hex::encode(digest))?;
-        }
+        fields::write(FIELDS, &self.section(), out)?;
         writeln!(out)
     }
 
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
-        let [(_, hidden), (_, filters), (_, image)] = self.lists();
-        let value = json!({
-            "network": self.network.name(), "hidden": hidden, "filters": filters, "image": image,
-            "weights": self.weights(data),
-            "rounds": self.rounds, "epochs": self.epochs, "steps": self.steps, "batch": self.batch,
-            "rate": self.rate, "schedule": self.schedule_name(), "momentum": self.momentum,
-            "weight_decay": self.weight_decay, "proximal": self.proximal, "clip": self.clip,
-            "members": self.members, "weighting": self.weighting_name(), "held_out": self.held_out,
-            "patience": self.patience, "flip": self.flip, "shift": self.shift, "initial": self.initial.map(hex::encode),
-        });
-        vec![("fedavg", value)]
+        let mut fields = fields::json(FIELDS, &self.section());
+        fields.insert("weights".into(), self.weights(data).into());
+        vec![("fedavg", fields.into())]
     }
 
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
@@ -445,7 +333,7 @@ impl Spec for FedavgSpec {
                 format!(
                     "rate {} ({}), momentum {}, weight decay {}",
                     self.rate,
-                    self.schedule_name(),
+                    self.schedule.word(),
                     self.momentum,
                     self.weight_decay
                 ),
@@ -467,71 +355,32 @@ impl Spec for FedavgSpec {
     }
 }
 
-impl Raw {
-    fn resolve(self) -> Result<FedavgSpec, SessionError> {
-        let usual = FedavgSpec::default();
-        let image = match &self.image {
-            Some(image) => Some(numbers::<3>("fedavg.image", image, SIDE)?),
-            None => None,
-        };
-        let network = match self.network {
-            None | Some(Shape::Logistic) => Architecture::Logistic,
-            Some(Shape::Mlp) => {
-                let usual = [i64::from(CNN.1)];
-                let hidden = self.hidden.as_deref().unwrap_or(&usual);
-                let hidden = hidden.iter().map(|&units| UNITS.check(units)).collect::<Result<_, _>>()?;
-                Architecture::Perceptron { hidden }
+impl Section {
+    /// The parameters; `given` are the fields that the file has.
+    fn resolve(self, given: &[&str]) -> Result<FedavgSpec, SessionError> {
+        let Self { shape, hidden, filters, image, spec } = self;
+        let has = |name: &str| given.contains(&name);
+        let image = has("image").then(|| numbers("fedavg.image", &image)).transpose()?;
+        let network = match shape {
+            Shape::Logistic if has("hidden") => {
+                return refuse("fedavg.hidden", "given", "left out with the network logistic");
             }
-            Some(Shape::Cnn) => {
+            Shape::Logistic => Architecture::Logistic,
+            Shape::Mlp => {
+                Architecture::Perceptron { hidden: if has("hidden") { hidden } else { vec![CNN.1] } }
+            }
+            Shape::Cnn => {
                 let Some(image) = image else {
                     return refuse("fedavg.image", "missing", "given with the network cnn");
                 };
-                let (filters, hidden) = (&self.filters, &self.hidden);
-                Architecture::Convolutional {
-                    image,
-                    filters: match filters {
-                        Some(filters) => numbers("fedavg.filters", filters, FILTERS)?,
-                        None => CNN.0,
-                    },
-                    hidden: match hidden {
-                        Some(hidden) => numbers::<1>("fedavg.hidden", hidden, UNITS)?[0],
-                        None => CNN.1,
-                    },
-                }
+                let filters = if has("filters") { numbers("fedavg.filters", &filters)? } else { CNN.0 };
+                let hidden = if has("hidden") { numbers::<1>("fedavg.hidden", &hidden)?[0] } else { CNN.1 };
+                Architecture::Convolutional { image, filters, hidden }
             }
         };
-        if self.hidden.is_some() && network == Architecture::Logistic {
-            return refuse("fedavg.hidden", "given", "left out with the network logistic");
-        }
-        if self.filters.is_some() && !matches!(network, Architecture::Convolutional { .. }) {
+        if has("filters") && shape != Shape::Cnn {
             return refuse("fedavg.filters", "given", "left out but with the network cnn");
         }
-        let read = |value: Option<i64>, limit: Limit, usual: u32| {
-            value.map_or(Ok(usual), |value| limit.check::<u32>(value))
-        };
-        Ok(FedavgSpec {
-            network,
-            rounds: read(self.rounds, ROUNDS, usual.rounds)?,
-            epochs: read(self.epochs, EPOCHS, usual.epochs)?,
-            steps: read(self.steps, STEPS, usual.steps)?,
-            batch: read(self.batch, BATCH, usual.batch)?,
-            rate: self.rate.unwrap_or(usual.rate),
-            schedule: match self.schedule {
-                Some(Rates::Constant) => Schedule::Constant,
-                Some(Rates::Cosine) | None => Schedule::Cosine,
-            },
-            momentum: self.momentum.unwrap_or(usual.momentum),
-            weight_decay: self.weight_decay.unwrap_or(usual.weight_decay),
-            proximal: self.proximal.unwrap_or(usual.proximal),
-            clip: self.clip.unwrap_or(usual.clip),
-            members: self.members.unwrap_or(usual.members),
-            weighting: self.weighting.unwrap_or(usual.weighting),
-            held_out: read(self.held_out, HELD_OUT, usual.held_out)?,
-            patience: read(self.patience, PATIENCE, usual.patience)?,
-            flip: self.flip.unwrap_or(usual.flip),
-            shift: read(self.shift, SHIFT, usual.shift)?,
-            image,
-            initial: self.initial.map(|digits| bytes("fedavg.initial", &digits)).transpose()?,
-        })
+        Ok(FedavgSpec { network, image, ..spec })
     }
 }

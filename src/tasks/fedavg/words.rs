@@ -13,6 +13,8 @@ pub(super) use crate::tasks::WHOLE_SHARE as ONE;
 pub(super) const FIGURES: usize = 4;
 /// Words after the means: the share, rows, and the rows in use in two halves.
 const TAIL: usize = 4;
+/// Words of a number of predictions: 16 bits each.
+const PARTS: usize = 4;
 /// Most peers of a session: each rounds by half a unit.
 const PEERS: u64 = 1024;
 
@@ -95,13 +97,16 @@ pub(super) fn mean(word: u32, share: u32) -> f64 {
 }
 
 /// The layout of a round's words: `weights` and `figures` means, the share, rows, rows in use (two halves),
-/// and for each of `rounds` the figures that are carried on.
+/// and for each of `rounds` the figures that are carried on. After an early end the words before the share
+/// have [`PARTS`] words for each of `predictions` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) weights: usize,
     /// [`FIGURES`]; 0 in a private session, which tells none and carries none on.
     pub(super) figures: usize,
     pub(super) rounds: usize,
+    /// How many numbers say how the result predicts, if training may end early.
+    pub(super) predictions: usize,
 }
 
 /// What all members carry on.
@@ -115,7 +120,12 @@ pub(super) struct Carried {
 
 impl Layout {
     pub(super) fn words(self) -> usize {
-        self.weights + self.figures + TAIL + self.figures * self.rounds
+        self.share_at() + TAIL + self.figures * self.rounds
+    }
+
+    /// The place of the share.
+    fn share_at(self) -> usize {
+        (self.weights + self.figures).max(PARTS * self.predictions)
     }
 
     /// A member's words; `share` is 0 for one that does not train, and `means` are then not looked at.
@@ -126,25 +136,41 @@ impl Layout {
         rows: u32,
         carried: &Carried,
     ) -> Result<Bytes, WordsError> {
-        let mut bytes = Vec::with_capacity(4 * self.words());
-        let mut put = |word: u32| bytes.extend_from_slice(&word.to_le_bytes());
-        match means {
-            Some((weights, figures)) => {
-                for (at, &weight) in weights.iter().enumerate() {
-                    put(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
-                }
-                for number in figures.numbers() {
-                    // A loss has no bound of its own.
-                    put(mean_word(number.min(15.0), share, || "the loss".into())?);
-                }
-                put(share);
+        let mut words = Vec::with_capacity(self.words());
+        if let Some((weights, figures)) = means {
+            for (at, &weight) in weights.iter().enumerate() {
+                words.push(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
             }
-            None => (0..=self.weights + self.figures).for_each(|_| put(0)),
+            for number in figures.numbers() {
+                // A loss has no bound of its own.
+                words.push(mean_word(number.min(15.0), share, || "the loss".into())?);
+            }
         }
-        [rows, carried.rows & 0xffff, carried.rows >> 16].into_iter().for_each(&mut put);
-        carried.curve.iter().flat_map(|figures| figures.coarse()).for_each(&mut put);
-        bytes.resize(4 * self.words(), 0);
-        Ok(bytes.into())
+        Ok(self.finish(words, if means.is_some() { share } else { 0 }, rows, carried))
+    }
+
+    /// A member's words in the slot behind the round with which training ends early.
+    pub(super) fn write_predictions(self, numbers: &[u64], rows: u32, carried: &Carried) -> Bytes {
+        let parts = |number: &u64| [0, 16, 32, 48].map(|bits| (number >> bits) as u32 & 0xffff);
+        self.finish(numbers.iter().flat_map(parts).collect(), 0, rows, carried)
+    }
+
+    /// The words with their tail.
+    fn finish(self, mut words: Vec<u32>, share: u32, rows: u32, carried: &Carried) -> Bytes {
+        words.resize(self.share_at(), 0);
+        words.extend([share, rows, carried.rows & 0xffff, carried.rows >> 16]);
+        words.extend(carried.curve.iter().flat_map(|figures| figures.coarse()));
+        words.resize(self.words(), 0);
+        words.into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+
+    /// The numbers that were summed in place of a round. A part is below 2^16 at each of at most 1,024 peers.
+    pub(super) fn predictions(self, opened: &[u8]) -> Vec<u64> {
+        let words: Vec<_> = (0..PARTS * self.predictions).map(|at| self.word(opened, at)).collect();
+        let number = |parts: &[u32; PARTS]| {
+            parts.iter().rev().fold(0u64, |number, &part| (number << 16).wrapping_add(part.into()))
+        };
+        words.as_chunks().0.iter().map(number).collect()
     }
 
     fn word(self, opened: &[u8], at: usize) -> u32 {
@@ -153,7 +179,7 @@ impl Layout {
 
     /// The opened share.
     pub(super) fn share(self, opened: &[u8]) -> u32 {
-        self.word(opened, self.weights + self.figures)
+        self.word(opened, self.share_at())
     }
 
     /// The new weights.
@@ -176,13 +202,13 @@ impl Layout {
 
     /// The rows of the members of the round.
     pub(super) fn rows(self, opened: &[u8]) -> u32 {
-        self.word(opened, self.weights + self.figures + 1)
+        self.word(opened, self.share_at() + 1)
     }
 
     /// What `members` carried on into round `round` (from 0): every one of them the same.
     pub(super) fn carried(self, opened: &[u8], members: usize, round: usize) -> Result<Carried, WordsError> {
         let members = u32::try_from(members).unwrap_or(u32::MAX).max(1);
-        let first = self.weights + self.figures + 2;
+        let first = self.share_at() + 2;
         let each = |at: usize, what| {
             let word = self.word(opened, first + at);
             let value = word / members;

@@ -21,6 +21,8 @@ pub(super) struct Layout {
     pub(super) after: u32,
     /// Rounds from one propagation to the next; at least 1.
     pub(super) refresh: u32,
+    /// Slots behind the rounds: the scores, and how held-out rows are predicted.
+    pub(super) last: u32,
 }
 
 /// Whose a slot is.
@@ -40,8 +42,7 @@ impl Layout {
 
     /// Slots of the session.
     pub(super) fn slots(self) -> u32 {
-        // The scores stand behind the rounds.
-        self.first + self.rounds + 1 + PARTS * self.propagations()
+        self.first + self.rounds + self.last + PARTS * self.propagations()
     }
 
     /// The round, from 0, before which a propagation stands.
@@ -64,7 +65,7 @@ impl Layout {
     pub(super) fn end(self, number: u32) -> u32 {
         match number + 1 < self.propagations() {
             true => self.propagation(number + 1) + COUNTS,
-            false => self.slots() - 2,
+            false => self.slots() - self.last - 1,
         }
     }
 
@@ -99,7 +100,8 @@ mod tests {
         for (rounds, after, refresh) in (1..=9)
             .flat_map(|rounds| (0..rounds).flat_map(move |after| (1..=10).map(move |r| (rounds, after, r))))
         {
-            let layout = Layout { first: 3, rounds, after, refresh };
+            let last = 1 + refresh % 2;
+            let layout = Layout { first: 3, rounds, after, refresh, last };
             let places: Vec<Place> = (0..layout.slots()).map(|slot| layout.place(slot)).collect();
             let mut expected: Vec<Place> = (0..3).map(Place::Training).collect();
             for round in 0..rounds {
@@ -111,7 +113,7 @@ mod tests {
                 }
                 expected.push(Place::Training(3 + round));
             }
-            expected.push(Place::Training(3 + rounds));
+            expected.extend((0..last).map(|behind| Place::Training(3 + rounds + behind)));
             assert_eq!(places, expected, "{layout:?}");
             for committed in 0..=layout.slots() {
                 let before = places[..committed as usize].iter();

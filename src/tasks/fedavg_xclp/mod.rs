@@ -10,8 +10,8 @@
 //! The parts of the two tasks are those of `Fedavg` and `Xclp`, each of which sees its own slots alone.
 //! A member that was not there when labels were propagated trains on the labels that it was given.
 
+mod compare;
 mod layout;
-mod simulated;
 pub(crate) mod spec;
 
 use std::sync::{Arc, OnceLock};
@@ -33,11 +33,8 @@ use super::{
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
-use crate::sim::task::{Ended, Worth};
+use crate::session::{Peer, Section, Session, SessionError};
 use crate::tasks::FedavgXclpSpec;
-#[cfg(all(feature = "cli", feature = "net"))]
-use crate::tasks::demo::MakeScene;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
 /// What follows from the session file alone.
@@ -54,6 +51,8 @@ struct FedavgXclp {
     plan: Plan,
     me: Peer,
     fedavg: Fedavg,
+    /// The places of its rows with and without a label.
+    places: [Vec<usize>; 2],
     /// Whether training may end early.
     patient: bool,
     secret: Zeroizing<[u8; 32]>,
@@ -78,6 +77,7 @@ impl Plan {
             rounds: spec.fedavg.rounds,
             after: spec.after,
             refresh: spec.refresh.max(1),
+            last: 1 + u32::from(fedavg.predicts()),
         };
         let width = fedavg.network.representation();
         let xclp = xclp::Plan::over(session.clone(), spec.xclp.clone(), width);
@@ -149,78 +149,42 @@ impl Plan {
 }
 
 /// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
+pub static KIND: TaskKind = TaskKind {
+    partly: true,
+    options: &[
+        NETWORK[0],
+        NETWORK[1],
+        NETWORK[2],
+        TaskOption::field(
+            "after",
+            "ROUNDS",
+            "pseudo_labels.after",
+            "Rounds on given labels alone [default: half of all rounds]",
+        ),
+        TaskOption::field(
+            "refresh",
+            "ROUNDS",
+            "pseudo_labels.refresh",
+            "Rounds from one propagation of labels to the next [default: 10]",
+        ),
+    ],
+    fill,
+    evaluation_note: |session| session.task.get().map(|spec: &FedavgXclpSpec| fedavg::note(&spec.fedavg)),
+    compare: compare::worth,
+    memory_refusal: super::xclp::memory::refusal,
+    demo: Some(include_str!("demo.toml")),
+    ..TaskKind::new(
+        "fedavg-xclp",
+        "a network, trained on rows of which few have labels",
+        &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }],
+        |sections, data, peers| FedavgXclpSpec::read(sections, data, peers).map(Into::into),
+        Shared::Shares,
+    )
+};
 
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "fedavg-xclp"
-    }
-
-    fn about(&self) -> &'static str {
-        "a network, trained on rows of which few have labels"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }]
-    }
-
-    fn partly(&self) -> bool {
-        true
-    }
-
-    fn options(&self) -> &'static [TaskOption] {
-        const OPTIONS: &[TaskOption] = &[
-            NETWORK[0],
-            NETWORK[1],
-            NETWORK[2],
-            NETWORK[3],
-            TaskOption::field(
-                "after",
-                "ROUNDS",
-                "pseudo_labels.after",
-                "Rounds on given labels alone [default: half of all rounds]",
-            ),
-            TaskOption::field(
-                "refresh",
-                "ROUNDS",
-                "pseudo_labels.refresh",
-                "Rounds from one propagation of labels to the next [default: 10]",
-            ),
-        ];
-        OPTIONS
-    }
-
-    fn fill(&self, new: &mut NewFile) -> Result<(), SessionError> {
-        new.propose("data.scaling", "standard");
-        Ok(())
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        FedavgXclpSpec::read(sections, data, peers).map(Into::into)
-    }
-
-    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-        simulated::worth(run, failures)
-    }
-
-    #[cfg(all(feature = "cli", feature = "net"))]
-    fn demo(&self) -> Option<MakeScene> {
-        Some(|wish| super::fedavg::demo::rounds(wish, true))
-    }
-
-    fn shared(&self) -> Shared {
-        Shared::Shares
-    }
-
-    fn evaluation_note(&self, session: &Session) -> Option<&'static str> {
-        session.task.get().map(|spec: &FedavgXclpSpec| fedavg::note(&spec.fedavg))
-    }
+fn fill(new: &mut NewFile) -> Result<(), SessionError> {
+    new.propose("data.scaling", "standard");
+    Ok(())
 }
 
 /// The task with these parameters.
@@ -250,10 +214,13 @@ impl FedavgXclp {
         secret: &[u8; 32],
     ) -> Result<Self, String> {
         let plan = Plan::new(session.clone(), spec)?;
-        let fedavg = Fedavg::partly(session, spec.fedavg.clone(), me, rows).map_err(|e| e.to_string())?;
+        let mut fedavg = Fedavg::partly(session, spec.fedavg.clone(), me, rows).map_err(|e| e.to_string())?;
+        fedavg.plan.uncounted = plan.fedavg.uncounted;
         let propagations = (0..plan.layout.propagations()).map(|_| OnceLock::new()).collect();
         let patient = spec.fedavg.patience > 0;
-        Ok(Self { plan, me, fedavg, patient, secret: Zeroizing::new(*secret), propagations })
+        let place = |known: bool| (0..).zip(&rows.labels).filter(move |(_, label)| label.is_some() == known);
+        let places = [true, false].map(|known| place(known).map(|(row, _)| row).collect());
+        Ok(Self { plan, me, fedavg, places, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
     /// This peer's part in a propagation: from when the round before it is committed to when the next one is.
@@ -459,6 +426,26 @@ impl Task for FedavgXclp {
             }
             Place::Propagation(..) => RowUse::LeftOut(fedavg::UNLABELLED),
         }
+    }
+
+    /// With what a propagation has delivered, also the rows without a label.
+    fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
+        let training = self.plan.trained(history);
+        let rounds = (0..history.committed()).filter(|&slot| match self.plan.layout.place(slot) {
+            Place::Training(slot) => {
+                self.plan.fedavg.round(slot).is_some() && !self.plan.fedavg.closes(slot, &training)
+            }
+            Place::Propagation(..) => false,
+        });
+        let trains = |slot: u32| {
+            history.members(slot).contains(&self.me) && self.row_use(slot, history) == RowUse::Included
+        };
+        if !rounds.into_iter().any(trains) {
+            return Some(Vec::new());
+        }
+        let [known, unknown] = &self.places;
+        let trained = self.fedavg.trained_on(&training)?;
+        Some(trained.into_iter().filter_map(|row| known.get(row)).chain(unknown).copied().collect())
     }
 
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {

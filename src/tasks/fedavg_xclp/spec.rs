@@ -1,11 +1,12 @@
 //! The task `fedavg-xclp` in a session file.
 
+use std::any::Any;
 use std::fmt::{self, Write};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::session::encoding::{Field, integer};
+use crate::session::encoding::Field;
+use crate::session::fields::{self, Row};
 use crate::session::rules::Limit;
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Sections, Spec};
@@ -28,15 +29,12 @@ pub struct FedavgXclpSpec {
 }
 
 /// The section `[pseudo_labels]`.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    after: Option<i64>,
-    refresh: Option<i64>,
-}
-
-const AFTER: Limit = Limit::new("pseudo_labels.after", 0, 9_999);
-const REFRESH: Limit = Limit::new("pseudo_labels.refresh", 1, 10_000);
+static FIELDS: &[Row<FedavgXclpSpec>] = fields::fields! { "pseudo_labels";
+    after at after: whole(0, 9_999),
+        "So many rounds train on given labels alone. Then labels are propagated to the other rows, and again after \
+         every so many rounds.";
+    refresh at refresh: whole(1, 10_000), "";
+};
 
 impl FedavgXclpSpec {
     /// This training, with the usual propagation.
@@ -67,20 +65,15 @@ impl FedavgXclpSpec {
     ) -> Result<Self, SessionError> {
         let fedavg = FedavgSpec::read(sections, data, peers)?;
         let xclp = XclpSpec::read_with(sections, Self::usual())?;
-        let Raw { after, refresh } = sections.take("pseudo_labels")?.unwrap_or_default();
-        let usual = Self::new(fedavg);
-        Ok(Self {
-            xclp,
-            after: after.map_or(Ok(usual.after), |after| AFTER.check(after))?,
-            refresh: refresh.map_or(Ok(usual.refresh), |refresh| REFRESH.check(refresh))?,
-            ..usual
-        })
+        let mut spec = Self { xclp, ..Self::new(fedavg) };
+        fields::read(FIELDS, sections, &mut spec)?;
+        Ok(spec)
     }
 }
 
 impl Spec for FedavgXclpSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, session: &Session) -> Option<BuiltIn> {
@@ -100,8 +93,8 @@ impl Spec for FedavgXclpSpec {
         self.xclp.normalise();
     }
 
-    fn propagation(&self) -> Option<&XclpSpec> {
-        Some(&self.xclp)
+    fn parts(&self) -> Vec<&dyn Any> {
+        vec![&self.xclp]
     }
 
     fn check(&self, session: &Session) -> Result<(), SessionError> {
@@ -119,8 +112,7 @@ impl Spec for FedavgXclpSpec {
                 limit,
             ));
         }
-        AFTER.check::<u32>(self.after)?;
-        REFRESH.check::<u32>(self.refresh)?;
+        fields::check(FIELDS, self)?;
         if self.fedavg.members < 1.0 {
             let limit = "1 with the task fedavg-xclp".to_owned();
             return Err(SessionError::value("fedavg.members", self.fedavg.members, limit));
@@ -137,28 +129,21 @@ impl Spec for FedavgXclpSpec {
     }
 
     fn entries(&self) -> Vec<Field> {
-        let own =
-            [("pseudo_labels.after", integer(self.after)), ("pseudo_labels.refresh", integer(self.refresh))];
-        [self.xclp.entries(), self.fedavg.entries(), own.to_vec()].concat()
+        [self.xclp.entries(), self.fedavg.entries(), fields::entries(FIELDS, self)].concat()
     }
 
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         self.fedavg.write_toml(data, out)?;
         self.xclp.write_toml(data, out)?;
         writeln!(out, "[pseudo_labels]")?;
-        writeln!(
-            out,
-            "# So many rounds train on given labels alone. Then labels are propagated to the other"
-        )?;
-        writeln!(out, "# rows, and again after every so many rounds.")?;
-        writeln!(out, "after = {}\nrefresh = {}\n", self.after, self.refresh)
+        fields::write(FIELDS, self, out)?;
+        writeln!(out)
     }
 
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
-        let own = json!({
-            "after": self.after, "refresh": self.refresh, "propagations": self.propagations(),
-        });
-        [self.fedavg.json(data), self.xclp.json(data), vec![("pseudo_labels", own)]].concat()
+        let mut own = fields::json(FIELDS, self);
+        own.insert("propagations".into(), self.propagations().into());
+        [self.fedavg.json(data), self.xclp.json(data), vec![("pseudo_labels", own.into())]].concat()
     }
 
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {

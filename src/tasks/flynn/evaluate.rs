@@ -16,7 +16,7 @@ use flyswarm_learn::model::comparison::{Comparison, Whose};
 use flyswarm_learn::model::figures::Sums;
 use serde_json::{Map, Value, json};
 
-use super::simulated::together;
+use super::compare::together;
 use super::{Flynn, FlynnError, Plan, seed};
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
@@ -42,17 +42,7 @@ pub(super) const SCORES: &str = "scores";
 impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
     fn scored(&self, opened: &[Bytes]) -> Vec<bool> {
-        // At least 1.
-        let minimum = u32::from(self.session.privacy.min_contributors);
-        self.holding_out(opened).iter().map(|&peers| peers >= minimum).collect()
-    }
-
-    /// How many peers hold rows of each class out.
-    fn holding_out(&self, opened: &[Bytes]) -> Vec<u32> {
-        let classes = self.session.data.classes.len();
-        let words = opened.get(self.holders() as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
-        let word = |class| words.get(1 + classes + class).map_or(0, |&word| u32::from_le_bytes(word));
-        (0..classes).map(word).collect()
+        holders::scored(&self.session, self.holders(), opened)
     }
 
     /// Held-out rows of a peer of which enough peers make [`FEWEST_ROWS`].
@@ -151,37 +141,34 @@ impl Plan {
     ) -> Result<(), String> {
         let plan = self.aggregates();
         let name = plan.get(slot as usize).map(|aggregate| &*aggregate.name);
-        if !matches!(name, Some(CALIBRATION | SCORES)) {
+        if name == Some(SCORES) {
+            return holders::allows_scored(&self.session, self.holders(), history, members);
+        }
+        if name != Some(CALIBRATION) {
             return Ok(());
         }
         let counted = history.members(self.holders());
         let lost = counted.iter().filter(|peer| !members.contains(peer)).count();
         let (opened, minimum) = (history.vectors(), usize::from(self.session.privacy.min_contributors));
-        if name == Some(CALIBRATION) {
-            let peers = self.holding_many_out(opened);
-            if self.calibrates(opened) && (peers as usize).saturating_sub(lost) < minimum.max(1) {
-                return Err(format!(
-                    "only {peers} members hold {} rows out, and {lost} of those counted are gone; \
-                     privacy.min_contributors is {minimum}",
-                    self.many()
-                ));
-            }
-            return Ok(());
-        }
-        let classes = self.session.data.classes.iter().zip(self.scored(opened));
-        for ((class, scored), peers) in classes.zip(self.holding_out(opened)) {
-            if scored && (peers as usize).saturating_sub(lost) < minimum {
-                return Err(format!(
-                    "only {peers} members hold rows of class {class} out, and {lost} of those counted are gone; \
-                     privacy.min_contributors is {minimum}"
-                ));
-            }
+        let peers = self.holding_many_out(opened);
+        if self.calibrates(opened) && (peers as usize).saturating_sub(lost) < minimum.max(1) {
+            return Err(format!(
+                "only {peers} members hold {} rows out, and {lost} of those counted are gone; \
+                 privacy.min_contributors is {minimum}",
+                self.many()
+            ));
         }
         Ok(())
     }
 
     /// What is opened of everybody's figures, and what the receipt says of them.
-    fn evaluation(&self, spec: EvaluateSpec, opened: &[Bytes]) -> Option<(Option<Comparison>, Value)> {
+    /// `rarer` is the rarer of two classes in the model.
+    fn evaluation(
+        &self,
+        spec: EvaluateSpec,
+        opened: &[Bytes],
+        rarer: Option<u16>,
+    ) -> Option<(Option<Comparison>, Value)> {
         let names = &self.session.data.classes;
         let bytes = self.opened(SCORES, opened)?;
         let left_out = names.iter().zip(self.scored(opened)).filter(|(_, scored)| !scored);
@@ -189,7 +176,7 @@ impl Plan {
         let found = Evaluation::from_bytes(names.len(), bytes);
         // Any member could have added what it liked.
         let contradictory = found.is_none();
-        let pooled = found.and_then(|found| found.compared(names, spec.positive));
+        let pooled = found.and_then(|found| found.compared(names, spec.positive.or(rarer)));
         let losses = self.opened_losses(opened);
         let calibration = losses.fit().map(|calibration| {
             json!({
@@ -208,16 +195,19 @@ impl Plan {
 }
 
 impl Flynn {
+    /// The places of this peer's rows that are learnt from for the scores, and of those that are held out.
+    pub(super) fn split(&self, opened: &[Bytes]) -> Result<&Split, FlynnError> {
+        // Every row is hashed, once: the seed of a session is opened once.
+        if let Some(split) = self.split.get() {
+            return Ok(split);
+        }
+        let split = self.plan.split(&self.data, opened)?;
+        Ok(self.split.get_or_init(|| split))
+    }
+
     /// This peer's rows: those that are learnt from for the scores, and those that are held out.
     pub(super) fn parts(&self, opened: &[Bytes]) -> Result<(Dataset, Dataset), FlynnError> {
-        // Every row is hashed, once: the seed of a session is opened once.
-        let split = match self.split.get() {
-            Some(split) => split,
-            None => {
-                let split = self.plan.split(&self.data, opened)?;
-                self.split.get_or_init(|| split)
-            }
-        };
+        let split = self.split(opened)?;
         Ok((self.data.subset(&split.train), self.data.subset(&split.test)))
     }
 
@@ -227,7 +217,7 @@ impl Flynn {
         match self.plan.evaluate {
             Some(_) => {
                 let held = self.parts(opened)?.1;
-                Ok(holders::vector_with(classes, &self.data, &held, self.plan.many()))
+                Ok(holders::vector_with(classes, &self.data, &held, Some(self.plan.many())))
             }
             None => Ok(holders::vector(classes, &self.data)),
         }
@@ -281,8 +271,15 @@ impl Flynn {
     }
 
     /// The outcome with everybody's figures for the receipt and this peer's own beside it.
-    pub(super) fn with_evaluation(&self, mut outcome: Outcome, opened: &[Bytes]) -> Result<Outcome, String> {
-        let found = self.plan.evaluate.and_then(|spec| self.plan.evaluation(spec, opened));
+    /// The class that sensitivity is about is the rarer one of the model, as `flyswarm report` takes it too.
+    pub(super) fn with_evaluation(
+        &self,
+        mut outcome: Outcome,
+        opened: &[Bytes],
+        model: &Model,
+    ) -> Result<Outcome, String> {
+        let rarer = model.rarer_class();
+        let found = self.plan.evaluate.and_then(|spec| self.plan.evaluation(spec, opened, rarer));
         let Some((pooled, told)) = found else { return Ok(outcome) };
         let names = &self.plan.session.data.classes;
         outcome.details = Map::from_iter([("evaluation".to_owned(), told)]);

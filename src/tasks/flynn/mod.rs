@@ -16,13 +16,13 @@
 //! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
 //! docs/privacy.md).
 
-#[cfg(all(feature = "cli", feature = "net"))]
-pub(crate) mod demo;
+mod compare;
 pub(crate) mod evaluate;
 mod file;
+mod forecast;
 mod kind;
 pub(crate) mod new;
-mod simulated;
+pub(crate) mod size;
 pub(crate) mod spec;
 
 use std::sync::{Arc, OnceLock};
@@ -50,9 +50,9 @@ use crate::session::{NoiseMode, Peer, Session};
 use crate::sketch::flyhash::FlyHash;
 use crate::sketch::{Parameters, Sketch};
 use crate::tasks::{EvaluateSpec, FlynnSpec, ModelSpec};
-use flyswarm_data::scaling::{self, Scaler, Scaling};
+use flyswarm_data::scaling::{self, ColumnSums, Scaler, Scaling};
 use flyswarm_learn::model::calibration::Losses;
-pub use kind::Kind;
+pub use kind::KIND;
 pub(crate) use kind::built_in;
 
 /// One peer's part.
@@ -121,8 +121,8 @@ impl Plan {
         &self.session
     }
 
-    /// Whether moments are opened, and with squares.
-    fn opens_moments(&self) -> Option<bool> {
+    /// What is opened of columns.
+    fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
 
@@ -173,8 +173,8 @@ impl Plan {
         if self.evaluate.is_some() {
             plan[1].words += classes as u64 + 1;
         }
-        if let Some(squares) = self.opens_moments() {
-            plan.push(columns::aggregate(data.features, squares));
+        if let Some(sums) = self.opens_moments() {
+            plan.push(columns::aggregate(data.features, sums));
         }
         if self.evaluate.is_some() {
             let reveals = "counts of all rows that were not held out, under a second matrix: more about rows that \
@@ -348,7 +348,9 @@ impl Flynn {
     fn vector(&self, name: &str, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         Ok(match name {
             "holders" => self.holders(opened)?,
-            "moments" => words(&scaling::moments(&self.data, self.plan.opens_moments() == Some(true))).into(),
+            "moments" => {
+                words(&self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data))).into()
+            }
             _ => {
                 let holders = self.plan.holders();
                 holders::refuse_uncounted(
@@ -429,12 +431,23 @@ impl Task for Flynn {
         }
     }
 
+    fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
+        let counts = self.plan.aggregates().len() as u32 - 1;
+        let counted =
+            history.members(counts).contains(&self.me) && self.row_use(counts, history) == RowUse::Included;
+        Some(match self.plan.evaluate {
+            _ if !counted => Vec::new(),
+            Some(spec) if !spec.learn_all => self.split(history.vectors()).ok()?.train.clone(),
+            _ => (0..self.data.rows()).collect(),
+        })
+    }
+
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String> {
         let opened = history.vectors();
         let model = self.plan.model(opened).map_err(|error| error.to_string())?;
         let draw = self.plan.drawn(opened).map_err(|error| error.to_string())?;
         let model = model.with_origin(self.plan.origin(history, draw.as_ref(), unix));
-        let outcome = self.with_evaluation(Outcome::new(model.encode(), model.digest()), opened)?;
+        let outcome = self.with_evaluation(Outcome::new(model.encode(), model.digest()), opened, &model)?;
         let session = &self.plan.session;
         let Some(draw) = draw else { return Ok(outcome) };
         Ok(Outcome {

@@ -17,9 +17,9 @@ use crate::data::Dataset;
 use crate::data::split::{folds, stratified_sample};
 use crate::model::readout::Readout;
 use crate::session::file::{read, syntax};
-use crate::session::{DataSpec, Scaling, Score, Session, SessionError, Size, Sizes};
+use crate::session::{DataSpec, Scaling, Score, Session, SessionError};
 use crate::tasks::new::{NewFile, Sets, TaskOption};
-use crate::tasks::{ModelSpec, Setting};
+use crate::tasks::{ModelSpec, Setting, Size, Sizes};
 
 /// Rows that are searched on, a stratified sample, in so many folds.
 const ROWS: usize = 2000;
@@ -78,6 +78,36 @@ fn private() -> Settings {
     let [m, s, rho] = ["20d", "0.1d", "0.05m"].map(|size| Size::Multiple(size.into()));
     let readout = Readout { score: Score::Decay, gamma: 0.9 };
     Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho }, readout)
+}
+
+/// Percent of the rows in the largest class from which on others are rare.
+const RARE: u64 = 75;
+/// Rows below which no other task is named.
+const FEWEST: u64 = 50;
+
+/// A line on another task that suits a table with these rows better, in the mean over the sets of
+/// docs/quality.md ("Which task for which table").
+pub(crate) fn other_task(rows: &Dataset) -> Option<String> {
+    let counts = rows.class_counts(rows.classes().len());
+    let (all, largest) = (counts.iter().sum::<u64>(), counts.iter().max().copied()?);
+    // Of a few rows, or of one class at this site, nothing follows for all.
+    if all < FEWEST || counts.iter().filter(|&&rows| rows > 0).count() < 2 {
+        return None;
+    }
+    let network = "`session new fedavg --network mlp --set fedavg.epochs=10`";
+    if largest * 100 >= all * RARE {
+        let percent = largest * 100 / all.max(1);
+        return Some(format!(
+            "{percent} % of the rows are in one class: flynn finds more of the others, and has fewer rows right in \
+             all, often fewer than always the largest class; {network} is for rows right (docs/quality.md)"
+        ));
+    }
+    (counts.len() > 2).then(|| {
+        format!(
+            "of tables with {} classes a network is often better: {network} (docs/quality.md)",
+            counts.len()
+        )
+    })
 }
 
 /// Proposes what a model is made of.
@@ -139,7 +169,7 @@ pub(crate) fn to_compare(file: &NewFile, count: usize) -> Result<Vec<Value>, Ses
     fields.insert("task".into(), "flynn".into());
     let session = NewFile { fields, ..NewFile::default() }.session()?;
     let DataSpec { features, classes, .. } = &session.data;
-    let Some(model) = session.task.model() else { return Ok(Vec::new()) };
+    let Some(model) = session.task.part::<ModelSpec>() else { return Ok(Vec::new()) };
     let ranges = Ranges { d: *features as usize, classes: classes.len(), max_m: model.m as usize };
     let own = model.setting(&session.data);
     let paper = file.option("paper-settings").is_some();
@@ -177,7 +207,7 @@ impl Settings {
         let start = Instant::now();
         let seed = [0; 8];
         let sample = data.subset(&stratified_sample(data.labels(), ROWS, &seed));
-        let trials = Trial::of(&sample, &folds(sample.labels(), FOLDS, &seed));
+        let trials = Trial::of(&sample, &folds(&sample, FOLDS, &seed));
         let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: PRESET_M };
         let (candidates, readouts) = (ranges.draw(CANDIDATES, &seed), readouts());
         let mut found: Option<(f64, Candidate, Readout)> = None;
@@ -229,4 +259,23 @@ fn setting(candidate: &Candidate) -> Option<Setting> {
     let size = |value: usize| u32::try_from(value).ok();
     let (m, s, rho) = (size(candidate.m)?, size(candidate.s)?, size(candidate.rho)?);
     Some(Setting { scaling, densify: candidate.densify, m, s, rho })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_task_is_named_where_a_class_is_rare_or_there_are_many() {
+        let of = |counts: &[u16]| {
+            let labels: Vec<u16> =
+                (0..).zip(counts).flat_map(|(class, &rows)| (0..rows).map(move |_| class)).collect();
+            let classes = (0..counts.len()).map(|class| format!("class {class}")).collect();
+            other_task(&Dataset::new(1, vec![0.5; labels.len()], labels, classes).unwrap())
+        };
+        assert!(of(&[75, 25]).is_some_and(|line| line.starts_with("75 % of the rows are in one class")));
+        assert!(of(&[30, 30, 40]).is_some_and(|line| line.starts_with("of tables with 3 classes")));
+        assert_eq!(of(&[74, 26]), None);
+        assert_eq!((of(&[60, 0]), of(&[40, 9])), (None, None), "too little to say");
+    }
 }

@@ -1,5 +1,6 @@
 //! The task `flynn` in a session file: the sizes of the model, and whether peers are drawn first.
 
+use std::any::Any;
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
@@ -8,11 +9,12 @@ use serde_json::{Value, json};
 use crate::model::readout::Readout;
 use crate::session::TaskSpec;
 use crate::session::encoding::{Field, integer, number, text};
+use crate::session::fields::field;
 use crate::session::rules::{self, check_number};
-use crate::session::{DataSpec, Score, Session, SessionError, Size, Sizes};
+use crate::session::{DataSpec, Score, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
 use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
-use crate::tasks::{EvaluateSpec, Setting, SketchSpec};
+use crate::tasks::{EvaluateSpec, Setting, Size, Sizes, SketchSpec};
 
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -99,25 +101,24 @@ impl ModelSpec {
     }
 
     pub(crate) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
+        let Self { m, s, rho, gamma, score } = self;
+        let d = data.dimension();
         writeln!(out, "[flynn]")?;
         writeln!(
             out,
-            "# d = {}: the features, times the soft bins; with densify padded to a power of two.",
-            data.dimension()
+            "# d = {d}: the features, times the soft bins; with densify padded to a power of two."
         )?;
-        writeln!(out, "# Bits of a hash: a number, or a multiple of d such as \"256d\".")?;
-        writeln!(out, "# The counts need m x classes x 4 bytes.")?;
-        writeln!(out, "m = {}", self.m)?;
-        writeln!(out, "# Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".")?;
-        writeln!(out, "s = {}", self.s)?;
-        writeln!(out, "# Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".")?;
-        writeln!(out, "rho = {}", self.rho)?;
-        writeln!(out, "# Decay of a bit's weight each time it is set: from 0 to below 1. Log scores add")?;
-        writeln!(out, "# 1 - gamma to the counts.")?;
-        writeln!(out, "gamma = {:?}", self.gamma)?;
-        writeln!(out, "# How a prediction reads the counts: \"decay\" (the paper's), \"balanced-decay\",")?;
-        writeln!(out, "# \"log\" or \"balanced-log\".")?;
-        writeln!(out, "score = \"{}\"\n", self.score)
+        let about = "Bits of a hash: a number, or a multiple of d such as \"256d\". The counts need m x classes x \
+                     4 bytes.";
+        field(about, "m", m, out)?;
+        field("Features that a bit looks at: 2 to d, or a multiple of d such as \"0.1d\".", "s", s, out)?;
+        field("Bits set in a hash: 1 to m, or a multiple of m such as \"0.001m\".", "rho", rho, out)?;
+        let about = "Decay of a bit's weight each time it is set: from 0 to below 1. Log scores add 1 - gamma to \
+                     the counts.";
+        field(about, "gamma", format_args!("{gamma:?}"), out)?;
+        let about = "How a prediction reads the counts: \"decay\" (the paper's), \"balanced-decay\", \"log\" or \
+                     \"balanced-log\".";
+        field(about, "score", format_args!("\"{score}\"\n"), out)
     }
 
     pub(crate) fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)> {
@@ -147,11 +148,11 @@ impl FlynnSpec {
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,
-        peers: usize,
+        _peers: usize,
     ) -> Result<Self, SessionError> {
         let model = ModelSpec::read(sections, "flynn", data)?;
         let select = match sections.select.take() {
-            Some(how) => Some(SketchSpec::read_section(sections, peers, Some(how))?),
+            Some(how) => Some(SketchSpec::read_section(sections, Some(how))?),
             None => None,
         };
         let evaluate = EvaluateSpec::read(sections, data)?;
@@ -160,8 +161,8 @@ impl FlynnSpec {
 }
 
 impl Spec for FlynnSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, session: &Session) -> Option<BuiltIn> {
@@ -208,16 +209,9 @@ impl Spec for FlynnSpec {
         self.select.is_some()
     }
 
-    fn model(&self) -> Option<&ModelSpec> {
-        Some(&self.model)
-    }
-
-    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
-        Some(&mut self.model)
-    }
-
-    fn sketch(&self) -> Option<&SketchSpec> {
-        self.select.as_ref()
+    fn parts(&self) -> Vec<&dyn Any> {
+        let sketch = self.select.iter().map(|sketch| sketch as &dyn Any);
+        std::iter::once(&self.model as &dyn Any).chain(sketch).collect()
     }
 
     fn entries(&self) -> Vec<Field> {

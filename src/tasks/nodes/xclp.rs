@@ -3,7 +3,7 @@
 mod audit;
 mod pairs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::network::{Fault, Network};
@@ -12,7 +12,10 @@ use crate::crypto::identity::Identity;
 use crate::data::Dataset;
 use crate::data::digits::digits;
 use crate::node::{Ending, Event};
+use crate::protocol::failure::Failure;
 use crate::protocol::message::Message;
+use crate::protocol::signed::Signed;
+use crate::protocol::view::Reason;
 use crate::session::{ColumnChecks, DataSpec, Peer, Privacy, Scaling, Session, TaskSpec};
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::talk::{self, Body, What};
@@ -235,6 +238,32 @@ fn whoever_was_lost_while_it_computed_never_computes_again() {
     assert_eq!(lab.holds().len(), 4 - usize::from(!lab.told_later(first)), "{:?}", lab.net.events);
     let (trio, _) = lab.computed(&lab.histories()[&Peer(0)]);
     assert!(!trio.contains(&first), "{first} in {trio:?}");
+}
+
+#[test]
+fn an_owner_that_accuses_a_computing_party_does_not_choose_who_computes() {
+    let spec =
+        XclpSpec { compute: ["peer-4", "peer-0", "peer-1", "peer-2"].map(String::from).into(), ..spec() };
+    let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 3, spec);
+    // Peer 3 is no candidate; it says that peer 0 stalls, when it should send its input.
+    let (context, mut told) = (lab.net.context(Peer(3)), BTreeSet::new());
+    lab.net.liars.insert(Peer(3));
+    lab.net.rewrite = Some(Box::new(move |from, to, message| {
+        let Message::Exchange { sum, content } = message else { return None };
+        let (body, _) = talk::read(content.clone()).ok()?;
+        if from != Peer(3) || sum.ballot.counter > 1 || !part(&body, What::Input) || !told.insert(to) {
+            return None;
+        }
+        let (ballot, slot) = (sum.ballot, sum.slot);
+        let failure = Failure { ballot, slot, reason: Reason::Stalled, suspect: Some(Peer(0)) };
+        Some(Message::Failed(Signed::new(&context, failure)))
+    }));
+    lab.net.run_unchecked(120_000, |_| false);
+    let failed =
+        |event: &Event| matches!(event, Event::ViewFailed(_, Peer(3), Reason::Stalled, Some(Peer(0))));
+    assert!(lab.net.events.iter().any(|(.., event)| failed(event)), "it is believed that the view is over");
+    let (trio, _) = lab.computed(&lab.histories()[&Peer(0)]);
+    assert_eq!(trio, [4, 0, 1].map(Peer));
 }
 
 impl Lab {

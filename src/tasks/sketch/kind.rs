@@ -3,100 +3,57 @@
 use std::sync::Arc;
 
 use super::{Plan, SketchTask};
-use crate::session::{DataSpec, Section, Sections, Session, SessionError, TaskSpec};
-#[cfg(all(feature = "cli", feature = "net"))]
-use crate::tasks::demo::MakeScene;
+use crate::session::{Section, Session, SessionError};
 use crate::tasks::new::EPSILON;
-
-/// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
-pub(crate) const PRIVATE: (u32, u32) = (16, 32);
-use crate::sim::task::{Ended, Worth};
 use crate::tasks::{
     BuiltIn, Labels, NewFile, OwnSlots, ResultFile, Shared, SketchSpec, TaskKind, TaskOption,
 };
 
+/// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
+const PRIVATE: (u32, u32) = (16, 32);
+
 /// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
+pub static KIND: TaskKind = TaskKind {
+    has_classes: false,
+    options: &[
+        EPSILON,
+        TaskOption::field("hash", "HASH", "sketch.hash", "srp (dense rows) or minhash (features above 0)"),
+        TaskOption::field(
+            "open-distances",
+            "",
+            "sketch.open_distances",
+            "Open every peer's distance to the global sketch",
+        ),
+        TaskOption::field("pairwise", "", "sketch.pairwise", "Open every peer's own sketch"),
+        TaskOption::field("choose", "K", "sketch.chosen", "Draw K peers by their distances"),
+    ],
+    fill,
+    compare: super::compare::worth,
+    results: &[ResultFile { name: "a sketch's result", recognised, contents: None }],
+    demo: Some(include_str!("demo.toml")),
+    ..TaskKind::new(
+        "sketch",
+        "how far each peer's rows lie from all rows",
+        &[Section {
+            name: "sketch",
+            tasks: "sketch where there is a [sketch], or flynn with select = \"sketch\"",
+        }],
+        |sections, data, peers| SketchSpec::read(sections, data, peers).map(Into::into),
+        Shared::Sums,
+    )
+};
 
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "sketch"
+fn fill(new: &mut NewFile) -> Result<(), SessionError> {
+    if new.is_private() {
+        new.propose("sketch.rows", i64::from(PRIVATE.0));
+        new.propose("sketch.range", i64::from(PRIVATE.1));
     }
-
-    fn about(&self) -> &'static str {
-        "how far each peer's rows lie from all rows"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        const TASKS: &str = "sketch where there is a [sketch], or flynn with select = \"sketch\"";
-        &[Section { name: "sketch", tasks: TASKS }]
-    }
-
-    fn has_classes(&self) -> bool {
-        false
-    }
-
-    fn options(&self) -> &'static [TaskOption] {
-        const OPTIONS: &[TaskOption] = &[
-            EPSILON,
-            TaskOption::field(
-                "hash",
-                "HASH",
-                "sketch.hash",
-                "srp (dense rows) or minhash (features above 0)",
-            ),
-            TaskOption::field(
-                "open-distances",
-                "",
-                "sketch.open_distances",
-                "Open every peer's distance to the global sketch",
-            ),
-            TaskOption::field("pairwise", "", "sketch.pairwise", "Open every peer's own sketch"),
-            TaskOption::field("choose", "K", "sketch.chosen", "Draw K peers by their distances"),
-        ];
-        OPTIONS
-    }
-
-    fn fill(&self, new: &mut NewFile) -> Result<(), SessionError> {
-        if new.is_private() {
-            new.propose("sketch.rows", i64::from(PRIVATE.0));
-            new.propose("sketch.range", i64::from(PRIVATE.1));
-        }
-        // The mean would be an exact sum, which a private session cannot have. SRP compares angles: about the
-        // mean of all records these tell more.
-        let usual = if new.is_private() { "unit-norm" } else { "center" };
-        let minhash = new.get("sketch.hash").and_then(toml::Value::as_str) == Some("minhash");
-        new.propose("data.scaling", if minhash { "none" } else { usual });
-        Ok(())
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        SketchSpec::read(sections, data, peers).map(Into::into)
-    }
-
-    fn simulated(&self, run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-        super::simulated::worth(run, failures)
-    }
-
-    #[cfg(all(feature = "cli", feature = "net"))]
-    fn demo(&self) -> Option<MakeScene> {
-        Some(super::demo::scene)
-    }
-
-    fn results(&self) -> &'static [ResultFile] {
-        const NAME: &str = "a sketch's result";
-        &[ResultFile { name: NAME, recognised, contents: None }]
-    }
-
-    fn shared(&self) -> Shared {
-        Shared::Sums
-    }
+    // The mean would be an exact sum, which a private session cannot have. SRP compares angles: about the
+    // mean of all records these tell more.
+    let usual = if new.is_private() { "unit-norm" } else { "center" };
+    let minhash = new.get("sketch.hash").and_then(toml::Value::as_str) == Some("minhash");
+    new.propose("data.scaling", if minhash { "none" } else { usual });
+    Ok(())
 }
 
 fn recognised(start: &[u8]) -> bool {

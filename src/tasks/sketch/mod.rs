@@ -15,15 +15,13 @@
 //! A task that draws its peers so (`select`, `flynn`) goes through these slots first, the second of
 //! them called `present`, and then its own.
 
-#[cfg(all(feature = "cli", feature = "net"))]
-pub(crate) mod demo;
+pub(crate) mod compare;
 mod kind;
 mod report;
-pub(crate) mod simulated;
 pub(crate) mod spec;
 
-pub use kind::Kind;
-pub(crate) use kind::{PRIVATE, built_in};
+pub use kind::KIND;
+pub(crate) use kind::built_in;
 pub(crate) use report::{names, selection};
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -48,7 +46,7 @@ use crate::session::{Peer, Session};
 use crate::sketch::distribution::private::{PrivateSketch, noise_variance};
 use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, SketchError};
 use crate::tasks::SketchSpec;
-use flyswarm_data::scaling::{self, Scaler, Scaling, ScalingError};
+use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling, ScalingError};
 
 /// Records that are scaled at a time.
 const BATCH: usize = 4096;
@@ -162,8 +160,8 @@ impl Plan {
             let name = if self.session.selects() { "present" } else { "holders" };
             plan.push(Aggregate { name: name.into(), ..holders::aggregate(0) });
         }
-        if let Some(squares) = self.opens_moments() {
-            plan.push(columns::aggregate(self.session.data.features, squares));
+        if let Some(sums) = self.opens_moments() {
+            plan.push(columns::aggregate(self.session.data.features, sums));
         }
         let kind = if self.epsilon.is_some() { Summed::Noised } else { Summed::Exact };
         let reveals = "how dense all rows together are at any point, and that a given row is not among them where a \
@@ -190,8 +188,8 @@ impl Plan {
         plan
     }
 
-    /// Whether moments are opened, and with squares.
-    fn opens_moments(&self) -> Option<bool> {
+    /// What is opened of columns.
+    fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
 
@@ -436,7 +434,7 @@ impl SketchTask {
         Ok(match name {
             "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
+                let moments = self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data));
                 moments.iter().flat_map(|word| word.to_le_bytes()).collect()
             }
             "sketch" => bytes(self.own(opened)?.to_words()),

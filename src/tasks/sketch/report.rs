@@ -46,7 +46,7 @@ fn json(
     let matrix = &outcome.matrix;
     let everybody: Vec<usize> = (0..session.roster.len()).collect();
     json!({
-        "hash": session.task.sketch().map(|sketch| sketch.hash),
+        "hash": session.task.part::<super::SketchSpec>().map(|sketch| sketch.hash),
         "rows": rows,
         "range": range,
         "columns": (!session.data.columns.is_empty()).then_some(&session.data.columns),

@@ -1,14 +1,16 @@
 //! The task `sketch` in a session file, and the sketches by which the task `flynn` draws its peers
 //! (`select`).
 
+use std::any::Any;
 use std::fmt::{self, Write};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::model::selection::Selection;
-use crate::session::encoding::{Field, flag, integer, number, text};
-use crate::session::rules::{Limit, check_number};
+use crate::session::encoding::Field;
+use crate::session::fields::{self, Row, Word};
+use crate::session::rules::Limit;
 use crate::session::{DataSpec, Scaling, Session, SessionError};
 use crate::session::{Release, Sections, Spec};
 use crate::sketch::distribution::srp::MAX_ENTRIES;
@@ -30,7 +32,7 @@ pub enum Select {
 
 /// The parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and
 /// 3).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SketchSpec {
     /// The hash of a row. Default SRP.
     pub hash: Family,
@@ -68,22 +70,28 @@ impl Default for SketchSpec {
     }
 }
 
-/// The section `[sketch]`.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    hash: Option<Family>,
-    rows: Option<i64>,
-    range: Option<i64>,
-    open_distances: Option<bool>,
-    pairwise: Option<bool>,
-    active: Option<i64>,
-    chosen: Option<i64>,
-    temperature: Option<f64>,
+impl Word for Family {
+    const WORDS: &'static [(&'static str, Self)] = &[("srp", Self::Srp), ("minhash", Self::Minhash)];
 }
 
-const ROWS: Limit = Limit::new("sketch.rows", 1, (MAX_COUNTERS / 2) as u64);
-const WIDTH: Limit = Limit::new("sketch.range", *RANGE.start() as u64, *RANGE.end() as u64);
+/// The section `[sketch]`.
+static FIELDS: &[Row<SketchSpec>] = fields::fields! { "sketch";
+    hash at hash: word(Family),
+        "\"srp\", signs of random projections, or \"minhash\" of the features that are above 0.";
+    rows at rows: whole(1, (MAX_COUNTERS / 2) as u64),
+        "Rows, and the counters of each row (a power of two with srp); at most 16777216 counters in all.";
+    range at range: whole(*RANGE.start() as u64, *RANGE.end() as u64), "";
+    open_distances at open_distances: flag,
+        "Whether every peer's distance to the global sketch is opened.";
+    pairwise at pairwise: flag,
+        "Whether every peer's own sketch is opened, and so all distances between peers: this shows how dense each \
+         peer's records are anywhere.";
+    active at active: whole(0, 1024),
+        "A draw of peers: `active` of the peers with a published distance are considered (0: all), and `chosen` of \
+         these are drawn (0: no draw), by a softmax of inverse distances of this temperature: 0.001 to 1000.";
+    chosen at chosen: whole(0, 1024), "";
+    temperature at temperature: number(0.001, 1000.0, "0.001 to 1000"), "";
+};
 
 /// A number of peers, of so many.
 fn places(field: &'static str, peers: usize) -> Limit {
@@ -98,20 +106,20 @@ impl SketchSpec {
         (chosen > 0).then_some(Selection { active, chosen, temperature })
     }
 
-    /// Reads the section, for so many peers.
+    /// Reads the section.
     pub(crate) fn read_section(
         sections: &mut Sections<'_>,
-        peers: usize,
         select: Option<Select>,
     ) -> Result<Self, SessionError> {
-        sections.take::<Raw>("sketch")?.unwrap_or_default().resolve(peers, select)
+        let mut spec = Self { open_distances: select.is_some(), ..Self::default() };
+        fields::read(FIELDS, sections, &mut spec)?;
+        Ok(spec)
     }
 
     /// The rules of both uses.
     fn check_sizes(&self, session: &Session) -> Result<(), SessionError> {
         let (data, peers) = (&session.data, session.roster.len());
-        ROWS.check::<u32>(self.rows)?;
-        WIDTH.check::<u32>(self.range)?;
+        fields::check(FIELDS, self)?;
         let counters = u64::from(self.rows) * u64::from(self.range);
         if counters > MAX_COUNTERS as u64 {
             return refuse("sketch.rows x sketch.range", &counters, format!("at most {MAX_COUNTERS}"));
@@ -150,9 +158,7 @@ impl SketchSpec {
             let limit = format!("0 or at least sketch.chosen, {}", self.chosen);
             return refuse("sketch.active", &self.active, limit);
         }
-        let temperature = self.temperature;
-        let holds = (0.001..=1000.0).contains(&temperature);
-        check_number("sketch.temperature", temperature, holds, "0.001 to 1000")
+        Ok(())
     }
 
     /// The rules of a task that draws its peers by these sketches.
@@ -185,23 +191,23 @@ impl SketchSpec {
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,
-        peers: usize,
+        _peers: usize,
     ) -> Result<Self, SessionError> {
-        Self::read_section(sections, peers, None)
+        Self::read_section(sections, None)
     }
 }
 
 impl Spec for SketchSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, session: &Session) -> Option<BuiltIn> {
         Some(super::built_in(session, *self))
     }
 
-    fn sketch(&self) -> Option<&Self> {
-        Some(self)
+    fn parts(&self) -> Vec<&dyn Any> {
+        vec![self]
     }
 
     fn about(&self) -> &'static str {
@@ -222,54 +228,17 @@ impl Spec for SketchSpec {
     }
 
     fn entries(&self) -> Vec<Field> {
-        vec![
-            ("sketch.hash", text(self.hash.name())),
-            ("sketch.rows", integer(self.rows)),
-            ("sketch.range", integer(self.range)),
-            ("sketch.open_distances", flag(self.open_distances)),
-            ("sketch.pairwise", flag(self.pairwise)),
-            ("sketch.active", integer(self.active)),
-            ("sketch.chosen", integer(self.chosen)),
-            ("sketch.temperature", number(self.temperature)),
-        ]
+        fields::entries(FIELDS, self)
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { hash, rows, range, open_distances, pairwise, active, chosen, temperature } = self;
         writeln!(out, "[sketch]")?;
-        writeln!(
-            out,
-            "# \"srp\", signs of random projections, or \"minhash\" of the features that are above 0."
-        )?;
-        writeln!(out, "hash = \"{hash}\"")?;
-        writeln!(
-            out,
-            "# Rows, and the counters of each row (a power of two with srp); at most {MAX_COUNTERS}"
-        )?;
-        writeln!(out, "# counters in all.")?;
-        writeln!(out, "rows = {rows}\nrange = {range}")?;
-        writeln!(out, "# Whether every peer's distance to the global sketch is opened.")?;
-        writeln!(out, "open_distances = {open_distances}")?;
-        writeln!(
-            out,
-            "# Whether every peer's own sketch is opened, and so all distances between peers: this shows"
-        )?;
-        writeln!(out, "# how dense each peer's records are anywhere.")?;
-        writeln!(out, "pairwise = {pairwise}")?;
-        writeln!(
-            out,
-            "# A draw of peers: `active` of the peers with a published distance are considered (0: all),"
-        )?;
-        writeln!(
-            out,
-            "# and `chosen` of these are drawn (0: no draw), by a softmax of inverse distances of this"
-        )?;
-        writeln!(out, "# temperature: 0.001 to 1000.")?;
-        writeln!(out, "active = {active}\nchosen = {chosen}\ntemperature = {temperature:?}\n")
+        fields::write(FIELDS, self, out)?;
+        writeln!(out)
     }
 
     fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
-        vec![("sketch", json!(self))]
+        vec![("sketch", fields::json(FIELDS, self).into())]
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
@@ -294,23 +263,5 @@ impl Spec for SketchSpec {
 
     fn release(&self, _data: &DataSpec) -> Release {
         Release::Every
-    }
-}
-
-impl Raw {
-    fn resolve(self, peers: usize, select: Option<Select>) -> Result<SketchSpec, SessionError> {
-        let defaults = SketchSpec::default();
-        let place =
-            |field, value: Option<i64>| value.map_or(Ok(0), |value| places(field, peers).check(value));
-        Ok(SketchSpec {
-            hash: self.hash.unwrap_or(defaults.hash),
-            rows: self.rows.map_or(Ok(defaults.rows), |rows| ROWS.check(rows))?,
-            range: self.range.map_or(Ok(defaults.range), |range| WIDTH.check(range))?,
-            open_distances: self.open_distances.unwrap_or(select.is_some()),
-            pairwise: self.pairwise.unwrap_or(defaults.pairwise),
-            active: place("sketch.active", self.active)?,
-            chosen: place("sketch.chosen", self.chosen)?,
-            temperature: self.temperature.unwrap_or(defaults.temperature),
-        })
     }
 }

@@ -21,7 +21,7 @@ fn session(peers: usize, fields: &str) -> Session {
 }
 
 fn spec(session: &Session) -> SketchSpec {
-    *session.task.sketch().unwrap()
+    *session.task.part::<SketchSpec>().unwrap()
 }
 
 fn plan(session: Session) -> Plan {

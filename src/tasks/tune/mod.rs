@@ -32,11 +32,11 @@ use crate::model::ModelError;
 use crate::model::bloom::{self, Counts, CountsError};
 use crate::model::readout::Readout;
 use crate::protocol::context::Aggregate;
-use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
+use crate::session::{Peer, Section, Session, SessionError};
 use crate::sketch::ParameterError;
 use crate::sketch::flyhash::FlyHash;
 use crate::tasks::{EvaluateSpec, FlynnSpec, Setting, TuneSpec};
-use flyswarm_data::scaling::{self, Moments, Scaler, ScalingError};
+use flyswarm_data::scaling::{ColumnSums, Moments, Scaler, ScalingError, sums};
 use flyswarm_learn::tuning::candidate::readouts;
 use flyswarm_learn::tuning::search::read;
 use flyswarm_learn::tuning::{Candidate, Metric, Tally, best, summed};
@@ -67,71 +67,44 @@ pub struct Outcome {
 }
 
 /// The task's line of the registry.
-#[derive(Debug)]
-pub struct Kind;
-
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "tune"
-    }
-
-    fn about(&self) -> &'static str {
-        "a comparison of settings of FlyNN"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section { name: "tune", tasks: "tune where there is a [tune]" }]
-    }
-
-    fn options(&self) -> &'static [TaskOption] {
-        const OPTIONS: &[TaskOption] = &[
-            TaskOption::own(
-                "candidates",
-                "N",
-                "Compare N other settings with this one, 1 to 64 [default: 12]",
-            ),
-            new::PAPER,
-            new::SETTINGS,
-            new::TUNING,
-        ];
-        OPTIONS
-    }
-
-    fn fill(&self, file: &mut NewFile) -> Result<(), SessionError> {
-        new::fill(file)?;
-        let text = file.option("candidates").unwrap_or("12");
-        let refused = || SessionError::value("--candidates", text, "1 to 64");
-        let count = text.parse().ok().filter(|count| (1..=64).contains(count)).ok_or_else(refused)?;
-        let settings = new::to_compare(file, count)?;
-        file.propose("tune.setting", settings);
-        Ok(())
-    }
-
-    fn take_settings(&self, session: &mut Session, file: &Path) -> Result<(), SessionError> {
-        let model = new::give(session, file)?;
-        session.task = FlynnSpec { model, select: None, evaluate: Some(EvaluateSpec::default()) }.into();
-        Ok(())
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        data: &DataSpec,
-        peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        TuneSpec::read(sections, data, peers).map(Into::into)
-    }
-
-    fn shared(&self) -> Shared {
-        Shared::Sums
-    }
-
-    fn evaluation_note(&self, _session: &Session) -> Option<&'static str> {
+pub static KIND: TaskKind = TaskKind {
+    options: &[
+        TaskOption::own("candidates", "N", "Compare N other settings with this one, 1 to 64 [default: 12]"),
+        new::PAPER,
+        new::SETTINGS,
+        new::TUNING,
+    ],
+    fill,
+    take_settings,
+    evaluation_note: |_| {
         Some(
             "The file of settings says how many rows of all peers each setting has right, on folds that it has \
              not learnt from.",
         )
-    }
+    },
+    ..TaskKind::new(
+        "tune",
+        "a comparison of settings of FlyNN",
+        &[Section { name: "tune", tasks: "tune where there is a [tune]" }],
+        |sections, data, peers| TuneSpec::read(sections, data, peers).map(Into::into),
+        Shared::Sums,
+    )
+};
+
+fn fill(file: &mut NewFile) -> Result<(), SessionError> {
+    new::fill(file)?;
+    let text = file.option("candidates").unwrap_or("12");
+    let refused = || SessionError::value("--candidates", text, "1 to 64");
+    let count = text.parse().ok().filter(|count| (1..=64).contains(count)).ok_or_else(refused)?;
+    let settings = new::to_compare(file, count)?;
+    file.propose("tune.setting", settings);
+    Ok(())
+}
+
+fn take_settings(session: &mut Session, file: &Path) -> Result<(), SessionError> {
+    let model = new::give(session, file)?;
+    session.task = FlynnSpec { model, select: None, evaluate: Some(EvaluateSpec::default()) }.into();
+    Ok(())
 }
 
 /// The task with these parameters.
@@ -206,8 +179,8 @@ impl Plan {
         self.candidates.iter().filter_map(|candidate| candidate.scaling.needs_moments()).max()
     }
 
-    /// Whether moments are opened, and with squares.
-    fn opens_moments(&self) -> Option<bool> {
+    /// What is opened of columns.
+    fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.needs_moments())
     }
 
@@ -219,8 +192,8 @@ impl Plan {
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let mut plan = vec![Aggregate::coin(), holders::aggregate(self.classes())];
-        if let Some(squares) = self.opens_moments() {
-            plan.push(columns::aggregate(self.session.data.features, squares));
+        if let Some(sums) = self.opens_moments() {
+            plan.push(columns::aggregate(self.session.data.features, sums));
         }
         let counts: usize =
             self.candidates.iter().map(|candidate| candidate.m * self.classes() * self.folds).sum();
@@ -252,7 +225,7 @@ impl Plan {
             Some(_) => {
                 let (words, _) = self.opened("moments", opened)?.as_chunks::<8>();
                 let words: Vec<_> = words.iter().map(|&word| u64::from_le_bytes(word)).collect();
-                Some(Moments::from_words(&words, features)?)
+                Some(Moments::from_words(sums::parts(&words, features).0, features)?)
             }
         };
         let pairs = self
@@ -271,7 +244,7 @@ impl Plan {
 
     /// This peer's part of the rows in every fold: the same for counts and scores.
     fn splits(&self, data: &Dataset, opened: &[Bytes]) -> Result<Vec<Split>, TuneError> {
-        Ok(folds(data.labels(), self.folds, self.opened("coin", opened)?))
+        Ok(folds(data, self.folds, self.opened("coin", opened)?))
     }
 
     fn counts(&self, data: &Dataset, opened: &[Bytes]) -> Result<Bytes, TuneError> {
@@ -345,7 +318,7 @@ impl Tune {
         match name {
             "holders" => Ok(holders::vector(self.plan.classes(), &self.data)),
             "moments" => {
-                let moments = scaling::moments(&self.data, self.plan.opens_moments() == Some(true));
+                let moments = self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data));
                 Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
             }
             name => {

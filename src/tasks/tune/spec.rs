@@ -1,5 +1,6 @@
 //! The task `tune` in a session file: the settings that it compares.
 
+use std::any::Any;
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
@@ -7,11 +8,13 @@ use serde_json::{Value, json};
 
 use crate::model::readout::Readout;
 use crate::session::encoding::{Field, flag, integer, list, put, scaling};
+use crate::session::fields::{comment, field};
 use crate::session::rules::{self, COUNTS_LIMIT, Limit};
-use crate::session::{DataSpec, Scaling, Score, Session, SessionError, Size, Sizes};
+use crate::session::{DataSpec, Scaling, Score, Session, SessionError};
 use crate::session::{Sections, Spec};
-use crate::tasks::ModelSpec;
+use crate::tasks::flynn::size;
 use crate::tasks::{BuiltIn, TaskKind};
+use crate::tasks::{ModelSpec, Size, Sizes};
 
 /// The parameters of the task `tune`.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,9 +111,9 @@ impl Setting {
         let (scaling, densify) = (self.scaling, self.densify);
         let data = DataSpec { features, scaling, densify, ..DataSpec::default() };
         data.check_scaling()?;
-        rules::m(classes).check::<u32>(self.m)?;
-        rules::s(data.dimension()).check::<u32>(self.s)?;
-        rules::rho(self.m).check::<u32>(self.rho)?;
+        size::m(classes).check::<u32>(self.m)?;
+        size::s(data.dimension()).check::<u32>(self.s)?;
+        size::rho(self.m).check::<u32>(self.rho)?;
         if u64::from(self.m) * u64::from(self.s) > ENTRIES_LIMIT {
             let limit = format!("at most {} with m = {}", ENTRIES_LIMIT / u64::from(self.m), self.m);
             return Err(SessionError::value("flynn.s", self.s, limit));
@@ -149,8 +152,8 @@ impl TuneSpec {
 }
 
 impl Spec for TuneSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, session: &Session) -> Option<BuiltIn> {
@@ -187,12 +190,8 @@ impl Spec for TuneSpec {
         self.model.check_gamma()
     }
 
-    fn model(&self) -> Option<&ModelSpec> {
-        Some(&self.model)
-    }
-
-    fn model_mut(&mut self) -> Option<&mut ModelSpec> {
-        Some(&mut self.model)
+    fn parts(&self) -> Vec<&dyn Any> {
+        vec![&self.model]
     }
 
     fn entries(&self) -> Vec<Field> {
@@ -206,19 +205,11 @@ impl Spec for TuneSpec {
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         self.model.write_toml(data, out)?;
         writeln!(out, "[tune]")?;
-        writeln!(
-            out,
-            "# Folds of each peer's rows; each is scored once with the counts of the others: 2 to 20."
-        )?;
-        writeln!(out, "folds = {}\n", self.folds)?;
-        writeln!(
-            out,
-            "# What is compared besides the setting above: 1 to 64 settings, m and s as numbers or"
-        )?;
-        writeln!(
-            out,
-            "# multiples of their own d. The counts of all settings in all folds take at most 1 GiB."
-        )?;
+        let about = "Folds of each peer's rows; each is scored once with the counts of the others: 2 to 20.";
+        field(about, "folds", format_args!("{}\n", self.folds), out)?;
+        let about = "What is compared besides the setting above: 1 to 64 settings, m and s as numbers or multiples \
+                     of their own d. The counts of all settings in all folds take at most 1 GiB.";
+        comment(about, out)?;
         for Setting { scaling, densify, m, s, rho } in &self.settings {
             writeln!(out, "[[tune.setting]]\nscaling = {}", scaling.to_toml())?;
             writeln!(out, "densify = {densify}\nm = {m}\ns = {s}\nrho = {rho}\n")?;

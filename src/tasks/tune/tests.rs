@@ -65,7 +65,7 @@ fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
     let all = |pick: &dyn Fn(&Split) -> Vec<usize>, fold: usize| {
         let (mut values, mut labels) = (Vec::new(), Vec::new());
         for part in parts {
-            let split = &folds(part.labels(), rules.folds, &COIN)[fold];
+            let split = &folds(part, rules.folds, &COIN)[fold];
             let rows = part.subset(&pick(split));
             values.extend_from_slice(rows.values());
             labels.extend_from_slice(rows.labels());

@@ -2,11 +2,14 @@
 //! compute to the end and keep their shares of the output. Nothing of it leaves before the committee has
 //! decided over whom.
 //!
-//! 1. Everybody tells everybody who is out ([`Body::Begin`]): who computes follows ([`parties`]).
-//! 2. Where the session says so every two owners make shares of their distances ([`Pairs`]).
-//! 3. Owners send each computing party its shares of codes, or of those, and labels, all from fresh
-//!    randomness.
-//! 4. The parties check the input and go through the rounds of the program ([`Party`]).
+//! 1. Each candidate tells everybody with whom it computes no more ([`Body::Begin`]): who computes follows
+//!    ([`parties`]).
+//! 2. Each owner announces a commitment to its input to everybody. Nobody sees anything of another owner's
+//!    before it has all of them.
+//! 3. Where the session says so every two owners make shares of their distances ([`Pairs`]).
+//! 4. Owners announce hashes of their shares; when all have, they send each computing party its shares of
+//!    codes, or of distances, and labels, all from fresh randomness.
+//! 5. The parties compare what was announced and go through the rounds of the program ([`Party`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,32 +17,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::computed::{COMMITMENT, Computed, commitment, inputs_digest};
+use super::computed::{Computed, commitment, inputs_digest};
 use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
 pub(crate) use super::setup::{Excluded, FirstCommitments, Rows, Setup};
-use super::talk::{Body, Incoming, Outgoing, WINDOW, What, read, tell};
+use super::talk::{Body, Incoming, Outgoing, What, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
 use crate::protocol::sum_id::SumId;
-use crate::protocol::view::Reason;
+use crate::protocol::view::{HEARTBEAT_MS, Reason};
 use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::tasks::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
 use crate::tasks::xclp::shares::input::{
-    Inputs, parcel_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
+    Announced, Inputs, parcels, parcels_of_distances, unpack, unpack_distances,
 };
 use crate::tasks::xclp::shares::output::Sealed;
 use crate::tasks::xclp::shares::party::Frame;
 use crate::tasks::xclp::shares::program::Outcome;
+use crate::tasks::xclp::shares::round::Side;
 use crate::tasks::xclp::shares::{Keys, Party, Turn};
 use flyswarm_mpc::propagation::integer::Plan;
 
+mod messages;
+
 /// What a job gives.
 enum JobResult {
-    /// An owner's parcels for parties 0, 1 and 2, and its commitment.
-    Input([Bytes; 3], [u8; 32]),
+    /// An owner's parcels for parties 0, 1 and 2, and what it announces.
+    Input([Bytes; 3], Announced),
     /// An owner's codes and its commitment, where it makes parts of distances first.
     Codes(Arc<Codes>, [u8; 32]),
     /// Of the exchange with another owner.
@@ -59,9 +65,12 @@ pub(crate) struct Compute {
     trio: Option<[Peer; 3]>,
     /// Of an owner that makes parts of distances: until it has them.
     pairs: Option<Pairs>,
-    /// Of an owner: its parcels until they are sent, its commitment.
+    /// Of an owner: its parcels until they are sent, and whether they are.
     parcels: Option<[Bytes; 3]>,
-    commitment: Option<[u8; 32]>,
+    sent: bool,
+    /// What owners have announced: commitments, and hashes of shares.
+    commitments: BTreeMap<Peer, [u8; 32]>,
+    copies: BTreeMap<Peer, [[u8; 32]; 3]>,
     incoming: BTreeMap<Peer, Incoming>,
     inputs: BTreeMap<Peer, Vec<u8>>,
     /// Of a party: the digest of the commitments that came with them.
@@ -70,6 +79,9 @@ pub(crate) struct Compute {
     early: Vec<(Peer, What, bool, Bytes)>,
     party: Option<Party>,
     sealed: Option<Sealed>,
+    /// A party that has to say which owner has announced something else to it, and for how many heartbeats
+    /// it has been waited for.
+    alone: Option<(Peer, u64)>,
     over: bool,
 }
 
@@ -91,13 +103,16 @@ impl Compute {
             begun: BTreeMap::new(),
             trio: None,
             parcels: None,
-            commitment: None,
+            sent: false,
+            commitments: BTreeMap::new(),
+            copies: BTreeMap::new(),
             incoming: BTreeMap::new(),
             inputs: BTreeMap::new(),
             digest: [0; 32],
             early: Vec::new(),
             party: None,
             sealed: None,
+            alone: None,
             over: false,
         }
     }
@@ -119,6 +134,7 @@ impl Compute {
     fn start(&mut self, now: Time, step: &mut Step<Vocabulary>) {
         self.watch.start(now, step);
         let out: Vec<Peer> = self.out().iter().copied().collect();
+        let out = if self.setup.candidates.contains(&self.setup.me) { out } else { Vec::new() };
         tell(self.peers(), &Body::Begin(out.clone()), step);
         self.begun.insert(self.setup.me, out);
         if let Some(rows) = self.setup.rows.clone() {
@@ -136,7 +152,7 @@ impl Compute {
                         return JobResult::Codes(Arc::new(codes), commitment);
                     }
                     let parcels = parcels(&codes, &rows.labels, plan.classes(), place, &seeds);
-                    JobResult::Input(with(commitment, parcels), commitment)
+                    JobResult::Input(sealed(&parcels), Announced::of(commitment, &parcels))
                 },
                 step,
             );
@@ -144,15 +160,16 @@ impl Compute {
         self.begin_if_all_are_here(step);
     }
 
-    /// This owner's place, and the seeds of its shares.
-    fn sharing(&self) -> (usize, [Zeroizing<[u8; 32]>; 2]) {
+    /// This owner's place, and the seeds of its shares and their salt.
+    fn sharing(&self) -> (usize, [Zeroizing<[u8; 32]>; 3]) {
         let place = self.setup.owners.iter().position(|(peer, _)| *peer == self.setup.me).unwrap_or(0);
-        (place, ["one", "two"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes())))
+        (place, ["one", "two", "salt"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes())))
     }
 
     /// Goes on with the pairs of owners. After the last one the parcels are made.
     fn pair_up(&mut self, step: &mut Step<Vocabulary>) {
-        let Some(pairs) = self.pairs.as_mut().filter(|_| self.trio.is_some() && !self.over) else { return };
+        let ready = self.trio.is_some() && self.commitments.len() == self.setup.owners.len() && !self.over;
+        let Some(pairs) = self.pairs.as_mut().filter(|_| ready) else { return };
         if let Some((peer, credits)) = pairs.credits() {
             (0..credits).for_each(|_| tell([peer], &Body::Credit, step));
         }
@@ -162,7 +179,8 @@ impl Compute {
         }
         if let Some((work, run)) = pairs.step() {
             self.job(work, move || JobResult::Pair(run()), step);
-        } else if let (Some(parts), Some(commitment)) = (pairs.take(), self.commitment) {
+        } else if let (Some(parts), Some(&commitment)) = (pairs.take(), self.commitments.get(&self.setup.me))
+        {
             self.pairs = None;
             let (place, seeds) = self.sharing();
             let (classes, rows) = (self.setup.plan.classes(), self.setup.rows.clone());
@@ -171,7 +189,7 @@ impl Compute {
                 parts.len() as u64,
                 move || {
                     let parcels = parcels_of_distances(&parts, &labels, classes, place, &seeds);
-                    JobResult::Input(with(commitment, parcels), commitment)
+                    JobResult::Input(sealed(&parcels), Announced::of(commitment, &parcels))
                 },
                 step,
             );
@@ -204,23 +222,32 @@ impl Compute {
         self.watch.compute(job, step);
     }
 
-    /// Who computes is known when everybody has said who is out.
+    /// Whether one of two candidates computes with the other no more, as far as they have said.
+    fn apart(&self, x: Peer, y: Peer) -> bool {
+        let says = |x, y| self.begun.get(x).is_some_and(|out| out.contains(y));
+        says(&x, &y) || says(&y, &x)
+    }
+
+    /// Who computes is known when everybody has begun.
     fn begin_if_all_are_here(&mut self, step: &mut Step<Vocabulary>) {
         let participants = self.participants();
         if self.trio.is_some() || self.begun.len() < participants.len() {
             return;
         }
         let here: Vec<Peer> = participants.into_iter().collect();
-        let mut out: BTreeSet<Peer> = self.begun.values().flatten().copied().collect();
-        let trio = parties::trio(&self.setup.candidates, &here, &out);
-        if let Ok(trio) = &trio {
-            out.extend(parties::passed_over(&self.setup.candidates, trio));
+        if let Ok(trio) = parties::trio(&self.setup.candidates, &here, |x, y| self.apart(x, y)) {
+            self.trio = Some(trio);
+            self.share_out(step);
+            self.catch_up(step);
+        } else if let Some(other) = self.kept_apart(self.setup.me) {
+            // Others wait for these two to say so.
+            self.fail(Reason::Disagreement, Some(other), step);
         }
-        self.out().extend(out);
-        let Ok(trio) = trio else { return self.fail(Reason::TooFew, None, step) };
-        self.trio = Some(trio);
-        self.share_out(step);
-        self.catch_up(step);
+    }
+
+    /// A candidate in the view from which this one is apart.
+    fn kept_apart(&self, peer: Peer) -> Option<Peer> {
+        self.begun.keys().copied().find(|&other| self.apart(peer, other))
     }
 
     /// What came early is taken now.
@@ -232,10 +259,22 @@ impl Compute {
         }
     }
 
-    /// Sends the parcels when both they and who gets them are known.
+    /// Announces what this owner shares.
+    fn announce(&mut self, body: Body, step: &mut Step<Vocabulary>) {
+        tell(self.peers(), &body, step);
+        match body {
+            Body::Commitment(commitment) => drop(self.commitments.insert(self.setup.me, commitment)),
+            Body::Copies(copies) => drop(self.copies.insert(self.setup.me, copies)),
+            _ => {}
+        }
+    }
+
+    /// Sends the parcels when they, who gets them and what all owners have announced are known.
     fn share_out(&mut self, step: &mut Step<Vocabulary>) {
-        let Some(trio) = self.trio else { return };
-        for (to, parcel) in trio.into_iter().zip(self.parcels.take().into_iter().flatten()) {
+        let Some(trio) = self.trio.filter(|_| self.copies.len() == self.setup.owners.len()) else { return };
+        let Some(parcels) = self.parcels.take() else { return };
+        self.sent = true;
+        for (to, parcel) in trio.into_iter().zip(parcels) {
             if to == self.setup.me {
                 self.inputs.insert(to, parcel.to_vec());
             } else {
@@ -245,105 +284,16 @@ impl Compute {
         self.compute_if_all_is_here(step);
     }
 
-    fn message(&mut self, from: Peer, content: Content, step: &mut Step<Vocabulary>) -> Result<(), Fault> {
-        let (body, data) = read(content)?;
-        if !self.participants().contains(&from) {
-            return Err(Fault::OutOfOrder("message of a peer without a part in the exchange"));
-        }
-        match body {
-            Body::Begin(out) => {
-                if out.len() > parties::CANDIDATES
-                    || out.iter().any(|peer| !self.setup.candidates.contains(peer))
-                {
-                    return Err(Fault::Inconsistent("a peer is out that was never to compute".into()));
-                }
-                if self.begun.insert(from, out).is_some() {
-                    return Err(Fault::OutOfOrder("second beginning of an exchange"));
-                }
-                self.begin_if_all_are_here(step);
-                Ok(())
-            }
-            Body::Credit => self.outgoing.credit(from, step),
-            Body::KeepAlive => Ok(()),
-            Body::Part { what, last } => self.part(from, what, last, data, step),
-        }
-    }
-
-    fn part(
-        &mut self,
-        from: Peer,
-        what: What,
-        last: bool,
-        data: Bytes,
-        step: &mut Step<Vocabulary>,
-    ) -> Result<(), Fault> {
-        const NOT_MINE: Fault = Fault::OutOfOrder("vector for a peer with another part");
-        let early = match what {
-            What::Input => self.trio.is_none(),
-            What::Round(_) => self.party.is_none(),
-            // Whatever comes before its turn is kept there, and pays for itself with credits later.
-            What::Pair(number) => {
-                let pairs = self.pairs.as_mut().ok_or(NOT_MINE)?;
-                return pairs.part(from, number, &data, last);
-            }
-            What::Output => return Err(NOT_MINE),
-        };
-        if early {
-            if self.trio.is_some() && self.number().is_none()
-                || self.early.iter().filter(|(peer, ..)| *peer == from).count() > 2 * WINDOW
-            {
-                return Err(NOT_MINE);
-            }
-            self.early.push((from, what, last, data));
-            return Ok(());
-        }
-        if !last {
-            tell([from], &Body::Credit, step);
-        }
-        match what {
-            What::Input => {
-                let number = self.number().ok_or(NOT_MINE)?;
-                let mut owners = self.setup.owners.iter().enumerate();
-                let (place, &(_, rows)) = owners.find(|(_, (peer, _))| *peer == from).ok_or(NOT_MINE)?;
-                let (width, classes) = (self.setup.width(), self.setup.plan.classes());
-                let length = COMMITMENT + parcel_bytes(rows, width, classes, place, number);
-                if let Some(parcel) = self.incoming.entry(from).or_default().take(&data, last, length)? {
-                    self.commits(from, &parcel)?;
-                    self.inputs.insert(from, parcel);
-                    self.compute_if_all_is_here(step);
-                }
-            }
-            What::Round(round) => {
-                let message = Frame { round, last, data };
-                let party = self.party.as_mut().ok_or(NOT_MINE)?;
-                let done = party.handle(Time(0), Input::Message { from, message });
-                self.carry_out(done, step);
-            }
-            What::Output | What::Pair(_) => {}
-        }
-        Ok(())
-    }
-
-    /// An owner has one input in a session, whatever views fail: its commitment is the same in all of them.
-    fn commits(&self, owner: Peer, parcel: &[u8]) -> Result<(), Fault> {
-        let commitment = parcel.first_chunk().copied().unwrap_or_default();
-        let mut seen = self.setup.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen.entry(owner).or_insert(commitment) != commitment {
-            return Err(Fault::Inconsistent("it commits to another input than in an earlier view".into()));
-        }
-        Ok(())
-    }
-
     /// The parties begin when they have the shares of all owners.
-    fn compute_if_all_is_here(&mut self, step: &mut Step<Vocabulary>) {
-        if self.number().is_none() || self.inputs.len() < self.setup.owners.len() || self.party.is_some() {
+    pub(super) fn compute_if_all_is_here(&mut self, step: &mut Step<Vocabulary>) {
+        let Some(number) = self.number().filter(|_| self.party.is_none()) else { return };
+        if self.inputs.len() < self.setup.owners.len() || self.copies.len() < self.setup.owners.len() {
             return;
         }
         let mut inputs = std::mem::take(&mut self.inputs);
-        let commitment =
-            |(peer, parcel): (&Peer, &Vec<u8>)| (*peer, *parcel.first_chunk().unwrap_or(&[0; 32]));
-        self.digest = inputs_digest(inputs.iter().map(commitment));
+        self.digest = inputs_digest(self.commitments.iter().map(|(peer, commitment)| (*peer, *commitment)));
         let (owners, plan) = (self.setup.owners.clone(), self.setup.plan);
+        let (commitments, copies) = (self.commitments.clone(), self.copies.clone());
         let width = self.setup.width();
         let unpack = if self.setup.hamming.is_pairwise() { unpack_distances } else { unpack };
         self.job(
@@ -351,8 +301,9 @@ impl Compute {
             move || {
                 let unpacked = owners.into_iter().map(|(peer, rows)| {
                     let parcel = Zeroizing::new(inputs.remove(&peer).unwrap_or_default());
-                    let shares = parcel.get(COMMITMENT..).unwrap_or_default();
-                    unpack(shares, rows, width, plan.classes()).ok_or(peer)
+                    let input = commitments.get(&peer).copied().unwrap_or_default();
+                    let said = Announced { input, copies: copies.get(&peer).copied().unwrap_or_default() };
+                    unpack(&parcel, number, &said, rows, width, plan.classes()).ok_or(peer)
                 });
                 JobResult::Unpacked(unpacked.collect())
             },
@@ -362,12 +313,16 @@ impl Compute {
 
     fn made(&mut self, made: JobResult, step: &mut Step<Vocabulary>) {
         match made {
-            JobResult::Input(parcels, commitment) => {
-                (self.parcels, self.commitment) = (Some(parcels), Some(commitment));
+            JobResult::Input(parcels, Announced { input, copies }) => {
+                if self.pairs.is_none() && !self.commitments.contains_key(&self.setup.me) {
+                    self.announce(Body::Commitment(input), step);
+                }
+                self.announce(Body::Copies(copies), step);
+                self.parcels = Some(parcels);
                 self.share_out(step);
             }
             JobResult::Codes(codes, commitment) => {
-                self.commitment = Some(commitment);
+                self.announce(Body::Commitment(commitment), step);
                 let begun = self.pairs.as_mut().map_or(Ok(()), |pairs| pairs.begin(codes));
                 if let Err((peer, fault)) = begun {
                     self.blame(peer, fault, step);
@@ -430,8 +385,16 @@ impl Compute {
                 Action::Output(Outcome::Cheats(places)) => {
                     for place in places {
                         let owner = self.setup.owners[place].0;
-                        self.blame(owner, Fault::Inconsistent("its input is not made of bits".into()), step);
+                        let fault = "it has announced other shares than it sent, or other ones to others";
+                        self.blame(owner, Fault::Inconsistent(fault.into()), step);
                     }
+                }
+                Action::Output(Outcome::Alone(side)) => {
+                    self.alone = self.party_at(side).map(|peer| (peer, 0));
+                }
+                // It may be the third that deviates, or whoever sent this: a mark, and no blame.
+                Action::Output(Outcome::Doubt(side)) => {
+                    self.fail(Reason::Disagreement, self.party_at(side), step);
                 }
                 Action::Blame { peer, fault } => self.blame(peer, fault, step),
                 Action::SetTimer { timer, .. } => match timer {},
@@ -439,6 +402,12 @@ impl Compute {
                 Action::WriteEarly(_) => {}
             }
         }
+    }
+
+    /// The party before this one or after it.
+    fn party_at(&self, side: Side) -> Option<Peer> {
+        let step = if side == Side::Before { 2 } else { 1 };
+        Some(self.trio?[(self.number()? + step) % 3])
     }
 
     fn blame(&mut self, peer: Peer, fault: Fault, step: &mut Step<Vocabulary>) {
@@ -455,9 +424,10 @@ impl Compute {
         step.output(Output::Failed(reason, peer));
     }
 
-    /// A party that is lost while it computes is out.
+    /// With a party that is lost while it computes this one, if it is one, computes no more.
     fn lost(&self, peer: Option<Peer>) {
-        if let Some(peer) = peer.filter(|peer| self.trio.is_some_and(|trio| trio.contains(peer))) {
+        let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.setup.me; 3]);
+        if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.setup.me) {
             self.out().insert(peer);
         }
     }
@@ -465,14 +435,14 @@ impl Compute {
     /// Whether something is still to come from a peer. Of others the view itself says if it must end.
     fn needs(&self, peer: Peer) -> bool {
         let Some(trio) = self.trio else { return self.participants().contains(&peer) };
-        let owner = self.setup.owners.iter().any(|(owner, _)| *owner == peer);
-        let missing = owner && self.party.is_none() && !self.inputs.contains_key(&peer);
-        trio.contains(&peer) || (self.number().is_some() && missing)
+        let owner = self.is_owner(peer).is_ok();
+        let missing = self.number().is_some() && self.party.is_none() && !self.inputs.contains_key(&peer);
+        trio.contains(&peer) || owner && (missing || !self.copies.contains_key(&peer) && !self.sent)
     }
 
     fn advance(&mut self, step: &mut Step<Vocabulary>) {
         self.pair_up(step);
-        let shared_out = self.setup.rows.is_none() || (self.commitment.is_some() && self.pairs.is_none());
+        let shared_out = self.setup.rows.is_none() || self.sent;
         let computed = self.number().is_none() || self.sealed.is_some();
         let idle = self.outgoing.waits().is_none() && !self.watch.is_busy();
         if self.over || self.trio.is_none() || !shared_out || !computed || !idle {
@@ -484,7 +454,7 @@ impl Compute {
         self.party = None;
         let computed = Computed {
             party: number.zip(shares),
-            commitment: self.commitment.unwrap_or_default(),
+            commitment: self.commitments.get(&self.setup.me).copied().unwrap_or_default(),
             inputs: self.digest,
         };
         step.output(Output::Finished(computed.to_bytes()));
@@ -493,34 +463,40 @@ impl Compute {
     /// Whom it waits for, and at which stage.
     fn waits(&self) -> Option<(u32, Peer)> {
         if self.trio.is_none() {
-            return self
-                .participants()
-                .into_iter()
-                .find(|peer| !self.begun.contains_key(peer))
-                .map(|p| (0, p));
+            let others = self.participants();
+            let silent = others.iter().find(|peer| !self.begun.contains_key(peer));
+            let kept_apart = || others.iter().find(|&&peer| self.kept_apart(peer).is_some());
+            return silent.or_else(kept_apart).map(|&peer| (0, peer));
         }
         let after = match self.setup.hamming.is_pairwise() {
             true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
             false => 0,
         };
         if let Some(party) = &self.party {
-            return party.waits().map(|peer| (2 + after, peer));
+            return party.waits().map(|peer| (3 + after, peer));
+        }
+        let owners = || self.setup.owners.iter().map(|(peer, _)| *peer);
+        let busy = self.setup.rows.is_some() || self.number().is_some();
+        if let Some(peer) = owners().find(|peer| busy && !self.commitments.contains_key(peer)) {
+            return Some((1, peer));
         }
         if let Some((round, peer)) = self.pairs.as_ref().and_then(Pairs::waits) {
             return Some((1 + round, peer));
         }
-        if let Some(peer) = self.outgoing.waits() {
+        if let Some(peer) = owners().find(|peer| busy && !self.copies.contains_key(peer)) {
             return Some((1 + after, peer));
         }
+        if let Some(peer) = self.outgoing.waits() {
+            return Some((2 + after, peer));
+        }
         self.number()?;
-        let owners = self.setup.owners.iter().map(|(peer, _)| *peer);
-        owners.into_iter().find(|peer| !self.inputs.contains_key(peer)).map(|peer| (1 + after, peer))
+        owners().find(|peer| !self.inputs.contains_key(peer)).map(|peer| (2 + after, peer))
     }
 }
 
-/// Parcels, each after the commitment.
-fn with(commitment: [u8; 32], parcels: [Zeroizing<Vec<u8>>; 3]) -> [Bytes; 3] {
-    parcels.map(|parcel| [&commitment[..], &parcel].concat().into())
+/// Parcels as they travel.
+fn sealed(parcels: &[Zeroizing<Vec<u8>>; 3]) -> [Bytes; 3] {
+    parcels.each_ref().map(|parcel| Bytes::copy_from_slice(parcel))
 }
 
 /// Additions and multiplications of one of about 1,500 rounds.
@@ -537,7 +513,7 @@ impl Exchange for Compute {
 
     fn roles(&self) -> Roles {
         let here: Vec<Peer> = self.participants().into_iter().collect();
-        let trio = parties::trio(&self.setup.candidates, &here, &self.out());
+        let trio = parties::trio(&self.setup.candidates, &here, parties::of_one(self.setup.me, &self.out()));
         let owners = self.setup.owners.iter().map(|(peer, _)| *peer).collect();
         vec![("computing", trio.map(Vec::from).unwrap_or_default()), ("owners", owners)]
     }
@@ -565,7 +541,13 @@ impl Exchange for Compute {
                 }
             }
             Input::Timer(_) => {
-                let (given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
+                let (mut given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
+                // It has nothing to wait for itself: signs of life do not count.
+                if let Some((peer, ticks)) = &mut self.alone {
+                    *ticks += 1;
+                    given_up =
+                        given_up.or(Some(*peer).filter(|_| *ticks * HEARTBEAT_MS >= self.setup.patience_ms));
+                }
                 if let Some(peer) = given_up {
                     self.fail(Reason::Stalled, Some(peer), &mut step);
                 } else if moved {

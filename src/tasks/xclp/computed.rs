@@ -8,9 +8,6 @@ use crate::crypto::tagged_hash;
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 
-/// Bytes of a commitment, which stands before a parcel.
-pub(super) const COMMITMENT: usize = 32;
-
 /// An owner's commitment to its input.
 #[must_use]
 pub fn commitment(
@@ -45,7 +42,7 @@ pub(crate) struct Computed {
     pub party: Option<(u8, Vec<u8>)>,
     /// The commitment to its input; zeros for a peer without rows.
     pub commitment: [u8; 32],
-    /// Of a party: [`inputs_digest`] of the commitments that owners sent it with their shares; else zeros.
+    /// Of a party: [`inputs_digest`] of the commitments that owners announced to it; else zeros.
     pub inputs: [u8; 32],
 }
 

@@ -57,9 +57,7 @@ fn labelled(
     classes: &[String],
 ) -> Result<Dataset, String> {
     let labels = rows.iter().filter_map(|&row| labels[row]).collect();
-    let part = data.subset(rows);
-    Dataset::new(part.features(), part.values().to_vec(), labels, classes.to_vec())
-        .map_err(|error| error.to_string())
+    data.subset(rows).with_labels(labels, classes.to_vec()).map_err(|error| error.to_string())
 }
 
 impl Xclp {

@@ -46,7 +46,7 @@ pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<S
 /// Why peer `me`, or a peer that is not known, cannot take part on a machine that has so many bytes left:
 /// there is no room for what a computing party may take, and it may have to compute.
 pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<String> {
-    let spec = session.task.propagation()?;
+    let spec = session.task.part::<XclpSpec>()?;
     let spared =
         |me: Peer| !spec.compute.is_empty() && !spec.compute.iter().any(|name| name == session.name(me));
     if me.is_some_and(spared) {

@@ -6,11 +6,10 @@
 //! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
 //! their views: `compute` and `deliver`. Members that were not counted in `rows` have no part in them.
 
+pub(crate) mod compare;
 pub(crate) mod compute;
 pub(crate) mod computed;
 pub(crate) mod deliver;
-#[cfg(all(feature = "cli", feature = "net"))]
-pub(crate) mod demo;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod hamming;
@@ -28,15 +27,14 @@ pub(crate) mod pairs;
 pub(crate) mod parties;
 mod setup;
 pub(crate) mod shares;
-pub(crate) mod simulated;
 pub(crate) mod spec;
 pub(crate) mod talk;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use kind::Kind;
-pub(crate) use kind::{build, built_in};
+pub use kind::KIND;
+pub(crate) use kind::built_in;
 use setup::has_directions;
 pub use setup::planes;
 
@@ -61,7 +59,7 @@ use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
-use flyswarm_data::scaling::{self, Scaler, Scaling};
+use flyswarm_data::scaling::{self, ColumnSums, Scaler, Scaling};
 use flyswarm_mpc::propagation::integer::reference::{self, Reference};
 use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 #[doc(hidden)]
@@ -99,7 +97,7 @@ pub struct Xclp {
     /// All labels that it knows, where it gives the session fewer ([`held`]); else empty.
     known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Who computed and was lost, as far as this peer has seen.
+    /// Who computed with this peer and was lost.
     out: Excluded,
     /// What owners have committed to, as far as this peer has seen.
     seen: FirstCommitments,
@@ -137,7 +135,7 @@ impl Plan {
         let rows = aggregate("rows", peers, "rows of each member", "how many rows each member has");
         let mut plan = vec![Aggregate::coin(), rows];
         if let Some(squares) = self.scaling.needs_moments() {
-            plan.push(columns::aggregate(self.features as u32, squares));
+            plan.push(columns::aggregate(self.features as u32, ColumnSums::needed(squares)));
         }
         let reveals = "which members computed, and salted commitments to their input";
         plan.push(
@@ -269,7 +267,7 @@ impl Plan {
             std::cmp::Ordering::Less => Ok(()),
             std::cmp::Ordering::Equal => {
                 self.view(history, members)?;
-                parties::trio(&self.candidates(history)?, members, &BTreeSet::new()).map(drop)
+                parties::trio(&self.candidates(history)?, members, |_, _| false).map(drop)
             }
             std::cmp::Ordering::Greater => self.senders(history, members).map(drop),
         }
@@ -285,7 +283,7 @@ impl Plan {
         }
         // Whoever was not counted has no part: if these are too few, so is every later view.
         self.view(history, history.members(ROWS))?;
-        parties::trio(&self.candidates(history)?, history.members(ROWS), &BTreeSet::new()).map(drop)
+        parties::trio(&self.candidates(history)?, history.members(ROWS), |_, _| false).map(drop)
     }
 }
 
@@ -437,7 +435,8 @@ impl Xclp {
         if !owner && !candidates.contains(&self.me) {
             return Ok(Source::Bystander);
         }
-        parties::trio(&candidates, &seat.members, &self.out.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        parties::trio(&candidates, &seat.members, parties::of_one(self.me, &out))?;
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let rows = if owner { Some(self.rows(history)?) } else { None };

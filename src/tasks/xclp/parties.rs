@@ -1,9 +1,10 @@
-//! Who computes in one view (spec, section 15e.1).
+//! Who computes in one view (spec, section 15b).
 //!
 //! There are at most four *candidates* in a session, named by its file or the first of those who were counted
-//! in an order that the coin fixes. The first three of them who are present compute. One of whom an attempt
-//! went on without is *out*: it never computes again, so that at most one of three is ever replaced, and two
-//! colluders who were not among the four never become two of three.
+//! in an order that the coin fixes. A candidate says with whom of the others it computes no more: that keeps
+//! the two *apart*, and says nothing of either. The first three candidates who are present and of whom no two
+//! are apart compute. What anybody else says of candidates does not count, so that no owner chooses who
+//! computes; whoever computes is one of the four, so that two colluders among the others never do.
 
 use std::collections::BTreeSet;
 
@@ -31,27 +32,35 @@ pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
     order
 }
 
-/// The first three candidates who are `here` and not out.
+/// The first three candidates, in their order, who are `here` and of whom no two are `apart`.
 ///
 /// # Errors
 /// How many there are.
-pub(crate) fn trio(candidates: &[Peer], here: &[Peer], out: &BTreeSet<Peer>) -> Result<[Peer; 3], String> {
-    let left: Vec<Peer> =
-        candidates.iter().copied().filter(|peer| here.contains(peer) && !out.contains(peer)).collect();
-    left.first_chunk().copied().ok_or_else(|| {
+pub(crate) fn trio(
+    candidates: &[Peer],
+    here: &[Peer],
+    apart: impl Fn(Peer, Peer) -> bool,
+) -> Result<[Peer; 3], String> {
+    let left: Vec<Peer> = candidates.iter().copied().filter(|peer| here.contains(peer)).collect();
+    let pairs = |one: usize| (one + 1..left.len()).map(move |two| (one, two));
+    let triples = (0..left.len())
+        .flat_map(pairs)
+        .flat_map(|(one, two)| (two + 1..left.len()).map(move |three| (one, two, three)));
+    let mut triples = triples.map(|(one, two, three)| [left[one], left[two], left[three]]);
+    let whole = triples.find(|[a, b, c]| ![(a, b), (a, c), (b, c)].iter().any(|(x, y)| apart(**x, **y)));
+    whole.ok_or_else(|| {
         format!(
-            "three computing parties are needed: of the {} candidates {} are here and were never lost while \
-             they computed",
+            "three computing parties are needed: of the {} candidates {} are here, and no three of them compute \
+             together",
             candidates.len(),
             left.len()
         )
     })
 }
 
-/// Those who are out once `trio` computes: candidates that it has passed over.
-pub(crate) fn passed_over(candidates: &[Peer], trio: &[Peer; 3]) -> impl Iterator<Item = Peer> {
-    let end = candidates.iter().position(|peer| *peer == trio[2]).unwrap_or(0);
-    candidates[..end].iter().copied().filter(|peer| !trio.contains(peer))
+/// The pairs that one candidate keeps apart.
+pub(crate) fn of_one(candidate: Peer, out: &BTreeSet<Peer>) -> impl Fn(Peer, Peer) -> bool {
+    move |x, y| x == candidate && out.contains(&y) || y == candidate && out.contains(&x)
 }
 
 #[cfg(test)]
@@ -63,27 +72,32 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_passed_over_never_computes_again_and_one_is_replaced_at_most() {
+    fn two_that_are_apart_do_not_compute_together_and_a_liar_keeps_only_itself_apart() {
         let counted = peers(&[0, 1, 2, 3, 4, 5, 6]);
         let order = candidates(b"coin", &counted, &[]);
         assert_eq!(order.len(), CANDIDATES);
-        let mut out = BTreeSet::new();
-        let first = trio(&order, &counted, &out).unwrap();
-        assert_eq!(first[..], order[..3]);
-        // The second is lost; when it is back, it stays out.
+        let with = |pairs: &[(usize, usize)]| {
+            let apart = |x: Peer, y: Peer| {
+                pairs.iter().any(|&(a, b)| [(order[a], order[b]), (order[b], order[a])].contains(&(x, y)))
+            };
+            trio(&order, &counted, apart)
+                .map(|trio| trio.map(|peer| order.iter().position(|p| *p == peer).unwrap()))
+        };
+        assert_eq!(with(&[]), Ok([0, 1, 2]));
+        // The later of two goes; one that is apart from two others goes, whoever that is.
+        assert_eq!((with(&[(0, 1)]), with(&[(1, 2)])), (Ok([0, 2, 3]), Ok([0, 1, 3])));
+        for liar in 0..3 {
+            let others: Vec<_> = (0..4).filter(|peer| *peer != liar).collect();
+            let says: Vec<_> = others.iter().map(|other| (liar, *other)).collect();
+            assert_eq!(with(&says).unwrap().to_vec(), others);
+        }
+        let text = with(&[(0, 1), (2, 3)]).unwrap_err();
+        let expected = "three computing parties are needed: of the 4 candidates 4 are here, and no three";
+        assert!(text.starts_with(expected), "{text}");
+        // One is not there.
         let here: Vec<_> = counted.iter().copied().filter(|peer| *peer != order[1]).collect();
-        let second = trio(&order, &here, &out).unwrap();
-        assert_eq!(second, [order[0], order[2], order[3]]);
-        out.extend(passed_over(&order, &second));
-        assert_eq!(out.iter().copied().collect::<Vec<_>>(), [order[1]]);
-        assert_eq!(trio(&order, &counted, &out), Ok(second));
-        // Another one is lost: there is nobody left.
-        let here: Vec<_> = counted.iter().copied().filter(|peer| *peer != order[0]).collect();
-        let text = trio(&order, &here, &out).unwrap_err();
-        assert!(
-            text.starts_with("three computing parties are needed: of the 4 candidates 2 are here"),
-            "{text}"
-        );
+        assert_eq!(trio(&order, &here, |_, _| false), Ok([order[0], order[2], order[3]]));
+        assert!(trio(&order[..3], &here, |_, _| false).is_err());
     }
 
     #[test]

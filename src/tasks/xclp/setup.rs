@@ -9,10 +9,11 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
+use crate::tasks::xclp::shares::input::parcel_bytes;
 use crate::tasks::{Hamming, History};
 use flyswarm_mpc::propagation::integer::Plan;
 
-/// Those who never compute again, as far as this peer knows. It outlives a view.
+/// The computing parties with whom this peer, which was one, computes no more. It outlives a view.
 pub(crate) type Excluded = Arc<Mutex<BTreeSet<Peer>>>;
 
 /// The commitment that each owner sent this peer first, whatever became of that view. It outlives a view.
@@ -42,7 +43,7 @@ pub(crate) struct Setup {
     pub seed: Zeroizing<[u8; 32]>,
     /// This peer's rows, as many as `owners` says; `None` for one without.
     pub rows: Option<Rows>,
-    /// Who is out.
+    /// With whom this peer computes no more.
     pub out: Excluded,
     /// What owners have committed to.
     pub seen: FirstCommitments,
@@ -59,12 +60,18 @@ impl std::fmt::Debug for Setup {
 }
 
 impl Setup {
-    /// Words of a row that an owner shares: the bits of its code, or its parts of the distances to all
-    /// points.
+    /// What an owner shares of a row: the bits of its code, or its parts of the distances to all points.
     #[must_use]
     pub(super) fn width(&self) -> usize {
         let bits = self.plan.settings().bits as usize;
         if self.hamming.is_pairwise() { self.plan.points() } else { bits }
+    }
+
+    /// Bytes of an owner's parcel for a party.
+    #[must_use]
+    pub(super) fn parcel_bytes(&self, rows: usize, place: usize, number: usize) -> usize {
+        let width = if self.hamming.is_pairwise() { 2 * self.width() } else { self.width() / 8 };
+        parcel_bytes(rows, width, self.plan.classes(), place, number)
     }
 }
 

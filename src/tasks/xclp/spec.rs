@@ -1,12 +1,13 @@
 //! The task `xclp` in a session file.
 
+use std::any::Any;
 use std::fmt::{self, Write};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::session::encoding::{Field, flag, integer, number, text};
-use crate::session::rules::{self, Limit, check_number};
+use crate::session::encoding::Field;
+use crate::session::fields::{self, Row, Word};
+use crate::session::rules::{self, Limit};
 use crate::session::{DataSpec, Session, SessionError};
 use crate::session::{Sections, Spec};
 use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
@@ -17,8 +18,7 @@ const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task xclp: 3 compute, and every two peers talk");
 
 /// How the computing parties come to shares of distances.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hamming {
     /// Owners share their codes bit by bit, the parties compute distances. Two parties together see codes.
     #[default]
@@ -37,11 +37,7 @@ impl Hamming {
     /// As session files and options say it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Replicated => "replicated",
-            Self::Ot => "ot",
-            Self::Phe => "phe",
-        }
+        self.word()
     }
 
     /// Bytes of the vectors that an owner of `one` rows and one of `other` send each other for codes of
@@ -86,7 +82,7 @@ impl std::str::FromStr for Hamming {
 }
 
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct XclpSpec {
     /// Bits of a code, the paper's L: a power of two, 64 to 16,384. Default 4,096, as in the paper.
     pub bits: u32,
@@ -120,33 +116,43 @@ pub struct XclpSpec {
     pub memory_mb: u32,
 }
 
-/// The section `[xclp]`.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    bits: Option<i64>,
-    k: Option<i64>,
-    alpha: Option<f64>,
-    steps: Option<i64>,
-    power: Option<i64>,
-    balance: Option<bool>,
-    hamming: Option<Hamming>,
-    #[serde(default)]
-    compute: Vec<String>,
-    few_rows: Option<bool>,
-    large_owner: Option<bool>,
-    most_rows: Option<i64>,
-    most_sessions: Option<i64>,
-    memory_mb: Option<i64>,
+impl Word for Hamming {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("replicated", Self::Replicated), ("ot", Self::Ot), ("phe", Self::Phe)];
 }
 
-const BITS: Limit = Limit::new("xclp.bits", *CODE_BITS.start() as u64, *CODE_BITS.end() as u64);
-const K: Limit = Limit::new("xclp.k", 1, 1000);
-const STEPS: Limit = Limit::new("xclp.steps", 1, MOST_STEPS as u64);
-const MOST_ROWS: Limit = Limit::new("xclp.most_rows", 0, 10_000);
-const MOST_SESSIONS: Limit = Limit::new("xclp.most_sessions", 0, 1_000_000);
-const POWER: Limit = Limit::new("xclp.power", 1, 3);
-const MEMORY: Limit = Limit::new("xclp.memory_mb", 128, 65_536);
+/// The section `[xclp]`.
+static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
+    bits at bits: whole(*CODE_BITS.start() as u64, *CODE_BITS.end() as u64),
+        "Bits of a code: a power of two, 64 to 16384. More estimate angles better.";
+    k at k: whole(1, 1000), "Neighbours of a point: 1 to 1000; all others where there are fewer.";
+    alpha at alpha: number(0.01, 0.999, "0.01 to 0.999"),
+        "How far labels spread: 0.01 to 0.999; and the steps in which they do, 60 for 0.99.";
+    steps at steps: whole(1, MOST_STEPS as u64), "";
+    power at power: whole(1, 3),
+        "Similarities are cosines to this power: 1 in the paper, 3 in its authors' code.";
+    balance at balance: flag,
+        "Whether each label counts as one over the labels of its class. Confidences then tell what part of all \
+         labels each class has.";
+    hamming at hamming: word(Hamming),
+        "How distances are made: \"replicated\": owners share their codes; \"ot\" or \"phe\": every two owners make \
+         shares of theirs by oblivious transfer or homomorphic encryption, so that two who compute see \
+         distances together, not codes. Slower, and owners are not checked.";
+    compute at compute: names,
+        "The three who compute, and a fourth in reserve, by name: none sees rows, distances or labels, any two \
+         together see all. Where nobody is named they are drawn by chance.";
+    few_rows at few_rows: flag,
+        "Whether there may be fewer than 5 (k + 1) rows together, and whether one owner may have more than half of \
+         them: what others are given then says more of single rows.";
+    large_owner at large_owner: flag, "";
+    most_rows at most_rows: whole(0, 10_000),
+        "Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session is a \
+         question about the labels of others.";
+    most_sessions at most_sessions: whole(0, 1_000_000), "";
+    memory_mb at memory_mb: whole(128, 65_536),
+        "Megabytes that a computing party may take; with more rows than that is enough for the session ends, and a \
+         machine that has less left takes no part. 128 to 65536.";
+};
 
 impl Default for XclpSpec {
     fn default() -> Self {
@@ -183,7 +189,9 @@ impl XclpSpec {
 
     /// Reads the section `[xclp]`; `usual` has what it leaves out.
     pub(crate) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
-        sections.take::<Raw>("xclp")?.unwrap_or_default().resolve(usual)
+        let mut spec = usual;
+        let given = fields::read(FIELDS, sections, &mut spec)?;
+        if given.contains(&"steps") { Ok(spec) } else { Ok(spec.clone().with_alpha(spec.alpha)) }
     }
 
     /// The numbers of the computation.
@@ -212,8 +220,8 @@ impl XclpSpec {
 }
 
 impl Spec for XclpSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, session: &Session) -> Option<BuiltIn> {
@@ -239,28 +247,21 @@ impl Spec for XclpSpec {
         }
     }
 
-    fn propagation(&self) -> Option<&Self> {
-        Some(self)
+    fn parts(&self) -> Vec<&dyn Any> {
+        vec![self]
     }
 
     fn check(&self, session: &Session) -> Result<(), SessionError> {
         rules::check_classes(&session.data)?;
-        BITS.check::<u32>(self.bits)?;
+        fields::check(FIELDS, self)?;
         if !self.bits.is_power_of_two() {
             return Err(SessionError::value("xclp.bits", self.bits, "a power of two".to_owned()));
         }
-        K.check::<u32>(self.k)?;
-        check_number("xclp.alpha", self.alpha, (0.01..=0.999).contains(&self.alpha), "0.01 to 0.999")?;
-        STEPS.check::<u32>(self.steps)?;
-        POWER.check::<u8>(self.power)?;
-        MOST_ROWS.check::<u32>(self.most_rows)?;
-        MOST_SESSIONS.check::<u32>(self.most_sessions)?;
         let place = session.run.place();
         if self.most_sessions > 0 && place > self.most_sessions {
             let limit = format!("at most xclp.most_sessions, {}", self.most_sessions);
             return Err(SessionError::value("series.number", place, limit));
         }
-        MEMORY.check::<u32>(self.memory_mb)?;
         // What few points refuse, more do too.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
             .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
@@ -278,86 +279,17 @@ impl Spec for XclpSpec {
     }
 
     fn entries(&self) -> Vec<Field> {
-        vec![
-            ("xclp.bits", integer(self.bits)),
-            ("xclp.k", integer(self.k)),
-            ("xclp.alpha", number(self.alpha)),
-            ("xclp.steps", integer(self.steps)),
-            ("xclp.power", integer(self.power)),
-            ("xclp.balance", flag(self.balance)),
-            ("xclp.hamming", text(self.hamming.name())),
-            ("xclp.compute", text(&self.compute.join(" "))),
-            ("xclp.few_rows", flag(self.few_rows)),
-            ("xclp.large_owner", flag(self.large_owner)),
-            ("xclp.most_rows", integer(self.most_rows)),
-            ("xclp.most_sessions", integer(self.most_sessions)),
-            ("xclp.memory_mb", integer(self.memory_mb)),
-        ]
+        fields::entries(FIELDS, self)
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { bits, k, alpha, steps, power, compute, few_rows, large_owner, memory_mb, .. } = self;
         writeln!(out, "[xclp]")?;
-        let (least, most) = (CODE_BITS.start(), CODE_BITS.end());
-        writeln!(out, "# Bits of a code: a power of two, {least} to {most}. More estimate angles better.")?;
-        writeln!(out, "bits = {bits}")?;
-        writeln!(out, "# Neighbours of a point: 1 to 1000; all others where there are fewer.")?;
-        writeln!(out, "k = {k}")?;
-        writeln!(
-            out,
-            "# How far labels spread: 0.01 to 0.999; and the steps in which they do, 60 for 0.99."
-        )?;
-        writeln!(out, "alpha = {alpha:?}\nsteps = {steps}")?;
-        writeln!(out, "# Similarities are cosines to this power: 1 in the paper, 3 in its authors' code.")?;
-        writeln!(out, "power = {power}")?;
-        writeln!(
-            out,
-            "# Whether each label counts as one over the labels of its class. Confidences then tell what"
-        )?;
-        writeln!(out, "# part of all labels each class has.")?;
-        writeln!(out, "balance = {}", self.balance)?;
-        writeln!(
-            out,
-            "# How distances are made: \"replicated\": owners share their codes; \"ot\" or \"phe\": every two"
-        )?;
-        writeln!(
-            out,
-            "# owners make shares of theirs by oblivious transfer or homomorphic encryption, so that two"
-        )?;
-        writeln!(
-            out,
-            "# who compute see distances together, not codes. Slower, and owners are not checked."
-        )?;
-        writeln!(out, "hamming = \"{}\"", self.hamming)?;
-        writeln!(
-            out,
-            "# The three who compute, and a fourth in reserve, by name: none sees rows, distances or"
-        )?;
-        writeln!(out, "# labels, any two together see all. Where nobody is named they are drawn by chance.")?;
-        let names: Vec<String> = compute.iter().map(|name| format!("{name:?}")).collect();
-        writeln!(out, "compute = [{}]", names.join(", "))?;
-        writeln!(
-            out,
-            "# Whether there may be fewer than 5 (k + 1) rows together, and whether one owner may have"
-        )?;
-        writeln!(out, "# more than half of them: what others are given then says more of single rows.")?;
-        writeln!(out, "few_rows = {few_rows}\nlarge_owner = {large_owner}")?;
-        writeln!(
-            out,
-            "# Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session"
-        )?;
-        writeln!(out, "# is a question about the labels of others.")?;
-        writeln!(out, "most_rows = {}\nmost_sessions = {}", self.most_rows, self.most_sessions)?;
-        writeln!(
-            out,
-            "# Megabytes that a computing party may take; with more rows than that is enough for the"
-        )?;
-        writeln!(out, "# session ends, and a machine that has less left takes no part. 128 to 65536.")?;
-        writeln!(out, "memory_mb = {memory_mb}\n")
+        fields::write(FIELDS, self, out)?;
+        writeln!(out)
     }
 
     fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
-        vec![("xclp", json!(self))]
+        vec![("xclp", fields::json(FIELDS, self).into())]
     }
 
     fn lines(&self, _data: &DataSpec) -> Vec<(&'static str, String)> {
@@ -389,28 +321,5 @@ impl Spec for XclpSpec {
         let unchecked = "nobody can check distances in pairs: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/hamming.md)";
         (self.hamming != Hamming::Replicated).then_some(unchecked)
-    }
-}
-
-impl Raw {
-    fn resolve(self, defaults: XclpSpec) -> Result<XclpSpec, SessionError> {
-        let alpha = self.alpha.unwrap_or(defaults.alpha);
-        Ok(XclpSpec {
-            bits: self.bits.map_or(Ok(defaults.bits), |bits| BITS.check(bits))?,
-            k: self.k.map_or(Ok(defaults.k), |k| K.check(k))?,
-            alpha,
-            steps: self.steps.map_or(Ok(default_steps(alpha)), |steps| STEPS.check(steps))?,
-            power: self.power.map_or(Ok(defaults.power), |power| POWER.check(power))?,
-            balance: self.balance.unwrap_or(defaults.balance),
-            hamming: self.hamming.unwrap_or(defaults.hamming),
-            compute: self.compute,
-            few_rows: self.few_rows.unwrap_or(defaults.few_rows),
-            large_owner: self.large_owner.unwrap_or(defaults.large_owner),
-            most_rows: self.most_rows.map_or(Ok(defaults.most_rows), |most| MOST_ROWS.check(most))?,
-            most_sessions: self
-                .most_sessions
-                .map_or(Ok(defaults.most_sessions), |most| MOST_SESSIONS.check(most))?,
-            memory_mb: self.memory_mb.map_or(Ok(defaults.memory_mb), |most| MEMORY.check(most))?,
-        })
     }
 }

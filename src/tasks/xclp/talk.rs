@@ -20,7 +20,7 @@ pub(crate) const WINDOW: usize = 7;
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// At the start, to everybody: who is out and never computes again, as far as the sender knows.
+    /// At the start, to everybody: with whom the sender, a candidate, computes no more.
     Begin(Vec<Peer>),
     /// The next part of a vector. Bulk channel, the part itself beside it.
     Part {
@@ -33,6 +33,10 @@ pub enum Body {
     Credit,
     /// The sender's part of the exchange goes on: whoever waits for what comes of it should not give up.
     KeepAlive,
+    /// An owner's commitment to its input, to everybody, before anybody sees anything of another owner's.
+    Commitment([u8; 32]),
+    /// Hashes of the owner's shares 0, 1 and 2, to everybody, before any share leaves.
+    Copies([[u8; 32]; 3]),
 }
 
 /// A vector.

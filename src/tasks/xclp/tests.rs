@@ -3,16 +3,18 @@
 mod hostile;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use sha2::Digest;
 use zeroize::Zeroizing;
 
 use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
-use super::computed::{COMMITMENT, Computed, inputs_digest};
+use super::computed::{Computed, inputs_digest};
 use super::deliver::{self, Deliver};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;
+use crate::crypto::tagged_hash;
 use crate::data::Dataset;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::sum_id::SumId;
@@ -21,10 +23,11 @@ use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::tasks::Hamming;
 use crate::tasks::exchange::{Content, Exchange, Output, Vocabulary};
-use crate::tasks::xclp::shares::input::unpack;
+use crate::tasks::xclp::shares::input::{Announced, unpack};
 use crate::tasks::xclp::shares::output::Sealed;
 use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
+use flyswarm_mpc::shares::{Bits, Ring, Xor};
 
 pub(super) const ROWS: [usize; 5] = [7, 0, 6, 9, 0];
 pub(super) const FEATURES: usize = 5;
@@ -80,6 +83,9 @@ pub(super) struct Net {
     pub(super) results: BTreeMap<Peer, Bytes>,
     pub(super) blamed: Vec<(Peer, Peer, Fault)>,
     pub(super) failed: BTreeSet<Peer>,
+    pub(super) now: Time,
+    /// Who failed because of whom.
+    pub(super) suspects: Vec<(Peer, Peer)>,
 }
 
 impl Net {
@@ -90,6 +96,8 @@ impl Net {
             results: BTreeMap::new(),
             blamed: Vec::new(),
             failed: BTreeSet::new(),
+            now: Time(1),
+            suspects: Vec::new(),
         }
     }
 
@@ -101,13 +109,16 @@ impl Net {
 
     pub(super) fn give(&mut self, to: Peer, input: Input<Vocabulary>) {
         let Some(machine) = self.machines.get_mut(&to) else { return };
-        let Step(actions) = machine.handle(Time(1), input);
+        let Step(actions) = machine.handle(self.now, input);
         for action in actions {
             match action {
                 Action::Send { to: other, message } => self.queue.push_back((to, other, message)),
                 Action::Compute(job) => self.give(to, Input::Done(job.run())),
                 Action::Output(Output::Finished(result)) => drop(self.results.insert(to, result)),
-                Action::Output(Output::Failed(..)) => drop(self.failed.insert(to)),
+                Action::Output(Output::Failed(_, suspect)) => {
+                    self.failed.insert(to);
+                    self.suspects.extend(suspect.map(|peer| (to, peer)));
+                }
                 Action::Blame { peer, fault } => self.blamed.push((to, peer, fault)),
                 _ => {}
             }
@@ -191,31 +202,45 @@ fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
 }
 
 #[test]
-fn an_owner_whose_input_is_not_made_of_bits_is_blamed_by_all_three_and_no_owner_gets_anything() {
+fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words() {
     let mut net = Net::computing(&outs());
-    // Place 1, peer 2: party 1 (peer 1) and party 0 (peer 3) have its share in words.
+    // Place 1, peer 2: party 1 (peer 1) and party 0 (peer 3) have its share in words; it announces the same.
+    let mut words = Vec::new();
     net.run(|from, to, body, data| {
-        if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) {
-            // A word of a code, lowered by 2^11, in both copies of the share.
-            let words = COMMITMENT + if to == Peer(1) { 1 } else { 34 };
-            if to == Peer(1) || to == Peer(3) {
-                assert_eq!(data[words - 1], 1, "the share that is sent as words");
-                data[words + 1] = data[words + 1].wrapping_sub(8);
-            }
+        if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) && to != Peer(0) {
+            let share = if to == Peer(1) { &mut data[..] } else { &mut data[33..] };
+            assert_eq!(share[0], 1, "the share that is sent as words");
+            words.push(share[..1 + 32 + 6 * 16].to_vec());
         }
     });
-    let blamed: Vec<(Peer, Peer)> = net.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
-    assert_eq!(blamed.len(), 3, "{:?}", net.blamed);
-    assert!(blamed.iter().all(|(_, peer)| *peer == Peer(2)));
-    assert_eq!(net.failed, [Peer(0), Peer(1), Peer(3)].into());
-    assert!(computed(&net).is_empty());
+    assert!(words.len() == 2 && words[0] == words[1], "both copies are the same");
+    assert_eq!((net.results.len(), &net.blamed), (5, &vec![]));
+    // The owner has codes of ones alone and all labels on each row. It is given something, and everybody else
+    // what they get with an owner whose rows are such.
+    let share = Mutex::new(Vec::new());
+    let mut net = Net::computing(&outs());
+    net.run(|from, to, body, data| match body {
+        Body::Copies(copies) if from == Peer(2) => {
+            let mut other = words[0].clone();
+            other[33..].iter_mut().for_each(|byte| *byte ^= 0xa5);
+            copies[1] = tagged_hash("share").chain_update(&other).finalize().into();
+            *share.lock().unwrap() = other;
+        }
+        Body::Part { what: What::Input, .. } if from == Peer(2) && to != Peer(0) => {
+            let (other, at) = (share.lock().unwrap().clone(), if to == Peer(1) { 0 } else { 33 });
+            data[at..at + other.len()].copy_from_slice(&other);
+        }
+        _ => {}
+    });
+    assert_eq!((net.results.len(), &net.blamed, net.failed.len()), (5, &vec![], 0));
+    assert_eq!(computed(&net).len(), 3, "any words are bits");
 }
 
 #[test]
 fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
     type Change = fn(&mut Body, &mut Vec<u8>);
     type Case = (&'static str, fn(&Body) -> bool, Change);
-    let changes: [Case; 6] = [
+    let changes: [Case; 8] = [
         ("a long input", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data.push(0)),
         (
             "a short input",
@@ -224,11 +249,7 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
                 data.pop();
             },
         ),
-        (
-            "no share",
-            |body| matches!(body, Body::Part { what: What::Input, .. }),
-            |_, data| data[COMMITMENT] = 7,
-        ),
+        ("no share", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data[0] = 7),
         (
             "an output",
             |body| matches!(body, Body::Part { what: What::Input, .. }),
@@ -241,6 +262,20 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
             |body| matches!(body, Body::Begin(_)),
             |body, _| {
                 *body = Body::Begin(vec![Peer(2)]);
+            },
+        ),
+        (
+            "a second commitment",
+            |body| matches!(body, Body::Copies(_)),
+            |body, _| {
+                *body = Body::Commitment([1; 32]);
+            },
+        ),
+        (
+            "hashes before a commitment",
+            |body| matches!(body, Body::Commitment(_)),
+            |body, _| {
+                *body = Body::Copies([[1; 32]; 3]);
             },
         ),
         (
@@ -277,19 +312,51 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
 }
 
 #[test]
-fn whoever_is_said_to_be_out_by_one_does_not_compute_and_all_know_it_from_then_on() {
+fn two_parties_of_whom_one_was_lost_to_the_other_never_compute_together_again() {
+    let trio = |outs: &[Excluded]| -> Vec<Peer> {
+        let mut net = Net::computing(outs);
+        net.run(|_, _, _, _| {});
+        assert_eq!(net.blamed, []);
+        computed(&net).values().map(|(peer, _)| *peer).collect()
+    };
+    // Candidates are 3, 1, 0 and 4. One of two says so: the later one goes.
     let outs = outs();
-    outs[2].lock().unwrap().insert(Peer(1));
+    outs[1].lock().unwrap().insert(Peer(0));
+    assert_eq!(trio(&outs), [3, 1, 4].map(Peer));
+    // Two say so of one: it goes. What an owner knows that is no candidate does not count.
+    outs[3].lock().unwrap().insert(Peer(1));
+    outs[0].lock().unwrap().insert(Peer(1));
+    outs[2].lock().unwrap().insert(Peer(4));
+    assert_eq!(trio(&outs), [3, 0, 4].map(Peer));
+    assert_eq!(*outs[4].lock().unwrap(), BTreeSet::new(), "nobody believes what another says of a third");
+    // No three are left: those who are apart name each other, and nobody else names anybody.
+    outs[3].lock().unwrap().insert(Peer(4));
     let mut net = Net::computing(&outs);
     net.run(|_, _, _, _| {});
-    let trio: Vec<Peer> = computed(&net).values().map(|(peer, _)| *peer).collect();
-    assert_eq!(trio, [Peer(3), Peer(0), Peer(4)]);
-    assert!(outs.iter().all(|out| out.lock().unwrap().contains(&Peer(1))));
-    // Another one is lost: nobody is left to compute.
-    outs[0].lock().unwrap().insert(Peer(4));
+    assert_eq!((&net.failed, net.results.len()), (&[0, 1, 3, 4].map(Peer).into(), 0));
+    assert!(net.suspects.iter().all(|(by, peer)| [*by, *peer].iter().all(|end| *end != Peer(2))));
+    assert_eq!(net.suspects.len(), 4);
+}
+
+#[test]
+fn a_party_that_was_lost_is_kept_apart_by_those_who_computed_with_it_alone() {
+    let outs = outs();
     let mut net = Net::computing(&outs);
-    net.run(|_, _, _, _| {});
-    assert_eq!((net.failed.len(), net.results.len()), (5, 0));
+    for peer in (0..5).map(Peer) {
+        net.give(peer, Input::Start);
+    }
+    // Peers 3, 1 and 0 compute; peer 1 is lost on the way.
+    let mut left = 100;
+    while let Some((from, to, message)) = net.queue.pop_front() {
+        net.give(to, Input::Message { from, message });
+        left -= 1;
+        if left == 0 {
+            (0..5).filter(|peer| *peer != 1).for_each(|peer| net.give(Peer(peer), Input::PeerLost(Peer(1))));
+        }
+    }
+    let known = |peer: usize| outs[peer].lock().unwrap().clone();
+    assert_eq!((known(0), known(3)), ([Peer(1)].into(), [Peer(1)].into()));
+    assert_eq!((known(2), known(4)), (BTreeSet::new(), BTreeSet::new()));
 }
 
 #[test]
@@ -300,7 +367,9 @@ fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_sa
         });
         let mut all = Vec::new();
         Net::new(machines).run(|from, to, body, data| {
-            if matches!(body, Body::Part { what: What::Round(_), .. }) && data.len() >= 16 {
+            // Round 0 has hashes of what owners announced, who share the same here.
+            let round = matches!(body, Body::Part { what: What::Round(1..), .. });
+            if round && data.len() >= 16 {
                 all.push((from, to, data.clone()));
             }
         });
@@ -340,7 +409,9 @@ type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
 fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     let machines = (0u16..5).map(|me| {
         let known = Excluded::default();
-        known.lock().unwrap().extend(out);
+        if me != 1 {
+            known.lock().unwrap().extend(out);
+        }
         let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
         let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };
         (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
@@ -355,23 +426,30 @@ fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     (trio.try_into().expect("three"), parcels)
 }
 
+/// The words of a peer's codes.
+fn codes(peer: u16) -> Vec<u64> {
+    let codes = Codes::of(&rows(peer).data, &[4; 32], 64).expect("codes");
+    (0..codes.rows()).flat_map(|row| codes.row(row).to_vec()).collect()
+}
+
 /// The peers that have codes of an owner from its shares in several views: three shares, one of each number,
-/// that add up to bits.
+/// that add up to them.
 fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
     let mut found = BTreeSet::new();
     for peer in (0..5).map(Peer) {
         for (owner, rows) in owners() {
-            let mut shares: [Vec<Vec<u16>>; 3] = Default::default();
+            let own: Vec<Bits> = codes(owner.0).iter().map(|word| Xor(*word)).collect();
+            let mut shares: [Vec<Vec<Bits>>; 3] = Default::default();
             for (trio, parcels) in views {
                 let number = trio.iter().position(|party| *party == peer);
                 let Some((number, parcel)) = number.zip(parcels.get(&(peer, owner))) else { continue };
-                let inputs = unpack(&parcel[COMMITMENT..], rows, 64, CLASSES).expect("a parcel");
+                let said = Announced::default();
+                let inputs = unpack(parcel, number, &said, rows, 64, CLASSES).expect("a parcel");
                 shares[number].push(inputs.codes.own);
                 shares[(number + 1) % 3].push(inputs.codes.next);
             }
-            let bits = |a: &Vec<u16>, b: &Vec<u16>, c: &Vec<u16>| {
-                let sum = |i: usize| a[i].wrapping_add(b[i]).wrapping_add(c[i]);
-                (0..a.len()).all(|i| sum(i) <= 1)
+            let bits = |a: &Vec<Bits>, b: &Vec<Bits>, c: &Vec<Bits>| {
+                (0..a.len()).all(|i| a[i].add(b[i]).add(c[i]) == own[i])
             };
             let [zero, one, two] = &shares;
             let any = zero.iter().any(|a| one.iter().any(|b| two.iter().any(|c| bits(a, b, c))));

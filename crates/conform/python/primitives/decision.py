@@ -8,10 +8,12 @@ import numpy
 
 from . import Refused
 from .crypto import CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged, total_digest, verify
-from .encoding import Accepted, Acknowledgement, Ballot, Committed, Deal, Promised, Record, Release, Signed, Value, canonical
+from .encoding import Accepted, Acknowledgement, Ballot, Begun, Committed, Deal, Promised, Record, Release, Signed, Value, canonical
+from .members import bits, marks_of, members_of
 from .session import Session
 
 CHUNK = 262_144
+MOST_MARKS = 256
 
 
 class Fault(Refused):
@@ -42,7 +44,11 @@ def has_lengths(session: Session, item: Any) -> bool:
         return len(item.share_hashes) == len(item.sealed.boxes) == c
     if isinstance(item, Release):
         return len(item.shares) <= c
-    return not isinstance(item, Promised) or len(item.decision) <= c
+    if isinstance(item, Begun):
+        return len(item.promises) <= c and all(has_lengths(session, p.item) for p in item.promises)
+    bitmap = -(-len(session.roster) // 8)
+    return not isinstance(item, Promised) or (
+        len(item.decision) <= c and len(item.reached) == bitmap and len(item.marks) <= MOST_MARKS)
 
 
 def verifies(session: Session, signed: Signed) -> bool:
@@ -154,7 +160,14 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
         expect(good, kind, "what is accepted is of another slot or ballot")
     expect(promise.released == bool(signed.item.decision), kind, "released without a decision")
     expect(not promise.released or accepted is not None, kind, "released, but not accepted")
+    expect(max(bits(signed.item.reached), default=0) < len(session.roster), kind, "reaches who is not there")
+    shown, peers = signed.item.marks, len(session.roster)
+    marks = marks_of(shown)
+    good = (len(marks) == len(shown) and marks == sorted(set(marks))
+            and all(m[0] < ballot and m[2] < peers for m in marks))
+    expect(good, kind, "no marks of earlier views")
     expect(verifies(session, signed), "bad-signature", "the signature of a promise")
+    expect(all(verifies(session, mark) for mark in shown), "bad-signature", "the signature of a mark")
     if promise.released:
         good = decides(session, signed.item.decision, accepted.slot, accepted.value)
         expect(good, kind, "the decision of a promise does not decide")
@@ -171,6 +184,13 @@ def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, 
     best = max(candidates, key=lambda a: (candidates[a].accepted.ballot, -a))
     accepted = candidates[best].accepted
     return most, accepted, [a for a, state in having.items() if state.accepted.value == accepted.value]
+
+
+def tree_of(session: Session, ballot: Ballot, promises: list[Signed[Promised]]) -> dict[int, int | None] | None:
+    """The parent of each member of the view that begins with these promises (section 8, *Members*)."""
+    reached = {p.author: bits(p.item.reached) for p in promises}
+    marks = {mark for p in promises for mark in marks_of(p.item.marks)}
+    return members_of(session, ballot, reached, marks, obligation(promises)[0])
 
 
 def sealed_digest(session: Session, record: Record, total: bytes) -> bytes:

@@ -11,13 +11,13 @@ import tomllib
 from typing import NamedTuple
 
 from . import Refused
-from .crypto import ballot_bytes, le, read_peer_id, tagged
+from .crypto import le, read_peer_id, tagged
 from .table import SessionError, Table, need, plain_name, printable
 
 ADDRESS = "/[!-~]{0,255}"
 BOOLEAN = {
     "balance", "check_columns", "decimal_comma", "densify", "few_rows", "flip", "indicator", "large_owner", "learn_all",
-    "pairwise", "open_distances",
+    "others_missing", "pairwise", "open_distances",
 }
 
 
@@ -107,7 +107,7 @@ class Session:
         "compute_ms": (1, 86_400_000, 600_000),
         "linger_ms": (0, 86_400_000, 30_000),
         "regroup_interval_ms": (0, 86_400_000, 30_000),
-        "max_views": (1, 1_000, 16),
+        "max_views": (24, 1_000, 40),
     }
 
     def __init__(self, text):
@@ -121,7 +121,7 @@ class Session:
             "pseudo_labels custom privacy committee timing limits roster",
             "committee": "faults members",
             "series": "number parent",
-            "table": "delimiter decimal_comma missing label column",
+            "table": "delimiter decimal_comma missing label group column",
             "data": "features columns classes scaling densify check_columns",
             "flynn": "m s rho gamma score",
             "evaluate": "held_out most learn_all positive",
@@ -132,12 +132,12 @@ class Session:
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members "
             "weighting held_out patience flip shift initial",
             "custom": "name bytes",
-            "privacy": "min_contributors collusion_threshold epsilon delta top mode colluders",
+            "privacy": "min_contributors collusion_threshold epsilon delta top mode colluders unit group_rows",
             "timing": " ".join(name for name in self.TIMING if name != "max_views"),
             "limits": "max_views",
         }
         optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing", "limits"))
-        optional += " table relays delimiter decimal_comma missing label features series columns check_columns committee faults members select"
+        optional += " table relays delimiter decimal_comma missing label group features series columns check_columns committee faults members select"
         optional += " flynn evaluate held_out most learn_all positive xclp sketch fedavg pseudo_labels after refresh custom bytes classes min_peers"
         optional += " tune privacy timing limits scaling densify score folds"
         for table, names in fields.items():
@@ -271,7 +271,7 @@ class Session:
         self.collusion_threshold = float(privacy.get("collusion_threshold", 1 / 3))
         need(0.01 <= self.collusion_threshold <= 0.99, "collusion_threshold")
         epsilon = privacy.get("epsilon")
-        need(epsilon is not None or not {"delta", "top", "mode", "colluders"} & set(privacy), "privacy")
+        need(epsilon is not None or not {"delta", "top", "mode", "colluders", "unit", "group_rows"} & set(privacy), "privacy")
         self.mode = None
         noise = []
         if epsilon is not None:
@@ -298,6 +298,12 @@ class Session:
                 need(1 <= colluders < min(self.min_peers, 3, min(p, 15) // 2 + 1), "colluders")
                 noise.append(("privacy.colluders", le(colluders, 8)))
             need(self.mode in ("central", "member") or "colluders" not in privacy, "colluders")
+            unit = privacy.get("unit", "row")
+            need(unit in ("row", "group") and ("group_rows" in privacy) == (unit == "group"), "unit")
+            if unit == "group":
+                need(self.mode != "member" and self.table and self.table.group, "unit")
+                need(1 <= privacy["group_rows"] <= min(1000, 2**41 // (p * max(privacy.get("top", 0), 1))), "group_rows")
+                noise.append(("privacy.group_rows", le(privacy["group_rows"], 8)))
             if of_members:
                 rounds, clip, share = self.fedavg["rounds"], self.fedavg["clip"], 2**27 // self.min_peers
                 need(self.fedavg["weighting"] == "equal" and self.fedavg["held_out"] == 0, "fedavg")
@@ -307,7 +313,9 @@ class Session:
                 need(variance <= 2**54 and 10 * math.sqrt(variance * p) <= (8 - clip) * 2**27, "epsilon")
         need(not self.pairwise or p * (self.rows * self.span + (2 if self.mode else 0)) <= 2**28, "sketch")
         voting = file.get("committee", {})
-        self.faults, named = voting.get("faults", "crash"), voting.get("members", [])
+        named = voting.get("members", [])
+        usual = "crash" if (len(named) or min(p, 15)) < 4 else "byzantine"
+        self.faults = voting.get("faults", usual)
         need(self.faults in ("crash", "byzantine"), "faults")
         need(set(named) <= set(names) and len(set(named)) == len(named), "committee")
         need(not named or 3 <= len(named) <= 15, "committee")
@@ -397,7 +405,7 @@ class Session:
             ("privacy.min_contributors", le(self.min_contributors, 8)),
             ("privacy.collusion_threshold", number(self.collusion_threshold)),
             *noise,
-            *self.only(self.faults != "crash", ("committee.faults", self.faults.encode())),
+            *self.only(self.faults != usual, ("committee.faults", self.faults.encode())),
             *self.only(named, ("committee.members", self.list(name.encode() for name in sorted(named, key=str.encode)))),
             *((f"{'limits' if name == 'max_views' else 'timing'}.{name}", le(value, 8)) for name, value in timing.items()),
             ("roster.peer_id", self.list(self.roster)),
@@ -464,6 +472,12 @@ class Session:
         pooled = self.only(pooled, ("values", 4, len(pooled)), ("fills", 8, words))
         return [Slot(*slot) for slot in (coin, *pooled, *others)]
 
+    def column_words(self, squares):
+        """Words of `moments`, with those of typical rows behind them where columns are compared."""
+        if self.check_columns:
+            return 2 * (1 + 9 * self.features)
+        return 1 + self.features * (9 if squares else 3)
+
     def plan_of_task(self):
         classes = len(self.classes)
         if self.task == "xclp":
@@ -472,12 +486,14 @@ class Session:
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]
         if self.fedavg:
-            plan = [("coin", 4, 0), ("holders", 4, 1 + classes), ("rows", 4, 1)]
+            out = self.fedavg["held_out"] > 0
+            plan = [("coin", 4, 0), ("holders", 4, 1 + classes + out * classes), ("rows", 4, 1)]
             if self.check_columns or self.scaling in ("center", "standard", "soft-bins"):
-                squares = self.check_columns or self.scaling != "center"
-                plan.append(("moments", 8, 1 + self.features * (9 if squares else 3)))
+                plan.append(("moments", 8, self.column_words(self.scaling != "center")))
             rounds = self.fedavg["rounds"]
-            length = self.fedavg_weights() + 8 + 4 * rounds
+            predicted = classes**2 + 30 + (4 if classes == 2 else 0)
+            means = max(self.fedavg_weights() + 4, 4 * predicted if self.fedavg["patience"] else 0)
+            length = means + 4 + 4 * rounds
             peers, number = len(self.roster), 0
             if self.mode:
                 words = self.fedavg_weights() + 4
@@ -488,7 +504,7 @@ class Session:
                     parts = {"points": peers + classes, "computed": 9 * peers, "labelled": 1, "counts": classes}
                     plan += [(f"{part}-{number}", 4, words) for part, words in parts.items()]
                 plan.append((f"round-{r + 1}", 4, length))
-            return [*plan, ("scores", 4, 5)]
+            return [*plan, ("scores", 4, 5), *self.only(out, ("predictions", 8, predicted))]
         words = self.rows * self.span
         if self.mode is not None and self.task == "sketch":
             plan = [("coin", 4, 0), ("sketch", 4, words + 2)]
@@ -500,8 +516,7 @@ class Session:
         plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes + self.evaluates * (classes + 1))]
         scalings = {each.scaling for each in self.settings}
         if self.check_columns or scalings & {"center", "standard", "soft-bins"}:
-            squares = self.check_columns or scalings & {"standard", "soft-bins"}
-            plan.append(("moments", 8, 1 + self.features * (9 if squares else 3)))
+            plan.append(("moments", 8, self.column_words(scalings & {"standard", "soft-bins"})))
         if self.sketches:
             plan.append(("sketch", 4, words + 1))
             plan += self.only(self.open_distances, ("scores", 4, len(self.roster)))
@@ -577,8 +592,7 @@ class Session:
         yield entry("held_out", le(own["held_out"], 8))
         yield entry("flip", bytes([own["flip"]]))
         yield entry("shift", le(own["shift"], 8))
-        if own["patience"]:
-            yield entry("patience", le(own["patience"], 8))
+        yield entry("patience", le(own["patience"], 8))
         if own["initial"]:
             yield entry("initial", bytes.fromhex(own["initial"]))
 
@@ -587,12 +601,6 @@ class Session:
 
     def committee_keys(self):
         return [self.roster[peer] for peer in self.committee]
-
-    def tree(self, ballot, members):
-        """Members in the order of places; the one at place i > 0 is below the one at (i - 1) // 2."""
-        head = self.id + ballot_bytes(ballot)
-        others = sorted((tagged("tree", head, self.roster[peer]), peer) for peer in members if peer != ballot.proposer)
-        return [ballot.proposer, *(peer for _, peer in others)]
 
     def enough(self, peers):
         """Section 8: `min_peers` of the roster and a quorum of the committee."""

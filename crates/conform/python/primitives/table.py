@@ -48,7 +48,7 @@ class Table:
     KINDS = ("ignored", "number", "category", "ordinal", "year-month-day", "day-month-year", "month-day-year")
 
     def __init__(self, table):
-        names = "name kind levels order fill fill_with indicator min max clip".split()
+        names = "name kind levels order fill fill_with indicator min max clip others_missing".split()
         self.columns = table["column"]
         need(all({"name", "kind"} <= set(column) <= set(names) for column in self.columns), "unknown field")
         delimiter = table.get("delimiter", "auto")
@@ -59,6 +59,9 @@ class Table:
         need(1 <= len(self.columns) <= 2000, "columns")
         named = [column["name"] for column in self.columns] + [self.label] * bool(self.label)
         need(len(set(named)) == len(named) and all(map(printable, named)), "columns")
+        self.group = table.get("group")
+        need(self.group is None or printable(self.group) and self.group != self.label, "group")
+        need(not any(column["name"] == self.group and column["kind"] != "ignored" for column in self.columns), "group")
         for column in self.columns:
             self.check(column)
         need(len(set(self.names())) == len(self.names()) >= 1, "features")
@@ -90,7 +93,9 @@ class Table:
         need("fill_with" not in column or fill is None and kind != "ignored", "fill_with")
         usual = "mean" if kind in ("number", "date") else "most-frequent"
         need(column.get("fill_with", usual) == usual, "fill_with")
-        need({"fill", "fill_with"} & set(column) or not column.get("indicator", False), "indicator")
+        filled = {"fill", "fill_with"} & set(column)
+        need(filled or not column.get("indicator", False), "indicator")
+        need(filled and levels is not None or not column.get("others_missing", False), "others_missing")
 
     @staticmethod
     def days(text, order):
@@ -131,9 +136,10 @@ class Table:
             else:
                 out += b"\1" + number(fill)
             limits = sum(bit for bit, end in ((1, "min"), (2, "max")) if end in column) + 4 * column.get("clip", False)
+            limits += 8 * column.get("others_missing", False)
             out += bytes([column.get("indicator", False), limits])
             out += b"".join(number(column[end]) for end in ("min", "max") if end in column)
-        return out
+        return out + (b"" if self.group is None else text(self.group))
 
     def pooled(self):
         """The columns that all peers fill (section 15g)."""

@@ -10,15 +10,22 @@ from vectors.common import check, session_of, vectors
 from vectors.xclp import codes_of, integer_reference
 
 
+def first_weights(session, seed):
+    """The weights that the coin draws."""
+    stream, weights = Stream(seed, "fedavg/weights", b""), []
+    for outputs, inputs in session.fedavg_shapes():
+        drawn = struct.unpack(f"<{outputs * (inputs + 1)}I", stream.take(4 * outputs * (inputs + 1)))
+        weights += [f32((v / 2**31 - 1) * (1 / math.sqrt(inputs))) for v in drawn]
+    return weights
+
+
 def check_fedavg():
     """Two rounds in which no weight moves, for the rate is next to nothing."""
     file = vectors("fedavg")
     session, seed = session_of(file["toml"]), bytes.fromhex(file["seed"])
     one, rounds = 1 << 27, session.fedavg["rounds"]
-    stream, weights = Stream(seed, "fedavg/weights", b""), []
-    for outputs, inputs in session.fedavg_shapes():
-        drawn = struct.unpack(f"<{outputs * (inputs + 1)}I", stream.take(4 * outputs * (inputs + 1)))
-        weights += [f32((v / 2**31 - 1) * (1 / math.sqrt(inputs))) for v in drawn]
+    check_held_out(file["held_out"], seed)
+    weights = first_weights(session, seed)
     length, first = len(weights), 3
     signed = lambda word: word - (word >> 31 << 32)
     unpacked = lambda text: list(struct.unpack(f"<{len(text) // 8}I", bytes.fromhex(text)))
@@ -95,6 +102,82 @@ def check_fedavg():
         check(f"the best of {case['losses']}", (best, end) == (case["best_round"], case["ends_with_round"]))
     shown = [[figures["loss"], figures["accuracy"]] for figures in file["rounds"]]
     check("the figures of rounds", shown == [[figures[0] / 1e3, figures[1] / 1e4] for figures in curve])
+
+
+def held_out_rows(session, seed, count):
+    """The places of the rows that a peer keeps out of training."""
+    percent = session.fedavg["held_out"]
+    draw, order = Stream(seed, "data/split", le(percent, 4)), list(range(count))
+    for i in range(count - 1, 0, -1):
+        j = draw.below(i + 1)
+        order[i], order[j] = order[j], order[i]
+    return sorted(order[: (percent * count + 50) // 100])
+
+
+def check_held_out(file, seed):
+    """Which rows are held out, and how the first weights, which never move, predict them."""
+    session = session_of(file["toml"])
+    check("the slots with rows held out", [name for name, _, _ in session.plan] == file["slots"])
+    classes = len(session.classes)
+    weights = first_weights(session, seed)
+    matrix, bias = weights[: 3 * classes], weights[3 * classes :]
+    parts = []
+    for values, labels in zip(file["rows"], file["labels"]):
+        held = held_out_rows(session, seed, len(labels))
+        parts.append([(values[3 * row : 3 * row + 3], labels[row]) for row in held])
+    count = lambda labels: [int(c in labels) for c in range(classes)]
+    words = [[1, *count(labels), *count([label for _, label in held])] for labels, held in zip(file["labels"], parts)]
+    unpacked = lambda text, form, size: list(struct.unpack(f"<{len(text) // 2 // size}{form}", bytes.fromhex(text)))
+    check("holders of rows held out", [unpacked(text, "I", 4) for text in file["holders"]] == words)
+    ranked = 0
+    for text, held in zip(file["predictions"], parts):
+        confusion, bins, margins = [0] * classes**2, [[0] * 3 for _ in range(10)], [[] for _ in range(classes)]
+        for row, label in held:
+            # One number of a row is not 0, so that binary32 rounds twice.
+            scores = [f32(f32(sum(w * x for w, x in zip(matrix[3 * c :], row))) + bias[c]) for c in range(classes)]
+            predicted = scores.index(max(scores))
+            confidence = 1 / sum(math.exp(score - scores[predicted]) for score in scores)
+            confusion[label * classes + predicted] += 1
+            found = bins[min(int(10 * confidence), 9)]
+            found[0], found[1], found[2] = found[0] + 1, found[1] + (label == predicted), found[2] + int(2**16 * confidence)
+            margins[label].append(scores[1] - scores[0])
+        shown, open_bin, last = [[0] * 3 for _ in range(10)], [0] * 3, None
+        for place, found in enumerate(bins):
+            open_bin = [a + b for a, b in zip(open_bin, found)]
+            if open_bin[0] >= 10:
+                shown[place], open_bin, last = open_bin, [0] * 3, place
+        if last is not None:
+            shown[last] = [a + b for a, b in zip(shown[last], open_bin)]
+        n, m = map(len, margins)
+        pairs = [(first, second) for first in margins[0] for second in margins[1]]
+        won = sum(2 * (second > first) + (second == first) for first, second in pairs)
+        ranks = [n * m, n * n * m, n * m * m, won] if min(n, m) >= 10 else [0] * 4
+        ranked += ranks[0] > 0
+        found = unpacked(text, "Q", 8)
+        stated = [sum(column) for column in zip(*[found[classes**2 + 3 * b :][:3] for b in range(10)])]
+        exact = [word for place, word in enumerate(found) if not (4 <= place < 34 and (place - 4) % 3 == 2)]
+        expected = [*confusion, *(word for each in shown for word in each[:2]), *ranks]
+        check("predictions of rows held out", exact == expected)
+        # A confidence is computed with another logarithm.
+        check("confidence of rows held out", abs(stated[2] - sum(each[2] for each in shown)) <= len(held))
+    check("classes of two peers are ranked", ranked >= 2)
+    check_ended(file)
+
+
+def check_ended(file):
+    """The words in place of a round after an early end: the same predictions in parts of 16 bits."""
+    session = session_of(file["ended_toml"])
+    (length,) = (words for name, _, words in session.plan if name == "round-3")
+    sizes, carried = [len(labels) for labels in file["labels"]], set()
+    for size, text, numbers in zip(sizes, file["ended"], file["predictions"]):
+        words = struct.unpack(f"<{len(text) // 8}I", bytes.fromhex(text))
+        parts = struct.unpack(f"<{len(numbers) // 4}H", bytes.fromhex(numbers))
+        share = max(session.fedavg_weights() + 4, len(parts))
+        expected = [*parts, *[0] * (share - len(parts)), 0, size, sum(sizes) & 0xFFFF, sum(sizes) >> 16]
+        check("predictions after an early end", list(words[: share + 4]) == expected and len(words) == length)
+        carried.add(words[share + 4 :])
+    (curve,) = carried
+    check("two rounds are carried on", curve[:4] == curve[4:8] != (0,) * 4 and not any(curve[8:]))
 
 
 def check_fedavg_xclp():

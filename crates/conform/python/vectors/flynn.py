@@ -2,13 +2,14 @@
 
 import hashlib
 import math
+import re
 import struct
 
 from primitives.crypto import derive, le, tagged
 from primitives.session import Session
 
 from vectors.common import check, check_refused, vectors, words
-from vectors.learning import close, count, matrix, moments, opened_moments, readout, scaler, winners
+from vectors.learning import close, column_sums, count, matrix, moments, opened_moments, readout, scaler, typical, winners
 
 
 def check_flynn():
@@ -25,13 +26,18 @@ def check_flynn():
         means, deviations = opened_moments(total, d, squares)
         check(f"means {at}", struct.pack(f"<{d}d", *means).hex() == case["means"])
         check(f"deviations {at}", struct.pack(f"<{len(deviations)}d", *deviations).hex() == case["deviations"])
+    compared, d = file["compared"], file["compared"]["features"]
+    values = struct.unpack(f"<{len(compared['rows']) // 8}f", bytes.fromhex(compared["rows"]))
+    measured = [list(values[i : i + d]) for i in range(0, len(values), d)]
+    found = moments(measured, d, True) + moments(typical(measured, d), d, True)
+    check("moments with typical rows", found.hex() == compared["words"])
     for at, case in enumerate(file["refused_moments"]):
         check_refused(f"refused moments {at}", "moments", opened_moments, bytes.fromhex(case), 1, True)
     for case in file["cases"]:
         session = Session(case["toml"])
         total = case["moments"] and bytes.fromhex(case["moments"])
         if total:
-            check(f"moments {session.scaling}", moments(rows, session.features, session.scaling != "center" or session.check_columns) == total)
+            check(f"moments {session.scaling}", column_sums(rows, session) == total)
         scale = scaler(session, total)
         scaled = b"".join(struct.pack(f"<{session.width}f", *scale(row)) for row in rows)
         check(f"scaled {session.scaling}", scaled.hex() == case["scaled"])
@@ -63,8 +69,11 @@ def check_flynn():
     check("a larger matrix", digest.hexdigest() == large["sha256"])
 
 
-def held_out(session, seed, rows, labels):
+def held_out(session, seed, rows, labels, groups=None):
     """The rows that are held out, ascending (section 15.4)."""
+    if groups is not None:
+        return held_out_groups(session, seed, labels, groups)
+
     def place(row):
         return struct.unpack("<Q", tagged("evaluate", seed, struct.pack(f"<{len(rows[row])}f", *rows[row]))[:8])[0]
 
@@ -75,6 +84,34 @@ def held_out(session, seed, rows, labels):
         out |= set(of_class[:1])
         out -= set(of_class[-1:])
     return sorted(out)
+
+
+def held_out_groups(session, seed, labels, texts):
+    """The rows of groups that are held out, ascending (section 15.4)."""
+    texts = [text.split(".")[0] if re.fullmatch("(0|-?[1-9][0-9]*)[.]0+", text) else text for text in texts]
+    groups = {text: [row for row, other in enumerate(texts) if other == text] for text in texts}
+    classes = range(len(session.classes))
+    has = {text: [sum(labels[row] == c for row in of) for c in classes] for text, of in groups.items()}
+
+    def place(text):
+        return struct.unpack("<Q", tagged("evaluate group", seed, tagged("group", text.encode()))[:8])[0]
+
+    order = sorted(groups, key=lambda text: (place(text), groups[text][0]))
+    out, left = set(), session.most
+    for text in order:
+        left -= len(groups[text])
+        if left < 0 or place(text) >= 2**64 * session.held_out // 100:
+            break
+        out.add(text)
+    for c in classes:
+        of_class = [text for text in order if has[text].index(max(has[text])) == c]
+        out |= set(of_class[:1])
+        out -= set(of_class[-1:])
+    for c in classes:
+        of_class = [text for text in order if has[text][c] > 0]
+        if of_class and set(of_class) <= out:
+            out.remove(of_class[-1])
+    return sorted(row for text in out for row in groups[text])
 
 
 def check_evaluate():
@@ -109,13 +146,13 @@ def check_evaluation(file):
     rows = [list(values[i : i + 3]) for i in range(0, len(values), 3)]
     opened = [bytes.fromhex(each) for each in file["opened"]]
     check("plan", [len(each) for each in opened[1:]] == [width * length for _, width, length in session.plan[1:]])
-    held = held_out(session, opened[0], rows, labels)
+    held = held_out(session, opened[0], rows, labels, file.get("groups"))
     kept = [row for row in range(len(rows)) if row not in held]
     check("rows held out", held == file["held_out"])
     own = lambda among: [int(any(labels[row] == c for row in among)) for c in range(classes)]
     many = math.ceil(10 / max(1, session.min_contributors))
     check("holders", words([1, *own(range(len(rows))), *own(held), int(len(held) >= many)]) == opened[1])
-    check("moments", moments(rows, session.features, True) == opened[2])
+    check("moments", column_sums(rows, session) == opened[2])
 
     def learn(seed, total, among):
         scale, rows_of_m = scaler(session, total), list(matrix(seed, session.m, session.dimension, session.s))
@@ -205,7 +242,7 @@ def check_tune():
     rows = [list(values[i : i + 3]) for i in range(0, len(values), 3)]
     opened = [bytes.fromhex(each) for each in file["opened"]]
     check("plan", [len(each) for each in opened[1:]] == [width * length for _, width, length in session.plan[1:]])
-    check("moments", moments(rows, session.features, True) == opened[2])
+    check("moments", column_sums(rows, session) == opened[2])
     every_count, scores = [], [labels.count(c) for c in range(len(session.classes))]
     for number, setting in enumerate(session.settings):
         setting.features, setting.classes = session.features, session.classes

@@ -19,32 +19,65 @@ def moments(rows, d, squares):
     q = [[integer(x) for x in row] for row in rows]
     words = [n]
     for j in range(d):
-        words.append(sum(row[j] % 2**40 for row in q))
-        words.append(sum((row[j] >> 40) % 2**40 for row in q))
-        words.append(sum(row[j] >> 80 for row in q) % 2**64)
+        words += digits(sum(row[j] for row in q), 3)
     for j in range(d if squares else 0):
-        words += [sum((row[j] ** 2 >> 40 * k) % 2**40 for row in q) for k in range(6)]
-    return b"".join(le(word, 8) for word in words)
+        words += digits(sum(row[j] ** 2 for row in q), 6)
+    return b"".join(le(word % 2**64, 8) for word in words)
+
+
+def digits(x, count):
+    """Balanced digits of base 2^40, the lowest first; the last has all that is left."""
+    found = []
+    while len(found) < count - 1:
+        digit = (x + 2**39) % 2**40 - 2**39
+        found.append(digit)
+        x = (x - digit) // 2**40
+    return [*found, x]
+
+
+def typical(rows, d):
+    """The two typical rows of at least 40 rows."""
+    n = len(rows)
+    if n < 40:
+        return []
+    columns = [sorted(row[j] for row in rows) for j in range(d)]
+    quarters = (n // 4, n // 2), (n // 2, n - n // 4)
+    return [[f32(added(values[a:b]) / (b - a)) for values in columns] for a, b in quarters]
+
+
+def added(values):
+    """One after another in binary64: `sum` compensates."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def column_sums(rows, session):
+    """The vector of `moments`."""
+    d = session.features
+    if session.check_columns:
+        return moments(rows, d, True) + moments(typical(rows, d), d, True)
+    return moments(rows, d, session.scaling != "center")
 
 
 def opened_moments(total, d, squares):
     """Means and deviations from the sum of all words; `Refused` where they are the sums of no rows."""
-    words = struct.unpack(f"<{len(total) // 8}Q", total)
+    words = struct.unpack(f"<{len(total) // 8}q", total)
     if len(words) != 1 + d * (9 if squares else 3):
         raise Refused("moments")
     n = words[0]
     if not 1 <= n < 2**23:
         raise Refused("moments")
-    signed = [word - 2**64 if k % 3 == 2 and word >= 2**63 else word for k, word in enumerate(words[1 : 1 + 3 * d])]
-    if any(abs(word) > n * 2**40 for word in (*signed, *words[1 + 3 * d :])):
+    if any(abs(word) > n * 2**40 for word in words[1:]):
         raise Refused("moments")
     means, deviations = [], []
     for j in range(d):
-        total_of_q = sum(word * 2 ** (40 * k) for k, word in enumerate(signed[3 * j : 3 * j + 3]))
+        total_of_q = sum(word * 2 ** (40 * k) for k, word in enumerate(words[1 + 3 * j : 4 + 3 * j]))
         means.append(float(total_of_q) / float(n * 2**40))
         if squares:
             limbs = words[1 + 3 * d + 6 * j : 7 + 3 * d + 6 * j]
-            numerator = n * sum(limb << 40 * k for k, limb in enumerate(limbs)) - total_of_q**2
+            numerator = n * sum(limb * 2 ** (40 * k) for k, limb in enumerate(limbs)) - total_of_q**2
             if numerator < 0:
                 raise Refused("moments")
             deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**80))))
@@ -54,6 +87,8 @@ def opened_moments(total, d, squares):
 def scaler(session, total):
     """The function that scales a row, from the opened moments."""
     if total is not None:
+        if len(total) == 16 * (1 + 9 * session.features):
+            total = total[: len(total) // 2]
         means, deviations = opened_moments(total, session.features, session.scaling != "center" or session.check_columns)
 
     def unit(row):

@@ -14,6 +14,7 @@ CHECKS = (
     wire.check_streams,
     wire.check_sharing,
     sessions.check_sessions,
+    sessions.check_members,
     records.check_items,
     wire.check_messages,
     wire.check_faults,

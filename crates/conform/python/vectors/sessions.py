@@ -1,4 +1,4 @@
-"""The vectors `session` and `tree`: ids, plans, described columns, trees and the draw of partners."""
+"""The vectors `session`, `tree`, `members`: ids, plans, columns, trees, who is in a view, the draw of partners."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ import struct
 from primitives import Refused
 from primitives.crypto import ballot_bytes, le, tagged
 from primitives.encoding import Ballot
+from primitives.members import barred, bits, candidates_of, known_at, left_out, members_of
 from primitives.session import Session, f32, parse_session
 
 from vectors.common import check, check_refused, session_of, vectors
@@ -19,7 +20,9 @@ def row_of(table, cells):
     out = []
     for column in table.columns:
         text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
-        missing = text == "" or text in table.missing and text not in column.get("levels", [])
+        levels = column.get("levels", [])
+        other = text in table.missing or column.get("others_missing", False)
+        missing = text == "" or other and text not in levels
         if kind == "ignored":
             continue
         if kind in ("category", "ordinal"):
@@ -48,7 +51,8 @@ def value_of(table, column, text):
 def present_of(table, rows):
     """Of each such column the texts that are there."""
     texts = [[row[column["name"]].strip() for row in rows] for column in table.pooled()]
-    return [[text for text in each if text and text not in table.missing] for each in texts]
+    known = [column["levels"] if column.get("others_missing", False) else texts for column, texts in zip(table.pooled(), texts)]
+    return [[text for text in each if text and text not in table.missing and text in of] for of, each in zip(known, texts)]
 
 
 def sums_of(table, rows):
@@ -149,8 +153,10 @@ def check_sessions():
     for case in file["trees"]:
         session, members = session_of(case["toml"]), case["members"]
         check("ballot", ballot_bytes(Ballot(**case["ballot"])).hex() == case["ballot_bytes"])
-        order = session.tree(Ballot(**case["ballot"]), members)
-        check("tree", order == case["order"] and parents(order) == case["parents"])
+        reached = {author: set(members) for author in session.dealers(0, members)}
+        tree = members_of(session, Ballot(**case["ballot"]), reached, set(), 0)
+        check("tree", list(tree) == case["order"] and list(tree.values()) == case["parents"])
+        check("the tree is binary", parents(case["order"]) == case["parents"])
         check("dealers of the coin", session.dealers(0, members) == case["dealers_of_coin"])
         check("dealers", session.dealers(1, members) == case["dealers"])
     for case in file["graphs"]:
@@ -172,6 +178,26 @@ def check_sessions():
         check("partners are mutual", all(case["me"] in partners(session, members, draw, other) for other in others))
     for p, collusion_threshold, expected in file["degrees"]:
         check(f"degree {p} {collusion_threshold}", degree(p, collusion_threshold) == expected)
+
+
+def check_members():
+    """Marks and promises: candidates, who is left out, members, tree."""
+    file = vectors("members")
+    for case in file["cases"]:
+        session, ballot = session_of(file["sessions"][str(case["peers"])]), Ballot(**case["ballot"])
+        reached = {int(author): bits(bytes.fromhex(bitmap)) for author, bitmap in case["reached"].items()}
+        numbers = [[int(number) for number in text.split()] for text in case["marks"]]
+        marks = {(Ballot(*ballot), author, suspect, slot) for *ballot, author, suspect, slot in numbers}
+        units = known_at(len(session.roster), marks, case["committed"])
+        candidates = candidates_of(session, units, reached)
+        check(f"candidates: {case['what']}", sorted(candidates) == case["candidates"])
+        check(f"barred: {case['what']}", barred(session, units, candidates) == case["barred"])
+        left = left_out(session, units, candidates, set(reached))
+        check(f"left out: {case['what']}", left == case["left_out"])
+        tree = members_of(session, ballot, reached, marks, case["committed"])
+        check(f"members: {case['what']}", (tree and sorted(tree)) == case["members"])
+        places = tree and [str(peer) if above is None else f"{peer} {above}" for peer, above in tree.items()]
+        check(f"tree: {case['what']}", places == case["tree"])
 
 
 def seed_of(session, pads):

@@ -15,13 +15,13 @@ from primitives.crypto import (
     sum_bytes,
     total_digest,
 )
-from primitives.decision import check_promise, check_record, decides, pads_of, value_digest, verifies
+from primitives.decision import check_promise, check_record, decides, pads_of, tree_of, value_digest, verifies
 from primitives.encoding import TYPES, SumId, encode_message, shown
 
 from vectors.common import check, session_of, vectors, words
-from vectors.learning import count, matrix, moments, scaler, winners
+from vectors.learning import column_sums, count, matrix, scaler, winners
 from vectors.records import check_deal, check_release
-from vectors.sessions import parents, partners, seed_of
+from vectors.sessions import partners, seed_of
 from vectors.wire import innermost, read_frame
 
 
@@ -48,7 +48,7 @@ def check_sum():
     identities = [Identity(bytes.fromhex(seed)) for seed in file["seeds"]]
     disk = {peer: set() for peer in range(3)}
     slots = {slot: Slot() for slot in range(len(plan))}
-    begun, order, keys, pads, opened = None, None, None, {}, {}
+    begun, up, keys, pads, opened = None, None, None, {}, {}
     hello = {(a, b) for a in range(3) for b in range(3) if a != b}
     for entry in file["log"]:
         peer = entry["from"]
@@ -77,10 +77,10 @@ def check_sum():
                 check("promise", promised.ballot.proposer == to and "promised" in disk[peer])
                 check("nothing accepted", tuple(promised.promise) == (0, None, False) and not promised.decision)
             case ["Begin"]:
-                begun = message
-                order = session.tree(begun.ballot, begun.members)
-                up = dict(zip(order, parents(order)))
-                check("begin", begun.ballot.proposer == peer and up[to] == peer and "joined" in disk[peer])
+                begun = message.signed.item
+                check("begin is the leader's", message.signed.author == begun.ballot.proposer == peer)
+                up = tree_of(session, begun.ballot, begun.promises)
+                check("begin", up[to] == peer and "joined" in disk[peer])
                 for signed in begun.promises:
                     check_promise(session, signed, begun.ballot)
                 authors = {signed.author for signed in begun.promises}
@@ -89,7 +89,7 @@ def check_sum():
                 check("keys go up", up[peer] == to and "joined" in disk[peer])
             case ["View", "Down", "Keys"]:
                 keys = {item.author: item.item.public for item in inner.items}
-                check("all keys", sorted(keys) == begun.members)
+                check("all keys", sorted(keys) == sorted(up))
                 expected = {peer: exchange_public(bytes.fromhex(file["view_secrets"][peer]["secret"])) for peer in keys}
                 check("view secrets", keys == expected)
             case ["View", "Down", "Sum"]:
@@ -121,7 +121,7 @@ def check_sum():
             case ["View", "Down", "Decide"]:
                 digest = value_digest(session, slots[inner.slot].record.value)
                 check("decided", decides(session, inner.items, inner.slot, digest))
-            case ["View", "Down", "Open"] if to == order[1]:
+            case ["View", "Down", "Open"] if to == list(up)[1]:
                 number, releases = inner
                 record = slots[number].record
                 for release in releases:
@@ -161,7 +161,7 @@ def check_sum():
             if number == 1:
                 vector = words([int(bool(labels)), *(int(c in labels) for c in range(len(session.classes)))])
             elif number == 2:
-                vector = moments(rows[peer], session.features, session.scaling != "center" or session.check_columns)
+                vector = column_sums(rows[peer], session)
             else:
                 won = [winners(session, opened[0], rows_of_m, scale, row) for row in rows[peer]]
                 vector = words(count(session, won, labels))

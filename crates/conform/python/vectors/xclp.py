@@ -177,31 +177,37 @@ def check_xclp():
     check("commitment to an input", hashed.hex() == found["hash"])
 
     words16 = lambda data: list(struct.unpack(f"<{len(data) // 2}H", data))
-    words64 = lambda data: list(struct.unpack(f"<{len(data) // 8}Q", data))
 
-    def parcels(words, labels, place, seeds):
-        hot_words = [int(label == c) for label in labels for c in range(classes)]
-        for seed in map(bytes.fromhex, seeds):
+    xor = lambda one, two: bytes(a ^ b for a, b in zip(one, two))
+
+    def parcels(words, labels, place, seeds, less):
+        """Parcels, and hashes of the shares; `words` are bytes, `less` takes bytes of a stream off them."""
+        hot = b"".join(le(0 if label is None else 1 << label, 8 * -(-classes // 64)) for label in labels)
+        *drawn, salt = map(bytes.fromhex, seeds)
+        for seed in drawn:
             stream = Stream(seed, "shares/input", b"")
-            words = [(x - r) % 2**16 for x, r in zip(words, words16(stream.take(2 * len(words))))]
-            hot_words = [(x - r) % 2**64 for x, r in zip(hot_words, words64(stream.take(8 * len(hot_words))))]
-        explicit = b"\x01" + b"".join(le(x, 2) for x in words) + b"".join(le(x, 8) for x in hot_words)
+            words = less(words, stream.take(len(words)))
+            hot = xor(hot, stream.take(len(hot)))
         share = [None] * 3
-        share[place % 3] = explicit
-        for number, seed in enumerate(seeds, 1):
-            share[(place + number) % 3] = b"\x00" + bytes.fromhex(seed)
-        return [(share[i] + share[(i + 1) % 3]).hex() for i in range(3)]
+        share[place % 3] = b"\x01" + salt + words + hot
+        for number, seed in enumerate(drawn, 1):
+            share[(place + number) % 3] = b"\x00" + seed
+        return [(share[i] + share[(i + 1) % 3]).hex() for i in range(3)], [tagged("share", one) for one in share]
 
     found = file["parcels"]
     first, end = found["rows"]
-    made = parcels([bit for code in codes[first:end] for bit in code], labels[first:end], found["place"], found["seeds"])
+    made, copies = parcels(b"".join(packed[first:end]), labels[first:end], found["place"], found["seeds"], xor)
     check("parcels of an input", made == found["sent"])
+    check("hashes of shares", [copy.hex() for copy in copies] == found["copies"])
+    check("what an owner announces", tagged("announced", hashed, *copies).hex() == found["announced"])
 
     found = file["distances"]
     distances = [[sum(p != q for p, q in zip(one, two)) for two in codes] for one in codes]
     check_pairs(found, distances)
     place, ends = found["place"], found["owners"]
-    made = parcels(found["parts"][place], labels[ends[place] : ends[place + 1]], place, found["seeds"])
+    parts = b"".join(le(part, 2) for part in found["parts"][place])
+    less16 = lambda one, two: b"".join(le((x - r) % 2**16, 2) for x, r in zip(words16(one), words16(two)))
+    made, _ = parcels(parts, labels[ends[place] : ends[place + 1]], place, found["seeds"], less16)
     check("parcels of parts of distances", made == found["sent"])
 
     found = file["streams"]

@@ -109,6 +109,8 @@ fn timing(case: &Case) -> Timing {
     let timing = Timing { start_wait_ms: 20_000, linger_ms: 8_000, ..Timing::default() };
     match case.drama {
         Drama::Late => Timing { start_wait_ms: 1_500, ..timing },
+        // If three have the sum before it falls silent, they must be there until the fifth gives its view up.
+        Drama::Committed => Timing { linger_ms: 30_000, ..timing },
         // Who is blamed never says that it has everything, and who lost a message waits for it.
         Drama::Deviates(kind) => {
             // A program that is interpreted takes seconds to begin.

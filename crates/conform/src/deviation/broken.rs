@@ -10,7 +10,7 @@ use flyswarm::protocol::deal::Deal;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Channel, Message};
 use flyswarm::protocol::pairwise::ViewKey;
-use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::promise::{self, Begun, Promised};
 use flyswarm::protocol::record::{Acknowledgement, Committed, Record};
 use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::sum_id::SumId;
@@ -33,7 +33,7 @@ const fn by_child(name: &'static str, about: &'static str, sections: &'static st
 }
 
 /// Sent by a leader to its child.
-pub(super) const BY_LEADER: [Kind; 24] = [
+pub(super) const BY_LEADER: [Kind; 22] = [
     by_leader("prepare-for-another", "a prepare for another proposer", "section 8", |case| {
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { proposer: case.to, ..*ballot }))])
@@ -42,44 +42,44 @@ pub(super) const BY_LEADER: [Kind; 24] = [
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { counter: ballot.counter + (1 << 21), ..*ballot }))])
     }),
-    by_leader("begin-descending", "a view whose members do not ascend", "section 9", |case| {
-        begin(case, |begin| begin.members.reverse())
-    }),
-    by_leader("begin-member-twice", "a view with a member twice", "section 9", |case| {
-        begin(case, |begin| begin.members.insert(0, begin.members[0]))
-    }),
-    by_leader("begin-member-unknown", "a view with a member outside the roster", "section 9", |case| {
-        begin(case, |begin| begin.members.push(Peer(case.ctx.peers())))
-    }),
-    by_leader("begin-without-receiver", "a view without its receiver", "section 9", |case| {
-        begin(case, |begin| begin.members.retain(|member| *member != case.to))
-    }),
-    by_leader("begin-without-proposer", "a view without its proposer", "section 9", |case| {
-        begin(case, |begin| begin.members.retain(|member| *member != case.ctx.me))
-    }),
     by_leader("begin-receiver-leads", "a view that its receiver is to lead", "section 9", |case| {
         begin(case, |begin| begin.ballot.proposer = case.to)
     }),
+    by_leader("begin-unsigned", "a view that its leader has not signed", "section 9", |case| {
+        let Message::Begin(begun) = case.message else { return None };
+        let mut another = begun.item.clone();
+        another.ballot.counter ^= 1;
+        let mut forged = Signed::new(case.ctx, another);
+        forged.item = begun.item.clone();
+        Some(vec![wire::encode(&Message::Begin(forged))])
+    }),
+    by_leader("begin-bitmap", "a view with a promise whose bitmap is too long", "sections 3, 9", |case| {
+        begin(case, |begin| own(case, begin, |promised| promised.reached.push(0)))
+    }),
+    by_leader("begin-outside", "a view with a promise that reaches who is not there", "section 8", |case| {
+        begin(case, |begin| own(case, begin, |promised| promised.reached.fill(255)))
+    }),
+    by_leader("begin-alone", "a view whose leader promises that it reaches nobody", "section 8", |case| {
+        let alone = promise::bits_of(case.ctx.peers(), [case.ctx.me]);
+        begin(case, |begin| own(case, begin, |promised| promised.reached = alone))
+    }),
+    by_leader("begin-later-mark", "a view with a promise that shows a mark of it", "section 8", |case| {
+        let Message::Begin(begun) = case.message else { return None };
+        let (ballot, reason, suspect) = (begun.item.ballot, Reason::Lost, Some(case.to));
+        let mark = Signed::new(case.ctx, Failure { ballot, slot: 0, reason, suspect });
+        begin(case, |begin| own(case, begin, |promised| promised.marks.push(mark)))
+    }),
     by_leader(
-        "begin-behind-promises",
-        "a view that begins before what its promises have committed",
-        "section 9",
+        "begin-forged-mark",
+        "a view with a promise that shows a forged mark",
+        "section 8, M8.1",
         |case| {
-            begin(case, |begin| {
-                let own = begin.promises.iter_mut().find(|promise| promise.author == case.ctx.me);
-                if let Some(own) = own {
-                    let mut promised = own.item.clone();
-                    promised.promise.committed += 1;
-                    *own = Signed::new(case.ctx, promised);
-                }
-            })
+            let ballot = Ballot { counter: 0, proposer: case.ctx.me };
+            let failure = Failure { ballot, slot: 0, reason: Reason::Lost, suspect: Some(case.to) };
+            let mut mark = Signed::new(case.ctx, failure);
+            mark.author = other(case);
+            begin(case, |begin| own(case, begin, |promised| promised.marks.push(mark)))
         },
-    ),
-    by_leader(
-        "begin-too-many-committed",
-        "a view with more committed slots than there are",
-        "section 9",
-        |case| begin(case, |begin| begin.committed += FAR),
     ),
     by_leader("begin-few-promises", "a view with one promise", "section 9", |case| {
         begin(case, |begin| begin.promises.truncate(1))
@@ -96,23 +96,17 @@ pub(super) const BY_LEADER: [Kind; 24] = [
     by_leader("begin-forged-promise", "a view with a forged promise", "section 9, M8.1", |case| {
         begin(case, |begin| begin.promises[1] = unsigned(case, &begin.promises[1]))
     }),
-    Kind {
-        from: From::Above,
-        when: When::Instead,
-        ..by_leader("begin-from-no-parent", "a view, past its parent in it", "section 9", |case| {
-            matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame()])
-        })
-    },
     by_leader("failure-forged", "the end of a view that its author has not signed", "section 9", |case| {
         let (ballot, _) = order_to_sum(case)?;
-        let mut failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Left, suspect: None });
+        let mut failure =
+            Signed::new(case.ctx, Failure { ballot, slot: 1, reason: Reason::Left, suspect: Some(case.to) });
         failure.author = other(case);
         Some(vec![wire::encode(&Message::Failed(failure))])
     }),
     by_leader("failure-of-unknown", "the end of a view by a peer outside the roster", "section 9", |case| {
         let (ballot, _) = order_to_sum(case)?;
         let suspect = Some(Peer(case.ctx.peers()));
-        let failure = Signed::new(case.ctx, Failure { ballot, reason: Reason::Lost, suspect });
+        let failure = Signed::new(case.ctx, Failure { ballot, slot: 1, reason: Reason::Lost, suspect });
         Some(vec![wire::encode(&Message::Failed(failure))])
     }),
     by_leader("report-from-parent", "a report from the parent", "section 9, M9.2", |case| {
@@ -156,7 +150,7 @@ pub(super) const BY_LEADER: [Kind; 24] = [
 ];
 
 /// Sent by a child to its leader.
-pub(super) const BY_CHILD: [Kind; 31] = [
+pub(super) const BY_CHILD: [Kind; 32] = [
     Kind {
         ungreeted: true,
         ..by_child("before-hello", "a message before hello", "section 7", |case| {
@@ -229,6 +223,11 @@ pub(super) const BY_CHILD: [Kind; 31] = [
         "section 9, M9.2",
         |case| change_keys(case, |keys| keys[0].author = other(case)),
     ),
+    by_child("key-left-out", "a report without the key of one below", "section 9, M9.2", |case| {
+        change_keys(case, |keys| {
+            keys.pop();
+        })
+    }),
     by_child("key-forged", "an item that its author has not signed", "section 9, M9.2", |case| {
         change_keys(case, |keys| keys[0].item.public[0] ^= 1)
     }),
@@ -395,19 +394,20 @@ fn other(case: &Case<'_>) -> Peer {
     peers.find(|peer| *peer != case.ctx.me && *peer != case.to).unwrap_or(case.to)
 }
 
-struct Begin {
-    ballot: Ballot,
-    members: Vec<Peer>,
-    committed: u32,
-    promises: Vec<Signed<Promised>>,
+fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begun)) -> Option<Vec<Frame>> {
+    let Message::Begin(begun) = case.message else { return None };
+    let mut begun = begun.item.clone();
+    change(&mut begun);
+    Some(vec![wire::encode(&Message::Begin(Signed::new(case.ctx, begun)))])
 }
 
-fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begin)) -> Option<Vec<Frame>> {
-    let Message::Begin { ballot, members, committed, promises } = case.message.clone() else { return None };
-    let mut begin = Begin { ballot, members, committed, promises };
-    change(&mut begin);
-    let Begin { ballot, members, committed, promises } = begin;
-    Some(vec![wire::encode(&Message::Begin { ballot, members, committed, promises })])
+/// Changes the leader's own promise, and signs it anew.
+fn own(case: &Case<'_>, begun: &mut Begun, change: impl FnOnce(&mut Promised)) {
+    if let Some(own) = begun.promises.iter_mut().find(|promise| promise.author == case.ctx.me) {
+        let mut promised = own.item.clone();
+        change(&mut promised);
+        *own = Signed::new(case.ctx, promised);
+    }
 }
 
 fn order_to_sum(case: &Case<'_>) -> Option<(Ballot, u32)> {

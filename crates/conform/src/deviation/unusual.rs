@@ -8,7 +8,7 @@ use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::committee::Promise;
 use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::Message;
-use flyswarm::protocol::promise::Promised;
+use flyswarm::protocol::promise::{self, Promised};
 use flyswarm::protocol::signed::Signed;
 use flyswarm::protocol::sum_id::SumId;
 use flyswarm::protocol::transfer;
@@ -25,7 +25,7 @@ const fn kind(
     Kind::new(name, about, sections, (from, Expected::GoOn), change)
 }
 
-pub(super) const KINDS: [Kind; 12] = [
+pub(super) const KINDS: [Kind; 13] = [
     Kind {
         all: true,
         when: When::Always,
@@ -80,8 +80,14 @@ pub(super) const KINDS: [Kind; 12] = [
             from_no_neighbour,
         )
     },
+    Kind {
+        when: When::Beside,
+        ..kind("begin-from-no-parent", "a view, past its parent in it", "section 9", From::Above, |case| {
+            matches!(case.message, Message::Begin(_)).then(|| vec![case.frame()])
+        })
+    },
     kind("begin-twice", "the same view twice", "section 9", From::Leader, |case| {
-        matches!(case.message, Message::Begin { .. }).then(|| vec![case.frame(), case.frame()])
+        matches!(case.message, Message::Begin(_)).then(|| vec![case.frame(), case.frame()])
     }),
     kind("promise-lost", "a promise does not arrive", "section 8", From::Child, |case| {
         matches!(case.message, Message::Promise(_)).then(Vec::new)
@@ -134,8 +140,10 @@ fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
     let up = Direction::Up;
     let data = Bytes::from_static(&[0; 12]);
     let nothing = Promise { committed: 0, accepted: None, released: false };
-    let promised = Promised { ballot: earlier, promise: nothing, decision: Vec::new() };
-    let failure = Failure { ballot: earlier, reason: Reason::Stalled, suspect: None };
+    let reached = promise::bits_of(case.ctx.peers(), []);
+    let (decision, marks) = (Vec::new(), Vec::new());
+    let promised = Promised { ballot: earlier, promise: nothing, decision, reached, marks };
+    let failure = Failure { ballot: earlier, slot: 0, reason: Reason::Ended, suspect: None };
     let mut frames = vec![case.frame()];
     frames.extend(
         [

@@ -96,15 +96,15 @@ fn integers_that_are_longer_than_needed_are_told_and_taken() {
 fn the_first_field_that_differs_is_named_with_its_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let theirs = changed(folder.path(), |log| {
-        let promise = log.iter_mut().find(|entry| entry["header"].as_str().is_some_and(|h| h.len() == 144));
+        let promise = log.iter_mut().find(|entry| entry["header"].as_str().is_some_and(|h| h.len() == 150));
         let entry = promise.unwrap();
         let header = entry["header"].as_str().unwrap().to_owned();
-        entry["header"] = format!("{}ff{}", &header[..16], &header[18..]).into();
+        entry["header"] = format!("{}ff{}", &header[..22], &header[24..]).into();
     });
     let (text, same) = diff(&vectors("sum.json"), &theirs);
     assert!(!same);
     assert!(
-        text.starts_with("frame 2 of 0 to 1 control: Promise.signature differs, header bytes 8..72\n"),
+        text.starts_with("frame 2 of 2 to 1 control: Promise.signature differs, header bytes 11..75\n"),
         "{text}"
     );
     assert!(text.contains("\n  theirs  ff"), "{text}");
@@ -112,8 +112,8 @@ fn the_first_field_that_differs_is_named_with_its_bytes() {
     let value: Value = serde_json::from_str(&text).unwrap();
     assert!(!same && value["same"] == false && value["theirs"].as_str().unwrap().starts_with("ff"), "{text}");
     let place = (&value["frame"], &value["from"], &value["to"], &value["channel"]);
-    assert_eq!(place, (&json!(2), &json!(0), &json!(1), &json!("control")));
-    assert_eq!(value["what"], "Promise.signature differs, header bytes 8..72");
+    assert_eq!(place, (&json!(2), &json!(2), &json!(1), &json!("control")));
+    assert_eq!(value["what"], "Promise.signature differs, header bytes 11..75");
     let (text, same) = diff_as(&theirs, &theirs, true);
     assert_eq!((&*text, same), ("{\"frames\":90,\"same\":true}\n", true));
 }

@@ -9,8 +9,9 @@ use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::committee::Promise;
 use flyswarm_sealed_sum::protocol::failure::Failure;
 use flyswarm_sealed_sum::protocol::message::{Message, VERSION};
-use flyswarm_sealed_sum::protocol::promise::Promised;
-use flyswarm_sealed_sum::protocol::signed::Signed;
+use flyswarm_sealed_sum::protocol::promise::{Begun, Promised, bits_of};
+use flyswarm_sealed_sum::protocol::record::{Acknowledgement, NO_VALUE};
+use flyswarm_sealed_sum::protocol::signed::{Item, Signed};
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::transfer::{self, Want};
 use flyswarm_sealed_sum::protocol::view::{self, Order, Reason, Report};
@@ -21,9 +22,13 @@ use super::messages::frame;
 use super::run::Run;
 use super::sessions::small;
 
-/// Nobody has said hello yet; everybody has; the view stands with its keys; slot 1 is being summed.
+/// Nobody has said hello yet.
 const START: u64 = 0;
 const GREETED: u64 = 2_000;
+/// The leader has proposed, and the others have promised.
+const PROMISED: u64 = 3_000;
+/// The leader is in the view, and the others' keys are on their way.
+const BEGUN: u64 = 5_000;
 const KEYS: u64 = 6_000;
 const SUMMING: u64 = 16_500;
 
@@ -42,36 +47,56 @@ fn class(fault: &Fault) -> &'static str {
     }
 }
 
+/// The same item in the name of another author.
+fn forged<T: Item>(mut signed: Signed<T>, author: Peer) -> Signed<T> {
+    signed.author = author;
+    signed
+}
+
 pub(crate) fn faults() -> Value {
     let session = small(3);
     let id = session.id().0;
-    let all = vec![Peer(0), Peer(1), Peer(2)];
+    let all = [Peer(0), Peer(1), Peer(2)];
     // The first of the committee leads the run; the two others are its children.
     let leader = session.committee()[0];
-    let without = |peer| all.iter().copied().filter(|&each| each != peer).collect::<Vec<_>>();
-    let [child, other] = without(leader)[..] else { panic!("three peers") };
+    let [child, other] = all.iter().copied().filter(|&each| each != leader).collect::<Vec<_>>()[..] else {
+        panic!("three peers")
+    };
     let view = Ballot { counter: 1, proposer: leader };
     let later = Ballot { counter: 2, proposer: leader };
     let stale = Ballot { counter: 0, proposer: leader };
     let for_child = Ballot { counter: 2, proposer: child };
     let foreign = made(1);
-    let promise = |author: Peer, ballot| {
+    let by = |author: Peer| &foreign.contexts[author.index()];
+    let promised = |ballot| {
         let promise = Promise { committed: 0, accepted: None, released: false };
-        Signed::new(&foreign.contexts[author.index()], Promised { ballot, promise, decision: Vec::new() })
+        let reached = bits_of(3, all.iter().copied());
+        Promised { ballot, promise, decision: Vec::new(), reached, marks: Vec::new() }
     };
-    let justified = |ballot, members: &[Peer], committed, promises| Message::Begin {
-        ballot,
-        members: members.to_vec(),
-        committed,
-        promises,
+    let promise = |author: Peer, ballot| Signed::new(by(author), promised(ballot));
+    let begin_with = |ballot: Ballot, promises| {
+        Message::Begin(Signed::new(by(ballot.proposer), Begun { ballot, promises }))
     };
-    let begin = |ballot: Ballot, members: &[Peer], committed| {
-        justified(ballot, members, committed, vec![promise(leader, ballot), promise(child, ballot)])
+    let begin = |ballot: Ballot| begin_with(ballot, vec![promise(leader, ballot), promise(child, ballot)]);
+    // The leader's promise, changed, for a view that would begin otherwise; and what the child promises it.
+    let begin_of = |change: &dyn Fn(&mut Promised)| {
+        let mut own = promised(later);
+        change(&mut own);
+        begin_with(later, vec![Signed::new(by(leader), own), promise(child, later)])
     };
-    let failed = |author: Peer, ballot, suspect| {
-        let failure = Failure { ballot, reason: Reason::Lost, suspect };
-        Message::Failed(Signed::new(&foreign.contexts[author.index()], failure))
+    let promise_of = |change: &dyn Fn(&mut Promised)| {
+        let mut own = promised(view);
+        change(&mut own);
+        Message::Promise(Signed::new(by(child), own))
     };
+    let mark = |author: Peer, ballot, suspect| {
+        Signed::new(by(author), Failure { ballot, slot: 0, reason: Reason::Stalled, suspect })
+    };
+    let old_mark = |author: Peer, suspect| mark(author, Ballot { counter: 0, ..view }, Some(suspect));
+    let ended = |author: Peer, ballot, reason, suspect| {
+        Message::Failed(Signed::new(by(author), Failure { ballot, slot: 0, reason, suspect }))
+    };
+    let failed = |author: Peer, ballot, suspect| ended(author, ballot, Reason::Lost, suspect);
     let up = |ballot, report| Message::View(view::Message::Up(ballot, report));
     let down = |ballot, order| Message::View(view::Message::Down(ballot, order));
     let hello = || Message::Hello { version: VERSION, session: id, committed: 0, trace: None };
@@ -85,6 +110,14 @@ pub(crate) fn faults() -> Value {
         Message::View(view::Message::Reduce(all_reduce::Message::Credit { sum, direction, index }))
     };
     let slots = u32::try_from(foreign.contexts[0].plan.len()).unwrap();
+    let (begun, keys_of_child) = {
+        let mut run = Run::new();
+        run.until(KEYS);
+        let begun = run.sent(leader, child, |message| matches!(message, Message::Begin(_)));
+        let keys =
+            |message: &Message| matches!(message, Message::View(view::Message::Up(_, Report::Keys(_))));
+        (begun, run.sent(child, leader, keys))
+    };
 
     let blamed: Vec<(&str, u64, Peer, Peer, Message)> = vec![
         ("a message before hello", START, leader, child, status()),
@@ -92,59 +125,87 @@ pub(crate) fn faults() -> Value {
         ("prepare for another proposer", GREETED, other, child, Message::Prepare(later)),
         ("a suspect outside the roster", GREETED, leader, child, failed(leader, view, Some(Peer(3)))),
         (
-            "begin: members do not ascend",
+            "promise: a bitmap of another length",
             GREETED,
-            leader,
             child,
-            begin(later, &[Peer(1), Peer(0), Peer(2)], 0),
-        ),
-        (
-            "begin: a member twice",
-            GREETED,
             leader,
-            child,
-            begin(later, &[Peer(0), Peer(0), Peer(1), Peer(2)], 0),
+            promise_of(&|own| own.reached.push(0)),
         ),
-        (
-            "begin: a member outside the roster",
-            GREETED,
-            leader,
-            child,
-            begin(later, &[Peer(0), Peer(1), Peer(2), Peer(3)], 0),
-        ),
-        ("begin: the receiver is no member", GREETED, leader, child, begin(later, &without(child), 0)),
-        ("begin: the proposer is no member", GREETED, leader, child, begin(later, &without(leader), 0)),
-        ("begin: the receiver is the proposer", GREETED, child, leader, begin(later, &all, 0)),
-        ("begin: more slots committed than there are", GREETED, leader, child, begin(later, &all, slots + 1)),
-        ("begin: from no parent", GREETED, other, child, begin(later, &all, 0)),
+        ("promise: it reaches a peer outside the roster", GREETED, child, leader, {
+            promise_of(&|own| own.reached[0] = 0b1111)
+        }),
+        ("promise: a mark of its own ballot", GREETED, child, leader, {
+            promise_of(&|own| own.marks.push(mark(child, view, Some(other))))
+        }),
+        ("promise: a mark of a later ballot", GREETED, child, leader, {
+            promise_of(&|own| own.marks.push(mark(child, later, Some(other))))
+        }),
+        ("promise: a mark without a suspect", GREETED, child, leader, {
+            promise_of(&|own| own.marks.push(mark(child, Ballot { counter: 0, ..view }, None)))
+        }),
+        ("promise: a mark on its author", GREETED, child, leader, {
+            promise_of(&|own| own.marks.push(old_mark(child, child)))
+        }),
+        ("promise: a mark on a peer outside the roster", GREETED, child, leader, {
+            promise_of(&|own| own.marks.push(old_mark(child, Peer(3))))
+        }),
+        ("promise: a mark twice", GREETED, child, leader, {
+            promise_of(&|own| own.marks.extend([old_mark(child, other), old_mark(child, other)]))
+        }),
+        ("promise: a forged mark", GREETED, child, leader, {
+            promise_of(&|own| own.marks.push(forged(old_mark(child, leader), other)))
+        }),
+        ("promise: forged", GREETED, child, leader, Message::Promise(forged(promise(other, view), child))),
+        ("begin: the receiver is the proposer", GREETED, child, leader, begin(Ballot { counter: 2, ..view })),
+        ("begin: the leader has not signed it", GREETED, leader, child, {
+            let Message::Begin(begun) = begin(later) else { panic!("just made") };
+            Message::Begin(Signed::new(by(other), begun.item))
+        }),
+        ("begin: forged", GREETED, leader, child, {
+            let Message::Begin(begun) = begin(later) else { panic!("just made") };
+            Message::Begin(forged(Signed::new(by(other), begun.item), leader))
+        }),
         ("begin: the promise of one of three", GREETED, leader, child, {
-            justified(later, &all, 0, vec![promise(leader, later)])
+            begin_with(later, vec![promise(leader, later)])
         }),
         ("begin: one promise twice", GREETED, leader, child, {
-            justified(later, &all, 0, vec![promise(leader, later), promise(leader, later)])
+            begin_with(later, vec![promise(leader, later), promise(leader, later)])
         }),
         ("begin: promises of another ballot", GREETED, leader, child, {
-            justified(later, &all, 0, vec![promise(leader, view), promise(child, view)])
+            begin_with(later, vec![promise(leader, view), promise(child, view)])
         }),
         ("begin: a forged promise", GREETED, leader, child, {
-            let mut forged = promise(other, later);
-            forged.item.promise.committed = 1;
-            justified(later, &all, 1, vec![promise(leader, later), forged])
+            begin_with(later, vec![promise(leader, later), forged(promise(leader, later), other)])
         }),
-        ("begin: before what its promises have committed", GREETED, leader, child, {
-            let mut ahead = promise(leader, later).item;
-            ahead.promise.committed = 1;
-            let ahead = Signed::new(&foreign.contexts[leader.index()], ahead);
-            justified(later, &all, 0, vec![ahead, promise(child, later)])
+        ("begin: a promise with more committed slots than there are", GREETED, leader, child, {
+            begin_of(&|own| own.promise.committed = slots + 1)
+        }),
+        ("begin: a bitmap of another length", GREETED, leader, child, begin_of(&|own| own.reached.clear())),
+        ("begin: a promise that reaches a peer outside the roster", GREETED, leader, child, {
+            begin_of(&|own| own.reached[0] = 0b1111)
+        }),
+        ("begin: a mark of its own ballot", GREETED, leader, child, {
+            begin_of(&|own| own.marks.push(mark(leader, later, Some(other))))
+        }),
+        ("begin: a forged mark", GREETED, leader, child, {
+            begin_of(&|own| own.marks.push(forged(old_mark(leader, child), other)))
+        }),
+        ("begin: its promises reach too few", GREETED, leader, child, {
+            let two = |author: Peer| {
+                let reached = bits_of(3, [leader, child]);
+                Signed::new(by(author), Promised { reached, ..promised(later) })
+            };
+            begin_with(later, vec![two(leader), two(child)])
+        }),
+        ("begin: the leader is not in the largest part that is connected", GREETED, leader, child, {
+            begin_of(&|own| own.reached[0] = 0)
         }),
         ("a prepare far above every ballot", GREETED, leader, child, {
             Message::Prepare(Ballot { counter: Ballot::JUMP + 1, proposer: leader })
         }),
         ("a refusal of another's ballot", GREETED, child, leader, Message::Refuse(for_child, for_child)),
         ("a failure that its author has not signed", KEYS, leader, child, {
-            let Message::Failed(mut forged) = failed(leader, view, None) else { panic!("just made") };
-            forged.author = other;
-            Message::Failed(forged)
+            Message::Failed(forged(mark(leader, view, Some(child)), other))
         }),
         ("an item of a peer that is not below its carrier", KEYS, child, leader, {
             let mut key = foreign.keys[other.index()].clone();
@@ -163,7 +224,11 @@ pub(crate) fn faults() -> Value {
         }),
         ("a report from the parent", KEYS, leader, child, up(view, Report::Keys(Vec::new()))),
         ("an order from a child", KEYS, child, leader, down(view, Order::Sum(1))),
-        ("keys twice", KEYS, child, leader, up(view, Report::Keys(Vec::new()))),
+        ("a report that leaves a key out", BEGUN, child, leader, up(view, Report::Keys(Vec::new()))),
+        ("a report that leaves a deal out", SUMMING, child, leader, {
+            up(view, Report::TotalReady { slot: 1, total: [0; 32], deals: Vec::new() })
+        }),
+        ("keys twice", KEYS, child, leader, keys_of_child),
         ("a key signed for another view", KEYS, child, leader, {
             let mut key = foreign.keys[0].clone();
             key.item.ballot = view;
@@ -174,11 +239,17 @@ pub(crate) fn faults() -> Value {
             up(view, Report::Keys(vec![key.clone(), key]))
         }),
         ("an acknowledgement before anything is to be acknowledged", KEYS, child, leader, {
-            up(view, Report::Acknowledge(0, Vec::new()))
+            let nothing = Acknowledgement { ballot: view, slot: 0, value: NO_VALUE };
+            up(view, Report::Acknowledge(0, vec![Signed::new(by(child), nothing)]))
+        }),
+        ("an acknowledgement of a value that was not ordered", KEYS, child, leader, {
+            let another = Acknowledgement { ballot: view, slot: 0, value: [1; 32] };
+            up(view, Report::Acknowledge(0, vec![Signed::new(by(child), another)]))
         }),
         ("a release before the decision", SUMMING, child, leader, up(view, Report::Release(1, Vec::new()))),
         ("hold of a later slot", SUMMING, child, leader, {
-            up(view, Report::TotalReady { slot: 2, total: [0; 32], deals: Vec::new() })
+            let deals = made(2).deals.into_iter().filter(|deal| deal.author == child).collect();
+            up(view, Report::TotalReady { slot: 2, total: [0; 32], deals })
         }),
         ("a chunk that is not the next", SUMMING, child, leader, chunk(sum, Direction::Up, 1, 12)),
         ("a chunk of another length", SUMMING, child, leader, chunk(sum, Direction::Up, 0, 8)),
@@ -210,8 +281,26 @@ pub(crate) fn faults() -> Value {
             child,
             Message::View(view::Message::KeepAlive(view)),
         ),
-        ("failed: another ballot", KEYS, leader, child, failed(leader, stale, None)),
-        ("begin: the view that is joined", KEYS, leader, child, begin(view, &all, 0)),
+        ("failed: another ballot", KEYS, leader, child, ended(leader, stale, Reason::Ended, None)),
+        ("failed: ended by a peer that does not lead", KEYS, other, child, {
+            ended(other, view, Reason::Ended, None)
+        }),
+        ("failed: by the leader, for a reason that asks for a suspect", KEYS, other, child, {
+            failed(leader, view, None)
+        }),
+        ("failed: ended by the leader, with a suspect", KEYS, other, child, {
+            ended(leader, view, Reason::Ended, Some(child))
+        }),
+        ("failed: of a suspect that is its author", KEYS, other, child, failed(leader, view, Some(leader))),
+        ("failed: of another slot than the next to the one under way", SUMMING, leader, child, {
+            Message::Failed(Signed::new(
+                by(other),
+                Failure { ballot: view, slot: 3, reason: Reason::Lost, suspect: Some(leader) },
+            ))
+        }),
+        ("begin: the view that is joined", KEYS, leader, child, begun),
+        ("begin: a view below the one that is joined", KEYS, leader, child, begin(stale)),
+        ("begin: from no parent", GREETED, other, child, begin(later)),
         ("a report of another view", KEYS, child, leader, up(stale, Report::Keys(Vec::new()))),
         ("an order of another view", KEYS, leader, child, down(later, Order::Sum(1))),
         (
@@ -245,13 +334,14 @@ pub(crate) fn faults() -> Value {
         ),
         ("credit for no transfer", KEYS, child, leader, Message::Transfer(transfer::Message::Credit(1, 0))),
     ];
-    // Neither blamed nor ignored: the receiver says that it will not come.
+    // Neither blamed nor ignored: the receiver, which has promised a higher one, says that it will not come.
     let (blames, answered) = {
         let mut run = Run::new();
-        run.until(KEYS);
-        run.inject(leader, child, begin(stale, &all, 0))
+        run.until(PROMISED);
+        let lower = Ballot { counter: 1, proposer: child };
+        run.inject(child, other, begin_with(lower, vec![promise(child, lower), promise(other, lower)]))
     };
-    assert!(blames.is_empty() && answered, "begin: a lower ballot: {blames:?}");
+    assert!(child < leader && blames.is_empty() && answered, "begin: a lower ballot: {blames:?}");
     let ignored: Vec<_> = ignored
         .into_iter()
         .map(|(what, us, from, to, message)| {

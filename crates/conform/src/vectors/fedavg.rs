@@ -78,6 +78,21 @@ delta = 1e-7
 colluders = 1
 "#;
 
+/// A session that holds rows out.
+pub(crate) const HELD: &str = r#"name = "vectors"
+task = "fedavg"
+[data]
+features = 3
+classes = ["a", "b"]
+check_columns = false
+[fedavg]
+rounds = 1
+rate = 1e-300
+held_out = 40
+[privacy]
+min_contributors = 1
+"#;
+
 /// Private sessions: the budget in zero-concentrated privacy, and the variance of a member's noise.
 fn noise() -> Vec<Value> {
     let cases = [("60.5", "1e-7", 3, 1.0, 5), ("8", "1e-5", 20, 0.25, 20), ("100", "0.01", 1, 4.0, 3)];
@@ -131,39 +146,41 @@ fn judged() -> Vec<Value> {
 const PEERS: u16 = 6;
 const LATE: (Peer, u32) = (Peer(5), 4);
 
-pub(crate) fn fedavg() -> Value {
-    let seed = bytes::<32>("seed of rounds");
-    let text = toml(HEAD, usize::from(PEERS));
-    let session = Session::parse(&text).unwrap();
-    let labels = |peer: u16| (0..=peer).map(|row| (peer + row) % 2).collect::<Vec<_>>();
-    let rows = |peer: u16| -> Vec<f32> {
-        let place = |row: u16| (0..3).map(move |at| if at == (2 * peer + row) % 3 { 1.0 } else { 0.0 });
-        (0..=peer).flat_map(place).collect()
+/// A session in one place.
+struct Played {
+    members: Vec<Vec<Peer>>,
+    /// Of each slot, of each member.
+    vectors: Vec<Vec<Value>>,
+    slots: Vec<String>,
+    outcome: flyswarm::tasks::Outcome,
+}
+
+/// Sums slot after slot over peers with these rows and labels, of which `late` has no part before its slot.
+fn played(session: &Session, seed: &[u8; 32], parts: Vec<(Vec<f32>, Vec<u16>)>, late: (Peer, u32)) -> Played {
+    let kind = built_in(session).unwrap();
+    let task = |(peer, (rows, labels)): (u16, (Vec<f32>, Vec<u16>))| {
+        let data = Dataset::new(3, rows, labels, session.data.classes.clone()).unwrap();
+        let made = kind.make(session.clone(), Peer(peer), Rows::new(Arc::new(data)), &[0; 32]);
+        Arc::new(made.unwrap()) as Arc<dyn Task>
     };
-    let kind = built_in(&session).unwrap();
-    let tasks: Vec<Arc<dyn Task>> = (0..PEERS)
-        .map(|peer| {
-            let data = Dataset::new(3, rows(peer), labels(peer), session.data.classes.clone()).unwrap();
-            Arc::new(kind.make(session.clone(), Peer(peer), Rows::new(Arc::new(data)), &[0; 32]).unwrap())
-                as Arc<dyn Task>
-        })
-        .collect();
+    let peers = parts.len();
+    let tasks: Vec<Arc<dyn Task>> = (0..).zip(parts).map(task).collect();
     let (mut values, mut opened) = (Vec::new(), Vec::new());
     let (mut all_members, mut vectors) = (Vec::new(), Vec::new());
-    for (slot, aggregate) in (0u32..).zip(tasks[0].plan()) {
-        let members: Vec<_> = (0..PEERS).map(Peer).filter(|&peer| peer != LATE.0 || slot >= LATE.1).collect();
+    let plan = tasks[0].plan();
+    for (slot, aggregate) in (0u32..).zip(&plan) {
+        let members: Vec<_> =
+            (0..peers as u16).map(Peer).filter(|&peer| peer != late.0 || slot >= late.1).collect();
         let history = History::over(&values, &opened);
         let made: Vec<Bytes> = match slot {
             0 => Vec::new(),
             _ => members.iter().map(|p| tasks[p.index()].contribution(slot, &history).unwrap()).collect(),
         };
-        let sum = |sum: Vec<u32>, vector: &Bytes| -> Vec<u32> {
-            let words = vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word));
-            sum.into_iter().zip(words).map(|(a, b)| a.wrapping_add(b)).collect()
-        };
-        let total = made.iter().fold(vec![0; aggregate.words as usize], sum);
-        let total = total.into_iter().flat_map(u32::to_le_bytes).collect();
-        opened.push(if slot == 0 { Bytes::copy_from_slice(&seed) } else { total });
+        let mut total = vec![0; aggregate.len()];
+        for vector in &made {
+            flyswarm_sealed_sum::crypto::mask::add(aggregate.word(), &mut total, vector);
+        }
+        opened.push(if slot == 0 { Bytes::copy_from_slice(seed) } else { total.into() });
         values.push(record::Value {
             sum: SumId { ballot: Ballot::default(), slot },
             members: members.clone(),
@@ -173,13 +190,67 @@ pub(crate) fn fedavg() -> Value {
         tasks[0].check(slot, &History::over(&values, &opened)).unwrap();
         all_members.push(members);
         vectors.push(made.iter().map(hex).collect::<Vec<_>>());
+        if tasks[0].ends(&History::over(&values, &opened)) {
+            break;
+        }
     }
     let outcome = tasks[0].outcome(&History::over(&values, &opened), 0).unwrap();
+    let slots = plan.into_iter().map(|aggregate| aggregate.name).collect();
+    Played { members: all_members, vectors, slots, outcome }
+}
+
+/// Rows that are held out: who holds rows of which class out, and how they are predicted, also in place of a
+/// round after an early end. Each row has one number that is not 0.
+fn held_out(seed: &[u8; 32]) -> Value {
+    let text = toml(HELD, 4);
+    let session = Session::parse(&text).unwrap();
+    // The last peer has two rows of the second class; the first three have enough of both to be ranked.
+    let rows = |peer: u16| [70, 66, 60, 12][usize::from(peer)];
+    let label = |peer: u16, row: u16| {
+        if peer == 3 { u16::from(row < 2) } else { u16::from((row / 2).is_multiple_of(2)) }
+    };
+    let number = |peer: u16, row: u16| f32::from((7 * row + 3 * peer) % 11) - 5.0;
+    let values = |peer: u16| -> Vec<f32> {
+        let row =
+            |row: u16| (0..3).map(move |at| if at == (row + peer) % 3 { number(peer, row) } else { 0.0 });
+        (0..rows(peer)).flat_map(row).collect()
+    };
+    let labels = |peer: u16| (0..rows(peer)).map(|row| label(peer, row)).collect::<Vec<_>>();
+    let parts = || (0..4).map(|peer| (values(peer), labels(peer))).collect();
+    let whole = played(&session, seed, parts(), (Peer(4), 0));
+    let of = |name: &str| {
+        let slot = whole.slots.iter().position(|slot| slot == name).unwrap();
+        whole.vectors[slot].clone()
+    };
+    // No weight moves: the second round judges weights that are no better.
+    let patient = text.replacen("rounds = 1", "rounds = 4\npatience = 1", 1);
+    let ended = played(&Session::parse(&patient).unwrap(), seed, parts(), (Peer(4), 0));
+    let round = ended.slots.iter().position(|slot| slot == "round-3").unwrap();
+    assert_eq!(ended.vectors.len(), round + 1, "the session ends with predictions in place of round 3");
+    json!({
+        "toml": text, "slots": whole.slots, "rows": (0..4).map(values).collect::<Vec<_>>(),
+        "labels": (0..4).map(labels).collect::<Vec<_>>(), "holders": of("holders"),
+        "predictions": of("predictions"), "digest": hex(whole.outcome.digest),
+        "ended_toml": patient, "ended": ended.vectors[round], "ended_digest": hex(ended.outcome.digest),
+    })
+}
+
+pub(crate) fn fedavg() -> Value {
+    let seed = bytes::<32>("seed of rounds");
+    let text = toml(HEAD, usize::from(PEERS));
+    let session = Session::parse(&text).unwrap();
+    let labels = |peer: u16| (0..=peer).map(|row| (peer + row) % 2).collect::<Vec<_>>();
+    let rows = |peer: u16| -> Vec<f32> {
+        let place = |row: u16| (0..3).map(move |at| if at == (2 * peer + row) % 3 { 1.0 } else { 0.0 });
+        (0..=peer).flat_map(place).collect()
+    };
+    let parts = (0..PEERS).map(|peer| (rows(peer), labels(peer))).collect();
+    let Played { members, vectors, outcome, .. } = played(&session, &seed, parts, LATE);
     json!({
         "toml": text, "seed": hex(seed),
         "rows": (0..PEERS).map(rows).collect::<Vec<_>>(),
         "labels": (0..PEERS).map(labels).collect::<Vec<_>>(),
-        "members": all_members, "vectors": vectors, "rounds": outcome.details["rounds"], "judged": judged(),
-        "noise": noise(),
+        "members": members, "vectors": vectors, "rounds": outcome.details["rounds"], "judged": judged(),
+        "noise": noise(), "held_out": held_out(&seed),
     })
 }

@@ -47,7 +47,7 @@ const ROWS: usize = 5;
 pub(crate) fn fedavg_xclp() -> Value {
     let text = toml(HEAD, usize::from(PEERS));
     let session = Session::parse(&text).unwrap();
-    let spec = session.task.propagation().unwrap();
+    let spec = session.task.part::<flyswarm::tasks::XclpSpec>().unwrap();
     let (seed, classes) = (bytes::<32>("seed of labels"), session.data.classes.len());
     let row = |peer: u16, row: usize| -> [f32; 3] {
         let (peer, at) = (f32::from(peer), row as f32);

@@ -8,8 +8,9 @@ use flyswarm::session::{Peer, Session};
 use flyswarm::tasks::flynn::{Flynn, Plan};
 use flyswarm::tasks::tune::Tune;
 use flyswarm::tasks::{History, Task};
+use flyswarm_data::Group;
 use flyswarm_data::scaling;
-use flyswarm_data::scaling::{Moments, Scaler, Scaling};
+use flyswarm_data::scaling::{ColumnSums, Moments, Scaler, Scaling};
 use flyswarm_data::split::{folds, held_out};
 use flyswarm_learn::model::bloom;
 use flyswarm_learn::model::calibration::Calibration;
@@ -58,7 +59,7 @@ pub(crate) fn flynn() -> Value {
         let rules = Plan::new(session.clone(), flynn_spec(&session));
         let needed = session.data.scaling.of_rows().needs_moments();
         let opened = session.data.opens_moments(needed);
-        let moments = opened.map(|squares| scaling::moments(&data, squares));
+        let moments = opened.map(|sums| sums.of(&data));
         let words: Option<Vec<u8>> =
             moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
         let scaler = rules.scaler(words.as_deref()).unwrap();
@@ -112,6 +113,14 @@ pub(crate) fn flynn() -> Value {
             "deviations": doubles(scaler.deviations()),
         })
     });
+    // More rows than a peer with typical rows has at least, codes among them.
+    let many = (0u8..90).map(|at| if at % 13 == 0 { -999.0 } else { f32::from(at) * 7.3 % 19.0 });
+    let many = Dataset::new(2, many.collect(), Vec::new(), Vec::new()).unwrap();
+    let compared = json!({
+        "features": 2,
+        "rows": floats(many.values()),
+        "words": long_words(&ColumnSums::Compared.of(&many)),
+    });
     let good = scaling::moments(&Dataset::new(1, vec![1.0, 2.0, 4.0], Vec::new(), Vec::new()).unwrap(), true);
     let changes = [
         (0, 0),
@@ -148,6 +157,7 @@ pub(crate) fn flynn() -> Value {
         "labels": data.labels(),
         "cases": cases,
         "moments": moments,
+        "compared": compared,
         "refused_moments": refused.iter().map(|words| long_words(words)).collect::<Vec<_>>(),
         "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
     })
@@ -163,22 +173,29 @@ pub(crate) fn evaluate() -> Value {
     // Of the third case enough rows are held out for a calibration, bins and ranks.
     let cases = [(EVALUATE, 3, 30), (&two, 2, 30), (&many, 2, 90)].map(|(head, classes, rows)| {
         let label = |i: u16| if i == 29 { classes - 1 } else { i % 2 };
-        evaluation(&toml(head, 3), (0..rows).map(label).collect())
+        evaluation(&toml(head, 3), (0..rows).map(label).collect(), None)
     });
+    let label = |i: u16| if i == 29 { 2 } else { i % 5 / 3 };
+    let visit = |i: u16| format!("{}{}", i % 11, if i < 11 { "" } else { ".0" });
+    let grouped =
+        evaluation(&toml(EVALUATE, 3), (0..30).map(label).collect(), Some((0..30).map(visit).collect()));
     json!({
         "about": "the task flynn with rows held out: one peer's vectors (spec, section 15.4); rows are binary32, \
-                  little-endian",
-        "cases": cases,
+                  little-endian; groups are the texts of the group column",
+        "cases": cases.into_iter().chain([grouped]).collect::<Vec<_>>(),
     })
 }
 
-fn evaluation(text: &str, labels: Vec<u16>) -> Value {
+fn evaluation(text: &str, labels: Vec<u16>, groups: Option<Vec<String>>) -> Value {
     let session = Session::parse(text).unwrap();
     let count = 3 * labels.len() as u32;
     let values: Vec<f32> = (0..count).map(|i| ((i * i * 7 + i) % 83) as f32 / 8.0 - 2.0).collect();
     // Rows 4 and 5 are equal.
     let values = [&values[..15], &values[12..15], &values[18..]].concat();
-    let data = Dataset::new(3, values.clone(), labels.clone(), session.data.classes.clone()).unwrap();
+    let mut data = Dataset::new(3, values.clone(), labels.clone(), session.data.classes.clone()).unwrap();
+    if let Some(groups) = &groups {
+        data = data.with_groups(groups.iter().map(|text| Group::of(text)).collect()).unwrap();
+    }
     let spec = flynn_spec(&session);
     let task = Flynn::new(session.clone(), spec, Peer(0), Arc::new(data.clone()), &[0; 32]).unwrap();
     let seed = bytes::<32>("coin");
@@ -189,14 +206,18 @@ fn evaluation(text: &str, labels: Vec<u16>) -> Value {
     }
     let rules = spec.evaluate.unwrap();
     let model = Plan::new(session, spec).model(&opened).unwrap();
-    json!({
+    let mut case = json!({
         "toml": text,
         "rows": floats(&values),
         "labels": labels,
         "held_out": held_out(&data, rules.held_out.into(), rules.most as usize, &seed).test,
         "opened": opened.iter().map(hex).collect::<Vec<_>>(),
         "calibration": model.calibration().map(Calibration::number),
-    })
+    });
+    if let Some(groups) = groups {
+        case["groups"] = json!(groups);
+    }
+    case
 }
 
 /// One peer's vectors of every slot, as if the sums were its own alone, and the fold that it put each row
@@ -219,7 +240,7 @@ pub(crate) fn tune() -> Value {
         task.check(slot as u32, &History::of_vectors(&opened))
             .map_or_else(|error| assert_eq!(slot, 1, "{error}"), drop);
     }
-    let splits = folds(data.labels(), 2, &seed);
+    let splits = folds(&data, 2, &seed);
     json!({
         "about": "the task tune: one peer's vectors (spec, section 15a); rows are binary32, little-endian",
         "toml": text,

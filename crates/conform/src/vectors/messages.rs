@@ -9,7 +9,7 @@ use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::committee::{Accepted, Promise};
 use flyswarm_sealed_sum::protocol::failure::Failure;
 use flyswarm_sealed_sum::protocol::message::{Channel, Message, Trace, VERSION};
-use flyswarm_sealed_sum::protocol::promise::Promised;
+use flyswarm_sealed_sum::protocol::promise::{Begun, Promised};
 use flyswarm_sealed_sum::protocol::signed::Signed;
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::transfer::{self, Held, Want};
@@ -40,15 +40,20 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let exchange = |body| exchanged(body, Bytes::new());
     let part = |what, last| exchanged(Body::Part { what, last }, data.clone());
     let accepted = Accepted { ballot, slot: 1, value: digest };
+    let mark = Failure { ballot, slot: 1, reason: Reason::Lost, suspect: Some(Peer(2)) };
+    let mark = Signed::new(&made.contexts[1], mark);
     let promises = [(0, 0, None, false), (1, 1, Some(accepted.clone()), false), (2, 1, Some(accepted), true)];
     let promises = promises.map(|(author, committed, accepted, released)| {
         let decision = if released { made.acknowledgements[..2].to_vec() } else { Vec::new() };
         let promise = Promise { committed, accepted, released };
-        Signed::new(&made.contexts[author], Promised { ballot: other, promise, decision })
+        let marks = if released { vec![mark.clone()] } else { Vec::new() };
+        let promised = Promised { ballot: other, promise, decision, reached: vec![0b111], marks };
+        Signed::new(&made.contexts[author], promised)
     });
     let hello =
         |trace| Message::Hello { version: VERSION, session: ctx.id.0, committed: 0, trace: Some(trace) };
-    let failed = |reason, suspect| Message::Failed(Signed::new(ctx, Failure { ballot, reason, suspect }));
+    let failed =
+        |reason, suspect| Message::Failed(Signed::new(ctx, Failure { ballot, slot: 1, reason, suspect }));
     vec![
         ("hello", Message::Hello { version: VERSION, session: ctx.id.0, committed: 0, trace: None }),
         ("hello, with a promise", hello(Trace::Promise(promises[1].clone()))),
@@ -62,18 +67,9 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("promise", Message::Promise(promises[1].clone())),
         ("promise, with what was released", Message::Promise(promises[2].clone())),
         ("refuse", Message::Refuse(ballot, other)),
-        (
-            "begin",
-            Message::Begin {
-                ballot,
-                members: vec![Peer(0), Peer(1), Peer(2)],
-                committed: 1,
-                promises: promises[..2].to_vec(),
-            },
-        ),
+        ("begin", Message::Begin(Signed::new(ctx, Begun { ballot, promises: promises[..2].to_vec() }))),
         ("failed", failed(Reason::Lost, Some(Peer(2)))),
-        ("failed, nobody suspected", failed(Reason::Disagreement, None)),
-        ("failed, a peer left out", failed(Reason::Omitted, Some(Peer(1)))),
+        ("failed, ended by the leader", failed(Reason::Ended, None)),
         ("up keys", up(Report::Keys(made.keys[..2].to_vec()))),
         (
             "up hold",
@@ -141,6 +137,8 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("part pair", part(What::Pair(300), true)),
         ("exchange credit", exchange(Body::Credit)),
         ("exchange working", exchange(Body::KeepAlive)),
+        ("exchange commitment", exchange(Body::Commitment([8; 32]))),
+        ("exchange copies", exchange(Body::Copies([[1; 32], [2; 32], [3; 32]]))),
     ]
 }
 

@@ -62,8 +62,8 @@ pub(crate) fn encoding() -> Value {
     accept("u16", &[251, 1, 0], 1.into());
     assert_eq!(wire::decode_item::<u64>(&[252, 1, 0, 0, 0]).unwrap(), 1);
     accept("u64", &[252, 1, 0, 0, 0], 1.into());
-    assert_eq!(wire::decode_item::<Reason>(&[251, 6, 0]).unwrap(), Reason::Disagreement);
-    accept("Reason", &[251, 6, 0], json!("Disagreement"));
+    assert_eq!(wire::decode_item::<Reason>(&[251, 4, 0]).unwrap(), Reason::Disagreement);
+    accept("Reason", &[251, 4, 0], json!("Disagreement"));
 
     let bad = vec![
         refused::<u16>("u16", "trailing bytes", &[1, 0]),
@@ -375,8 +375,8 @@ impl AsRef<[u8; 32]> for Ref<'_> {
     }
 }
 
-/// What serde makes of a value, with byte arrays (of 8, 32, 48 or 64 entries) and contents of exchanges as
-/// hex.
+/// What serde makes of a value, with byte arrays (of 8, 32, 48 or 64 entries), bitmaps and contents of
+/// exchanges as hex.
 pub(crate) fn shown(value: &impl Serialize) -> Value {
     fn walk(value: Value, content: bool) -> Value {
         match value {
@@ -390,7 +390,7 @@ pub(crate) fn shown(value: &impl Serialize) -> Value {
             }
             Value::Object(fields) => {
                 let walked = |(name, field): (String, Value)| {
-                    let content = ["Short", "header"].contains(&name.as_str());
+                    let content = ["Short", "header", "reached"].contains(&name.as_str());
                     (name, walk(field, content))
                 };
                 fields.into_iter().map(walked).collect()

@@ -154,6 +154,18 @@ impl Run {
         }
     }
 
+    /// The first message between the two that was sent and is one of these.
+    pub(crate) fn sent(&self, from: Peer, to: Peer, fits: impl Fn(&Message) -> bool) -> Message {
+        let of_both = |entry: &&Value| entry["from"] == json!(from) && entry["to"] == json!(to);
+        let mut messages = self.log.iter().filter(of_both).map(|entry| {
+            let part = |name: &str| hex::decode(entry[name].as_str().unwrap_or_default()).unwrap();
+            let bulk = entry["channel"] == channel(Channel::Bulk);
+            let way = if bulk { Channel::Bulk } else { Channel::Control };
+            wire::decode(way, &part("header"), part("payload").into()).unwrap()
+        });
+        messages.find(|message| fits(message)).expect("it was sent")
+    }
+
     /// What one more message does at its receiver: whom it blames for what, and whether it does anything else
     /// but set timers.
     pub(crate) fn inject(&mut self, from: Peer, to: Peer, message: Message) -> (Vec<(Peer, Fault)>, bool) {

@@ -1,4 +1,4 @@
-//! Session files and what follows from them: ids, committees, trees, partners.
+//! Session files and what follows from them: ids, committees.
 
 use std::sync::Arc;
 
@@ -8,14 +8,11 @@ use flyswarm::tasks::built_in;
 use flyswarm::tasks::flynn::Plan;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::context::{Aggregate, Context};
-use flyswarm_sealed_sum::protocol::pairwise::{Reveal, ViewKey, ViewKeys};
-use flyswarm_sealed_sum::protocol::signed::Signed;
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
-use flyswarm_sealed_sum::protocol::{pairwise, tree};
 use serde_json::{Value, json};
 
 use super::tables::{self, MOST_FREQUENT, TABLE};
-use super::{bytes, hex, identity};
+use super::{hex, identity};
 
 /// What makes every session here one of its own.
 const RUN: &str = "run_id = \"f0e1d2c3b4a5968778695a4b3c2d1e0c\"\ncreated = 2026-11-22T16:05:06Z\n";
@@ -40,6 +37,8 @@ m = 16
 s = 2
 rho = 3
 gamma = 0.5
+[limits]
+max_views = 24
 "#;
 
 const FULL: &str = r#"# Every field, none at its default.
@@ -69,11 +68,11 @@ compute_ms = 5
 linger_ms = 6
 regroup_interval_ms = 7
 [limits]
-max_views = 8
+max_views = 50
 "#;
 
 /// With noise in shares: every field of differential privacy.
-const PRIVATE: &str = r#"name = "vectors"
+pub(super) const PRIVATE: &str = r#"name = "vectors"
 task = "flynn"
 [data]
 features = 3
@@ -212,7 +211,7 @@ fn shown(text: &str) -> Value {
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
         // m, s, rho; null with tasks that train no model.
-        "sizes": session.task.model().map(|model| [model.m, model.s, model.rho]),
+        "sizes": session.task.part::<flyswarm::tasks::ModelSpec>().map(|model| [model.m, model.s, model.rho]),
         "plan": plan,
     })
 }
@@ -263,6 +262,8 @@ pub(crate) fn session() -> Value {
         (&paired, 7),
         (&patient, 4),
         (&positive, 3),
+        (&tables::grouped(), 3),
+        (&tables::of_groups(), 3),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -348,6 +349,11 @@ pub(crate) fn session() -> Value {
             ),
         ),
         ("an indicator without a fill", table("fill = -0.0\n", "")),
+        ("other texts missing without a fill", table("fill = \"\"\n", "")),
+        (
+            "other texts missing in a column of numbers",
+            table("indicator = true", "indicator = true\nothers_missing = true"),
+        ),
         ("a category without levels", table("levels = [\"m\", \"f\"]", "levels = []")),
         ("limits of a category", table("fill = \"\"", "max = 1")),
         ("a label that is a feature", table("label = \"kind\"", "label = \"sex\"")),
@@ -496,91 +502,17 @@ pub(crate) fn session() -> Value {
             "rows held out where peers are drawn",
             toml(&super::sketch::SELECT.replacen("[flynn]", "[evaluate]\n[flynn]", 1), 5),
         ),
+        ("fewer views than three liars can end", change("max_views = 24", "max_views = 23")),
         ("time-out of 0", change("[flynn]", "[timing]\nview_timeout_ms = 0\n[flynn]")),
     ]
     .into_iter()
+    .chain(tables::bad_groups())
     .map(|(what, text)| {
         let error = Session::parse(&text).expect_err(what).to_string();
         json!({ "what": what, "toml": text, "class": "session", "text": error })
     })
     .collect();
     json!({ "about": "session files, their ids and committees (spec, section 4)", "good": good, "bad": bad, "table": tables::prepared(), "fills": tables::fills() })
-}
-
-pub(crate) fn tree() -> Value {
-    let mut trees = Vec::new();
-    for (peers, members, ballot) in [
-        (3, vec![0, 1, 2], Ballot { counter: 1, proposer: Peer(1) }),
-        (20, (0..20).collect(), Ballot { counter: 1, proposer: Peer(7) }),
-        (20, (0..20).filter(|i| i % 3 != 0).collect(), Ballot { counter: 300, proposer: Peer(19) }),
-    ] {
-        let session = small(peers);
-        let members: Vec<_> = members.into_iter().map(Peer).collect();
-        let order = tree::order(&session.settings(), ballot, &members);
-        let parents: Vec<_> = order.iter().map(|&peer| tree::place(&order, peer).unwrap().parent).collect();
-        let ctx = context(&session, ballot.proposer);
-        trees.push(json!({
-            "toml": small_text(peers),
-            "ballot": ballot,
-            "ballot_bytes": hex(ballot.to_bytes()),
-            "members": members,
-            "order": order,
-            "parents": parents,
-            "dealers_of_coin": ctx.dealers(0, &members),
-            "dealers": ctx.dealers(1, &members),
-        }));
-    }
-    let mut graphs = Vec::new();
-    for (peers, left_out) in [(66, 0), (66, 2)] {
-        let session = small(peers);
-        let members: Vec<_> = session.peers().skip(left_out).collect();
-        let ballot = Ballot { counter: 3, proposer: Peer(9) };
-        let part = |peer: Peer| bytes::<32>(&format!("part of the draw of {}", peer.0));
-        let key = |&peer: &Peer| {
-            let ctx = context(&session, peer);
-            let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
-            let commitment = ctx.draws(peer, &members).then_some(commitment);
-            let public = bytes(&format!("view key of {}", peer.0));
-            Signed::new(&ctx, ViewKey { ballot, public, commitment })
-        };
-        let keys: Vec<_> = members.iter().map(key).collect();
-        let me = Peer(5);
-        let ctx = context(&session, me);
-        let fixed = ViewKeys::new(&ctx, ballot, &members, keys.clone()).unwrap();
-        let drawing: Vec<_> = members.iter().copied().filter(|&peer| ctx.draws(peer, &members)).collect();
-        let reveal = |&peer: &Peer| {
-            let item = Reveal { ballot, keys: fixed.digest, secret: part(peer) };
-            Signed::new(&context(&session, peer), item)
-        };
-        let reveals: Vec<_> = drawing.iter().map(reveal).collect();
-        let draw = fixed.draw(&ctx, &reveals).unwrap();
-        let partners = pairwise::partners(&ctx, &members, &draw, me);
-        assert!(partners.len() == members.len() - 1 || members.len() > 64);
-        graphs.push(json!({
-            "toml": small_text(peers),
-            "ballot": ballot,
-            "keys": keys.iter().map(|key| {
-                json!([key.author, hex(key.item.public), key.item.commitment.map(hex)])
-            }).collect::<Vec<_>>(),
-            "parts": drawing.iter().map(|&peer| json!([peer, hex(part(peer))])).collect::<Vec<_>>(),
-            "keys_digest": hex(fixed.digest),
-            "draw": hex(draw),
-            "me": me,
-            "partners": partners,
-        }));
-    }
-    let degrees: Vec<_> =
-        [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
-            .map(|(p, collusion_threshold)| {
-                json!([p, collusion_threshold, pairwise::degree(p, collusion_threshold)])
-            })
-            .to_vec();
-    json!({
-        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, collusion_threshold, degree",
-        "trees": trees,
-        "graphs": graphs,
-        "degrees": degrees,
-    })
 }
 
 /// A sum of the tests.

@@ -211,7 +211,7 @@ pub(crate) fn sketch() -> Value {
         let secret = bytes::<32>(&format!("secret {peer}"));
         SketchTask::new(
             session.clone(),
-            *session.task.sketch().unwrap(),
+            *session.task.part::<flyswarm::tasks::SketchSpec>().unwrap(),
             Peer(peer),
             Arc::new(records(rows)),
             &secret,

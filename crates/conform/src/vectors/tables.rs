@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::hex;
-use super::sessions::toml;
+use super::sessions::{PRIVATE, toml};
 use flyswarm::data::{Expected, Loaded, load_named};
 use flyswarm::session::Session;
 use flyswarm::tasks::built_in;
@@ -31,6 +31,7 @@ name = "sex"
 kind = "category"
 levels = ["m", "f"]
 fill = ""
+others_missing = true
 [[table.column]]
 name = "seen"
 kind = "date"
@@ -52,12 +53,14 @@ rho = 3
 gamma = 0.5
 "#;
 
-/// Rows for `TABLE`: other delimiter, other order, a column more, quotes, missing values, clipped ones.
+/// Rows for `TABLE`: other delimiter, other order, a column more, quotes, missing values, clipped ones, a
+/// text that is no level.
 const ROWS: &str = "kind;sex;stage;note;seen;höhe
 cat;f;I;\"a;b\";1.2.1970;1,25
 dog;?;;\"two
 lines\";NA;
 cat;m;II;;31.12.1969;1.234,5
+dog;other;I;;1.1.2000;0
 ";
 
 /// A fill by the levels of all peers.
@@ -72,11 +75,45 @@ pub(super) fn pooled() -> String {
         .fold(TABLE.to_owned(), |text, (fill, with)| text.replacen(&format!("fill = {fill}"), with, 1))
 }
 
+/// `TABLE` with a group column.
+pub(super) fn grouped() -> String {
+    TABLE.replacen("label = ", "group = \"patient\"\nlabel = ", 1)
+}
+
+/// A private session in which a group may be replaced.
+pub(super) fn of_groups() -> String {
+    grouped() + "[privacy]\nepsilon = 2\ntop = 5\nunit = \"group\"\ngroup_rows = 4\n"
+}
+
+/// Session files with groups that must be refused.
+pub(super) fn bad_groups() -> Vec<(&'static str, String)> {
+    let changed = |text: &str, from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        toml(&text.replacen(from, to, 1), 5)
+    };
+    let table = |name: &str| changed(TABLE, "label = ", &format!("group = \"{name}\"\nlabel = "));
+    let groups = |from: &str, to: &str| changed(&of_groups(), from, to);
+    let unit = "unit = \"group\"\ngroup_rows = 2\nepsilon";
+    vec![
+        ("a group column that is the label", table("kind")),
+        ("a group column that is a feature", table("seen")),
+        ("a group column without a name", table("")),
+        ("groups in place of rows, which have none", changed(PRIVATE, "epsilon", unit)),
+        ("groups of members", changed(super::fedavg::PRIVATE, "epsilon", unit)),
+        ("another unit of privacy", groups("unit = \"group\"", "unit = \"site\"")),
+        ("groups without a bound", groups("group_rows = 4\n", "")),
+        ("a bound on rows in place of groups", groups("unit = \"group\"\n", "")),
+        ("groups of no row", groups("group_rows = 4", "group_rows = 0")),
+        ("groups of too many rows", groups("group_rows = 4", "group_rows = 1001")),
+        ("groups without a budget", groups("epsilon = 2\ntop = 5\n", "")),
+    ]
+}
+
 /// Rows of three peers for `pooled`.
 const PARTS: [&str; 3] = [
     "kind;sex;stage;seen;höhe\ncat;f;I;1.2.1970;1,25\ndog;?;;NA;\n",
     "kind;sex;stage;seen;höhe\ncat;m;II;31.12.1969;1.234,5\ncat;f;;;-0,1\n",
-    "kind;sex;stage;seen;höhe\ndog;m;II;2.1.1970;?\n",
+    "kind;sex;stage;seen;höhe\ndog;m;II;2.1.1970;?\ncat;other;I;2.1.1970;0,5\n",
 ];
 
 /// What each peer adds up for the fills, and the rows with them.

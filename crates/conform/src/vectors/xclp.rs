@@ -9,7 +9,7 @@ use flyswarm::tasks::xclp::internals::{candidates, commitment};
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
-use flyswarm_mpc::shares::input::{parcels, parcels_of_distances, unpack, unpack_distances};
+use flyswarm_mpc::shares::input::{Announced, parcels, parcels_of_distances, unpack, unpack_distances};
 use flyswarm_mpc::shares::memory::with_keys;
 use flyswarm_mpc::shares::output::unseal;
 use flyswarm_mpc::shares::program::{Outcome, boxed};
@@ -65,8 +65,10 @@ pub(crate) fn xclp() -> Value {
     // The owner at place 1 has rows 2 to 4.
     let own = codes.select(&[2, 3, 4]);
     let salt = bytes::<32>("salt");
-    let seeds = [Zeroizing::new(bytes::<32>("one")), Zeroizing::new(bytes::<32>("two"))];
+    let seeds = ["one", "two", "salt of a share"].map(|seed| Zeroizing::new(bytes::<32>(seed)));
     let sent = parcels(&own, &labels[2..5], 2, 1, &seeds);
+    let said = Announced::of(commitment(&id, Peer(3), &salt, &own, &labels[2..5]), &sent);
+    let view = unpack(&sent[0], 0, &said, 3, 64, 2).unwrap().view;
 
     let attempt = [&ballot.to_bytes()[..], &4u32.to_le_bytes()].concat();
     let pairs = ["first pair", "second pair", "third pair"].map(bytes::<32>);
@@ -85,13 +87,14 @@ pub(crate) fn xclp() -> Value {
 
     // All rows are one owner's; party 0 gets what is hashed here.
     let whole = parcels(&codes, &labels, 2, 0, &seeds);
+    let said_of_whole = Announced::of([0; 32], &whole);
     let received = |plan: Plan| {
         let mut received: [Sha256; 3] = Default::default();
         with_keys(
             keys,
             |context| {
                 let number = context.role();
-                let inputs = unpack(&whole[number], 8, 64, 2).unwrap();
+                let inputs = unpack(&whole[number], number, &said_of_whole, 8, 64, 2).unwrap();
                 boxed(context, plan, vec![inputs])
             },
             |party, _, bytes| received[party].update(bytes),
@@ -103,7 +106,10 @@ pub(crate) fn xclp() -> Value {
     let of_parts = |(place, ends): (usize, &[usize])| {
         let own = &labels[ends[0]..ends[1]];
         let parcels = parcels_of_distances(&parts[place], own, 2, place, &seeds);
-        parcels.map(|parcel| unpack_distances(&parcel, own.len(), 8, 2).unwrap())
+        let said = Announced::of([0; 32], &parcels);
+        let held =
+            |number: usize| unpack_distances(&parcels[number], number, &said, own.len(), 8, 2).unwrap();
+        [held(0), held(1), held(2)]
     };
     let of_parts: Vec<_> = pairs::OWNERS.windows(2).enumerate().map(of_parts).collect();
     let mut from_parts: [Sha256; 3] = Default::default();
@@ -134,11 +140,12 @@ pub(crate) fn xclp() -> Value {
         "labels": labels,
         "commitment": {
             "owner": 3, "rows": [2, 5], "salt": hex(salt),
-            "hash": hex(commitment(&id, Peer(3), &salt, &own, &labels[2..5])),
+            "hash": hex(said.input),
         },
         "parcels": {
             "place": 1, "rows": [2, 5], "seeds": seeds.each_ref().map(|seed| hex(**seed)),
             "sent": sent.iter().map(|parcel| hex(parcel.as_slice())).collect::<Vec<_>>(),
+            "copies": said.copies.map(hex), "announced": hex(view),
         },
         "streams": {
             "ballot": [ballot.counter, ballot.proposer.0], "slot": 4,

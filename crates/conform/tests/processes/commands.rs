@@ -76,7 +76,10 @@ fn all_cases_are_listed_without_a_program() {
     let output = Command::new(PROGRAM).args(["check", "--list"]).output().expect("it runs");
     let lines = text(&output.stdout).lines().count();
     assert!(output.status.success() && lines >= 60, "{lines} cases");
-    assert!(text(&output.stdout).contains("begin-member-twice: a view with a member twice (spec, "));
+    assert!(
+        text(&output.stdout)
+            .contains("begin-forged-mark: a view with a promise that shows a forged mark (spec, ")
+    );
 }
 
 #[test]

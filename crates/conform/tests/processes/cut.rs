@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::check::same_and_exact;
 use super::lives::{one_line, succeeded};
 use super::swarm::{NAMES, PROGRAM, Swarm};
+use flyswarm::session::Faults;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -80,7 +81,10 @@ fn of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot() {
         crate::skipped(test, "no right to make network namespaces");
         return;
     };
-    let mut swarm = Swarm::new(5, |session| session.timing.view_timeout_ms = 30_000);
+    let mut swarm = Swarm::new(5, |session| {
+        session.timing.view_timeout_ms = 30_000;
+        session.voting.faults = Some(Faults::Crash);
+    });
     let tree = swarm.first_tree();
     let (held, free) = (tree[3], tree[4]);
     for i in 0..5 {

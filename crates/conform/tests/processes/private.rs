@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use flyswarm::session::{NoiseMode, NoiseSpec, Scaling, Session, TaskSpec};
-use flyswarm::tasks::{FedavgSpec, Weighting};
+use flyswarm::tasks::{FedavgSpec, FlynnSpec, Weighting};
 
 use super::lives::succeeded;
 use super::swarm::{NAMES, PROGRAM, Swarm};
@@ -15,7 +15,7 @@ const PAID: [&str; 5] = ["--dataset", "ward", "--budget", "1", "--yes"];
 fn private(mode: NoiseMode) -> impl FnOnce(&mut Session) {
     move |session| {
         session.data.scaling = Scaling::Range { lo: 0.0, hi: 16.0 };
-        let model = session.task.model_mut().expect("a model");
+        let model = &mut session.task.get_mut::<FlynnSpec>().expect("a model").model;
         (model.m, model.rho) = (256, 8);
         session.privacy.noise = Some(NoiseSpec::new("1".parse().expect("a number"), 60, mode));
     }

@@ -76,6 +76,17 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     let early = !stage.starts_with("counts") || matches!(stage, "counts.compute" | "counts.sum");
     assert!(!(early && was_member), "{} was killed at {stage} and counted", NAMES[victim]);
     let views = others.iter().map(|&i| swarm.receipt(i)["views"].as_u64().expect("views")).max().unwrap_or(0);
+    let disagreements: Vec<_> = others
+        .iter()
+        .flat_map(|&i| swarm.receipt(i)["disagreements"].as_array().cloned().expect("disagreements"))
+        .collect();
+    assert!(views == 1 || !disagreements.is_empty(), "{views} views, and no word of the pair");
+    for each in &disagreements {
+        let names = each["peers"].as_array().expect("peers");
+        assert!(names.iter().any(|name| name == NAMES[victim]), "an honest pair: {each}");
+        let text = each["text"].as_str().expect("text");
+        assert!(text.starts_with("the connection between ") && text.ends_with("1 view was ended"), "{text}");
+    }
     Some(Cell { members: members.len(), views, seconds })
 }
 

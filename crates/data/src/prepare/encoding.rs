@@ -7,6 +7,7 @@
 //! | 2, .. | number of texts for missing values (u16), and the texts |
 //! | .. | text: the label column, empty where there is none |
 //! | 2, .. | number of columns (u16); each as below |
+//! | .. | text: the group column, only if there is one |
 //!
 //! A column:
 //!
@@ -18,7 +19,7 @@
 //! | 1 | fill: 0 refuse, 1 number, 2 level, 3 no level, 4 mean or most frequent level over all peers |
 //! | .. | the number (f64), or the level as a text |
 //! | 1 | indicator, 0 or 1 |
-//! | 1 | limits: 1 where there is a min, plus 2 where there is a max, plus 4 to clip |
+//! | 1 | limits: 1 where there is a min, plus 2 where there is a max, plus 4 to clip, plus 8 if texts that are no levels count as missing |
 //! | .. | min, max (f64) |
 //!
 //! A text is its length (u16, at most 256) and UTF-8. All numbers are little-endian.
@@ -39,7 +40,7 @@ impl TableSchema {
         put_texts(&mut out, &self.missing);
         put_text(&mut out, self.label.as_deref().unwrap_or(""));
         out.extend((self.columns.len() as u16).to_le_bytes());
-        for ColumnSpec { name, kind, fill, indicator, min, max, clip } in &self.columns {
+        for ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } in &self.columns {
             put_text(&mut out, name);
             out.push(match kind {
                 Kind::Ignored => 0,
@@ -67,9 +68,11 @@ impl TableSchema {
                 Fill::Pooled => out.push(4),
             }
             out.push((*indicator).into());
-            out.push(u8::from(min.is_some()) | u8::from(max.is_some()) << 1 | u8::from(*clip) << 2);
+            let limits = u8::from(min.is_some()) | u8::from(max.is_some()) << 1;
+            out.push(limits | u8::from(*clip) << 2 | u8::from(*others_missing) << 3);
             [min, max].into_iter().flatten().for_each(|limit| out.extend(limit.to_le_bytes()));
         }
+        self.group.iter().for_each(|group| put_text(&mut out, group));
         out
     }
 
@@ -85,10 +88,11 @@ impl TableSchema {
         let label = Some(reader.text()?).filter(|label| !label.is_empty());
         let count = reader.count(MAX_DESCRIBED)?;
         let columns = (0..count).map(|_| reader.column()).collect::<Result<_, _>>()?;
+        let group = if reader.rest.is_empty() { None } else { Some(reader.text()?) };
         if !reader.rest.is_empty() {
             return Err(reader.refuse("the end"));
         }
-        let mut out = Self { delimiter, decimal_comma, missing, label, columns };
+        let mut out = Self { delimiter, decimal_comma, missing, label, group, columns };
         out.check()?;
         out.normalise();
         // -0 would be another encoding of the same.
@@ -184,11 +188,12 @@ impl Reader<'_> {
         };
         let indicator = self.flag()?;
         let limits = self.byte()?;
-        if limits > 7 {
-            return Err(self.refuse("limits of 0 to 7 before it"));
+        if limits > 15 {
+            return Err(self.refuse("limits of 0 to 15 before it"));
         }
         let min = if limits & 1 != 0 { Some(self.number()?) } else { None };
         let max = if limits & 2 != 0 { Some(self.number()?) } else { None };
-        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip: limits & 4 != 0 })
+        let (clip, others_missing) = (limits & 4 != 0, limits & 8 != 0);
+        Ok(ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing })
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use super::{ColumnSpec, Fill, Kind, PrepareError, TableSchema};
 use crate::scaling::{Moments, moments};
-use crate::{DataError, Dataset, MAX_ROWS};
+use crate::{Borrowed, DataError, Dataset, MAX_ROWS};
 
 /// Words of a column of numbers.
 const NUMBER_WORDS: usize = Moments::words(1, false);
@@ -161,7 +161,7 @@ impl TableSchema {
             places.push(places.last().copied().unwrap_or(0) + column.width());
             places
         });
-        let mut values = data.values().to_vec();
+        let mut out = data.clone();
         for &MissingCell { row, column } in gaps {
             let found = self.columns.get(usize::from(column)).zip(places.get(usize::from(column)));
             let fill = found.and_then(|(column, &place)| {
@@ -173,11 +173,12 @@ impl TableSchema {
                     (Fill::Refuse | Fill::NoLevel | Fill::Pooled, _) => return None,
                 };
                 let at = row as usize * data.features() + place + offset;
-                values.get_mut(at).map(|value| *value = number)
+                out.values.get_mut(at).map(|value| *value = number)
             });
             fill.ok_or_else(|| DataError::Shape(format!("row {row} has no value for column {column}")))?;
         }
-        Dataset::new(data.features(), values, data.labels().to_vec(), data.classes().to_vec())
+        Borrowed::new(out.features, &out.values)?;
+        Ok(out)
     }
 }
 

@@ -1,16 +1,21 @@
 //! What is wrong with a table, collected: each problem once, with its column, first line and number of rows.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::publish::{Publishable, Rule};
+use super::read::Unseen;
+use super::texts::blanked;
 use super::value::{NoNumber, is_no_value, looks_missing};
 use super::{Kind, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::{quoted, row_names};
 
 /// Different texts of one problem that are kept.
 const TEXTS: usize = MAX_LEVELS;
+/// Rows without a level from which on they are not misspelt but have other codes.
+const FEW: u64 = 5;
 /// Texts of one problem that a line shows.
 const SHOWN: usize = 5;
 
@@ -21,6 +26,35 @@ pub struct Problems {
     pub file: PathBuf,
     /// Each kind of problem of each column, at least one in an error.
     pub list: Vec<Problem>,
+    /// Texts that are no levels and were read all the same.
+    pub unseen: Vec<Unseen>,
+    /// Columns of the file that are not described.
+    pub left_out: Vec<String>,
+    /// What stands out in the rows without problems: one word for machines, and a line.
+    pub notices: Vec<(&'static str, String)>,
+}
+
+impl Problems {
+    /// What a person needs to see: of a file with other names not each column that is not there.
+    #[must_use]
+    pub fn shown(&self) -> &[Problem] {
+        match self.list.first().map(|problem| &problem.trouble) {
+            Some(Trouble::OtherNames(_)) => &self.list[..1],
+            _ => &self.list,
+        }
+    }
+
+    /// Nothing is wrong with this file.
+    #[must_use]
+    pub fn none(file: &Path) -> Self {
+        Self {
+            file: file.into(),
+            list: Vec::new(),
+            unseen: Vec::new(),
+            left_out: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
 }
 
 /// A problem of one column.
@@ -43,6 +77,8 @@ pub struct Problem {
 /// What can be wrong with a column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
+    /// None of the session's columns, such as these, is in the header.
+    OtherNames(String),
     /// No column is called so; perhaps another one is meant.
     NoColumn(Option<String>),
     /// Several columns are called so.
@@ -53,6 +89,8 @@ pub enum Trouble {
     Missing,
     /// A row without a label.
     NoLabel,
+    /// A row without a group.
+    NoGroup,
     /// No number.
     Number(NoNumber),
     /// No date; what was expected.
@@ -63,6 +101,8 @@ pub enum Trouble {
     Outside(String),
     /// No level of the column.
     Level,
+    /// No row has a level of the column, which are these.
+    OtherCodes(String),
     /// No class; what was expected.
     Class(String),
 }
@@ -70,7 +110,7 @@ pub enum Trouble {
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, ", self.file.display())?;
-        match &self.list[..] {
+        match self.shown() {
             [] => f.write_str("no problem"),
             [one] => one.fmt(f),
             [first, rest @ ..] => {
@@ -88,6 +128,15 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
+            Trouble::OtherNames(first) => {
+                return write!(
+                    f,
+                    "{}: none of the session's columns, such as {first}, is in the header; if they have \
+                     other names here, `flyswarm schema check --suggest-map` drafts a map file for --map; if \
+                     the header is further down, remove the lines above it",
+                    self.place()
+                );
+            }
             Trouble::NoColumn(near) => {
                 write!(f, "{}: no column is called {column}", self.place())?;
                 return match near {
@@ -137,14 +186,22 @@ impl Problem {
         if self.rows > 1 { write!(f, " in {} rows", self.rows) } else { Ok(()) }
     }
 
+    /// A problem of a column, wherever it is.
+    pub(super) fn of_column(name: &str, trouble: Trouble) -> Self {
+        Self { line: 0, unit: "line", column: name.to_owned(), trouble, rows: 0, texts: Vec::new() }
+    }
+
     /// What was expected, and what to do.
-    fn advice(&self) -> String {
+    pub(super) fn advice(&self) -> String {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
             Trouble::Missing => format!(
                 "a value; leave these rows out, or agree on what takes its place: `fill = ...` for {column} in the session file"
             ),
             Trouble::NoLabel => "a label; leave rows without one out".into(),
+            Trouble::NoGroup => {
+                "the row's group, such as the patient; give each row without one a group of its own, or leave it out".into()
+            }
             Trouble::Number(why) => match why {
                 NoNumber::OtherDecimal => {
                     "a number with the session's decimal sign; `decimal_comma` in the map file reads this file with the other".into()
@@ -157,6 +214,7 @@ impl Problem {
                 }
                 NoNumber::Percent => "a number; write it without the sign, and let all peers write percent or shares alike".into(),
                 NoNumber::Unit => "a number; take the unit out, and make sure that all rows and peers use the same".into(),
+                NoNumber::Minus => "a number; write a minus as -, without brackets".into(),
                 NoNumber::Date => format!("a number; for dates agree on kind = \"date\" for {column} in the session file"),
                 NoNumber::Large => "a finite number below 2^80".into(),
                 NoNumber::Missing => {
@@ -169,9 +227,13 @@ impl Problem {
             Trouble::Date(order) => format!("a date written {order}, such as {}", example(order)),
             Trouble::Encoding => "UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into(),
             Trouble::Outside(limits) => format!("{limits}, the limits of the session; correct it (other units?), or leave such rows out"),
+            Trouble::OtherCodes(levels) => format!(
+                "one of the levels of the session file, {levels}, which are in no row here: other codes? write the session's"
+            ),
             Trouble::Level => "one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it".into(),
             Trouble::Class(expected) => expected.clone(),
-            Trouble::NoColumn(_) | Trouble::Twice | Trouble::Fields(_) => String::new(),
+            Trouble::OtherNames(_) | Trouble::NoColumn(_) => String::new(),
+            Trouble::Twice | Trouble::Fields(_) => String::new(),
         }
     }
 }
@@ -263,14 +325,18 @@ impl Collector {
             })
             .collect();
         list.sort_by_key(|problem| problem.line);
-        Problems { file, list }
+        Problems { list, ..Problems::none(&file) }
     }
 }
 
 /// The one of these names that may be meant: the same but for case, or for a letter or two.
 pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
-    let small = text.to_lowercase();
+    let (small, blank) = (text.to_lowercase(), blanked(text));
     let distance = |name: &String| {
+        // P001 is not P002 misspelt.
+        if blanked(name) == blank && name.to_lowercase() != small {
+            return None;
+        }
         let other = name.to_lowercase();
         let most = match small.chars().count().min(other.chars().count()) {
             0..=3 => 0,
@@ -284,27 +350,63 @@ pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) 
     near.min_by_key(|&(distance, _)| distance).map(|(_, name)| name)
 }
 
+impl Problems {
+    /// Says of columns none of whose levels is in any row that they have other codes. `met` are the places of
+    /// the others.
+    pub(super) fn mark_other_codes(&mut self, schema: &TableSchema, met: &BTreeSet<u16>) {
+        for (column, place) in schema.columns.iter().zip(0u16..) {
+            if met.contains(&place) || column.levels().is_empty() {
+                continue;
+            }
+            let shown: Vec<_> =
+                column.levels().iter().take(SHOWN).map(|level| quoted(level.as_bytes())).collect();
+            let trouble = Trouble::OtherCodes(shown.join(", "));
+            let of_column = |problem: &&mut Problem| {
+                problem.column == column.name && problem.trouble == Trouble::Level && problem.rows >= FEW
+            };
+            if let Some(problem) = self.list.iter_mut().find(of_column) {
+                problem.trouble = trouble;
+                continue;
+            }
+            let others = self.unseen.iter().filter(|unseen| unseen.column == column.name);
+            let texts: Vec<_> = others.map(|unseen| (unseen.level.clone(), unseen.rows)).collect();
+            let rows = texts.iter().map(|(_, rows)| rows).sum();
+            if rows >= FEW {
+                self.list.push(Problem { rows, texts, ..Problem::of_column(&column.name, trouble) });
+            }
+        }
+    }
+
+    /// Texts that are no levels, with their rows, by column.
+    fn strangers(&self) -> impl Iterator<Item = (&str, &str, u64)> {
+        let refused = self.list.iter().filter(|problem| problem.trouble == Trouble::Level);
+        let refused = refused.flat_map(|problem| {
+            problem.texts.iter().map(|(text, rows)| (problem.column.as_str(), text.as_str(), *rows))
+        });
+        let read = self.unseen.iter();
+        refused.chain(read.map(|unseen| (unseen.column.as_str(), unseen.level.as_str(), unseen.rows)))
+    }
+}
+
 /// What [`TableSchema::amend`] did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Amended {
     /// Levels that were added: column and level.
-    pub levels: Vec<(String, String)>,
+    pub levels: Vec<(String, Publishable)>,
     /// Texts for missing values that were added.
     pub tokens: Vec<String>,
-    /// Levels that were not added, since they look like another one: column, level, the other.
-    pub alike: Vec<(String, String, String)>,
-    /// Texts for missing values that were not added, since they are a level: text, column of the level.
-    pub levels_already: Vec<(String, String)>,
+    /// Lines on what was not added, and why.
+    pub left: Vec<String>,
 }
 
 impl TableSchema {
     /// Adds the levels of categories and the texts for missing values that a file has beside those known
-    /// here. A level that looks like another one misspelt is not added, and neither is one of an ordinal,
-    /// whose place is not known.
+    /// here, as far as `rule` lets others see them. Not added are a level that looks like another one
+    /// misspelt, and one of an ordinal, whose place is not known.
     #[must_use]
-    pub fn amend(&mut self, problems: &Problems) -> Amended {
+    pub fn amend(&mut self, problems: &Problems, rule: &Rule) -> Amended {
         let mut amended = Amended::default();
-        // First what is missing in any column: no column has it for a level then.
+        // First what is missing in any column: no column has it for a level then. These words name nobody.
         for problem in &problems.list {
             for (text, _) in &problem.texts {
                 let missing = match problem.trouble {
@@ -316,7 +418,10 @@ impl TableSchema {
                     continue;
                 }
                 match self.columns.iter().find(|column| column.levels().contains(text)) {
-                    Some(column) => amended.levels_already.push((text.clone(), column.name.clone())),
+                    Some(column) => amended.left.push(format!(
+                        "{text:?} is not added to `missing`: it is a level of {:?}; leave these fields empty",
+                        column.name
+                    )),
                     None => {
                         self.missing.push(text.clone());
                         amended.tokens.push(text.clone());
@@ -324,24 +429,45 @@ impl TableSchema {
                 }
             }
         }
-        for problem in problems.list.iter().filter(|problem| problem.trouble == Trouble::Level) {
-            let Some(column) = self.columns.iter_mut().find(|column| column.name == problem.column) else {
+        let mut rare: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, text, rows) in
+            problems.strangers().filter(|(_, text, _)| !self.missing.iter().any(|t| t == text))
+        {
+            let Some(column) = self.columns.iter_mut().find(|column| column.name == name) else {
                 continue;
             };
-            let Kind::Category(levels) = &mut column.kind else { continue };
-            for (text, _) in problem.texts.iter().filter(|(text, _)| !self.missing.contains(text)) {
-                match near(text, &*levels) {
-                    Some(other) => {
-                        amended.alike.push((problem.column.clone(), text.clone(), other.clone()));
-                    }
-                    None if levels.len() < MAX_LEVELS => {
-                        levels.push(text.clone());
-                        amended.levels.push((problem.column.clone(), text.clone()));
-                    }
-                    None => {}
+            let near = near(text, column.levels()).cloned();
+            let levels = match (&mut column.kind, near) {
+                (_, Some(other)) => {
+                    amended.left.push(format!(
+                        "{name:?}: {text:?} is not added: it looks like {other:?} misspelt; correct the rows, or add it by \
+                         hand"
+                    ));
+                    continue;
                 }
+                (Kind::Category(levels), None) => levels,
+                (_, None) => {
+                    amended.left.push(format!(
+                        "{name:?}: {text:?} is not added: nobody knows its place in the order; add it by hand"
+                    ));
+                    continue;
+                }
+            };
+            match rule.admit(text, rows).filter(|_| levels.len() < MAX_LEVELS) {
+                Some(level) => {
+                    levels.push(level.as_str().to_owned());
+                    amended.levels.push((name.to_owned(), level));
+                }
+                None => *rare.entry(name).or_default() += 1,
             }
         }
+        amended.left.extend(rare.into_iter().map(|(name, texts)| {
+            let least = rule.min_rows;
+            format!(
+                "{name:?}: {texts} texts are not added: each is in fewer than {least} rows here and could name a patient \
+                 (--min-rows)"
+            )
+        }));
         amended
     }
 }

@@ -7,13 +7,14 @@ use rayon::prelude::*;
 
 use super::problems::{Collector, near};
 use super::problems::{Problems, Trouble};
-use super::rows::{Batch, Row, Rows};
+use super::rows::{BLANKS, Batch, Row, Rows, trimmed};
 use super::value::{days, number, truth};
 use super::{ColumnSpec, Fill, Kind, MissingCell, TableSchema};
 use crate::labels::Known;
+use crate::notices;
 use crate::{
-    Column, DataError, Expected, Format, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES, Source, parquet,
-    quoted, site,
+    Column, DataError, Dataset, Expected, Format, Group, LabelColumn, Labels, Loaded, MAX_ROWS, MAX_VALUES,
+    Source, parquet, quoted, site,
 };
 
 /// What may stand between the columns of a table.
@@ -105,6 +106,7 @@ enum Use<'a> {
     /// A described column, its place among them, and the place of its first number.
     Column(&'a ColumnSpec, u16, usize),
     Label,
+    Group,
 }
 
 fn gather(
@@ -136,12 +138,18 @@ fn gather_rows(
     let mut rows = Rows::open(source, format, expected)?;
     let mut problems = Collector::default();
     let label = label(&rows, preparation, expected)?;
+    if let Some(group) = preparation.group.as_ref().filter(|group| label.as_ref() == Some(group)) {
+        return layout(format!("column {group:?} has the groups of the rows, and cannot be the label too"));
+    }
     let (uses, left_out) = find(&rows, preparation, expected, label.as_deref(), &mut problems);
-    if !problems.is_empty() {
-        if let Some(hint) = wrong_layout(&rows, &expected.known()) {
+    let known = expected.known();
+    if !problems.is_empty() && !rows.names.iter().any(|name| known.contains(name.as_str())) {
+        let first = known.iter().take(3).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+        if let Some(hint) = wrong_layout(&rows, known.len(), &first) {
             return layout(hint);
         }
-        return Ok((None, problems.finish(file, rows.unit())));
+        problems.add(rows.header, "", Trouble::OtherNames(first), b"");
+        return Ok((None, Problems { left_out, ..problems.finish(file, rows.unit()) }));
     }
     for (at, _) in &uses {
         if let Some(found) = rows.unread(*at) {
@@ -156,7 +164,7 @@ fn gather_rows(
     let reader = Reader::new(preparation, &uses, rows.names.clone(), expected);
     let (mut values, mut labels): (Vec<f32>, _) = (Vec::new(), Labels::new(expected));
     let mut unseen: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let mut gaps = Vec::new();
+    let (mut gaps, mut met, mut groups) = (Vec::new(), BTreeSet::new(), Vec::new());
     let mut count = 0;
     let mut batch = Batch::default();
     while rows.fill(&mut batch)? {
@@ -167,8 +175,10 @@ fn gather_rows(
         let parts: Vec<Part> = batch.rows.par_chunks(CHUNK).map(|rows| reader.part(&batch, rows)).collect();
         for part in parts {
             values.extend(part.values);
+            groups.extend(part.groups);
             gaps.extend(part.gaps.into_iter().map(|gap| MissingCell { row: gap.row + count as u32, ..gap }));
             problems.append(part.problems);
+            met.extend(part.met);
             for (key, rows) in part.unseen {
                 if unseen.len() < MOST_UNSEEN || unseen.contains_key(&key) {
                     *unseen.entry(key).or_default() += rows;
@@ -189,17 +199,64 @@ fn gather_rows(
     if count == 0 {
         return Err(DataError::NoRows { file, header: true });
     }
-    let problems = problems.finish(file, rows.unit());
+    let mut problems = problems.finish(file, rows.unit());
+    problems.unseen =
+        unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
+    if !expected.lenient {
+        problems.mark_other_codes(preparation, &met);
+    }
     if !problems.list.is_empty() {
+        let labelled = labels.rows() == count;
+        let read = labels.finish(width, values).data;
+        problems.notices = sound_notices(&read, labelled, &uses, preparation);
+        problems.left_out = left_out;
         return Ok((None, problems));
     }
     let mut loaded = labels.finish(width, values);
+    if uses.iter().any(|(_, used)| matches!(used, Use::Group)) {
+        loaded.data = loaded.data.with_groups(groups)?;
+    }
     loaded.columns = preparation.features();
     loaded.left_out = left_out;
     loaded.gaps = gaps;
-    loaded.unseen =
-        unseen.into_iter().map(|((column, level), rows)| Unseen { column, level, rows }).collect();
+    loaded.unseen.clone_from(&problems.unseen);
     Ok((Some(loaded), problems))
+}
+
+/// What stands out in the values without problems: one word for machines, and a line. Those with one are NaN.
+fn sound_notices(
+    read: &Dataset,
+    labelled: bool,
+    uses: &[(usize, Use)],
+    schema: &TableSchema,
+) -> Vec<(&'static str, String)> {
+    let column = |(_, used): &(usize, Use)| match used {
+        Use::Column(column, number, place) => Some((*number, *place, (*column).clone())),
+        Use::Label | Use::Group => None,
+    };
+    let mut columns: Vec<_> = uses.iter().filter_map(column).collect();
+    columns.sort_unstable_by_key(|(number, ..)| *number);
+    let notices = |columns: &[(u16, usize, ColumnSpec)]| {
+        let places: Vec<_> =
+            columns.iter().flat_map(|(_, place, column)| *place..place + column.width()).collect();
+        let sound = |row: &usize| places.iter().all(|&at| !read.row(*row)[at].is_nan());
+        let rows: Vec<_> = (0..read.rows()).filter(sound).collect();
+        let values = rows.iter().flat_map(|&row| places.iter().map(move |&at| read.row(row)[at])).collect();
+        let label = |&row: &usize| read.labels().get(row).copied();
+        let labels = if labelled { rows.iter().filter_map(label).collect() } else { Vec::new() };
+        let columns = columns.iter().map(|(.., column)| column.clone()).collect();
+        let schema = TableSchema { columns, ..TableSchema::default() };
+        let data = Dataset::new(places.len(), values, labels, read.classes().to_vec());
+        data.map_or_else(|_| Vec::new(), |data| notices::of(&data, &schema.features(), Some(&schema)))
+    };
+    let twins = |notice: &notices::Notice| notice.kind() == "twins";
+    let mut found: Vec<_> =
+        columns.chunks(1).flat_map(notices).filter(|(_, notice)| !twins(notice)).collect();
+    // Rows may differ in a column that is not there.
+    if columns.len() == schema.columns.iter().filter(|column| column.kind != Kind::Ignored).count() {
+        found.extend(notices(&columns).into_iter().filter(|(_, notice)| twins(notice)));
+    }
+    notices::lines(&found)
 }
 
 /// Rows that are read at a time, on one of the machine's threads; fewer than the texts of a problem that are
@@ -226,9 +283,13 @@ struct Part {
     values: Vec<f32>,
     /// Lines and texts of labels, where labels are asked for.
     labels: Vec<(u64, String)>,
+    /// Of each row, where rows have groups.
+    groups: Vec<Group>,
     /// Rows count from the first of these.
     gaps: Vec<MissingCell>,
     unseen: BTreeMap<(String, String), u64>,
+    /// Described columns of which a level was met.
+    met: BTreeSet<u16>,
     problems: Collector,
 }
 
@@ -241,7 +302,7 @@ impl<'a> Reader<'a> {
     ) -> Self {
         let levels = uses.iter().map(|(_, used)| match used {
             Use::Column(column, ..) => Known::new(column.levels().iter().map(String::as_str)),
-            Use::Label => Known::default(),
+            Use::Label | Use::Group => Known::default(),
         });
         let (levels, width) = (levels.collect(), preparation.width());
         Self { preparation, uses, levels, comma: expected.comma(), names, lenient: expected.lenient, width }
@@ -261,19 +322,23 @@ impl<'a> Reader<'a> {
             if fields.len() != self.names.len() {
                 let found = fields.len().to_string();
                 part.problems.add(row.line, "", Trouble::Fields(self.names.len()), found.as_bytes());
+                values.fill(f32::NAN);
                 continue;
             }
             let whole = std::str::from_utf8(text).ok();
             for ((at, used), levels) in self.uses.iter().zip(&self.levels) {
                 let (start, end) = fields.get(*at).copied().unwrap_or_default();
                 let field = whole.and_then(|text| text.get(start..end)).map_or_else(
-                    || std::str::from_utf8(text.get(start..end).unwrap_or_default().trim_ascii()),
-                    |field| Ok(field.trim_ascii()),
+                    || std::str::from_utf8(trimmed(text.get(start..end).unwrap_or_default())),
+                    |field| Ok(field.trim_matches(BLANKS)),
                 );
                 let name = &self.names[*at];
                 let Ok(field) = field else {
                     let field = text.get(start..end).unwrap_or_default();
                     part.problems.add(row.line, name, Trouble::Encoding, field.trim_ascii());
+                    if let Use::Column(column, _, place) = used {
+                        values[*place..place + column.width()].fill(f32::NAN);
+                    }
                     continue;
                 };
                 let (column, number_of, place) = match used {
@@ -281,19 +346,37 @@ impl<'a> Reader<'a> {
                         part.labels.push((row.line, field.to_owned()));
                         continue;
                     }
+                    Use::Group if field.is_empty() || self.preparation.missing.iter().any(|t| t == field) => {
+                        part.problems.add(row.line, name, Trouble::NoGroup, field.as_bytes());
+                        continue;
+                    }
+                    Use::Group => {
+                        part.groups.push(Group::of(field));
+                        continue;
+                    }
                     Use::Column(column, number_of, place) => (*column, *number_of, *place),
                 };
                 let places = &mut values[place..place + column.width()];
-                match put(column, field, levels, self.preparation, self.comma, places) {
+                let mut put_text =
+                    |text: &str| put(column, text, levels, self.preparation, self.comma, places);
+                let mut found = put_text(field);
+                if found == Err(Trouble::Level)
+                    && (column.others_missing || (self.lenient && matches!(column.kind, Kind::Category(_))))
+                {
+                    let key = (column.name.clone(), field.chars().take(256).collect());
+                    *part.unseen.entry(key).or_default() += 1;
+                    found = if column.others_missing { put_text("") } else { Ok(Met::Numbers) };
+                }
+                match found {
                     Ok(Met::Numbers) => {}
+                    Ok(Met::Level) => drop(part.met.insert(number_of)),
                     Ok(Met::MissingCell) => {
                         part.gaps.push(MissingCell { row: number as u32, column: number_of })
                     }
-                    Err(Trouble::Level) if self.lenient && matches!(column.kind, Kind::Category(_)) => {
-                        let key = (column.name.clone(), field.chars().take(256).collect());
-                        *part.unseen.entry(key).or_default() += 1;
+                    Err(trouble) => {
+                        places.fill(f32::NAN);
+                        part.problems.add(row.line, name, trouble, field.as_bytes());
                     }
-                    Err(trouble) => part.problems.add(row.line, name, trouble, field.as_bytes()),
                 }
             }
         }
@@ -336,8 +419,9 @@ fn find<'a>(
         let used = (column.kind != Kind::Ignored).then_some(Use::Column(column, number, start));
         wanted.push((&column.name, used));
     }
+    let (group, agreed) = (preparation.group.as_deref(), preparation.label.as_deref());
     let known: BTreeSet<&str> =
-        wanted.iter().map(|(name, _)| *name).chain(label).chain(preparation.label.as_deref()).collect();
+        wanted.iter().map(|(name, _)| *name).chain(label).chain(agreed).chain(group).collect();
     let spare: Vec<String> =
         rows.names.iter().filter(|name| !known.contains(name.as_str())).cloned().collect();
     let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -346,7 +430,10 @@ fn find<'a>(
     }
     let mut uses = Vec::new();
     let wanted = wanted.into_iter().filter_map(|(name, used)| Some((name, used?)));
-    for (name, used) in wanted.chain(label.map(|name| (name, Use::Label))) {
+    // Rows for a model may have no groups: it can predict without them.
+    let group = group.filter(|group| !expected.lenient || places.contains_key(group));
+    let others = label.map(|name| (name, Use::Label)).into_iter();
+    for (name, used) in wanted.chain(others).chain(group.map(|name| (name, Use::Group))) {
         match places.get(name) {
             None => {
                 let near = near(name, &spare).cloned();
@@ -375,27 +462,18 @@ fn find<'a>(
     (uses, left_out.map(shown).collect())
 }
 
-/// What is wrong where no described column is found at all.
-fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
-    if rows.names.iter().any(|name| known.contains(name.as_str())) {
-        return None;
-    }
-    let first = known.iter().take(3).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+/// Why a header that has none of the described columns is no header of such a table.
+fn wrong_layout(rows: &Rows, known: usize, first: &str) -> Option<String> {
     let numbers = rows.names.iter().filter(|name| name.parse::<f64>().is_ok()).count();
-    Some(if rows.names.len() == 1 && known.len() > 1 {
-        format!(
+    if rows.names.len() == 1 && known > 1 {
+        return Some(format!(
             "line {}: one column, expected several, such as {first}: `delimiter` in the map file says what parts them",
             rows.header
-        )
-    } else if numbers * 2 > rows.names.len() {
+        ));
+    }
+    (numbers * 2 > rows.names.len()).then(|| {
         format!(
             "line {}: numbers, expected a header with the names of the columns, such as {first}",
-            rows.header
-        )
-    } else {
-        format!(
-            "line {}: none of the session's columns, such as {first}, is in the header; if the header is further \
-             down, remove the lines above it",
             rows.header
         )
     })
@@ -406,6 +484,8 @@ fn wrong_layout(rows: &Rows, known: &BTreeSet<&str>) -> Option<String> {
 enum Met {
     /// Its numbers.
     Numbers,
+    /// The number of one of its levels.
+    Level,
     /// Nothing but that it is missing: it waits for what the peers add up.
     MissingCell,
 }
@@ -430,7 +510,7 @@ fn put(
         return match &column.fill {
             Fill::Refuse => Err(Trouble::Missing),
             Fill::Number(value) => set(row, 0, *value as f32),
-            Fill::Level(level) => put_level(column, levels.get(level), row),
+            Fill::Level(level) => put_level(column, levels.get(level), row).map(|_| Met::Numbers),
             Fill::NoLevel => Ok(Met::Numbers),
             Fill::Pooled => Ok(Met::MissingCell),
         };
@@ -458,6 +538,7 @@ fn put_level(column: &ColumnSpec, level: Option<usize>, row: &mut [f32]) -> Resu
         Kind::Ordinal(_) => set(row, 0, level as f32),
         _ => set(row, level, 1.0),
     }
+    .map(|_| Met::Level)
 }
 
 fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<Met, Trouble> {

@@ -72,6 +72,21 @@ impl Batch {
     }
 }
 
+/// White space around a field; spreadsheets write no-break spaces.
+pub(super) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0c', '\u{a0}'];
+
+/// A field without [`BLANKS`] around it.
+pub(crate) fn trimmed(field: &[u8]) -> &[u8] {
+    let mut field = field.trim_ascii();
+    while let Some(rest) = field.strip_suffix(b"\xc2\xa0") {
+        field = rest.trim_ascii_end();
+    }
+    while let Some(rest) = field.strip_prefix(b"\xc2\xa0") {
+        field = rest.trim_ascii_start();
+    }
+    field
+}
+
 /// Where the fields of a line without quotes begin and end.
 fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
     let mut start = 0;
@@ -220,7 +235,7 @@ impl Rows {
     /// A field of the row at hand without white space around it; empty where there is none.
     pub(crate) fn field(&self, at: usize) -> &[u8] {
         let bounds = self.fields.get(at).copied().unwrap_or_default();
-        self.text.get(bounds.0..bounds.1).unwrap_or_default().trim_ascii()
+        trimmed(self.text.get(bounds.0..bounds.1).unwrap_or_default())
     }
 
     /// Replaces the rows of a batch by the next ones; `false` where none are left.
@@ -376,7 +391,7 @@ pub(crate) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
     let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(line);
     let mut record = ByteRecord::new();
     let _ = reader.read_byte_record(&mut record);
-    record.iter().map(|field| String::from_utf8_lossy(field.trim_ascii()).into_owned()).collect()
+    record.iter().map(|field| String::from_utf8_lossy(trimmed(field)).into_owned()).collect()
 }
 
 /// The delimiter that a first line has most of; a comma where it has none.

@@ -1,5 +1,6 @@
 //! Preparations against plain computations.
 
+mod published;
 mod rules;
 
 use std::fs;
@@ -8,6 +9,7 @@ use proptest::prelude::*;
 
 use super::draft::draft;
 use super::problems::Trouble;
+use super::publish::Rule;
 use super::read::{Dialect, check};
 use super::value::{NoNumber, date, days, number};
 use super::*;
@@ -253,6 +255,13 @@ fn numbers_and_dates_that_could_be_two_things_are_neither() {
         ("<= 0,5", true, Err(NoNumber::Limit)),
         ("12 %", false, Err(NoNumber::Percent)),
         ("1.7 m", false, Err(NoNumber::Unit)),
+        ("€ 12", false, Err(NoNumber::Unit)),
+        ("$1,200", false, Err(NoNumber::Unit)),
+        ("1 234", false, Err(NoNumber::Ambiguous)),
+        ("1'234,5", true, Err(NoNumber::Ambiguous)),
+        ("(5)", false, Err(NoNumber::Minus)),
+        ("−0,5", true, Err(NoNumber::Minus)),
+        ("12/80", false, Err(NoNumber::Text)),
         ("NaN", false, Err(NoNumber::Missing)),
         ("n/a", false, Err(NoNumber::Missing)),
         ("inf", false, Err(NoNumber::Large)),
@@ -282,14 +291,17 @@ fn a_draft_reads_the_file_that_it_was_made_from() {
         let dose = if i == 7 { "unknown".to_owned() } else { format!("{},5", i % 9) };
         // Missing in one column, a level in no other.
         let sex = if i == 9 { "unknown" } else { sex };
-        text +=
-            &format!("{kind};{i};{};{sex};{}.01.2026;{ward};said {i} things;{dose}\n", 20 + i, 1 + i % 31);
+        text += &format!(
+            "{kind};{i};{};{sex};{}.01.2026;{ward};said {i} things;{dose}\n",
+            20 + i * 7 % 41,
+            1 + i % 31
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.csv");
     fs::write(&file, &text).unwrap();
     let label = LabelColumn::Name("diagnosis".into());
-    let drafted = draft(&file, &Expected { label, ..Expected::default() }).unwrap().unwrap();
+    let drafted = draft(&file, &Expected { label, ..Expected::default() }, &Rule::LOCAL).unwrap().unwrap();
     let kinds: Vec<&Kind> = drafted.preparation.columns.iter().map(|column| &column.kind).collect();
     assert_eq!(
         kinds,
@@ -324,7 +336,7 @@ fn a_draft_refuses_a_label_that_is_a_quantity_and_points_at_a_name_that_is_near(
     let of = |text: &str, label: &str| {
         fs::write(&file, text).unwrap();
         let expected = Expected { label: label.parse().unwrap(), ..Expected::default() };
-        draft(&file, &expected).unwrap_err().to_string()
+        draft(&file, &expected, &Rule::LOCAL).unwrap_err().to_string()
     };
     assert!(of("a,b\n1,0.5\n2,0.7\n", "last").contains("holds a quantity"));
     assert!(of("a,Diagnosis\n1,x\n", "diagnosis").contains("\"Diagnosis\" is"));
@@ -342,11 +354,13 @@ unknown,Male,II,1970-01-11,a,sick
 ";
     let expected = Expected { preparation: Some(&preparation), ..Expected::default() };
     let found = problems(rows.as_bytes(), &expected);
-    let amended = preparation.amend(&found);
-    assert_eq!(amended.levels, [("sex".into(), "diverse".into())]);
-    assert_eq!(amended.tokens, ["unknown"]);
-    let alike: Vec<(&str, &str)> = amended.alike.iter().map(|(_, text, other)| (&**text, &**other)).collect();
-    assert_eq!(alike, [("Male", "male"), ("femal", "female")]);
+    let amended = preparation.amend(&found, &Rule::LOCAL);
+    let levels: Vec<_> = amended.levels.iter().map(|(column, level)| (&**column, level.as_str())).collect();
+    assert_eq!((levels, &*amended.tokens), (vec![("sex", "diverse")], &texts("unknown")[..]));
+    for (line, part) in amended.left.iter().zip(["looks like \"male\"", "looks like \"female\"", "its place"])
+    {
+        assert!(line.contains(part), "{line}");
+    }
     assert_eq!(preparation.columns[1].levels(), texts("female male diverse"));
     assert_eq!(preparation.columns[2].levels().len(), 3, "an ordinal's new level has no known place");
 }
@@ -359,14 +373,15 @@ fn a_text_is_never_made_a_level_and_missing_at_once() {
         preparation.columns[1].kind = Kind::Category(texts(levels));
         let expected = Expected { preparation: Some(&preparation), ..Expected::default() };
         let found = problems(rows.as_bytes(), &expected);
-        let amended = preparation.amend(&found);
+        let amended = preparation.amend(&found, &Rule::LOCAL);
         preparation.check().unwrap();
         amended
     };
     let missing = amended("female male");
-    assert_eq!((missing.tokens, missing.levels), (texts("unknown"), Vec::new()));
+    assert_eq!((missing.tokens, missing.levels, missing.left), (texts("unknown"), Vec::new(), Vec::new()));
     let level = amended("female male unknown");
-    assert_eq!((level.tokens, level.levels_already), (Vec::new(), vec![("unknown".into(), "sex".into())]));
+    assert_eq!(level.tokens, Vec::<String>::new());
+    assert!(level.left[0].contains("it is a level of \"sex\""), "{:?}", level.left);
 }
 
 #[test]
@@ -385,6 +400,8 @@ fn rules_of_a_preparation_are_kept() {
     assert!(broken(|p| p.columns[0].fill = Fill::Level("f".into())).contains("fill of column \"age\""));
     assert!(broken(|p| p.columns[0].min = Some(f64::NAN)).contains("finite"));
     assert!(broken(|p| p.columns[3].max = Some(-1.0)).contains("at least min"));
+    assert!(broken(|p| p.columns[0].others_missing = true).contains("others_missing of column \"age\""));
+    assert!(broken(|p| p.columns[2].others_missing = true).contains("others_missing of column \"stage\""));
     assert!(broken(|p| p.columns[1].clip = true).contains("only of numbers and dates"));
     assert!(broken(|p| p.label = Some("age".into())).contains("\"age\" twice"));
     assert!(broken(|p| p.columns[2].name = "sex=f".into()).contains("of one feature only"));
@@ -425,18 +442,20 @@ fn any_column() -> impl Strategy<Value = ColumnSpec> {
             column.indicator = indicator && column.fill != Fill::Refuse;
             column.max = (number && indicator).then_some(f64::from(at) + 40.0);
             column.clip = column.max.is_some() && filled;
+            column.others_missing = filled && indicator && !column.levels().is_empty();
             column
         },
     )
 }
 
 fn any_preparation() -> impl Strategy<Value = TableSchema> {
-    (prop::collection::vec(any_column(), 1..6), any::<bool>(), any::<bool>())
-        .prop_map(|(columns, decimal_comma, label)| TableSchema {
+    (prop::collection::vec(any_column(), 1..6), any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(columns, decimal_comma, label, group)| TableSchema {
             delimiter: decimal_comma.then_some(b';'),
             decimal_comma,
             missing: texts("NA ?"),
             label: label.then(|| "the label".into()),
+            group: group.then(|| "the group".into()),
             columns,
         })
         .prop_filter("keeps the rules", |preparation| preparation.check().is_ok())
@@ -502,6 +521,8 @@ proptest! {
         rows in prop::collection::vec((any_cells(), 0usize..2), 1..8),
         shift in 0usize..6,
     ) {
+        // The rows below have no groups.
+        let preparation = TableSchema { group: None, ..preparation };
         let columns = &preparation.columns;
         let delimiter = if preparation.delimiter.is_some() { ";" } else { "," };
         // The columns in another order than described, the label first.

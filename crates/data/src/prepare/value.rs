@@ -134,14 +134,16 @@ pub fn truth(text: &str) -> Option<bool> {
 pub enum NoNumber {
     /// It is one with the other decimal sign.
     OtherDecimal,
-    /// `1,234` is a thousand and more, or one and less than a quarter.
+    /// `1,234` is a thousand and more, or one and less than a quarter; `1 234` and `1'234` are perhaps two.
     Ambiguous,
     /// `<0.5`: below or above what can be measured.
     Limit,
     /// `12%`.
     Percent,
-    /// `72 kg`.
+    /// `72 kg`, `€12`.
     Unit,
+    /// `(5)` or `−5`, with a minus of typesetters.
+    Minus,
     /// A date.
     Date,
     /// Not finite, or 2^80 and more.
@@ -211,7 +213,8 @@ fn grouped(text: &str, comma: bool) -> Option<f32> {
 fn what_else(text: &str, comma: bool) -> NoNumber {
     let other = |text: &str| if comma { with_point(text) } else { with_comma(text) }.is_some();
     let either = |text: &str| with_point(text).or_else(|| with_comma(text)).is_some();
-    if groups(text, comma).is_some() {
+    let one = text.replace([' ', '\'', '’', '\u{a0}', '\u{202f}'], if comma { "." } else { "," });
+    if groups(text, comma).is_some() || groups(&one, comma).is_some() {
         return NoNumber::Ambiguous;
     }
     if other(text) || grouped(text, !comma).is_some() {
@@ -229,11 +232,20 @@ fn what_else(text: &str, comma: bool) -> NoNumber {
     if looks_missing(text) {
         return NoNumber::Missing;
     }
+    let brackets = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
+    if brackets.or_else(|| text.strip_prefix('−')).is_some_and(either) {
+        return NoNumber::Minus;
+    }
     if DateOrder::ALL.iter().any(|&order| days(text, order).is_some()) {
         return NoNumber::Date;
     }
     let start = text.trim_end_matches(|c: char| c.is_alphabetic() || "/^²³µ°%*".contains(c)).trim_end();
-    if start.len() < text.len() && either(start) { NoNumber::Unit } else { NoNumber::Text }
+    let start = start.trim_start_matches(['€', '$', '£', '¥']).trim_start();
+    if start.len() < text.len() && (either(start) || groups(start, comma).is_some()) {
+        NoNumber::Unit
+    } else {
+        NoNumber::Text
+    }
 }
 
 /// Whether a text stands for a missing value and is hardly a class or a level, as `none` may be.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::draft::{Draft, draft};
+use super::publish::Rule;
 use crate::{DataError, Expected, Loaded, load_named};
 
 /// Reads a file as `expected` says. Where its description leaves missing values to the mean or the most
@@ -25,16 +26,20 @@ pub fn load_whole(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
 }
 
 /// Reads a file whose columns nobody has described: as numbers, and where they are no numbers as guessed;
-/// then gives the guess, too.
+/// then gives the guess, too, of which `rule` says what it may hold.
 ///
 /// # Errors
 /// [`DataError`] as of [`load_named`] where neither way reads it.
-pub fn load_drafted(path: &Path, expected: &Expected) -> Result<(Loaded, Option<Draft>), DataError> {
+pub fn load_drafted(
+    path: &Path,
+    expected: &Expected,
+    rule: &Rule,
+) -> Result<(Loaded, Option<Draft>), DataError> {
     let refused = match load_named(path, expected) {
         Ok(loaded) => return Ok((loaded, None)),
         Err(refused) => refused,
     };
-    let Ok(Some(draft)) = draft(path, expected) else { return Err(refused) };
+    let Ok(Some(draft)) = draft(path, expected, rule) else { return Err(refused) };
     let classes = Some(expected.classes.unwrap_or(&draft.classes));
     let described = Expected { preparation: Some(&draft.preparation), classes, ..expected.clone() };
     match load_named(path, &described) {

@@ -1,18 +1,20 @@
 //! Means and deviations over all peers, from one exact sum.
 //!
-//! Peers add 64-bit words mod 2^64. With Q = round(x 2^40), halves away from zero, and limbs of 40 bits:
+//! Peers add 64-bit words mod 2^64, in two's complement. With Q = round(x 2^40), halves away from zero:
 //!
 //! | words | of each feature | what |
 //! | --- | --- | --- |
 //! | 1 | | n, the number of rows |
-//! | 3 d | sums | of Q mod 2^40, of floor(Q / 2^40) mod 2^40, of floor(Q / 2^80) in two's complement |
-//! | 6 d, not for `center` | squares | of floor(Q^2 / 2^(40 k)) mod 2^40, k = 0..5 |
+//! | 3 d | sums | the digits of a peer's sum of Q |
+//! | 6 d, not for `center` | squares | the digits of its sum of Q^2 |
 //!
-//! Every word is a sum over rows, so that the total depends on the rows alone, not on whose they are.
+//! Digits have base 2^40 and are from -2^39 to below 2^39, the last one what is left. Each peer makes them of
+//! its own sum, not of each row: digits of rows would show how many rows are below 0, and more. The integers
+//! that the totals stand for depend on the rows alone, not on whose they are.
 //!
 //! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 <
-//! 2^240: no limb is 2^40 or more (the signed one is from -2^40 to 2^40). With n < 2^23 rows in all, no word
-//! wraps. No feature is too large to have a mean.
+//! 2^240: no digit of a peer with r rows exceeds r 2^40. With n < 2^23 rows in all, no word wraps. No feature
+//! is too large to have a mean.
 //!
 //! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly; below, features
 //! are as good as rounded to 12 decimal places. A feature that is within 2^-41 of 0 everywhere counts as
@@ -27,7 +29,7 @@ use flyswarm_sealed_sum::crypto::mask::{self, Word};
 
 /// Q = x 2^40.
 const FRACTION_BITS: u32 = 40;
-/// Bits of a limb of Q and of Q^2.
+/// Bits of a digit.
 const LIMB_BITS: u32 = 40;
 /// Limbs of Q.
 const SUM_LIMBS: usize = 3;
@@ -38,7 +40,7 @@ const LIMB: u128 = (1 << LIMB_BITS) - 1;
 const _CAPACITY: () = {
     assert!(MAX_MAGNITUDE == (1u128 << 80) as f32 && 80 + FRACTION_BITS == SUM_LIMBS as u32 * LIMB_BITS);
     assert!(SQUARE_LIMBS == 2 * SUM_LIMBS);
-    // A limb is read as a signed number: it has half of the ring either way.
+    // A digit has half of the ring either way.
     assert!(mask::capacity(Word::W64, MAX_ROWS as u64) / 2 >= 1 << LIMB_BITS);
     // n^2 is exact in binary64.
     assert!((MAX_ROWS as u128).pow(2) < 1 << 53);
@@ -78,7 +80,23 @@ pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64
             }
         }
     }
+    sums.iter_mut().for_each(|sum| carry(sum));
+    squares.iter_mut().for_each(|sum| carry(sum));
     words
+}
+
+/// Makes digits of sums of limbs, lowest first; what they stand for stays.
+fn carry(limbs: &mut [u64]) {
+    let half = 1i64 << (LIMB_BITS - 1);
+    let mut carried = 0;
+    if let Some((last, lower)) = limbs.split_last_mut() {
+        for limb in lower {
+            let sum = limb.cast_signed() + carried;
+            carried = (sum + half) >> LIMB_BITS;
+            *limb = (sum - (carried << LIMB_BITS)).cast_unsigned();
+        }
+        *last = last.wrapping_add(carried.cast_unsigned());
+    }
 }
 
 /// Number of rows, means and, where squares were summed, variances (divisor n) over all peers.
@@ -117,14 +135,9 @@ impl Moments {
         let (sums, squares) = (sums.as_chunks::<SUM_LIMBS>().0, squares.as_chunks::<SQUARE_LIMBS>().0);
         let mut moments =
             Self { rows, means: Vec::with_capacity(d), variances: (found == squared).then(Vec::new) };
-        for (feature, &[low, middle, high]) in sums.iter().enumerate() {
+        for (feature, sum) in sums.iter().enumerate() {
             let inconsistent = || ScalingError::Inconsistent(feature + 1);
-            let high = high.cast_signed();
-            if high.unsigned_abs() > rows << LIMB_BITS {
-                return Err(inconsistent());
-            }
-            let low = joined(&[low, middle], rows).ok_or_else(inconsistent)?;
-            let sum = (BigInt::from(high) << (2 * LIMB_BITS)) + low;
+            let sum = joined(sum, rows).ok_or_else(inconsistent)?;
             // Rounded once; the divisors are exact, n < 2^23 and a power of two.
             moments.means.push(rounded(&sum) / (rows as f64 * 2f64.powi(FRACTION_BITS as i32)));
             if let (Some(variances), Some(squares)) = (&mut moments.variances, squares.get(feature)) {
@@ -141,11 +154,14 @@ impl Moments {
     }
 }
 
-/// The number whose limbs are summed in `limbs`, lowest first; `None` where a sum is too large for so many
+/// The number whose digits are summed in `digits`, lowest first; `None` where a sum is too large for so many
 /// rows.
-fn joined(limbs: &[u64], rows: u64) -> Option<BigInt> {
-    let add = |sum: BigInt, &limb: &u64| (limb <= rows << LIMB_BITS).then(|| (sum << LIMB_BITS) + limb);
-    limbs.iter().rev().try_fold(BigInt::ZERO, add)
+fn joined(digits: &[u64], rows: u64) -> Option<BigInt> {
+    let add = |sum: BigInt, digit: &u64| {
+        let digit = digit.cast_signed();
+        (digit.unsigned_abs() <= rows << LIMB_BITS).then(|| (sum << LIMB_BITS) + digit)
+    };
+    digits.iter().rev().try_fold(BigInt::ZERO, add)
 }
 
 /// To binary64, ties to even. What is rounded here is below 2^290.
@@ -181,6 +197,14 @@ mod tests {
         let moments = Moments::from_words(&many, 2).unwrap();
         assert_eq!(moments.means, [f64::from(x), f64::from(-x)]);
         assert_eq!(moments.variances, Some(vec![0.0, 0.0]));
+    }
+
+    #[test]
+    fn words_show_the_sums_of_a_peer_and_not_how_many_of_its_rows_are_below_zero() {
+        let found = moments(&data(1, &[-3.0, -2.0, 7.5, 0.25]), false);
+        assert_eq!(found, moments(&data(1, &[2.75, 0.0, 0.0, 0.0]), false));
+        let squares = |values: &[f32]| moments(&data(1, values), true)[4..].to_vec();
+        assert_eq!(squares(&[3.0, 4.0]), squares(&[-5.0, 0.0]));
     }
 
     /// What binary64 sums would lose: 2^79 and 2^-40 beside it.
@@ -246,8 +270,9 @@ mod tests {
                 let rows: Vec<usize> = (0..whole.rows()).filter(|&i| owners[i] == owner).collect();
                 total = added(&total, &moments(&whole.subset(&rows), squares));
             }
-            prop_assert_eq!(&total, &moments(&whole, squares));
-            prop_assert_eq!(Moments::from_words(&total, 3).unwrap().rows, whole.rows() as u64);
+            let total = Moments::from_words(&total, 3).unwrap();
+            prop_assert_eq!(&total, &Moments::from_words(&moments(&whole, squares), 3).unwrap());
+            prop_assert_eq!(total.rows, whole.rows() as u64);
         }
 
         /// Against Q as one big integer for each value.
@@ -284,7 +309,7 @@ mod tests {
         for cut in [1, 17, 900, 1796] {
             let [a, b] =
                 [data.subset(&rows[..cut]), data.subset(&rows[cut..])].map(|part| moments(&part, true));
-            assert_eq!(added(&a, &b), moments(&data, true));
+            assert_eq!(Moments::from_words(&added(&a, &b), data.features()).unwrap(), opened(&data));
         }
     }
 }

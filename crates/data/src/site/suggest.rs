@@ -9,7 +9,7 @@ use crate::prepare::problems::{Problem, Problems, Trouble, near};
 use crate::prepare::value::{NoNumber, is_no_value, looks_missing};
 
 /// How dates may be written.
-const PATTERNS: [&str; 12] = [
+pub(crate) const PATTERNS: [&str; 12] = [
     "dd.mm.yyyy",
     "dd/mm/yyyy",
     "mm/dd/yyyy",
@@ -61,6 +61,7 @@ pub fn draft(
     for problem in &problems.list {
         let name = problem.column.as_str();
         match &problem.trouble {
+            Trouble::OtherNames(_) => {}
             Trouble::NoColumn(_) => {
                 put(&mut rename, format_args!("# \"?\" = {name:?}  # the file has no such column"));
             }
@@ -75,6 +76,11 @@ pub fn draft(
                 of_column(problem, schema, classes, columns.entry(name).or_default());
             }
         }
+    }
+    let lacks = |problem: &Problem| matches!(problem.trouble, Trouble::NoColumn(_));
+    if problems.list.iter().any(lacks) && !problems.left_out.is_empty() {
+        let names = problems.left_out.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+        put(&mut rename, format_args!("# columns of this file that the session does not name: {names}"));
     }
     let mut out = head;
     if !rename.is_empty() {
@@ -108,6 +114,7 @@ fn of_column(problem: &Problem, schema: &TableSchema, classes: &[String], lines:
     match &problem.trouble {
         Trouble::Missing => put(own, format_args!("# fill = \"?\"  # {rows} rows have no value")),
         Trouble::NoLabel => put(own, format_args!("# {rows} rows have no label: leave them out")),
+        Trouble::NoGroup => put(own, format_args!("# {rows} rows have no group: give each one of its own")),
         Trouble::Outside(limits) => {
             let text = texts().next().unwrap_or_default();
             put(
@@ -153,7 +160,7 @@ fn of_column(problem: &Problem, schema: &TableSchema, classes: &[String], lines:
                 }
             }
         }
-        Trouble::Level | Trouble::Class(_) => {
+        Trouble::Level | Trouble::OtherCodes(_) | Trouble::Class(_) => {
             let known = column.map_or(classes, |column| column.levels());
             let shown = known.iter().take(12).map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
             for text in texts().take(LISTED) {
@@ -164,6 +171,10 @@ fn of_column(problem: &Problem, schema: &TableSchema, classes: &[String], lines:
                 }
             }
         }
-        Trouble::NoColumn(_) | Trouble::Twice | Trouble::Fields(_) | Trouble::Encoding => {}
+        Trouble::OtherNames(_)
+        | Trouble::NoColumn(_)
+        | Trouble::Twice
+        | Trouble::Fields(_)
+        | Trouble::Encoding => {}
     }
 }

@@ -1,8 +1,10 @@
 //! Described columns in every format that has types: the same rows as their CSV.
 
+use super::write::{Cell, Style, Table, csv, json_lines, npz, parquet, xlsx};
 use super::*;
 use crate::prepare::draft::draft;
 use crate::prepare::problems::Trouble;
+use crate::prepare::publish::Rule;
 use crate::prepare::read::check;
 use crate::prepare::{ColumnSpec, DateOrder, Fill, Kind};
 
@@ -96,7 +98,7 @@ fn what_is_wrong_with_a_parquet_table_is_listed_with_its_rows() {
 #[test]
 fn a_parquet_table_is_drafted_with_its_types() {
     let described = Expected { label: LabelColumn::Name("kind".into()), ..Expected::default() };
-    let drafted = draft(&fixture("patients.parquet"), &described).unwrap().unwrap();
+    let drafted = draft(&fixture("patients.parquet"), &described, &Rule::LOCAL).unwrap().unwrap();
     assert_eq!(drafted.classes, texts("sick well"));
     let kinds: Vec<&Kind> = drafted.preparation.columns.iter().map(|column| &column.kind).collect();
     let date = Kind::Date(DateOrder::YearMonthDay);
@@ -109,7 +111,11 @@ fn a_parquet_table_is_drafted_with_its_types() {
     assert!(drafted.notes[7].ends_with("which is not read"), "{:?}", drafted.notes);
     let read = Expected { preparation: Some(&drafted.preparation), ..described };
     assert_eq!(load(&fixture("patients.parquet"), &read).unwrap().rows(), 4);
-    assert_eq!(draft(&fixture("rows.npy"), &Expected::default()).unwrap(), None, "an array has no columns");
+    assert_eq!(
+        draft(&fixture("rows.npy"), &Expected::default(), &Rule::LOCAL).unwrap(),
+        None,
+        "an array has no columns"
+    );
 }
 
 #[test]
@@ -156,4 +162,38 @@ fn a_row_longer_than_64_mib_is_refused_before_it_fills_memory() {
     let path = file.write("rows.csv", &text);
     let error = load(&path, &expected(&preparation, &classes)).unwrap_err().to_string();
     assert!(error.contains("bytes in one row (a quote that is not closed?)"), "{error}");
+}
+
+#[test]
+fn a_table_is_drafted_alike_from_every_format() {
+    let cells = |cell: fn(i64) -> Cell| (0..60).map(cell).collect::<Vec<_>>();
+    let table: Table = vec![
+        ("dose".into(), cells(|row| Cell::Number((row % 7) as f64 + 0.5))),
+        ("male".into(), cells(|row| Cell::Truth(row % 2 == 0))),
+        ("seen".into(), cells(|row| Cell::Day(20_000 + (row * 7 % 50) as i32))),
+        ("ward".into(), cells(|row| Cell::Text(["north", "south"][(row % 2) as usize].into()))),
+        ("pseudonym".into(), cells(|row| Cell::Text(format!("MRN{}", row / 2)))),
+        ("kind".into(), cells(|row| Cell::Text(["ill", "well"][(row % 2) as usize].into()))),
+    ];
+    let files = Files::new();
+    let style = Style { delimiter: ',', comma: false, truth: ["False", "True"] };
+    let of = |name: &str, bytes: Vec<u8>| {
+        let label = LabelColumn::Name("kind".into());
+        let rule = Rule { min_rows: 10, classes: None };
+        let expected = Expected { label, ..Expected::default() };
+        let draft = draft(&files.write(name, &bytes), &expected, &rule).unwrap().unwrap();
+        let mut columns = draft.preparation.columns;
+        columns.sort_by(|a, b| a.name.cmp(&b.name));
+        (columns, draft.classes)
+    };
+    let first = of("a.csv", csv(&table, style));
+    assert_eq!(first.0.iter().filter(|column| column.kind == Kind::Ignored).count(), 1, "{first:?}");
+    for (name, bytes) in [
+        ("a.jsonl", json_lines(&table)),
+        ("a.parquet", parquet(&table)),
+        ("a.npz", npz(&table)),
+        ("a.xlsx", xlsx(&[("Visits", &table)])),
+    ] {
+        assert_eq!(of(name, bytes), first, "{name}");
+    }
 }

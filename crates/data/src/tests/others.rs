@@ -1,5 +1,7 @@
 //! Files that are not what they should be: they are read, or named with what to do.
 
+use std::sync::Arc;
+
 use super::write::{Cell, Table, xlsx};
 use super::*;
 use crate::prepare::{ColumnSpec, Kind, TableSchema};
@@ -35,6 +37,13 @@ fn other_formats_are_named_with_what_to_do() {
         (b"\0\0\0\0\0\0\0\0\0\0\0\0\xc2\xea\x81\x60", "a SAS file: save it as CSV"),
         (b"\x80\x04\x95\x10", "a pickle of Python, never opened here"),
         (b"\n <!DOCTYPE HTML><html>", "a page of HTML"),
+        (b"\xef\xbb\xbf<table><tr>", "a page of HTML"),
+        (b"ORC\x0a\x0b", "an ORC file: save it as Parquet or CSV"),
+        (b"\x89PNG\r\n\x1a\n", "an image"),
+        (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", "a MATLAB file"),
+        (&[&[b'r'; 257][..], b"ustar"].concat(), "a tar archive: unpack it"),
+        (b"\x7fELF\x02\x01\0\0", "binary data or damaged, not a table as text"),
+        (b"\x01\x02,kind\n", "binary data or damaged, not a table as text"),
         (
             b"version https://git-lfs.github.com/spec/v1\noid",
             "a Git LFS pointer, not the file itself: git lfs pull",
@@ -47,9 +56,11 @@ fn other_formats_are_named_with_what_to_do() {
             assert!(text.starts_with(&format!(": this is {said}")), "{text}");
         }
     }
-    for (name, said) in
-        [("a.txt", "a ZIP archive: unpack it"), ("xl/workbook.bin", "a binary Excel workbook")]
-    {
+    for (name, said) in [
+        ("word/document.xml", "a Word document"),
+        ("a.txt", "a ZIP archive: unpack it"),
+        ("xl/workbook.bin", "a binary Excel workbook"),
+    ] {
         let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
         writer.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
         let bytes = writer.finish().unwrap().into_inner();
@@ -97,11 +108,8 @@ fn a_first_line_that_may_be_a_header_is_asked_about() {
             .map_err(|error| error.to_string())
     };
     let counts = "0,1,2,0\n0.5,0.25,0.75,1\n";
-    assert!(
-        read(counts, None)
-            .unwrap_err()
-            .contains("which counts, is a header or a row (`header` in the map file)")
-    );
+    let error = read(counts, None).unwrap_err();
+    assert!(error.ends_with("line 1: 0, 1, 2 and so on may be names of columns or a row: `header = true` or `false` in the map file says which"), "{error}");
     assert_eq!((read(counts, Some(true)), read(counts, Some(false))), (Ok(1), Ok(2)));
     // Two numbers are too few to tell, and a label that is no class says that it may be a header.
     assert_eq!(read("0,1,1\n0.5,2,0\n", None), Ok(2));

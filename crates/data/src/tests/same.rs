@@ -24,6 +24,7 @@ fn table() -> impl Strategy<Value = Table> {
         ("stage", text(&["none", "I, early", "II \"late\"", "3"])),
         ("grade", (1..4i64).prop_map(Cell::Whole).boxed()),
         ("seen", (-20_000..40_000).prop_map(Cell::Day).boxed()),
+        ("patient", (0..4i64).prop_map(Cell::Whole).boxed()),
         ("spelt", text(&["1", "2.5", "-3", "NA"])),
         ("empty", Just(Cell::Null).boxed()),
         ("outcome", text(&["none", "ill", "TRUE"])),
@@ -35,7 +36,7 @@ fn table() -> impl Strategy<Value = Table> {
             .map(|(name, cell)| {
                 let some = proptest::option::weighted(0.7, cell.clone());
                 let some = some.prop_map(|cell| cell.unwrap_or(Cell::Null)).boxed();
-                let cell = if name == "outcome" { cell } else { some };
+                let cell = if ["outcome", "patient"].contains(&name) { cell } else { some };
                 (Just(name.to_owned()), proptest::collection::vec(cell, rows))
             })
             .collect();
@@ -74,6 +75,7 @@ fn schema(comma: bool) -> TableSchema {
         decimal_comma: comma,
         missing,
         label: Some("outcome".into()),
+        group: Some("patient".into()),
         columns,
         ..TableSchema::default()
     }
@@ -127,6 +129,12 @@ proptest! {
             _ => unreachable!(),
         };
         let labels: Vec<u16> = table.last().unwrap().1.iter().map(class).collect();
+        let (_, patients) = table.iter().find(|(name, _)| name == "patient").unwrap();
+        let group = |cell: &Cell| match cell {
+            Cell::Whole(number) => Group::of(&number.to_string()),
+            _ => unreachable!(),
+        };
+        let groups: Vec<Group> = patients.iter().map(group).collect();
         let style = |delimiter| Style { delimiter, comma, truth };
         // Where decimals follow a comma numbers as texts are written so by people; here none is.
         let spelt = !comma || table.iter().all(|(_, cells)| !cells.contains(&Cell::Text("2.5".into())));
@@ -143,6 +151,7 @@ proptest! {
             let data = loaded.unwrap_or_else(|error| panic!("{name}: {error}")).data;
             prop_assert_eq!(data.values(), &values[..], "{}", name);
             prop_assert_eq!(data.labels(), &labels[..], "{}", name);
+            prop_assert_eq!(data.groups(), Some(&groups[..]), "{}", name);
         }
     }
 

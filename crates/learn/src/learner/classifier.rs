@@ -6,7 +6,8 @@
 //! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`;
 //! `architecture`, `scaling`, `classes` and `columns` are JSON;
 //! `preparation`, only where columns are described, is the encoding of [`flyswarm_data::prepare::encoding`]
-//! as hexadecimal digits; `session` and `session_id` say where it comes from. Objects have their keys in byte
+//! as hexadecimal digits; `positive`, only if the session knows which of two classes is the rarer one, is its
+//! number; `session` and `session_id` say where it comes from. Objects have their keys in byte
 //! order and there is no white space but blanks that fill the header to a multiple of 8 bytes: one encoding
 //! for each model, the same bytes at every peer.
 
@@ -65,6 +66,7 @@ pub struct Classifier {
     classes: Vec<String>,
     columns: Vec<String>,
     preparation: Option<Arc<TableSchema>>,
+    positive: Option<u16>,
     weights: Vec<f32>,
     session: (String, [u8; 32]),
 }
@@ -98,7 +100,8 @@ impl Classifier {
         if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
             return bad(format!("weight {at} is {}", weights[at]));
         }
-        Ok(Self { network, scaler, classes, columns, preparation: None, weights, session })
+        let (preparation, positive) = (None, None);
+        Ok(Self { network, scaler, classes, columns, preparation, positive, weights, session })
     }
 
     /// The same for rows of a table that become its features so.
@@ -112,6 +115,24 @@ impl Classifier {
             return bad("the described columns make other features");
         }
         Ok(Self { preparation: Some(preparation), ..self })
+    }
+
+    /// The same with the number of the class, of two, that sensitivity is about.
+    ///
+    /// # Errors
+    /// [`ClassifierError::Bad`] if there are not two classes, or it is not the number of one.
+    pub fn with_positive(self, positive: u16) -> Result<Self, ClassifierError> {
+        if self.classes.len() != 2 || positive > 1 {
+            return bad(format!("positive is {positive}, of {} classes", self.classes.len()));
+        }
+        Ok(Self { positive: Some(positive), ..self })
+    }
+
+    /// The number of the class, of two, that sensitivity is about: the rarer one among the rows that the
+    /// session held out. `None` if it held none out.
+    #[must_use]
+    pub fn positive(&self) -> Option<u16> {
+        self.positive
     }
 
     /// How a table becomes features, where that is described.
@@ -192,9 +213,9 @@ impl Classifier {
     /// # Errors
     /// [`ClassifierError::Bad`] where there are more or fewer of them, or one is not finite.
     pub fn with_weights(&self, weights: Vec<f32>) -> Result<Self, ClassifierError> {
-        let Self { network, scaler, classes, columns, preparation, session, .. } = self.clone();
+        let Self { network, scaler, classes, columns, preparation, positive, session, .. } = self.clone();
         let new = Self::new(network.architecture(), scaler, classes, columns, weights, session)?;
-        Ok(Self { preparation, ..new })
+        Ok(Self { preparation, positive, ..new })
     }
 
     /// The class index of each row: the highest score, of equal scores the first.
@@ -250,6 +271,9 @@ impl Classifier {
         });
         if let Some(preparation) = &self.preparation {
             metadata["preparation"] = hex::encode(preparation.encode()).into();
+        }
+        if let Some(positive) = self.positive {
+            metadata["positive"] = positive.to_string().into();
         }
         header.insert("__metadata__".into(), metadata);
         let mut text = Value::Object(header).to_string();
@@ -329,6 +353,9 @@ impl Classifier {
             let encoded = hex::decode(digits).map_err(|_| missing("preparation"))?;
             let preparation = TableSchema::decode(&encoded).map_err(ModelError::from)?;
             classifier = classifier.with_preparation(preparation.into())?;
+        }
+        if let Some(number) = field("positive") {
+            classifier = classifier.with_positive(number.parse().map_err(|_| missing("positive"))?)?;
         }
         // Names, shapes and places of tensors, and whatever else could be written in two ways.
         if classifier.encode() != bytes {

@@ -364,6 +364,19 @@ impl Network {
     }
 }
 
+/// -ln of the probability of each class of each row, rows x classes, from the scores (logits) of rows. The
+/// lowest is the prediction.
+#[must_use]
+pub fn surprise(scores: &Array2<f32>) -> Vec<f64> {
+    let of_row = |row: ndarray::ArrayView1<'_, f32>| {
+        let logits: Vec<f64> = row.iter().copied().map(f64::from).collect();
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = logits.iter().map(|logit| (logit - most).exp()).sum();
+        logits.into_iter().map(move |logit| sum.ln() + (most - logit))
+    };
+    scores.rows().into_iter().flat_map(of_row).collect()
+}
+
 impl Tape {
     /// Takes the numbers of a batch, row by row.
     pub fn load(&mut self, values: impl Iterator<Item = f32>) {

@@ -24,7 +24,7 @@
 use std::sync::Arc;
 
 use flyswarm_data::Borrowed;
-use flyswarm_data::split::held_out_of;
+use flyswarm_data::split::{Rows, held_out_of};
 
 use super::ModelError;
 use super::bloom::{self, Counts, CountsError};
@@ -197,8 +197,8 @@ impl super::Model {
     }
 
     /// The same, calibrated on a part of the rows in one place that it has learnt from: a fifth of them, at
-    /// most 1,000, chosen by a hash of their values, as seen by the counts of the others. `None` where it has
-    /// not learnt from them. Fewer than [`FEWEST_ROWS`] calibrate nothing.
+    /// most 1,000, chosen by a hash of their values or groups, as seen by the counts of the others. `None`
+    /// where it has not learnt from them. Fewer than [`FEWEST_ROWS`] calibrate nothing.
     ///
     /// # Errors
     /// [`ModelError`] where features or labels do not fit.
@@ -206,8 +206,9 @@ impl super::Model {
         self,
         hash: &Arc<FlyHash>,
         data: Borrowed<'_>,
-        labels: &[u16],
+        rows: Rows<'_>,
     ) -> Result<Option<Self>, ModelError> {
+        let labels = rows.labels();
         let (classes, seed) = (self.classes.len(), self.sketch.parameters().seed);
         if labels.len() != data.rows() {
             return Err(ModelError::Unlabelled);
@@ -217,7 +218,7 @@ impl super::Model {
         {
             return Err(CountsError::Label { row, label, classes }.into());
         }
-        let rows = held_out_of(data, labels, classes, HELD_OUT, MOST_HELD_OUT, &seed).test;
+        let rows = held_out_of(data, rows, classes, HELD_OUT, MOST_HELD_OUT, &seed).test;
         if (rows.len() as u64) < FEWEST_ROWS {
             return Ok(Some(self.with_calibration(None)));
         }
@@ -332,14 +333,14 @@ mod tests {
         let scores = others.predictor().scores(&held).unwrap();
         let expected = Losses::of(&others.frequencies(), held.labels(), &scores).fit();
         assert!(expected.is_some_and(|fitted| fitted != Calibration::CAUTIOUS));
-        let found = model.calibrated_on(&hash, (&data).into(), data.labels()).unwrap().unwrap();
+        let found = model.calibrated_on(&hash, (&data).into(), (&data).into()).unwrap().unwrap();
         assert_eq!(found.calibration(), expected);
         let few = data.subset(&(0..12).collect::<Vec<_>>());
-        let cautious = found.clone().calibrated_on(&hash, (&few).into(), few.labels()).unwrap().unwrap();
+        let cautious = found.clone().calibrated_on(&hash, (&few).into(), (&few).into()).unwrap().unwrap();
         assert_eq!(cautious.calibration(), None);
         // Rows of another class were not learnt.
         let wrong: Vec<u16> = data.labels().iter().map(|label| (label + 1) % 10).collect();
-        assert!(found.calibrated_on(&hash, (&data).into(), &wrong).unwrap().is_none());
+        assert!(found.calibrated_on(&hash, (&data).into(), Rows::new(&wrong, None)).unwrap().is_none());
     }
 
     /// Scores that say nothing, and scores that are right three times of four.

@@ -122,6 +122,15 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// What they say against always the largest class, if that is a warning for the user of the model.
+    #[must_use]
+    pub fn warnings(&self, whose: Whose) -> Vec<String> {
+        let said = self.against_majority(whose.words().0);
+        said.warns.then_some(said.text).into_iter().collect()
+    }
+}
+
 impl Comparison {
     /// One line: [`Figures::headline`], and what the two other predictions reach.
     #[must_use]

@@ -124,7 +124,7 @@ fn rows_that_cannot_be_learnt_from_are_refused() {
 fn cross_validated(of: usize, correct: impl Fn(&Dataset, &Dataset) -> Vec<u16>) -> f64 {
     let data = digits();
     let (mut right, mut rows) = (0, 0);
-    for fold in folds(data.labels(), 10, b"accuracy").iter().take(of) {
+    for fold in folds(&data, 10, b"accuracy").iter().take(of) {
         let (train, test) = (data.subset(&fold.train), data.subset(&fold.test));
         let predicted = correct(&train, &test);
         right += predicted.iter().zip(test.labels()).filter(|(a, b)| a == b).count();

@@ -7,6 +7,7 @@ use super::mix::highest;
 use super::{Contents, Datastore, LAMBDAS, Mixture, PersonalError, Tally, probabilities};
 use crate::learner::{Classifier, Settings, train};
 use flyswarm_data::Dataset;
+use flyswarm_data::groups::Units;
 use flyswarm_data::split::Split;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -74,8 +75,8 @@ struct SplitTally {
 }
 
 /// Makes personal models of the rows of each split's training and counts how they do on its test rows. With
-/// one split the test rows are two parts, each judged with the lambda of the other; with more each split is
-/// a part.
+/// one split the test rows are two parts (no group is in both), each judged with the lambda of the other;
+/// with more each split is a part.
 ///
 /// # Errors
 /// [`PersonalError`], also where a split has no row for training, or there are too few to test.
@@ -103,12 +104,14 @@ pub fn assess(
         let said = practice.mixture.neighbours(&datastore, test.view())?;
         let count = if splits.len() == 1 { 2 } else { 1 };
         let mut parts = vec![Tally::default(); count];
-        for (at, (&row, said)) in split.test.iter().zip(said.rows()).enumerate() {
-            parts[at % count].count(said, network.row(row), rows.labels()[row]);
+        let (own, test) = (scaled.subset(&split.train), scaled.subset(&split.test));
+        let units = Units::of(&test);
+        for (unit, &at) in (0..units.len()).flat_map(|unit| units.rows(unit).iter().map(move |at| (unit, at)))
+        {
+            let row = split.test[at];
+            parts[unit % count].count(said.row(at), network.row(row), rows.labels()[row]);
         }
-        let own = scaled.subset(&split.train);
         let seed = [practice.seed, &(place as u64).to_le_bytes()].concat();
-        let test = scaled.subset(&split.test);
         let right = |settings: Settings, local: bool| {
             let weights = trained(classifier, &own, &settings, local, &seed);
             right(classifier, &weights, test.view(), test.labels())

@@ -182,7 +182,7 @@ fn prototypes_are_means_of_their_class_in_proportion_to_its_rows() {
 /// A perceptron that has learnt most of the digits from 600 rows, and the other rows.
 fn learnt() -> (Classifier, Dataset) {
     let data = digits();
-    let split = train_test(data.labels(), 67, b"learnt");
+    let split = train_test(&data, 67, b"learnt");
     let (own, rest) = (data.subset(&split.train), data.subset(&split.test));
     let architecture = Architecture::Perceptron { hidden: vec![16] };
     let scaler = Scaler::fit(&Scaling::Range { lo: vec![0.0], hi: vec![16.0] }, &own).unwrap();
@@ -223,8 +223,7 @@ fn renamed(rows: &Dataset) -> Dataset {
 fn where_classes_mean_something_else_the_neighbours_say_so_and_the_network_does_not() {
     let (network, rows) = learnt();
     let rows = renamed(&rows.subset(&(0..300).collect::<Vec<_>>()));
-    let found =
-        assess(&network, &rows, &folds(rows.labels(), 5, b"folds"), &practice(Contents::All)).unwrap();
+    let found = assess(&network, &rows, &folds(&rows, 5, b"folds"), &practice(Contents::All)).unwrap();
     assert_eq!(found.rows, 300);
     assert!(found.global < 30 && found.personal > 200, "{found:?}");
     assert_eq!((found.better(), found.neighbours), ("kNN-Per", found.tally.right[6]));
@@ -251,7 +250,7 @@ fn lambda_is_chosen_without_the_rows_that_it_is_judged_by() {
 #[test]
 fn the_assessment_counts_what_separate_predictions_count() {
     let (network, rows) = learnt();
-    let split = train_test(rows.labels(), 30, b"split");
+    let split = train_test(&rows, 30, b"split");
     for contents in [Contents::All, Contents::Sample(0.3), Contents::Prototypes(0.1)] {
         let found = assess(&network, &rows, std::slice::from_ref(&split), &practice(contents)).unwrap();
         let (own, test) = (rows.subset(&split.train), rows.subset(&split.test));

@@ -110,14 +110,14 @@ pub fn neighbours(trial: &Trial) -> Result<(Vec<Tally>, Vec<Tally>), TrialError>
 mod tests {
     use super::*;
     use flyswarm_data::digits::digits;
-    use flyswarm_data::split::train_test;
+    use flyswarm_data::split::{Rows, train_test};
 
     #[test]
     fn settings_and_tallies_go_together() {
         let data = digits();
         let trial = &Trial::of(
             &data.subset(&(0..300).collect::<Vec<_>>()),
-            &[train_test(&data.labels()[..300], 30, b"s")],
+            &[train_test(Rows::new(&data.labels()[..300], None), 30, b"s")],
         )[0];
         let (outer, inner) = neighbours(trial).unwrap();
         let settings = neighbour_settings();

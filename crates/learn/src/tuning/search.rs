@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_trial_predicts_what_a_model_of_the_same_parameters_does() {
         let data = digits();
-        let trial = &Trial::of(&data, &[train_test(data.labels(), 80, b"seed")])[0];
+        let trial = &Trial::of(&data, &[train_test(&data, 80, b"seed")])[0];
         let candidate = Candidate { m: 300, s: 4, rho: 9, densify: false, scaling: Scaling::SoftBins(3) };
         let readouts = readouts();
         let predicted = predict(&candidate, &readouts, trial, [7; 32]).unwrap();

@@ -200,26 +200,26 @@ pub async fn sign(context: &mut Context, x: &Shared<u64>, count: usize) -> Share
     top.plus(&carry(context, generate, propagate).await)
 }
 
-/// This party's parts of sum_t weight_t bit_t mod 2^64 for each lane, for each list of weights (`b2a`, before
+/// This party's parts of sum_t weight_t bit_t for each lane, for each list of weights (`b2a`, before
 /// its reshare): role 0 deals the exclusive or of shares 0 and 1 as an integer u, and u xor b = u + b - 2 u b
 /// with share 2, b, is linear for roles 1 and 2.
-pub async fn b2a_part<const N: usize>(
+pub async fn b2a_part<T: Ring, const N: usize>(
     context: &mut Context,
     bits: &[Shared<Bits>],
     len: usize,
-    weights: [&[u64]; N],
-) -> [Vec<u64>; N] {
+    weights: [&[T]; N],
+) -> [Vec<T>; N] {
     let bit = |plane: &[Bits], lane: usize| plane[lane / LANES].0 >> (lane % LANES) & 1;
     let known = (context.role() == 0).then(|| {
-        let of = |plane: &Shared<Bits>| -> Vec<u64> {
-            (0..len).map(|lane| bit(&plane.own, lane) ^ bit(&plane.next, lane)).collect()
+        let of = |plane: &Shared<Bits>| -> Vec<T> {
+            (0..len).map(|lane| T::from_bits(bit(&plane.own, lane) ^ bit(&plane.next, lane))).collect()
         };
-        bits.iter().flat_map(of).collect::<Vec<u64>>()
+        bits.iter().flat_map(of).collect::<Vec<T>>()
     });
     let dealt = deal(context, 0, bits.len() * len, known.as_deref());
     context.round().await;
     let dealt = dealt.receive(context);
-    let mut sums = std::array::from_fn(|_| vec![0u64; len]);
+    let mut sums = std::array::from_fn(|_| vec![T::default(); len]);
     // Role 1 has share 1 of u and counts b, role 2 has share 0.
     let (u, first) = match context.role() {
         1 => (&dealt.own, true),
@@ -229,11 +229,12 @@ pub async fn b2a_part<const N: usize>(
     for (at, plane) in bits.iter().enumerate() {
         let plane = if first { &plane.next } else { &plane.own };
         for (lane, &u) in u[at * len..][..len].iter().enumerate() {
-            let b = bit(plane, lane);
-            let own = if first { b } else { 0 };
-            let value = own.wrapping_add(u).wrapping_sub(2u64.wrapping_mul(u).wrapping_mul(b));
+            let b = T::from_bits(bit(plane, lane));
+            let own = if first { b } else { T::default() };
+            let both = u.mul(b);
+            let value = own.add(u).sub(both).sub(both);
             for (sums, weights) in sums.iter_mut().zip(weights) {
-                sums[lane] = sums[lane].wrapping_add(weights[at].wrapping_mul(value));
+                sums[lane] = sums[lane].add(weights[at].mul(value));
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use super::chebyshev::{Graph, propagate};
 use super::distances::{added, hamming, keys};
-use super::input::{Inputs, cheats};
+use super::input::{Copies, Inputs, compare, integers};
 use super::lookup::lookup;
 use super::nearest::nearest;
 use super::newton::reciprocals;
 use super::output::{Sealed, seal};
 use super::primitives::{LANES, Range, in_thirds, thirds};
-use super::round::{Part, together};
+use super::round::{Part, Side, together};
 use super::shuffle::{Edges, compact, densify, gather, transposed};
 use super::{Bits, Context, Shared, Stage};
 use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
@@ -18,8 +18,14 @@ use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
 pub enum Outcome {
     /// What this party holds of the output of all points.
     Sealed(Sealed),
-    /// The owners, by their place in the inputs, whose input is not made of bits.
+    /// The owners, by their place in the inputs, that have announced one thing and sent another, or have told
+    /// parties different things.
     Cheats(Vec<usize>),
+    /// The party on this side has another announcement than the other two, or says so: it has to say whose.
+    /// Nothing was computed.
+    Alone(Side),
+    /// What came from this side does not fit what this party has: one of the three deviates.
+    Doubt(Side),
 }
 
 /// The program of one party, ready to be driven; compiled here, where it is optimised.
@@ -33,14 +39,12 @@ pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>) -> Part<'static,
 pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outcome {
     let context = &mut context;
     context.enter(Stage::Input);
-    let cheats = cheats(context, &inputs, plan.classes()).await;
-    if !cheats.is_empty() {
-        return Outcome::Cheats(cheats);
+    match compare(context, &inputs).await {
+        Copies::Same => {}
+        Copies::Differ(owners) => return Outcome::Cheats(owners),
+        Copies::Alone(side) => return Outcome::Alone(side),
     }
     let (mut labels, mut codes, mut parts) = (Shared::default(), Shared::default(), Vec::new());
-    if inputs.iter().all(|input| input.distances.own.is_empty()) {
-        codes.reserve(plan.points().next_multiple_of(LANES) * plan.settings().bits as usize);
-    }
     for input in inputs {
         labels.append(&input.labels);
         codes.append(&input.codes);
@@ -48,6 +52,7 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
             parts.push(input.distances);
         }
     }
+    let (codes, labels) = integers(context, codes, &labels, plan.classes()).await;
     let keys = match parts.is_empty() {
         true => bits_of_distances(context, &plan, codes).await,
         false => bits_of_parts(context, &plan, parts).await,

@@ -33,6 +33,7 @@ pub struct Wire {
     inbox: [Vec<u8>; 2],
     read: [usize; 2],
     fault: Option<Side>,
+    doubt: Option<Side>,
     sent: [u64; 2],
     /// The streams that were drawn, each with its round.
     drawn: BTreeMap<[u8; 12], u32>,
@@ -132,9 +133,16 @@ impl Wire {
         self.read = [0; 2];
     }
 
-    /// Notes that somebody deviates who cannot be named more closely than by a side.
-    pub fn blame(&mut self, side: Side) {
-        self.fault.get_or_insert(side);
+    /// From which side something came that is as long as it should be and does not fit what this party has:
+    /// one of all three deviates.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Side> {
+        self.doubt
+    }
+
+    /// Notes such.
+    pub fn note_doubt(&mut self, side: Side) {
+        self.doubt.get_or_insert(side);
     }
 
     /// Enters a label in the ledger of draws.

@@ -289,7 +289,7 @@ pub async fn compact(
         let marked = (0..points).filter(|&place| row[place / LANES].0 >> (place % LANES) & 1 == 1);
         let mut marked: Vec<usize> = marked.collect();
         if marked.len() != k {
-            context.wire().blame(Side::Before);
+            context.wire().note_doubt(Side::Before);
             marked.resize(k, 0);
         }
         places.extend(marked);

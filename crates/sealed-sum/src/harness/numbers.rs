@@ -115,6 +115,6 @@ pub fn timing() -> Timing {
         compute_ms: 60_000,
         linger_ms: 30_000,
         regroup_interval_ms: 30_000,
-        max_views: 16,
+        max_views: 40,
     }
 }

@@ -148,6 +148,11 @@ impl Archive {
         self.history.committed()
     }
 
+    /// The digest of the value that was committed in a slot.
+    pub(super) fn value(&self, ctx: &Context, slot: u32) -> Option<[u8; 32]> {
+        self.committed.get(slot as usize).map(|committed| committed.record.digest(ctx))
+    }
+
     /// The opened slots so far.
     pub(super) fn history(&self) -> &Arc<History> {
         &self.history

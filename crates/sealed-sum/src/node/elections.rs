@@ -1,9 +1,9 @@
-//! The election: which peer proposes a view, when, and with which members (spec, section "Elections").
+//! The election: which peer proposes a view, and when (spec, section "Elections").
 //!
 //! Committee members propose, the one of rank r after r x `proposal_backoff_ms` without progress, rank
-//! counted among those that are reachable. No peer proposes before the whole roster is there or
-//! `start_wait_ms` have passed. A proposer takes in all peers that it is connected to, except those that it
-//! has blamed, that keep getting lost, or that are the weaker end of an edge reported dead.
+//! counted among those that are reachable; whoever has led a view in vain comes after the others. No peer
+//! proposes before the whole roster is there or `start_wait_ms` have passed. Members and tree follow from the
+//! promises; a promise is a lease, in which no other proposer gets one.
 
 mod standing;
 mod votes;
@@ -17,7 +17,8 @@ use super::waits::{Awaited, Waits};
 use super::{Ending, Message, Out, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
-use crate::protocol::promise::{self, Duty, Promised};
+use crate::protocol::failure::Failure;
+use crate::protocol::promise::{self, Basis, Begun, Duty, Promised};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Transfer, Want};
 use crate::protocol::view::{Reason, View};
@@ -48,8 +49,6 @@ pub(super) struct Elections {
     alone: bool,
     /// Until when no peer is asked for a slot again.
     fetch_again: Time,
-    /// The members of the last view.
-    members: Vec<Peer>,
     /// Views entered since a slot was committed.
     views: u64,
     /// When this peer entered its last view, and whether a slot was committed since.
@@ -60,6 +59,10 @@ struct Proposal {
     ballot: Ballot,
     promises: BTreeMap<Peer, Signed<Promised>>,
     refused: BTreeSet<Peer>,
+    /// Until when more promises than a quorum are awaited, if they may matter.
+    more: Time,
+    /// Until when the leases last that it got.
+    leased: Time,
     until: Time,
 }
 
@@ -89,8 +92,8 @@ pub(super) enum Move {
     Propose,
     /// Fetch a slot that the promises oblige to.
     Fetch(Peer, u32, Want),
-    /// Lead a view of this ballot and these members, with these promises and the obligation from them.
-    Lead(Ballot, Vec<Peer>, Vec<Signed<Promised>>, Duty),
+    /// Lead the view that begins so, with what follows from its promises.
+    Lead(Box<(Signed<Begun>, Basis)>),
 }
 
 impl Elections {
@@ -110,7 +113,6 @@ impl Elections {
             blocked: None,
             alone: false,
             fetch_again: Time::default(),
-            members: Vec::new(),
             views: 0,
             entered: (Time::default(), false),
         }
@@ -122,8 +124,7 @@ impl Elections {
         self.went_on = now;
     }
 
-    pub(super) fn greeted(&mut self, now: Time, peer: Peer) {
-        self.standing.greeted(peer);
+    pub(super) fn greeted(&mut self, now: Time) {
         // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for
         // anybody.
         if self.blocked.is_some() {
@@ -144,8 +145,19 @@ impl Elections {
 
     /// Gives the own proposal up; others have the word until `idle`.
     pub(super) fn give_up(&mut self, idle: Time) {
-        self.proposal = None;
+        self.withdraw();
         self.idle_since = self.idle_since.max(idle);
+    }
+
+    /// Drops the own proposal. Who has promised it reckons it as one that began nothing, and so does this
+    /// peer: it does not ask before it can get an answer from them.
+    fn withdraw(&mut self) {
+        if let Some(proposal) = self.proposal.take()
+            && proposal.promises.len() > 1
+        {
+            let lease_ms = self.ctx.session.timing.proposal_backoff_ms;
+            self.standing.began_nothing(proposal.leased, self.ctx.me, lease_ms);
+        }
     }
 
     /// This peer enters a view, which its disk must have before it says a word in it.
@@ -156,12 +168,17 @@ impl Elections {
         step.0.push(Action::Persist(Record::Joined(ballot)));
         self.entered = (now, false);
         self.went_on = now;
-        self.members = view.members().to_vec();
         self.saw(ballot);
         self.proposal = None;
         self.blocked = None;
         self.standing.entered();
         self.views += 1;
+    }
+
+    /// A view began that this peer is not in yet, or will not be: its proposer has used its promises.
+    pub(super) fn began(&mut self, now: Time) {
+        self.without_view = now;
+        self.standing.entered();
     }
 
     /// A slot is committed.
@@ -173,39 +190,30 @@ impl Elections {
         self.standing.committed();
     }
 
-    /// A view has failed, as `author` says; the number of views since a slot was committed.
-    pub(super) fn failed(
-        &mut self,
-        now: Time,
-        ballot: Ballot,
-        author: Peer,
-        (reason, suspect): (Reason, Option<Peer>),
-    ) -> u64 {
+    /// A view has failed; the number of views since a slot was committed.
+    pub(super) fn failed(&mut self, now: Time, ballot: Ballot, reason: Reason) -> u64 {
         self.idle_since = now.plus_ms(SETTLE_MS);
         self.without_view = now;
         self.went_on = now;
-        self.standing.failed(self.seen, author, reason, suspect);
-        if matches!(reason, Reason::Disagreement | Reason::TooFew) && ballot.proposer != self.ctx.me {
-            self.standing.interrupted(now, ballot.proposer, self.ctx.session.timing.proposal_backoff_ms);
+        if !self.entered.1 {
+            self.standing.led_in_vain(ballot.proposer);
+        }
+        if reason == Reason::Ended && !self.entered.1 && ballot.proposer != self.ctx.me {
+            self.standing.began_nothing(now, ballot.proposer, self.ctx.session.timing.proposal_backoff_ms);
         }
         self.views
     }
 
-    /// Takes the news of a failure of the view that is over here already.
-    pub(super) fn report(&mut self, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
-        self.standing.report(self.seen, reporter, reason, suspect);
-    }
-
-    /// Whether this peer was in the last view.
-    pub(super) fn was_member(&self, peer: Peer) -> bool {
-        self.members.contains(&peer)
+    /// Keeps a mark, whose signature was checked.
+    pub(super) fn note(&mut self, signed: &Signed<Failure>) {
+        self.standing.note(signed);
     }
 
     /// A transfer came to nothing.
     pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) {
         self.fetch_again = now.plus_ms(SETTLE_MS);
         if self.standing.fetch_failed(now, from) <= 2 {
-            self.proposal = None;
+            self.withdraw();
             self.idle_since = now.plus_ms(SETTLE_MS);
         }
     }
@@ -268,9 +276,12 @@ impl Elections {
 
     /// The time of this peer's turn to propose; `None` outside the committee.
     fn turn(&self, presence: &Presence) -> Option<Time> {
-        let rank = presence.committee().position(|peer| peer == self.ctx.me);
+        let mut order: Vec<_> = presence.committee().collect();
+        order.sort_by_key(|&peer| self.standing.in_vain(peer));
+        let rank = order.iter().position(|&peer| peer == self.ctx.me);
         let rank = rank.filter(|_| !self.votes.silent)?;
-        Some(self.idle_since.plus_ms(rank as u64 * self.ctx.session.timing.proposal_backoff_ms))
+        let since = self.idle_since.max(self.standing.idle_until(self.ctx.me));
+        Some(since.plus_ms(rank as u64 * self.ctx.session.timing.proposal_backoff_ms))
     }
 
     /// Looks what to do next, while this peer is in no view.
@@ -289,7 +300,7 @@ impl Elections {
         }
         let (reached, enough) = presence.reach();
         if !enough {
-            self.proposal = None;
+            self.withdraw();
             self.alone = true;
             if self.blocked.as_ref().is_none_or(|blocked| reached > blocked.reached) {
                 self.block(now, presence.too_few(), reached);
@@ -327,7 +338,7 @@ impl Elections {
             } else if enough && let Some(next) = self.begin(at) {
                 return next;
             } else if over {
-                self.proposal = None;
+                self.withdraw();
                 self.idle_since = now;
             }
         } else if !fetching && self.turn(presence).is_some_and(|turn| now >= turn) {
@@ -351,13 +362,15 @@ impl Elections {
         let ballot = Ballot::above(self.highest(), self.ctx.me)
             .ok_or_else(|| Ending::Refused("a peer has used up the numbers of views".into()))?;
         self.saw(ballot);
-        let Ok(own) = self.promise(ballot) else {
+        let Ok(own) = self.promise(ballot, presence) else {
             unreachable!("BUG: the ballot is above every promise");
         };
         step.0.push(Action::Persist(Record::Promised(ballot)));
-        let until = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
+        let backoff = self.ctx.session.timing.proposal_backoff_ms;
+        let (more, leased) = (now.plus_ms(backoff / 2), now.plus_ms(backoff));
         let promises = BTreeMap::from([(self.ctx.me, own)]);
-        self.proposal = Some(Proposal { ballot, promises, refused: BTreeSet::new(), until });
+        self.proposal =
+            Some(Proposal { ballot, promises, refused: BTreeSet::new(), more, leased, until: leased });
         for peer in presence.committee().filter(|&peer| peer != self.ctx.me) {
             step.send(peer, Message::Prepare(ballot));
         }
@@ -395,35 +408,29 @@ impl Elections {
         {
             return fetch(*holder, Want::Accepted(accepted.value));
         }
-        let mut members = self.choose_members(presence);
-        // Whoever was lost is left out for a while, unless the task cannot do without it.
+        let backoff = self.ctx.session.timing.proposal_backoff_ms;
+        let Some(basis) = promise::basis(&self.ctx, ballot, &relied) else {
+            // Others may lead one: they get the word before this peer asks again.
+            self.give_up(now.plus_ms(backoff.saturating_mul(4)));
+            return Some(Move::Wait);
+        };
+        let open = |peer: Peer| !proposal.promises.contains_key(&peer) && !proposal.refused.contains(&peer);
+        if now < proposal.more && basis.gives_way(&self.ctx) && presence.committee().any(open) {
+            // With more promises it may not have to.
+            return None;
+        }
         if resume.is_none()
-            && let Err(why) = slots.may_sum(&members)
+            && let Err(why) = slots.may_sum(basis.tree.members())
         {
-            members = presence.reachable();
-            if slots.may_sum(&members).is_err() {
-                self.proposal = None;
-                self.idle_since = now.plus_ms(self.ctx.session.timing.proposal_backoff_ms);
-                self.block(now, why, 0);
-                return Some(Move::Wait);
-            }
+            self.withdraw();
+            self.idle_since = now.plus_ms(backoff);
+            self.block(now, why, 0);
+            return Some(Move::Wait);
         }
-        self.obligation = Some(obligation.clone());
-        Some(Move::Lead(ballot, members, relied, obligation))
-    }
-
-    fn choose_members(&self, presence: &Presence) -> Vec<Peer> {
-        let reachable = presence.reachable();
-        #[cfg(any(test, feature = "harness"))]
-        if let Some(crate::protocol::context::Bug::Picks(bits)) = self.ctx.bug {
-            return reachable.into_iter().filter(|peer| bits & 1 << peer.0 != 0).collect();
-        }
-        let me = self.ctx.me;
-        let mut candidates: BTreeSet<_> = reachable.iter().copied().collect();
-        candidates.retain(|peer| *peer == me || !self.standing.skips(self.seen, *peer));
-        let dropped = self.standing.dropped(me, &candidates);
-        let chosen: Vec<_> = candidates.into_iter().filter(|peer| !dropped.contains(peer)).collect();
-        if self.ctx.suffice(&chosen) && chosen.len() >= 3.min(reachable.len()) { chosen } else { reachable }
+        let basis = Basis { duty: obligation.clone(), ..basis };
+        self.obligation = Some(obligation);
+        let begun = Signed::new(&self.ctx, Begun { ballot, promises: relied });
+        Some(Move::Lead(Box::new((begun, basis))))
     }
 
     /// The times at which to look again, while this peer is in no view.
@@ -439,6 +446,7 @@ impl Elections {
         };
         let turn = match &self.proposal {
             _ if !self.gathered || !presence.reach().1 => None,
+            Some(proposal) if now < proposal.more => Some(proposal.more),
             Some(proposal) => Some(proposal.until),
             None => self.turn(presence),
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
+use crate::protocol::tree::Tree;
 use crate::protocol::view::{Reason, Stage};
 use crate::session::{Peer, Settings};
 use crate::task::History;
@@ -21,10 +22,10 @@ pub enum Event {
     /// This peer has lost its stored state of this session, as another one (named) has shown by its
     /// signature, or as its own mark beside the key says: it takes part, and does not vote.
     StateLost(Option<Peer>),
-    /// A view began, with these members.
-    ViewBegan(Ballot, Vec<Peer>),
-    /// A view failed, for this reason, with the suspected peer.
-    ViewFailed(Ballot, Reason, Option<Peer>),
+    /// A view began, with these members in this tree.
+    ViewBegan(Ballot, Arc<Tree>),
+    /// A view failed: by whose word, for which reason, and because of whom, if anybody.
+    ViewFailed(Ballot, Peer, Reason, Option<Peer>),
     /// The view waits for a connection to this peer: the driver should make one at once.
     NeedsConnection(Peer),
     /// A stage of a slot began.
@@ -63,18 +64,16 @@ pub enum Ending {
     Unopenable(String),
 }
 
-/// Why a view failed, for [`Ending::TooManyViews`].
-pub(super) fn reason_text(session: &Settings, reason: Reason, suspect: Option<Peer>) -> String {
-    let name = suspect.map_or("a member", |peer| session.name(peer));
-    match reason {
-        Reason::Lost => format!("the connection to {name} was lost"),
-        Reason::Stalled => format!("nothing came from {name}"),
-        Reason::Fault => format!("{name} broke a rule"),
-        Reason::Left => format!("{name} left"),
-        Reason::Disagreement => "its members disagree on what they hold".into(),
-        Reason::Superseded => "another view took its place".into(),
-        Reason::TooFew => "it has too few members for a new sum".into(),
-        Reason::Enlarged => "a larger one takes its place".into(),
-        Reason::Omitted => format!("it left out {name}, to whom a member is connected"),
-    }
+/// Why a view failed, for [`Ending::TooManyViews`]. One word stands against another.
+pub(super) fn reason_text(session: &Settings, author: Peer, reason: Reason, suspect: Option<Peer>) -> String {
+    let Some(suspect) = suspect else { return format!("its leader {} ended it", session.name(author)) };
+    let (author, suspect) = (session.name(author), session.name(suspect));
+    let said = match reason {
+        Reason::Lost => format!("that its connection to {suspect} was lost"),
+        Reason::Stalled => format!("that nothing came from {suspect}"),
+        Reason::Fault => format!("that {suspect} broke a rule"),
+        Reason::Disagreement => format!("that it holds something else than {suspect}"),
+        Reason::Left | Reason::Ended => return format!("{author} left"),
+    };
+    format!("{author} said {said}")
 }

@@ -39,11 +39,6 @@ impl ExchangeState {
         self.slot == Some(slot)
     }
 
-    /// Whether others must wait for this peer's part.
-    pub(super) fn goes_on(&self) -> bool {
-        !self.finished && (self.running.is_some() || self.pending.is_some())
-    }
-
     /// Whether this exchange is under way.
     pub(super) fn runs(&self, sum: SumId) -> bool {
         self.running.as_ref().is_some_and(|(running, _)| *running == sum)

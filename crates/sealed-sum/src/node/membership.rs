@@ -13,7 +13,7 @@ use super::{Event, Message, Out};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::failure::Failure;
-use crate::protocol::promise::{Duty, Promised};
+use crate::protocol::promise::{Basis, Begun, Duty};
 use crate::protocol::record::Record as SumRecord;
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
@@ -26,6 +26,10 @@ pub(super) struct Membership {
     ctx: Arc<Context>,
     view: Option<View>,
     part: Part,
+    /// The slot of the last view when it was over.
+    last: u32,
+    /// What the present view, or the last one, follows from.
+    basis: Option<(Ballot, Basis)>,
 }
 
 /// The state of this peer within its view.
@@ -33,9 +37,9 @@ pub(super) struct Membership {
 struct Part {
     /// The view waits for this peer's vector.
     wanted: Option<u32>,
-    /// Number of slots that the leader had committed when the view began.
+    /// Number of slots that the promises with which the view began have committed.
     committed: u32,
-    /// The obligation that follows from the promises with which it began.
+    /// The obligation that follows from them; `None` if none is kept to.
     duty: Option<Duty>,
     /// The sealed total that this view made, and its digest.
     total: Option<([u8; 32], Bytes)>,
@@ -46,11 +50,13 @@ struct Part {
     /// Children to which the view's beginning could not be sent yet, and the time until which this peer
     /// tries.
     unreached: Option<(BTreeSet<Peer>, Message, Time)>,
+    /// The beginning of the view.
+    begun: Option<Signed<Begun>>,
 }
 
 impl Membership {
     pub(super) fn new(ctx: Arc<Context>) -> Self {
-        Self { ctx, view: None, part: Part::default() }
+        Self { ctx, view: None, part: Part::default(), basis: None, last: 0 }
     }
 
     pub(super) fn view(&self) -> Option<&View> {
@@ -70,44 +76,45 @@ impl Membership {
         self.view.as_ref().map_or(&[], |view| view.members())
     }
 
-    /// Checks the members of a view that another peer leads.
-    pub(super) fn check(&self, ballot: Ballot, members: &[Peer], committed: u32) -> Result<(), Fault> {
-        let ctx = &self.ctx;
-        let sound = members.is_sorted_by(|a, b| a < b)
-            && members.last().is_some_and(|last| last.0 < ctx.peers())
-            && members.contains(&ctx.me)
-            && members.contains(&ballot.proposer)
-            && ballot.proposer != ctx.me
-            && ctx.committee_index(ballot.proposer).is_some()
-            && ctx.suffice(members)
-            && (committed as usize) <= ctx.plan.len();
+    /// Checks the beginning of a view that another peer leads, but for its promises.
+    pub(super) fn check(&self, begun: &Signed<Begun>) -> Result<(), Fault> {
+        let (ctx, ballot) = (&self.ctx, begun.item.ballot);
+        let sound = ballot.proposer != ctx.me
+            && begun.author == ballot.proposer
+            && ctx.committee_index(ballot.proposer).is_some();
         if !sound {
-            return Err(Fault::Inconsistent("view with wrong members".into()));
+            return Err(Fault::Inconsistent("view of a wrong leader".into()));
         }
         if ballot.counter > Ballot::LAST {
             return Err(Fault::Inconsistent(format!("ballot {ballot}, the last one is {}", Ballot::LAST)));
         }
-        Ok(())
+        if begun.verify(ctx) { Ok(()) } else { Err(Fault::BadSignature("begin")) }
+    }
+
+    /// The beginning of the present view.
+    pub(super) fn begun(&self) -> Option<&Signed<Begun>> {
+        self.part.begun.as_ref()
     }
 
     /// Enters a view as its leader or as a member, and passes its beginning on.
     pub(super) fn enter(
         &mut self,
         now: Time,
-        view: View,
-        committed: u32,
-        (promises, duty): (Vec<Signed<Promised>>, Option<Duty>),
+        mut view: View,
+        begun: Signed<Begun>,
+        (basis, duty): (Basis, Option<Duty>),
         presence: &Presence,
         step: &mut Out,
     ) {
-        let (ballot, members) = (view.ballot(), view.members().to_vec());
-        step.output(Event::ViewBegan(ballot, members.clone()));
-        let begin = Message::Begin { ballot, members, committed, promises };
+        let ballot = view.ballot();
+        step.output(Event::ViewBegan(ballot, view.tree().clone()));
+        let begin = Message::Begin(begun.clone());
         let mut unreached = BTreeSet::new();
-        for &child in &view.place().children {
+        for child in view.place().children.clone() {
             if presence.has(child) {
                 step.send(child, begin.clone());
             } else {
+                view.unreached(child);
                 unreached.insert(child);
             }
         }
@@ -115,22 +122,54 @@ impl Membership {
         // As long as a silent member is given: a dial after back-off takes longer than `proposal_backoff_ms`.
         let until = now.plus_ms(self.ctx.session.timing.view_timeout_ms);
         let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
-        self.part = Part { committed, duty, unreached, ..Part::default() };
+        let committed = basis.duty.committed;
+        self.part = Part { committed, duty, unreached, begun: Some(begun), ..Part::default() };
+        self.basis = Some((ballot, basis));
         self.view = Some(view);
+    }
+
+    /// Whether what one of the two says of the other ends this view, or ended it: they are neighbours in its
+    /// tree; or no mark kept them apart when it began, and they work together otherwise: one of them leads,
+    /// both are in the committee, or the slot has an exchange.
+    pub(super) fn concerns(&self, ballot: Ballot, author: Peer, suspect: Peer, slot: u32) -> bool {
+        let Some((_, basis)) = self.basis.as_ref().filter(|(of, _)| *of == ballot) else { return false };
+        let (tree, leader, ctx) = (&basis.tree, ballot.proposer, &self.ctx);
+        let votes = |peer| ctx.committee_index(peer).is_some();
+        let other = || {
+            author == leader || suspect == leader || (votes(author) && votes(suspect)) || ctx.exchanges(slot)
+        };
+        tree.contains(author)
+            && tree.contains(suspect)
+            && (tree.adjacent(author, suspect) || (!basis.marks.parts(author, suspect) && other()))
+    }
+
+    /// Whether the peer is, or was, a member of this view.
+    pub(super) fn was_member(&self, ballot: Ballot, peer: Peer) -> bool {
+        self.basis.as_ref().is_some_and(|(of, basis)| *of == ballot && basis.tree.contains(peer))
+    }
+
+    /// The number of slots that are committed in the view before the one under way.
+    pub(super) fn slot(&self) -> u32 {
+        let slot = |view: &View| view.slot().unwrap_or(self.part.committed);
+        self.view.as_ref().map_or(self.last, slot)
     }
 
     /// Ends this peer's part in the view.
     pub(super) fn leave(&mut self) -> Option<View> {
+        self.last = self.slot();
         self.part = Part::default();
         self.view.take()
     }
 
     /// A peer has said hello.
-    pub(super) fn greeted(&mut self, peer: Peer, step: &mut Out) {
+    pub(super) fn greeted(&mut self, now: Time, peer: Peer, step: &mut Out) {
         if let Some((unreached, begin, _)) = &mut self.part.unreached
             && unreached.remove(&peer)
         {
             step.send(peer, begin.clone());
+            if let Some(view) = &mut self.view {
+                view.reached(now, peer);
+            }
         }
     }
 
@@ -242,9 +281,14 @@ impl Membership {
         }
     }
 
-    /// Signs that this peer ends a view.
-    pub(super) fn failure(&self, ballot: Ballot, reason: Reason, suspect: Option<Peer>) -> Signed<Failure> {
-        Signed::new(&self.ctx, Failure { ballot, reason, suspect })
+    /// Signs that this peer ends its view; because of its parent, if it names nobody and does not lead.
+    pub(super) fn failure(&self, reason: Reason, suspect: Option<Peer>) -> Option<Signed<Failure>> {
+        let view = self.view.as_ref()?;
+        let member = |peer: &Peer| *peer != self.ctx.me && view.tree().contains(*peer);
+        let suspect = suspect.filter(member).or(view.place().parent);
+        let reason = if suspect.is_none() { Reason::Ended } else { reason };
+        let failure = Failure { ballot: view.ballot(), slot: self.slot(), reason, suspect };
+        Some(Signed::new(&self.ctx, failure))
     }
 
     /// The connections that the view waits for.

@@ -22,8 +22,6 @@ pub(super) struct Presence {
     /// Those of them that have sent their fields on the present connection.
     told: BTreeSet<Peer>,
     blamed: BTreeSet<Peer>,
-    /// Peers for whose sake this one has refused a view that left them out.
-    excused: BTreeSet<Peer>,
     /// Peers that have once said that they have everything.
     finished: BTreeSet<Peer>,
     /// The number of slots that are everything.
@@ -40,7 +38,6 @@ impl Presence {
             refused: BTreeMap::new(),
             told: BTreeSet::new(),
             blamed: BTreeSet::new(),
-            excused: BTreeSet::new(),
             finished: BTreeSet::new(),
         }
     }
@@ -48,6 +45,11 @@ impl Presence {
     /// Whether the peer is connected and has the same session.
     pub(super) fn has(&self, peer: Peer) -> bool {
         self.greeted.contains_key(&peer)
+    }
+
+    /// Whether the peer is connected, has the same session and is not blamed.
+    pub(super) fn reaches(&self, peer: Peer) -> bool {
+        self.has(peer) && !self.blamed.contains(&peer)
     }
 
     /// The connected peers that are not among `members`.
@@ -189,10 +191,9 @@ impl Presence {
     /// The number of peers that it reaches, itself included, and whether they are enough. Called after every
     /// input, so it does not list them.
     pub(super) fn reach(&self) -> (usize, bool) {
-        let reached = |peer: Peer| self.has(peer) && !self.blamed.contains(&peer);
         let others = self.greeted.len() - self.blamed.iter().filter(|peer| self.has(**peer)).count();
         let committee =
-            self.ctx.committee.iter().filter(|&&peer| peer == self.ctx.me || reached(peer)).count();
+            self.ctx.committee.iter().filter(|&&peer| peer == self.ctx.me || self.reaches(peer)).count();
         let enough = others + 1 >= usize::from(self.ctx.session.min_peers) && committee >= self.ctx.quorum;
         (others + 1, enough)
     }
@@ -205,25 +206,22 @@ impl Presence {
         all.into_iter().collect()
     }
 
+    /// The same without those that have everything: no view needs them.
+    pub(super) fn unserved(&self) -> Vec<Peer> {
+        self.reachable().into_iter().filter(|peer| !self.finished.contains(peer)).collect()
+    }
+
     /// The committee members that are connected, and this peer if it is one.
     pub(super) fn committee(&self) -> impl Iterator<Item = Peer> {
         self.ctx.committee.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
     }
 
-    /// Whether a peer outside of this view has all slots, or all but the last.
-    pub(super) fn waits_outside(&self, members: &[Peer], committed: u32) -> bool {
-        self.greeted.iter().any(|(peer, &theirs)| {
-            !members.contains(peer) && !self.blamed.contains(peer) && theirs + 1 >= committed
-        })
-    }
-
-    /// The first of the peers that this one is connected to and that are not members of a view, once for
-    /// each. All of them have had their refusal then: views without them are joined from now on.
-    pub(super) fn omitted(&mut self, members: &[Peer]) -> Option<Peer> {
-        let mut missing = self.outside(members);
-        missing.retain(|peer| !self.excused.contains(peer) && !self.blamed.contains(peer));
-        self.excused.extend(missing.iter().copied());
-        missing.first().copied()
+    /// The peers outside of this view that have all slots, or all but the last.
+    pub(super) fn waiting_outside(&self, members: &[Peer], committed: u32) -> impl Iterator<Item = Peer> {
+        let waits = move |(peer, theirs): &(&Peer, &u32)| {
+            !members.contains(peer) && !self.blamed.contains(peer) && **theirs + 1 >= committed
+        };
+        self.greeted.iter().filter(waits).map(|(&peer, _)| peer)
     }
 
     /// Why no view is possible.

@@ -9,7 +9,7 @@ use super::slots::{Contribution, Fetched};
 use super::{Done, Ending, Event, Job, Lifecycle, Message, Node, Timer, event};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::failure::Failure;
-use crate::protocol::promise::{Duty, Promised};
+use crate::protocol::promise::{Basis, Begun, Duty};
 use crate::protocol::record::Committed;
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
@@ -34,17 +34,17 @@ impl Node {
                 if self.membership.view().is_some_and(|view| !view.members().contains(&from)) {
                     self.tell(vec![from]);
                 }
-                self.membership.greeted(from, &mut self.out);
-                self.elections.greeted(self.now, from);
+                self.membership.greeted(self.now, from, &mut self.out);
+                self.elections.greeted(self.now);
             }
             Message::Fields(theirs) => self.presence.fields(from, &theirs, &mut self.out)?,
             _ if !self.presence.admits(from)? => {}
             Message::Status { committed, in_view } => self.presence.status(from, committed, in_view)?,
             Message::Prepare(ballot) => {
+                let (view, presence) = (self.membership.view(), &self.presence);
                 let promise =
-                    self.elections.prepare(self.now, from, ballot, self.membership.view(), &mut self.out)?;
+                    self.elections.prepare(self.now, from, ballot, view, presence, &mut self.out)?;
                 if let Some(promise) = promise {
-                    self.fail_view(Reason::Superseded, None, None);
                     self.elections.give_up(self.now.plus_ms(self.ctx.session.timing.proposal_backoff_ms));
                     self.out.send(from, Message::Promise(promise));
                 }
@@ -56,9 +56,7 @@ impl Node {
             Message::Refuse(ballot, other) => {
                 self.elections.refused(self.now, from, (ballot, other), &self.presence)?;
             }
-            Message::Begin { ballot, members, committed, promises } => {
-                self.begun(from, (ballot, members, committed, promises))?;
-            }
+            Message::Begin(begun) => self.begun(from, begun)?,
             Message::Failed(signed) => self.heard_failure(from, signed)?,
             Message::View(message) => {
                 let current = self.membership.ballot() == Some(message.ballot());
@@ -146,101 +144,151 @@ impl Node {
         self.transferred(child);
     }
 
-    pub(super) fn new_view(&mut self, ballot: Ballot, members: Vec<Peer>) -> View {
-        View::new(self.ctx.clone(), ballot, members, fresh_seed(&mut self.rng))
-            .unwrap_or_else(|| unreachable!("BUG: this peer is a member"))
-    }
-
     /// Joins the view that a quorum of the committee has promised its leader.
-    fn begun(
-        &mut self,
-        from: Peer,
-        (ballot, members, committed, promises): (Ballot, Vec<Peer>, u32, Vec<Signed<Promised>>),
-    ) -> Result<(), Fault> {
-        self.membership.check(ballot, &members, committed)?;
+    fn begun(&mut self, from: Peer, begun: Signed<Begun>) -> Result<(), Fault> {
+        let ballot = begun.item.ballot;
         if ballot == self.elections.joined() {
+            // A leader that begins one view in two ways.
+            let other = self.membership.begun().is_some_and(|mine| mine.item != begun.item);
+            if other && begun.author == ballot.proposer && begun.verify(&self.ctx) {
+                self.fail_view(Reason::Fault, Some(ballot.proposer));
+            }
             return Ok(());
         }
-        if self.elections.forbids(ballot) || self.lifecycle != Lifecycle::Running {
-            // Without this peer the view cannot go on: its leader need not wait to find out.
-            let failed = self.membership.failure(ballot, Reason::Superseded, None);
+        self.membership.check(&begun)?;
+        if ballot < self.elections.joined() {
+            return Ok(());
+        }
+        if self.lifecycle != Lifecycle::Running {
+            // Without this peer the view cannot go on: its parent need not wait to find out.
+            let slot = begun.item.promises.iter().map(|signed| signed.item.promise.committed).max();
+            let (slot, suspect) = (slot.unwrap_or(0), Some(from));
+            let failure = Failure { ballot, slot, reason: Reason::Stalled, suspect };
             self.tell(vec![from]);
-            self.out.send(from, Message::Failed(failed));
+            self.out.send(from, Message::Failed(Signed::new(&self.ctx, failure)));
             return Ok(());
         }
-        let view = self.new_view(ballot, members);
-        if view.place().parent != Some(from) {
-            return Err(Fault::OutOfOrder("begin"));
+        let (basis, duty) = self.elections.justified(&begun.item, &mut self.out)?;
+        if self.membership.view().is_some() {
+            self.supersede(from, &begun);
         }
-        let duty = self.elections.justified(ballot, committed, &promises, &mut self.out)?;
-        let omitted = self.presence.omitted(view.members());
-        self.enter(view, committed, (promises, duty));
-        if omitted.is_some() {
-            // Its children have been told, so that all say at once whom they miss.
-            self.fail_view(Reason::Omitted, omitted, None);
+        // Of a view that it was in before, or of the leader: the parent may be silent, and the view began.
+        if basis.tree.parent(self.ctx.me) != Some(from) {
+            self.elections.began(self.now);
+            return Ok(());
         }
+        self.enter(begun, basis, duty);
         Ok(())
     }
 
     /// Enters a view as its leader or as a member.
-    pub(super) fn enter(&mut self, view: View, committed: u32, begun: (Vec<Signed<Promised>>, Option<Duty>)) {
+    pub(super) fn enter(&mut self, begun: Signed<Begun>, basis: Basis, duty: Option<Duty>) {
+        let seed = fresh_seed(&mut self.rng);
+        let view = View::new(self.ctx.clone(), begun.item.ballot, basis.tree.clone(), seed);
+        let Some(view) = view else { return };
         self.elections.entered(self.now, &view, &mut self.out);
         self.exchange = ExchangeState::default();
-        self.membership.enter(self.now, view, committed, begun, &self.presence, &mut self.out);
+        if begun.item.ballot.proposer == self.ctx.me {
+            // Who has promised is to know that the view began, also below a peer that passes nothing on.
+            let told = |peer: &Peer| basis.tree.contains(*peer) && !view.place().children.contains(peer);
+            let committee = self.presence.committee().filter(|&peer| peer != self.ctx.me && told(&peer));
+            committee.for_each(|peer| self.out.send(peer, Message::Begin(begun.clone())));
+        }
+        self.membership.enter(self.now, view, begun, (basis, duty), &self.presence, &mut self.out);
         self.tell(self.presence.outside(self.membership.members()));
         self.drive(Input::Start);
     }
 
+    /// A later view has begun, as a quorum of the committee shows: the present one is over. Its members are
+    /// shown that.
+    fn supersede(&mut self, from: Peer, begun: &Signed<Begun>) {
+        let Some(view) = self.membership.leave() else { return };
+        for peer in view.place().neighbours().filter(|peer| *peer != from) {
+            if self.presence.has(peer) {
+                self.out.send(peer, Message::Begin(begun.clone()));
+            }
+        }
+        self.over(view.ballot(), begun.item.ballot.proposer, Reason::Ended, None);
+    }
+
     /// Takes the news that a member has ended a view; `from` passes it on.
     fn heard_failure(&mut self, from: Peer, signed: Signed<Failure>) -> Result<(), Fault> {
-        let Failure { ballot, reason, suspect } = signed.item;
+        let Failure { ballot, slot, reason, suspect } = signed.item;
         if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
             return Err(Fault::Inconsistent("names a peer outside the roster".into()));
         }
-        let current = self.membership.ballot() == Some(ballot);
-        let over = self.membership.view().is_none() && ballot == self.elections.joined();
-        let members = self.elections.was_member(from) && self.elections.was_member(signed.author);
-        if !(current || over) || !members || signed.author == self.ctx.me {
+        let author = signed.author;
+        let near = slot.abs_diff(self.membership.slot()) <= 1;
+        let concerns = match suspect {
+            Some(suspect) => {
+                let sound = suspect != author && reason != Reason::Ended && near;
+                sound && self.membership.concerns(ballot, author, suspect, slot)
+            }
+            None => {
+                let ends = reason == Reason::Ended && author == ballot.proposer;
+                ends && self.membership.was_member(ballot, author)
+            }
+        };
+        if !self.membership.was_member(ballot, from) || author == self.ctx.me {
+            return Ok(());
+        }
+        // A neighbour that ends the view without a reason that counts does not go on either.
+        let view = self.membership.view().filter(|view| view.ballot() == ballot);
+        let quits =
+            author == from && view.is_some_and(|view| view.place().neighbours().any(|peer| peer == from));
+        if !concerns && !quits {
             return Ok(());
         }
         if !signed.verify(&self.ctx) {
             return Err(Fault::BadSignature("failure"));
         }
-        if over {
-            self.elections.report(signed.author, reason, suspect);
-        } else {
-            self.fail_view(reason, suspect, Some((from, signed)));
+        if !concerns {
+            self.fail_view(Reason::Fault, Some(from));
+            return Ok(());
+        }
+        self.elections.note(&signed);
+        if self.membership.ballot() == Some(ballot) {
+            self.end_view(signed, reason, Some(from));
         }
         Ok(())
     }
 
-    /// Ends this peer's part in the view, and tells the neighbours except the one that passed the news on.
-    pub(super) fn fail_view(
-        &mut self,
-        reason: Reason,
-        suspect: Option<Peer>,
-        heard: Option<(Peer, Signed<Failure>)>,
-    ) {
+    /// Ends this peer's part in the view because of a member, its parent unless another is named. A leader
+    /// that names nobody ends its view without a mark.
+    pub(super) fn fail_view(&mut self, reason: Reason, suspect: Option<Peer>) {
+        let Some(failed) = self.membership.failure(reason, suspect) else { return };
+        self.elections.note(&failed);
+        let reason = failed.item.reason;
+        self.end_view(failed, reason, None);
+    }
+
+    /// Tells the neighbours, the leader and the committee, but not who passed the news on.
+    fn end_view(&mut self, failed: Signed<Failure>, reason: Reason, from: Option<Peer>) {
         let Some(view) = self.membership.leave() else { return };
         let ballot = view.ballot();
-        let from = heard.as_ref().map(|(from, _)| *from);
-        let own = || self.membership.failure(ballot, reason, suspect);
-        let failed = heard.map_or_else(own, |(_, signed)| signed);
-        let mut told: std::collections::BTreeSet<_> = view.place().neighbours().collect();
-        told.insert(ballot.proposer);
-        for peer in told {
-            if Some(peer) != from && self.presence.has(peer) {
-                self.out.send(peer, Message::Failed(failed.clone()));
-            }
+        let told: std::collections::BTreeSet<_> = view
+            .place()
+            .neighbours()
+            .chain([ballot.proposer])
+            .chain(self.ctx.committee.iter().copied())
+            .collect();
+        for peer in told.into_iter().filter(|&peer| Some(peer) != from && self.presence.has(peer)) {
+            self.out.send(peer, Message::Failed(failed.clone()));
         }
-        if let Some(slot) = self.exchange.fail(self.now, reason, suspect) {
+        self.over(ballot, failed.author, reason, failed.item.suspect);
+    }
+
+    fn over(&mut self, ballot: Ballot, author: Peer, reason: Reason, suspect: Option<Peer>) {
+        // What another says of a third tells the exchange nothing, unless this peer has lost the third, too.
+        let seen = suspect.filter(|&peer| author == self.ctx.me || !self.presence.has(peer));
+        if let Some(slot) = self.exchange.fail(self.now, reason, seen) {
             self.slots.forget_input(slot);
         }
-        let views = self.elections.failed(self.now, ballot, failed.author, (reason, suspect));
-        self.out.output(Event::ViewFailed(ballot, reason, suspect));
+        let views = self.elections.failed(self.now, ballot, reason);
+        self.out.output(Event::ViewFailed(ballot, author, reason, suspect));
         self.tell(self.presence.outside(&[]));
         if views >= self.ctx.session.timing.max_views {
-            let why = event::reason_text(&self.ctx.session, reason, suspect);
+            let why = event::reason_text(&self.ctx.session, author, reason, suspect);
             self.end(Ending::TooManyViews(views, why));
         }
     }
@@ -256,12 +304,12 @@ impl Node {
         if blamed.contains(&me) {
             // Never blame ourselves.
             self.out.0.retain(|action| blame(action) != Some(me));
-            self.fail_view(Reason::Disagreement, None, None);
+            self.fail_view(Reason::Disagreement, None);
         }
         for peer in blamed.into_iter().filter(|&peer| peer != me) {
             self.presence.blame(peer);
             if self.membership.members().contains(&peer) {
-                self.fail_view(Reason::Fault, Some(peer), None);
+                self.fail_view(Reason::Fault, Some(peer));
             }
         }
     }
@@ -279,7 +327,7 @@ impl Node {
                 view::Output::Ready => self.next_slot(),
                 view::Output::Keys(keys) => self.elections.witness(keys, &mut self.out),
                 view::Output::Sum(slot) if !self.membership.allows(slot, None) => {
-                    self.fail_view(Reason::Disagreement, None, None);
+                    self.fail_view(Reason::Disagreement, None);
                 }
                 view::Output::Sum(slot) => {
                     self.membership.want(slot);
@@ -289,9 +337,11 @@ impl Node {
                 view::Output::Accept(record)
                     if !self.membership.allows(record.value.sum.slot, Some(&record)) =>
                 {
-                    self.fail_view(Reason::Disagreement, None, None);
+                    self.fail_view(Reason::Disagreement, None);
                 }
                 view::Output::Accept(record) => {
+                    let child = self.membership.view_mut().map(View::pass_on);
+                    self.viewed(child);
                     self.membership.propose(record);
                     self.accept();
                 }
@@ -299,7 +349,7 @@ impl Node {
                     let shares = self.membership.take_shares();
                     let item = self.elections.release(&record, shares, decision, &mut self.out);
                     let slot = record.value.sum.slot;
-                    let child = self.membership.view_mut().map(|view| view.release(slot, item));
+                    let child = self.membership.view_mut().map(|view| view.release(self.now, slot, item));
                     self.viewed(child);
                 }
                 view::Output::Opened(committed) => {
@@ -307,7 +357,7 @@ impl Node {
                         self.end(ending);
                     }
                 }
-                view::Output::Failed(reason, suspect) => self.fail_view(reason, suspect, None),
+                view::Output::Failed(reason, suspect) => self.fail_view(reason, suspect),
             }
         }
     }
@@ -316,8 +366,10 @@ impl Node {
     fn next_slot(&mut self) {
         let Some(view) = self.membership.view().filter(|view| view.leads()) else { return };
         let (slot, members) = (self.slots.committed(), view.members());
-        if self.elections.may_enlarge(self.now) && self.presence.waits_outside(members, slot) {
-            self.fail_view(Reason::Enlarged, None, None);
+        let wanted = |peer: Peer| !self.elections.bars(peer, &self.presence);
+        let waits = self.presence.waiting_outside(members, slot).any(wanted);
+        if waits && self.elections.may_enlarge(self.now) {
+            self.fail_view(Reason::Ended, None);
             if self.lifecycle == Lifecycle::Running {
                 self.propose();
             }
@@ -326,15 +378,13 @@ impl Node {
         let allowed = self.slots.may_sum(members).is_ok();
         let resume = self.elections.take_resume(slot);
         let record = resume.and_then(|value| Some(self.slots.sealed(&value)?.record.clone()));
-        if resume.is_some() && record.is_none() {
-            // It is not here any more.
-            self.fail_view(Reason::Disagreement, None, None);
-        } else if record.is_none() && !allowed {
-            self.fail_view(Reason::TooFew, None, None);
+        if record.is_none() && (resume.is_some() || !allowed) {
+            // What it must finish is not here any more, or the members are too few for the next sum.
+            self.fail_view(Reason::Ended, None);
         } else {
             let child = self.membership.view_mut().map(|view| match record {
-                Some(record) => view.resume(record),
-                None => view.sum(slot),
+                Some(record) => view.resume(self.now, record),
+                None => view.sum(self.now, slot),
             });
             self.viewed(child);
         }
@@ -343,11 +393,14 @@ impl Node {
     /// Makes this peer's vector when the view wants it and everything it depends on is there.
     fn contribute(&mut self) {
         let Some(slot) = self.membership.wanted() else { return };
-        match self.slots.contribution(slot, self.membership.view().map(View::members)) {
+        let made = self.slots.contribution(slot, self.membership.view().map(View::members));
+        if matches!(made, Contribution::Vector(_) | Contribution::Missing) {
+            let child = self.membership.view_mut().map(View::pass_on);
+            self.viewed(child);
+        }
+        match made {
             Contribution::Later => {}
-            // The view's leader must fetch the slot first, and now learns it.
-            Contribution::Superseded => self.fail_view(Reason::Superseded, None, None),
-            Contribution::TooFew => self.fail_view(Reason::TooFew, None, None),
+            Contribution::Refused => self.fail_view(Reason::Disagreement, None),
             Contribution::Vector(vector) => {
                 self.membership.take_wanted();
                 let view = self.membership.view_mut();
@@ -365,31 +418,42 @@ impl Node {
     /// Acknowledges the value that the view proposes, as soon as its total and every slot before it are here.
     pub(super) fn accept(&mut self) {
         let Some(record) = self.membership.to_accept() else { return };
-        let slot = record.value.sum.slot;
-        if self.slots.committed() > slot {
-            return self.fail_view(Reason::Superseded, None, None);
-        }
-        let Some(ballot) = self.membership.ballot().filter(|_| self.slots.is_next(slot)) else { return };
-        let digest = record.digest(&self.ctx);
-        let held = self.slots.sealed(&digest).map(|sealed| &sealed.total);
-        let Some(total) = held.or_else(|| self.membership.total(&record.value.total)).cloned() else {
-            if !self.transfer.fetching() {
-                self.fetch(ballot.proposer, slot, Want::Accepted(digest));
-            }
+        let (slot, digest) = (record.value.sum.slot, record.digest(&self.ctx));
+        let committed = self.slots.committed_value(slot);
+        let Some(ballot) = self.membership.ballot() else { return };
+        let total = if committed.is_some() {
+            Bytes::new()
+        } else if !self.slots.is_next(slot) {
             return;
+        } else {
+            let held = self.slots.sealed(&digest).map(|sealed| &sealed.total);
+            let Some(total) = held.or_else(|| self.membership.total(&record.value.total)).cloned() else {
+                if !self.transfer.fetching() && !self.elections.fetches_later(self.now) {
+                    // The parent gets it too, and who cannot reach the leader has nobody else.
+                    let leader = Some(ballot.proposer).filter(|leader| self.presence.reaches(*leader));
+                    let parent = self.membership.view().and_then(|view| view.place().parent);
+                    if let Some(from) = leader.or(parent) {
+                        self.fetch(from, slot, Want::Accepted(digest));
+                    }
+                }
+                return;
+            };
+            total
         };
         let Some(record) = self.membership.take_accept() else { return };
-        match self.elections.acknowledge(ballot, &record, &total, &mut self.out) {
+        match self.elections.acknowledge(ballot, &record, &total, committed, &mut self.out) {
             Ok(vote) => {
-                self.slots.accept(record, total);
+                if committed.is_none() {
+                    self.slots.accept(record, total);
+                }
                 let item = vote.map(|(item, shares)| {
                     self.membership.keep_shares(shares);
                     item
                 });
-                let child = self.membership.view_mut().map(|view| view.acknowledge(slot, item));
+                let child = self.membership.view_mut().map(|view| view.acknowledge(self.now, slot, item));
                 self.viewed(child);
             }
-            Err((reason, suspect)) => self.fail_view(reason, suspect, None),
+            Err((reason, suspect)) => self.fail_view(reason, suspect),
         }
     }
 
@@ -451,7 +515,13 @@ impl Node {
                         self.out.blame(from, Fault::BadRecord(text));
                     }
                 }
-                transfer::Output::Failed(from) => self.elections.fetch_failed(self.now, from),
+                transfer::Output::Failed(from) => {
+                    self.elections.fetch_failed(self.now, from);
+                    let leads = self.membership.ballot().is_some_and(|ballot| ballot.proposer == from);
+                    if leads && self.membership.to_accept().is_some() {
+                        self.fail_view(Reason::Stalled, Some(from));
+                    }
+                }
             }
         }
     }
@@ -486,7 +556,7 @@ impl Node {
                     self.converse(Input::Message { from, message });
                 }
             }
-            Err(missing) => self.fail_view(Reason::Lost, Some(missing), None),
+            Err(missing) => self.fail_view(Reason::Lost, Some(missing)),
         }
     }
 
@@ -507,7 +577,7 @@ impl Node {
                 Action::Blame { peer, fault } => self.out.blame(peer, fault),
                 Action::Output(Output::Finished(result)) => self.exchanged(result),
                 Action::Output(Output::Failed(reason, suspect)) => {
-                    self.fail_view(reason, suspect, None);
+                    self.fail_view(reason, suspect);
                 }
             }
         }

@@ -37,10 +37,8 @@ pub(super) struct Slots {
 pub(super) enum Contribution {
     /// It cannot be made yet, or is being made.
     Later,
-    /// The slot is committed here.
-    Superseded,
-    /// The members are too few for the sum.
-    TooFew,
+    /// No honest leader sums this slot over these members.
+    Refused,
     Vector(Bytes),
     /// An exchange or a computation makes it.
     Missing,
@@ -99,11 +97,6 @@ impl Slots {
         self.opening.is_some()
     }
 
-    /// Whether others must wait for this peer's work.
-    pub(super) fn is_working(&self) -> bool {
-        self.computing.is_some() || self.is_opening()
-    }
-
     /// Whether a new sum of the next slot may be started over `members`; says why not.
     pub(super) fn may_sum(&self, members: &[Peer]) -> Result<(), String> {
         #[cfg(any(test, feature = "harness"))]
@@ -124,16 +117,21 @@ impl Slots {
     /// This peer's vector for `slot` in a view, if everything it depends on is there.
     pub(super) fn contribution(&self, slot: u32, members: Option<&[Peer]>) -> Contribution {
         if self.committed() > slot {
-            return Contribution::Superseded;
+            return Contribution::Refused;
         }
         if !self.is_next(slot) || self.lacks().is_some() {
             return Contribution::Later;
         }
         // The leader has looked as well; whoever puts something in looks for itself.
         if members.is_some_and(|members| self.may_sum(members).is_err()) {
-            return Contribution::TooFew;
+            return Contribution::Refused;
         }
         self.inputs.get(&slot).map_or(Contribution::Missing, |vector| Contribution::Vector(vector.clone()))
+    }
+
+    /// The digest of the value that was committed in `slot`.
+    pub(super) fn committed_value(&self, slot: u32) -> Option<[u8; 32]> {
+        self.archive.value(&self.ctx, slot)
     }
 
     /// Makes this peer's vector, unless one is being made. `seed` gives fresh bytes for noise.

@@ -178,7 +178,7 @@ struct Partial {
     /// Children's parts, until the own one is there.
     waiting: Vec<Bytes>,
     /// Number of parts that have come.
-    parts: u8,
+    parts: usize,
 }
 
 /// The machine of one sum at one member.
@@ -191,7 +191,7 @@ pub struct AllReduce {
     place: Place,
     len: usize,
     /// Number of parts: those of this peer and of its children.
-    parts: u8,
+    parts: usize,
     /// Chunks of which a part has come and that have not left.
     partial: BTreeMap<u32, Partial>,
     vector: Option<(Bytes, Arc<Masks>)>,
@@ -247,8 +247,7 @@ impl AllReduce {
     #[must_use]
     pub fn new(session: &[u8; 32], sum: SumId, aggregate: &Aggregate, place: Place) -> Self {
         let (word, len, plain) = (aggregate.word(), aggregate.len(), aggregate.plain());
-        let parts =
-            1 + u8::try_from(place.children.len()).unwrap_or_else(|_| unreachable!("BUG: a binary tree"));
+        let parts = 1 + place.children.len();
         Self {
             sum,
             word,
@@ -282,6 +281,20 @@ impl AllReduce {
         let mut step = Step::none();
         self.advance(&mut step);
         step
+    }
+
+    /// Whether the whole total is here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.from_parent.next == self.chunks()
+    }
+
+    /// A child without whose next chunk nothing goes on.
+    #[must_use]
+    pub fn lacks(&self) -> Option<Peer> {
+        let next = self.leaving();
+        let lacking = |flow: &Flow| next < self.chunks() && flow.next <= next;
+        self.from_children.iter().find(|(_, flow)| lacking(flow)).map(|(&child, _)| child)
     }
 
     fn chunks(&self) -> u32 {

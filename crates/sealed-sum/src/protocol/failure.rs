@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
 use super::context::Context;
-use super::signed::Item;
+use super::marks::Mark;
+use super::signed::{Item, Signed};
 use super::view::Reason;
 use crate::session::Peer;
 
@@ -14,9 +15,11 @@ use crate::session::Peer;
 pub struct Failure {
     /// The view.
     pub ballot: Ballot,
+    /// The number of slots that were committed in it.
+    pub slot: u32,
     /// Why.
     pub reason: Reason,
-    /// The peer that was lost, stalled or broke a rule, as far as the author knows.
+    /// The member because of which; `None` if the leader ends its own view.
     pub suspect: Option<Peer>,
 }
 
@@ -25,5 +28,15 @@ impl Item for Failure {
 
     fn has_lengths(&self, _: &Context) -> bool {
         true
+    }
+}
+
+impl Signed<Failure> {
+    /// What it says of two peers, if it names one.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        let Failure { ballot, slot, suspect, .. } = self.item;
+        let author = self.author;
+        suspect.filter(|suspect| *suspect != author).map(|suspect| Mark { ballot, author, suspect, slot })
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::tree::Tree;
 use crate::crypto::agreement::{EphemeralSecret, Key, LowOrder};
 use crate::crypto::identity::{PublicKey, Signature};
 use crate::session::Peer;
@@ -18,14 +19,14 @@ use crate::session::Peer;
 const MOST: usize = 100_000;
 
 /// A function's argument, hashed, and what it gave.
-type Last = RefCell<Option<([u8; 32], Arc<Vec<Peer>>)>>;
+type Last<T> = RefCell<Option<([u8; 32], T)>>;
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(cfg!(test)) };
     static GOOD: RefCell<BTreeSet<[u8; 32]>> = const { RefCell::new(BTreeSet::new()) };
     static AGREED: RefCell<BTreeMap<[u8; 32], Key>> = const { RefCell::new(BTreeMap::new()) };
-    static TREE: Last = const { RefCell::new(None) };
-    static GRAPH: Last = const { RefCell::new(None) };
+    static TREE: Last<Option<Arc<Tree>>> = const { RefCell::new(None) };
+    static GRAPH: Last<Arc<Vec<Peer>>> = const { RefCell::new(None) };
 }
 
 /// From now on this thread remembers.
@@ -75,29 +76,32 @@ pub(super) fn agree(secret: &EphemeralSecret, theirs: &[u8; 32], info: &[u8]) ->
     })
 }
 
-/// The order of a tree, by everything that it depends on.
-pub(super) fn tree(argument: impl FnOnce() -> [u8; 32], make: impl FnOnce() -> Vec<Peer>) -> Arc<Vec<Peer>> {
-    last(&TREE, argument, make)
+/// The tree of a view, by everything that it depends on.
+pub(super) fn tree(
+    argument: impl FnOnce() -> Vec<u8>,
+    make: impl FnOnce() -> Option<Tree>,
+) -> Option<Arc<Tree>> {
+    last(&TREE, || Sha256::digest(argument()).into(), || make().map(Arc::new))
 }
 
 /// The ring of a mask graph, by everything that it depends on.
 pub(super) fn graph(argument: impl FnOnce() -> [u8; 32], make: impl FnOnce() -> Vec<Peer>) -> Arc<Vec<Peer>> {
-    last(&GRAPH, argument, make)
+    last(&GRAPH, argument, || Arc::new(make()))
 }
 
-fn last(
-    place: &'static std::thread::LocalKey<Last>,
+fn last<T: Clone>(
+    place: &'static std::thread::LocalKey<Last<T>>,
     argument: impl FnOnce() -> [u8; 32],
-    make: impl FnOnce() -> Vec<Peer>,
-) -> Arc<Vec<Peer>> {
+    make: impl FnOnce() -> T,
+) -> T {
     if !ON.get() {
-        return Arc::new(make());
+        return make();
     }
     let argument = argument();
     let known = place
         .with_borrow(|last| last.as_ref().filter(|(of, _)| *of == argument).map(|(_, made)| made.clone()));
     known.unwrap_or_else(|| {
-        let made = Arc::new(make());
+        let made = make();
         place.set(Some((argument, made.clone())));
         made
     })

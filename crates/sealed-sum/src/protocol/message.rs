@@ -7,7 +7,7 @@ use super::ballot::Ballot;
 use super::context::Context;
 use super::failure::Failure;
 use super::pairwise::ViewKey;
-use super::promise::Promised;
+use super::promise::{Begun, Promised};
 use super::signed::Signed;
 use super::sum_id::SumId;
 use super::{all_reduce, transfer, view};
@@ -43,21 +43,13 @@ pub enum Message {
     Prepare(Ballot),
     /// The promise.
     Promise(Signed<Promised>),
-    /// No promise: the acceptor has promised the second ballot, or is in a view that goes well.
+    /// No promise: the acceptor is in a view of the second ballot, has promised it, or promises nothing to
+    /// this proposer now.
     Refuse(Ballot, Ballot),
-    /// A view begins; passed down its tree.
-    Begin {
-        /// Number and leader.
-        ballot: Ballot,
-        /// The members, ascending.
-        members: Vec<Peer>,
-        /// Number of committed slots, all of which a member must have before it can go on.
-        committed: u32,
-        /// A quorum's promises: every member checks that the leader keeps the obligation that follows from
-        /// them.
-        promises: Vec<Signed<Promised>>,
-    },
-    /// The view is over; passed on along its tree, as who ended it has signed it.
+    /// A view begins; passed down its tree. Every member computes members and tree from its promises, and
+    /// checks that the leader keeps the obligation that follows from them.
+    Begin(Signed<Begun>),
+    /// The view is over; passed on as who ended it has signed it.
     Failed(Signed<Failure>),
     /// Within a view.
     View(view::Message),

@@ -1,6 +1,7 @@
 //! Promises as their authors sign them. They justify a view, for all its members to see.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +9,17 @@ use super::Fault;
 use super::ballot::Ballot;
 use super::committee::{self, Obligation, Promise};
 use super::context::Context;
+use super::failure::Failure;
+use super::marks::{Mark, Marks};
+use super::members::{self, Claims};
 use super::record::{self, Acknowledgement};
 use super::signed::{Item, Signed};
+use super::tree::Tree;
+use super::{memo, wire};
 use crate::session::Peer;
+
+/// The most marks that a promise shows.
+pub const MOST_MARKS: usize = 256;
 
 /// A committee member's answer to the proposer of a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +30,71 @@ pub struct Promised {
     pub promise: Promise<[u8; 32]>,
     /// The acknowledgements that decided that value, where it has released shares for it; else empty.
     pub decision: Vec<Signed<Acknowledgement>>,
+    /// The peers that the author reaches: bit p mod 8 of byte p / 8 for peer p.
+    pub reached: Vec<u8>,
+    /// The marks that it knows, ascending.
+    pub marks: Vec<Signed<Failure>>,
+}
+
+/// The peers of a bitmap.
+pub fn peers_of(bits: &[u8]) -> impl Iterator<Item = Peer> + '_ {
+    // A bitmap that is too long ends at the last number: it was not looked at yet.
+    (0..=u16::MAX)
+        .map(Peer)
+        .zip(bits.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1)))
+        .filter_map(|(peer, set)| set.then_some(peer))
+}
+
+/// The bitmap of peers in a roster of so many.
+#[must_use]
+pub fn bits_of(roster: u16, peers: impl IntoIterator<Item = Peer>) -> Vec<u8> {
+    let mut bits = vec![0; usize::from(roster).div_ceil(8)];
+    for peer in peers {
+        if let Some(byte) = bits.get_mut(peer.index() / 8) {
+            *byte |= 1 << (peer.0 % 8);
+        }
+    }
+    bits
+}
+
+/// The beginning of a view, as its leader signs it. Its members and its tree follow from the promises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Number and leader.
+    pub ballot: Ballot,
+    /// A quorum's promises.
+    pub promises: Vec<Signed<Promised>>,
+}
+
+impl Item for Begun {
+    const TAG: &'static str = "begin";
+
+    fn has_lengths(&self, ctx: &Context) -> bool {
+        self.promises.len() <= ctx.committee.len()
+            && self.promises.iter().all(|signed| signed.item.has_lengths(ctx))
+    }
+}
+
+/// What follows from the promises of a view.
+#[derive(Clone, Debug)]
+pub struct Basis {
+    /// The obligation of its leader.
+    pub duty: Duty,
+    /// Its members and their places.
+    pub tree: Arc<Tree>,
+    /// The marks that lived when it began.
+    pub marks: Marks,
+}
+
+impl Basis {
+    /// Whether marks have given way, so that their authors are a quorum or enough peers are left.
+    #[must_use]
+    pub fn gives_way(&self, ctx: &Context) -> bool {
+        let members = self.tree.members().iter().copied().collect();
+        let mut apart = self.marks.apart();
+        !members::barred(&ctx.session, &self.marks, &members).is_empty()
+            || apart.any(|(low, high)| self.tree.adjacent(low, high))
+    }
 }
 
 impl Item for Promised {
@@ -28,6 +102,8 @@ impl Item for Promised {
 
     fn has_lengths(&self, ctx: &Context) -> bool {
         self.decision.len() <= ctx.committee.len()
+            && self.reached.len() == usize::from(ctx.peers()).div_ceil(8)
+            && self.marks.len() <= MOST_MARKS
     }
 }
 
@@ -40,7 +116,7 @@ pub type Duty = Obligation<Peer, [u8; 32]>;
 /// # Errors
 /// The fault of the promise, and so of the peer that passes it on unchecked.
 pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
-    let Promised { ballot: of, promise, decision } = &signed.item;
+    let Promised { ballot: of, promise, decision, reached, marks } = &signed.item;
     let inconsistent = |what: &str| Err(Fault::Inconsistent(format!("promise of {} {what}", signed.author)));
     if ctx.committee_index(signed.author).is_none() || *of != ballot {
         return inconsistent("does not belong here");
@@ -55,8 +131,20 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     if promise.released == decision.is_empty() || (promise.released && accepted.is_none()) {
         return inconsistent("does not show what it has released");
     }
+    if peers_of(reached).any(|peer| peer.0 >= ctx.peers()) {
+        return inconsistent("reaches a peer outside the roster");
+    }
+    let shown_marks: Vec<_> = marks.iter().map(Signed::mark).collect();
+    let sound =
+        |mark: &Option<Mark>| mark.is_some_and(|mark| mark.suspect.0 < ctx.peers() && mark.ballot < ballot);
+    if !shown_marks.is_sorted_by(|a, b| a < b) || !shown_marks.iter().all(sound) {
+        return inconsistent("shows what is no mark of an earlier view");
+    }
     if !signed.verify(ctx) {
         return Err(Fault::BadSignature("promise"));
+    }
+    if !marks.iter().all(|mark| mark.verify(ctx)) {
+        return Err(Fault::BadSignature("mark"));
     }
     let shown = accepted.filter(|_| promise.released);
     if shown.is_some_and(|accepted| !record::decided(ctx, accepted.slot, &accepted.value, decision)) {
@@ -65,18 +153,35 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     Ok(())
 }
 
-/// Checks the promises with which a view begins, and returns the obligation that follows from them.
+/// Checks the promises with which a view begins, and returns what follows from them.
 ///
 /// # Errors
 /// The fault of the promises.
-pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Result<Duty, Fault> {
+pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Result<Basis, Fault> {
     let authors: BTreeSet<_> = promises.iter().map(|signed| signed.author).collect();
     if authors.len() != promises.len() || promises.len() < ctx.quorum {
         let text = format!("{} promises, a view needs those of {}", authors.len(), ctx.quorum);
         return Err(Fault::Inconsistent(text));
     }
     promises.iter().try_for_each(|signed| check(ctx, ballot, signed))?;
-    duty(promises).ok_or_else(|| Fault::Inconsistent("no promises".into()))
+    basis(ctx, ballot, promises)
+        .ok_or_else(|| Fault::Inconsistent("promises from which no view of this leader follows".into()))
+}
+
+/// What follows from promises that are sound; `None` if their proposer may lead no view.
+#[must_use]
+pub fn basis(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Option<Basis> {
+    let duty = duty(promises)?;
+    let known: BTreeSet<Mark> =
+        promises.iter().flat_map(|signed| &signed.item.marks).filter_map(Signed::mark).collect();
+    // One slot may have been committed that these authors have not seen yet.
+    let known = known.into_iter().filter(|mark| mark.slot <= duty.committed.saturating_add(1)).collect();
+    let marks = Marks::living(ctx.session.roster.len(), &known, duty.committed);
+    let of = |signed: &Signed<Promised>| (signed.author, peers_of(&signed.item.reached).collect());
+    let claims = Claims { reached: promises.iter().map(of).collect::<BTreeMap<_, _>>(), marks };
+    let argument = || wire::canonical(&(ballot, &ctx.session.id, promises));
+    let tree = memo::tree(argument, || claims.tree(&ctx.session, ballot))?;
+    Some(Basis { duty, tree, marks: claims.marks })
 }
 
 /// The obligation that follows from promises; `None` where there are no promises.
@@ -98,4 +203,17 @@ pub fn equivocator<'a>(
     let mut firsts = items.clone();
     let found = firsts.find(|a| items.clone().any(|b| differ(a, b) && a.verify(ctx) && b.verify(ctx)));
     found.map(|signed| signed.author)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitmap_of_any_length_is_read_to_the_last_peer_that_a_number_can_name() {
+        assert_eq!(peers_of(&[0b101, 1]).collect::<Vec<_>>(), [Peer(0), Peer(2), Peer(8)]);
+        assert_eq!(peers_of(&[0; 10_000]).count(), 0);
+        assert_eq!(peers_of(&[255; 10_000]).count(), 1 << 16);
+        assert_eq!(bits_of(9, [Peer(0), Peer(2), Peer(8), Peer(40)]), [0b101, 1]);
+    }
 }

@@ -12,6 +12,9 @@ use super::wire;
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
+/// What a committee member that does not vote acknowledges: no value, so that nobody thinks it was left out.
+pub const NO_VALUE: [u8; 32] = [0; 32];
+
 /// One sealed sum that may be opened: the value of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {

@@ -1,25 +1,20 @@
-//! The binary tree of a view: the leader at the root, the other members in the order of
-//! SHA-256(tag "tree" || session id || ballot || public key), member `i` below member `(i - 1) / 2`.
+//! The tree of a view: the leader at the root, the others in a given order, each under the first placed peer
+//! that it may be a neighbour of and that has fewer than two children; who finds none waits for a third
+//! place, and so on.
 //!
 //! The leader is the root because it starts every round and gathers every
 //! answer: so all traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
-use super::ballot::Ballot;
-use super::memo;
-use crate::crypto::tagged_hash;
-use crate::session::{Peer, Settings};
+use crate::session::Peer;
 
 /// One peer's place in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The neighbour towards the root; `None` at the root.
     pub parent: Option<Peer>,
-    /// The neighbours away from the root, 0 to 2, in tree order.
+    /// The neighbours away from the root, in tree order; two, unless marks leave no other place.
     pub children: Vec<Peer>,
 }
 
@@ -30,56 +25,123 @@ impl Place {
     }
 }
 
-/// The members in tree order: the leader (the ballot's proposer) first.
-#[must_use]
-pub fn order(session: &Settings, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
-    let argument = || {
-        let start = Sha256::new().chain_update(session.id.0).chain_update(ballot.to_bytes());
-        members.iter().fold(start, |hash, peer| hash.chain_update(peer.0.to_le_bytes())).finalize().into()
-    };
-    Arc::unwrap_or_clone(memo::tree(argument, || sorted(session, ballot, members)))
+/// A tree over the members of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// The members as they were placed, the root first: each after its parent.
+    order: Vec<Peer>,
+    /// The members, ascending.
+    members: Vec<Peer>,
+    /// Parent and depth of each; the root is its own parent.
+    above: BTreeMap<Peer, (Peer, u32)>,
 }
 
-fn sorted(session: &Settings, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
-    let mut keyed: Vec<_> = members
-        .iter()
-        .map(|&peer| {
-            let hash = tagged_hash("tree")
-                .chain_update(session.id.0)
-                .chain_update(ballot.to_bytes())
-                .chain_update(session.key(peer).as_bytes())
-                .finalize();
-            (peer != ballot.proposer, <[u8; 32]>::from(hash), peer)
-        })
-        .collect();
-    keyed.sort_unstable();
-    keyed.into_iter().map(|(_, _, peer)| peer).collect()
-}
-
-/// The place of `me` in a tree order; `None` if `me` is not in it.
-#[must_use]
-pub fn place(order: &[Peer], me: Peer) -> Option<Place> {
-    let i = order.iter().position(|&peer| peer == me)?;
-    Some(Place {
-        parent: i.checked_sub(1).map(|i| order[i / 2]),
-        children: order.iter().skip(2 * i + 1).take(2).copied().collect(),
-    })
-}
-
-/// Under which child of `me` each peer below it stands.
-#[must_use]
-pub fn below(order: &[Peer], me: Peer) -> BTreeMap<Peer, Peer> {
-    let mut under = BTreeMap::new();
-    let start = order.iter().position(|&peer| peer == me).map_or(order.len(), |at| 2 * at + 1);
-    for top in (start..order.len()).take(2) {
-        let (mut first, mut width) = (top, 1);
-        while first < order.len() {
-            let level = &order[first..(first + width).min(order.len())];
-            under.extend(level.iter().map(|&peer| (peer, order[top])));
-            (first, width) = (2 * first + 1, 2 * width);
+impl Tree {
+    /// Places peers in this order below `root`.
+    pub fn grow(
+        root: Peer,
+        peers: impl IntoIterator<Item = Peer>,
+        allows: impl Fn(Peer, Peer) -> bool,
+    ) -> Self {
+        let mut waiting: Vec<_> = peers.into_iter().collect();
+        let mut above = BTreeMap::from([(root, (root, 0))]);
+        // The placed peers, each with the number of its children.
+        let mut placed = vec![(root, 0)];
+        let (mut most, mut first) = (2, 0);
+        while !waiting.is_empty() && most <= 2.max(waiting.len() + placed.len()) {
+            let before = waiting.len();
+            waiting.retain(|&peer| {
+                first += placed[first..].iter().take_while(|(_, children)| *children >= most).count();
+                let free = |(above, children): &(Peer, usize)| *children < most && allows(*above, peer);
+                let Some(at) = placed[first..].iter().position(free) else { return true };
+                let (parent, children) = &mut placed[first + at];
+                *children += 1;
+                let depth = above[&*parent].1 + 1;
+                above.insert(peer, (*parent, depth));
+                placed.push((peer, 0));
+                false
+            });
+            if waiting.len() == before {
+                (most, first) = (most + 1, 0);
+            }
         }
+        let order = placed.into_iter().map(|(peer, _)| peer).collect();
+        Self { order, members: above.keys().copied().collect(), above }
     }
-    under
+
+    /// The leader.
+    #[must_use]
+    pub fn root(&self) -> Peer {
+        self.order[0]
+    }
+
+    /// The members, ascending.
+    #[must_use]
+    pub fn members(&self) -> &[Peer] {
+        &self.members
+    }
+
+    /// The members, the leader first, each after its parent.
+    #[must_use]
+    pub fn order(&self) -> &[Peer] {
+        &self.order
+    }
+
+    /// Whether the peer is a member.
+    #[must_use]
+    pub fn contains(&self, peer: Peer) -> bool {
+        self.above.contains_key(&peer)
+    }
+
+    /// The peer above this one; `None` for the root and for strangers.
+    #[must_use]
+    pub fn parent(&self, peer: Peer) -> Option<Peer> {
+        self.above.get(&peer).map(|&(parent, _)| parent).filter(|&parent| parent != peer)
+    }
+
+    /// Whether the two are parent and child.
+    #[must_use]
+    pub fn adjacent(&self, one: Peer, other: Peer) -> bool {
+        self.parent(one) == Some(other) || self.parent(other) == Some(one)
+    }
+
+    /// The place of a member.
+    #[must_use]
+    pub fn place(&self, me: Peer) -> Option<Place> {
+        self.above.get(&me)?;
+        let children = self.order.iter().copied().filter(|&peer| self.parent(peer) == Some(me)).collect();
+        Some(Place { parent: self.parent(me), children })
+    }
+
+    /// The distance of a member from the root.
+    #[must_use]
+    pub fn depth(&self, peer: Peer) -> u32 {
+        self.above.get(&peer).map_or(0, |&(_, depth)| depth)
+    }
+
+    /// The distance of the farthest member from the root.
+    #[must_use]
+    pub fn height(&self) -> u32 {
+        self.above.values().map(|&(_, depth)| depth).max().unwrap_or(0)
+    }
+
+    /// Under which child of `me` each peer below it stands.
+    #[must_use]
+    pub fn below(&self, me: Peer) -> BTreeMap<Peer, Peer> {
+        let mut under = BTreeMap::new();
+        for &peer in &self.order {
+            match self.parent(peer) {
+                Some(parent) if parent == me => drop(under.insert(peer, peer)),
+                Some(parent) => {
+                    if let Some(&child) = under.get(&parent) {
+                        under.insert(peer, child);
+                    }
+                }
+                None => {}
+            }
+        }
+        under
+    }
 }
 
 #[cfg(test)]
@@ -87,22 +149,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn without_marks_the_tree_is_binary_and_level() {
+        for p in 1..40u16 {
+            let tree = Tree::grow(Peer(0), (1..p).map(Peer), |_, _| true);
+            for peer in 1..p {
+                assert_eq!(tree.parent(Peer(peer)), Some(Peer((peer - 1) / 2)));
+            }
+            assert_eq!(tree.height(), u32::from(p).ilog2());
+        }
+    }
+
+    #[test]
     fn every_peer_but_the_root_is_the_child_of_its_parent() {
         for p in 1..40u16 {
-            let order: Vec<_> = (0..p).map(Peer).collect();
-            for &peer in &order {
-                let place_of = place(&order, peer).unwrap();
-                assert_eq!(place_of.parent.is_none(), peer == Peer(0));
-                let under = below(&order, peer);
+            // Some pairs may not be neighbours.
+            let tree = Tree::grow(Peer(0), (1..p).map(Peer), |a, b| (a.0 + b.0) % 3 != 0);
+            for &peer in tree.members() {
+                let place = tree.place(peer).unwrap();
+                assert_eq!(place.parent.is_none(), peer == Peer(0));
+                let under = tree.below(peer);
                 for (&lower, &child) in &under {
-                    let above = place(&order, lower).unwrap().parent.unwrap();
+                    let above = tree.parent(lower).unwrap();
                     assert!(lower == child && above == peer || under.get(&above) == Some(&child));
                 }
                 let children: Vec<_> = under.iter().filter(|(a, b)| a == b).map(|(_, &b)| b).collect();
-                assert_eq!(children.len(), place_of.children.len());
-                assert!(peer != Peer(0) || under.len() == order.len() - 1);
-                for child in place_of.children {
-                    assert_eq!(place(&order, child).unwrap().parent, Some(peer));
+                assert_eq!(children.len(), place.children.len());
+                assert!(peer != Peer(0) || under.len() == tree.members().len() - 1);
+                for child in place.children {
+                    assert!(tree.adjacent(peer, child) && (peer.0 + child.0) % 3 != 0);
+                    assert_eq!(tree.depth(child), tree.depth(peer) + 1);
                 }
             }
         }

@@ -16,7 +16,8 @@
 //!
 //! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a quorum
 //! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
-//! carries.
+//! carries. A member passes an order on when it has checked it, so that whoever cannot follow one knows that
+//! its parent, or who altered what the parent passed on, lies.
 
 mod keys;
 mod message;
@@ -38,19 +39,19 @@ use super::pairwise::{self, Mask, Masks, Reveal, ViewKey, ViewKeys};
 use super::record::{self, Acknowledgement, Committed, Record};
 use super::signed::Signed;
 use super::sum_id::SumId;
-use super::tree::{self, Place};
+use super::tree::{Place, Tree};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
 use crate::crypto::agreement::EphemeralSecret;
 use crate::crypto::mask::Sign;
 use crate::session::Peer;
+use progress::Clock;
 
 pub use message::{Message, Order, Reason, Report, Stage};
 
 /// The generator of a node's secrets, seeded once from the operating system.
 pub type Rng = chacha20::ChaCha20Rng;
 
-/// The interval at which a member says that it is still computing, and looks whether the view stands still,
-/// milliseconds.
+/// The interval at which a member says that it is in the view, and looks at its deadlines, milliseconds.
 pub const HEARTBEAT_MS: u64 = 1000;
 
 /// The timer of a view, every [`HEARTBEAT_MS`].
@@ -84,11 +85,13 @@ pub enum Output {
 struct Round {
     slot: u32,
     reduce: Option<AllReduce>,
+    /// Whether the whole total is here.
+    whole: bool,
     pad: Option<Pad>,
     own_deals: Vec<Signed<Deal>>,
     deals: Convergecast<Signed<Deal>>,
     total: Option<[u8; 32]>,
-    child_totals: Vec<[u8; 32]>,
+    child_totals: Vec<(Peer, [u8; 32])>,
     record: Option<Record>,
     acknowledge: Convergecast<Signed<Acknowledgement>>,
     acknowledgements: Vec<Signed<Acknowledgement>>,
@@ -99,10 +102,12 @@ struct Round {
 pub struct View {
     ctx: Arc<Context>,
     ballot: Ballot,
-    members: Vec<Peer>,
+    tree: Arc<Tree>,
     place: Place,
     /// Under which child each peer of this subtree stands.
     below: BTreeMap<Peer, Peer>,
+    /// The keys of this subtree, as they were reported.
+    keys_below: BTreeMap<Peer, Signed<ViewKey>>,
     /// This peer's distance from the root, and the farthest peer's.
     depth: (u32, u32),
     rng: Rng,
@@ -115,20 +120,26 @@ pub struct View {
     reveals: Convergecast<Signed<Reveal>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
     round: Option<Round>,
-    progress: Time,
-    /// When something other than a [`Message::KeepAlive`] moved last.
-    moved: Time,
-    working: bool,
-    child_working: bool,
+    /// The order that waits for this peer's node before it is passed on.
+    held: Option<Order>,
+    /// Whether a slot was opened in this view.
+    opened: bool,
+    clock: Clock,
 }
 
 impl std::fmt::Debug for View {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "View {{ ballot: {}, members: {:?}, slot: {:?} }}", self.ballot, self.members, self.slot())
+        write!(
+            f,
+            "View {{ ballot: {}, members: {:?}, slot: {:?} }}",
+            self.ballot,
+            self.members(),
+            self.slot()
+        )
     }
 }
 
-/// Why an order cannot be followed, and whose fault that is, if anybody's.
+/// Why an order cannot be followed, and because of whom if it is not the parent.
 type Refusal = (Reason, Option<Peer>);
 
 const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
@@ -147,11 +158,7 @@ impl Machine for View {
             Input::Start => self.start(now, &mut step),
             Input::Message { from, message } => {
                 if self.place.neighbours().any(|peer| peer == from) {
-                    if matches!(message, Message::KeepAlive(_)) {
-                        self.bear(now);
-                    } else {
-                        self.move_on(now);
-                    }
+                    self.clock.heard(now, from);
                     if let Err(fault) = self.message(now, from, message, &mut step) {
                         step.blame(from, fault);
                         step.output(Output::Failed(Reason::Fault, Some(from)));
@@ -162,16 +169,13 @@ impl Machine for View {
             }
             Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
             Input::Done(done) => {
-                self.move_on(now);
                 if let Some(reduce) = self.reduce(done.sum) {
                     let child = reduce.handle(now, Input::Done(done));
-                    self.reduced(child, &mut step);
+                    self.reduced(now, child, &mut step);
                 }
             }
             Input::PeerLost(peer) => {
-                let needed = self.place.neighbours().any(|neighbour| neighbour == peer)
-                    || (self.place.parent.is_none() && self.members.contains(&peer));
-                if needed {
+                if self.place.neighbours().any(|neighbour| neighbour == peer) {
                     step.output(Output::Failed(Reason::Lost, Some(peer)));
                 }
             }
@@ -197,32 +201,28 @@ impl Parent<AllReduce> for View {
 }
 
 impl View {
-    /// A view of `ballot` with `members` (ascending), led by the ballot's proposer. `None` if this peer is no
-    /// member.
+    /// A view of `ballot` over this tree. `None` if this peer is no member.
     #[must_use]
-    pub fn new(ctx: Arc<Context>, ballot: Ballot, members: Vec<Peer>, seed: [u8; 32]) -> Option<Self> {
-        let order = tree::order(&ctx.session, ballot, &members);
-        let place = tree::place(&order, ctx.me)?;
-        let depth = |at: usize| (at + 1).ilog2();
-        let depth = (depth(order.iter().position(|&peer| peer == ctx.me)?), depth(order.len() - 1));
+    pub fn new(ctx: Arc<Context>, ballot: Ballot, tree: Arc<Tree>, seed: [u8; 32]) -> Option<Self> {
+        let place = tree.place(ctx.me)?;
         Some(Self {
             keys_report: Convergecast::new(&place.children),
+            keys_below: BTreeMap::new(),
             fixed: None,
             part: None,
             reveals: Convergecast::new(&place.children),
-            below: tree::below(&order, ctx.me),
+            below: tree.below(ctx.me),
+            depth: (tree.depth(ctx.me), tree.height()),
             ballot,
-            members,
+            tree,
             place,
-            depth,
             rng: Rng::from_seed(seed),
             secret: None,
             keys: None,
             round: None,
-            progress: Time::default(),
-            moved: Time::default(),
-            working: false,
-            child_working: false,
+            held: None,
+            opened: false,
+            clock: Clock::default(),
             ctx,
         })
     }
@@ -236,7 +236,19 @@ impl View {
     /// The members, ascending.
     #[must_use]
     pub fn members(&self) -> &[Peer] {
-        &self.members
+        self.tree.members()
+    }
+
+    /// The tree.
+    #[must_use]
+    pub fn tree(&self) -> &Arc<Tree> {
+        &self.tree
+    }
+
+    /// Whether a slot was opened in this view.
+    #[must_use]
+    pub fn has_opened(&self) -> bool {
+        self.opened
     }
 
     /// This peer's neighbours.
@@ -264,29 +276,32 @@ impl View {
         self.place.parent.is_none()
     }
 
-    /// Says whether this peer is at long work, so that the others wait.
-    pub fn set_working(&mut self, working: bool) {
-        self.working = working;
-    }
-
     /// Leader: sums `slot` over the members.
-    pub fn sum(&mut self, slot: u32) -> Step<Self> {
+    pub fn sum(&mut self, now: Time, slot: u32) -> Step<Self> {
         let mut step = Step::none();
-        self.order(Order::Sum(slot), &mut step);
+        self.order(now, Order::Sum(slot), &mut step);
         step
     }
 
     /// Leader: finishes a value that an earlier view left acknowledged.
-    pub fn resume(&mut self, record: Record) -> Step<Self> {
+    pub fn resume(&mut self, now: Time, record: Record) -> Step<Self> {
         let mut step = Step::none();
-        self.order(Order::Accept(record), &mut step);
+        self.order(now, Order::Accept(record), &mut step);
+        step
+    }
+
+    /// Passes the order on that [`Output::Sum`] or [`Output::Accept`] told of: this peer follows it.
+    pub fn pass_on(&mut self) -> Step<Self> {
+        let mut step = Step::none();
+        if let Some(order) = self.held.take() {
+            self.send_down(&order, &mut step);
+        }
         step
     }
 
     /// This peer's own vector for the slot that [`Output::Sum`] named.
     pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
-        self.move_on(now);
         let sum = self.sum_id(slot);
         let (Some(keys), Some(round)) = (&self.keys, &mut self.round) else { return step };
         if round.slot != slot {
@@ -305,26 +320,27 @@ impl View {
             masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
         }
         let child = reduce.contribute(vector, Arc::new(Masks { word: aggregate.word(), masks }));
-        self.reduced(child, &mut step);
+        self.reduced(now, child, &mut step);
         step
     }
 
-    /// This peer's answer to [`Output::Accept`]: its acknowledgement if it is in the committee.
-    pub fn acknowledge(&mut self, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
+    /// This peer's answer to [`Output::Accept`]: if it is in the committee, its acknowledgement, or one of no
+    /// value if it does not vote.
+    pub fn acknowledge(&mut self, now: Time, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.acknowledge.own(item.into_iter().collect());
-            self.report_acknowledgements(&mut step);
+            self.report_acknowledgements(now, &mut step);
         }
         step
     }
 
     /// This peer's answer to [`Output::Decided`]: its shares if it is in the committee.
-    pub fn release(&mut self, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
+    pub fn release(&mut self, now: Time, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
             round.release.own(item.into_iter().collect());
-            self.report_releases(&mut step);
+            self.report_releases(now, &mut step);
         }
         step
     }
@@ -351,7 +367,7 @@ impl View {
                 if downward {
                     return Err(Fault::OutOfOrder("report"));
                 }
-                self.report(from, report, step)
+                self.report(now, from, report, step)
             }
             Message::Down(ballot, order) if ballot == self.ballot => {
                 if !downward {
@@ -361,7 +377,7 @@ impl View {
                 if !order.has_lengths(&self.ctx) {
                     return Err(Fault::Inconsistent("an order has a wrong length".into()));
                 }
-                self.order(order, step);
+                self.order(now, order, step);
                 Ok(())
             }
             Message::Reduce(message) => {
@@ -369,19 +385,7 @@ impl View {
                     &message;
                 if let Some(reduce) = self.reduce(*sum) {
                     let child = reduce.handle(now, Input::Message { from, message });
-                    self.reduced(child, step);
-                }
-                Ok(())
-            }
-            Message::KeepAlive(ballot) if ballot == self.ballot => {
-                if downward {
-                    for &child in &self.place.children {
-                        step.send(child, Message::KeepAlive(ballot));
-                    }
-                } else if !std::mem::replace(&mut self.child_working, true) {
-                    // The first word of each beat goes on at once: it reaches the root however deep the tree
-                    // is.
-                    self.tell_working(now, step);
+                    self.reduced(now, child, step);
                 }
                 Ok(())
             }
@@ -389,7 +393,13 @@ impl View {
         }
     }
 
-    fn reduced(&mut self, child: Step<AllReduce>, step: &mut Step<Self>) {
+    fn reduced(&mut self, now: Time, child: Step<AllReduce>, step: &mut Step<Self>) {
+        if let Some(round) = &mut self.round
+            && !std::mem::replace(&mut round.whole, round.reduce.as_ref().is_some_and(AllReduce::is_whole))
+            && round.whole
+        {
+            self.clock.summed(now, round.slot, &self.ctx);
+        }
         let faulty = child.0.iter().find_map(|action| match action {
             Action::Blame { peer, .. } => Some(*peer),
             _ => None,
@@ -400,26 +410,44 @@ impl View {
             let own = std::mem::take(&mut round.own_deals);
             round.deals.own(own);
             step.output(Output::Total(total));
-            self.report_hold(step);
+            self.report_hold(now, step);
         }
         if let Some(peer) = faulty {
             step.output(Output::Failed(Reason::Fault, Some(peer)));
         }
     }
 
-    /// Passes an order on to the children and acts on it.
-    fn order(&mut self, order: Order, step: &mut Step<Self>) {
-        for &child in &self.place.children {
-            step.send(child, Message::Down(self.ballot, order.clone()));
-        }
-        if let Err((reason, peer)) = self.act(order, step) {
-            step.output(Output::Failed(reason, peer));
+    /// Acts on an order and passes it on, if it can be followed.
+    fn order(&mut self, now: Time, order: Order, step: &mut Step<Self>) {
+        self.clock.ordered(now, &order, self.ballot, &self.ctx);
+        let waits = matches!(order, Order::Sum(_) | Order::Accept(_));
+        let passed = (!waits).then(|| order.clone());
+        self.held = waits.then(|| order.clone());
+        // What this peer says because of it must come after it.
+        let mut acted = Step::none();
+        match self.act(now, order, &mut acted) {
+            Ok(()) => {
+                if let Some(order) = passed {
+                    self.send_down(&order, step);
+                }
+                step.0.append(&mut acted.0);
+            }
+            Err((reason, peer)) => {
+                step.0.append(&mut acted.0);
+                step.output(Output::Failed(reason, peer));
+            }
         }
     }
 
-    fn act(&mut self, order: Order, step: &mut Step<Self>) -> Result<(), Refusal> {
+    fn send_down(&self, order: &Order, step: &mut Step<Self>) {
+        for &child in &self.place.children {
+            step.send(child, Message::Down(self.ballot, order.clone()));
+        }
+    }
+
+    fn act(&mut self, now: Time, order: Order, step: &mut Step<Self>) -> Result<(), Refusal> {
         match order {
-            Order::Keys(items) => self.fix(items, step)?,
+            Order::Keys(items) => self.fix(now, items, step)?,
             Order::Reveal(items) => self.drawn(&items, step)?,
             Order::Sum(slot) => {
                 let aggregate = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
@@ -428,7 +456,7 @@ impl View {
                 }
                 let sum = self.sum_id(slot);
                 let mut round = self.new_round(slot);
-                if self.ctx.dealers(slot, &self.members).contains(&self.ctx.me) {
+                if self.ctx.dealers(slot, self.members()).contains(&self.ctx.me) {
                     let (pad, deal) = deal::make(&self.ctx, sum, &mut self.rng);
                     (round.pad, round.own_deals) = (Some(pad), vec![deal]);
                 }
@@ -443,7 +471,8 @@ impl View {
                 let slot = record.value.sum.slot;
                 if record.value.sum.ballot == self.ballot {
                     let round = self.round.as_ref().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
-                    if round.total != Some(record.value.total) || record.value.members != self.members {
+                    if round.total != Some(record.value.total) || record.value.members != self.tree.members()
+                    {
                         return Err(DISAGREEMENT);
                     }
                 } else if record.value.sum.ballot > self.ballot
@@ -504,6 +533,7 @@ impl View {
                     acknowledgements: round.acknowledgements.clone(),
                     pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),
                 };
+                self.opened = true;
                 step.output(Output::Stage(slot, Stage::Open));
                 step.output(Output::Opened(committed));
             }
@@ -516,6 +546,7 @@ impl View {
         Round {
             slot,
             reduce: None,
+            whole: false,
             pad: None,
             own_deals: Vec::new(),
             deals: Convergecast::new(children),

@@ -17,6 +17,8 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// What only this peer may know, for its report; it is in no receipt.
     pub own: Option<Value>,
+    /// A file for this peer alone, which says which of its rows the result has learnt from.
+    pub learnt_rows: Option<String>,
 }
 
 impl Outcome {
@@ -24,7 +26,7 @@ impl Outcome {
     #[must_use]
     pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
         let (summary, details) = (String::new(), Map::new());
-        Self { file, digest, summary, details, warnings: Vec::new(), own: None }
+        Self { file, digest, summary, details, warnings: Vec::new(), own: None, learnt_rows: None }
     }
 
     /// The same with a line for people.

@@ -10,50 +10,24 @@ mod tests;
 
 use std::sync::Arc;
 
-use flyswarm::session::{DataSpec, Section, Sections, SessionError, TaskSpec};
+use flyswarm::session::Section;
 use flyswarm::tasks::{Aggregate, BuiltIn, Contents, Labels, OwnSlots, ResultFile, Shared, TaskKind};
 
 use spec::HistogramSpec;
 use task::{FORMAT, Histogram};
 
 /// The task's line of the registry.
-#[derive(Debug)]
-pub(crate) struct Kind;
-
-impl TaskKind for Kind {
-    fn name(&self) -> &'static str {
-        "histogram"
-    }
-
-    fn about(&self) -> &'static str {
-        "counts of rows by ranges of single columns"
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section { name: "histogram", tasks: "histogram if there is a [histogram]" }]
-    }
-
-    fn read(
-        &self,
-        sections: &mut Sections<'_>,
-        _data: &DataSpec,
-        _peers: usize,
-    ) -> Result<TaskSpec, SessionError> {
-        HistogramSpec::read(sections).map(Into::into)
-    }
-
-    fn has_classes(&self) -> bool {
-        false
-    }
-
-    fn results(&self) -> &'static [ResultFile] {
-        &[ResultFile { name: "a histogram", recognised, contents: Some(contents) }]
-    }
-
-    fn shared(&self) -> Shared {
-        Shared::Sums
-    }
-}
+pub(crate) static KIND: TaskKind = TaskKind {
+    has_classes: false,
+    results: &[ResultFile { name: "a histogram", recognised, contents: Some(contents) }],
+    ..TaskKind::new(
+        "histogram",
+        "counts of rows by ranges of single columns",
+        &[Section { name: "histogram", tasks: "histogram if there is a [histogram]" }],
+        |sections, _, _| HistogramSpec::read(sections).map(Into::into),
+        Shared::Sums,
+    )
+};
 
 fn recognised(start: &[u8]) -> bool {
     let text = String::from_utf8_lossy(start);

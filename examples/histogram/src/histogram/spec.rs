@@ -56,8 +56,8 @@ impl HistogramSpec {
 }
 
 impl Spec for HistogramSpec {
-    fn kind(&self) -> &'static dyn TaskKind {
-        &super::Kind
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
     }
 
     fn built_in(&self, _session: &Session) -> Option<BuiltIn> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 
 fn session(peers: u8) -> Session {
-    register(&Kind);
+    register(&KIND);
     let mut text = String::from(
         "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
          task = \"histogram\"\n[data]\nfeatures = 2\ncolumns = [\"age\", \"bmi\"]\nscaling = \"none\"\n\

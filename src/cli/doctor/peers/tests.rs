@@ -93,7 +93,7 @@ fn a_doctor_stays_until_the_other_has_its_answers_too() {
 fn another_session_file_is_told_with_the_field_and_another_version_with_both() {
     let ours = session();
     let mut theirs = ours.clone();
-    theirs.task.model_mut().unwrap().gamma = 0.25;
+    theirs.task.get_mut::<crate::tasks::FlynnSpec>().unwrap().model.gamma = 0.25;
     let mut other = well(&ours);
     other.about = Some(About::new(&theirs.settings(), Role::Join));
     only(

@@ -110,3 +110,17 @@ fn a_session_takes_the_table_of_another_session_file() {
     let error = new(" --force").unwrap_err().to_string();
     assert!(error.contains("d.toml: [table] is absent, must be columns as `session new"), "{error}");
 }
+
+#[test]
+fn a_table_with_more_columns_than_are_described_is_warned_of_if_they_are_patients() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = (0..2_001).map(|at| format!("P{at:04},")).collect::<String>();
+    let rows = |row: usize| (0..2_001).map(|at| format!("{}.5,", row + at)).collect::<String>();
+    let rows: String = (0..4).map(|row| format!("{}{}\n", rows(row), ["ill", "well"][row % 2])).collect();
+    std::fs::write(folder.path().join("wide.csv"), format!("{names}c\n{rows}")).unwrap();
+    let line = format!("session new flynn --name s --from wide.csv --label c {} --out w.toml", peers());
+    SAID.set(Some(Vec::new()));
+    run_line(folder.path(), &line).unwrap();
+    let said = SAID.take().unwrap();
+    assert!(said.iter().any(|line| line.contains("2001 columns and 4 rows, and nearly all")), "{said:?}");
+}

@@ -62,7 +62,7 @@ fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent()
     assert_eq!(names, ["peer-2", "peer-3", "peer-4", "peer-5"].into());
     let model = ModelSpec { m: 300, s: 4, rho: 8, gamma: 0.3, score: Score::Log };
     assert_eq!(
-        (third.task.model(), third.data.scaling, third.data.densify),
+        (third.task.part::<super::ModelSpec>(), third.data.scaling, third.data.densify),
         (Some(&model), Scaling::Standard, true)
     );
     assert_eq!((third.min_peers, third.run.place()), (3, 3));
@@ -96,7 +96,7 @@ fn any_field_is_set_by_its_name_and_refused_in_the_words_of_the_file() {
     let members = "committee.members=[\"peer-4\", \"peer-1\", \"peer-2\", \"peer-3\"]";
     let more = ["--peer", &fourth, "--set", "committee.faults=byzantine", "--set", members];
     let session = Session::load(new(folder.path(), &more).unwrap()).unwrap();
-    assert_eq!((session.voting.faults, session.committee().len()), (crate::session::Faults::Byzantine, 4));
+    assert_eq!((session.faults(), session.committee().len()), (crate::session::Faults::Byzantine, 4));
 }
 
 #[test]
@@ -113,7 +113,10 @@ fn settings_come_from_a_file_or_from_rows() {
         Session::load(new(folder.path(), &["--settings", &settings, "--set", "flynn.rho=9"]).unwrap())
             .unwrap();
     let model = ModelSpec { m: 512, s: 3, rho: 9, gamma: 0.3, score: Score::Log };
-    assert_eq!((session.task.model(), session.data.scaling), (Some(&model), Scaling::SoftBins { bins: 4 }));
+    assert_eq!(
+        (session.task.part::<super::ModelSpec>(), session.data.scaling),
+        (Some(&model), Scaling::SoftBins { bins: 4 })
+    );
     let bad = write("bad.toml", "scaling = \"standard\"\n");
     let told = message(new(folder.path(), &["--settings", &bad, "--force"]));
     assert!(told.contains("bad.toml: line 1: missing field"), "{told}");

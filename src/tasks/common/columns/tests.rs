@@ -1,9 +1,11 @@
+mod sets;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::deal;
 use crate::data::digits::digits;
-use flyswarm_data::scaling::moments;
+use crate::data::{Dataset, deal};
+use flyswarm_data::scaling::ColumnSums;
 
 /// Rows of these columns, each a list of values.
 fn rows(columns: &[&[f32]]) -> Dataset {
@@ -12,14 +14,17 @@ fn rows(columns: &[&[f32]]) -> Dataset {
     Dataset::new(columns.len(), values, Vec::new(), Vec::new()).unwrap()
 }
 
-/// What the first of these peers is told.
+/// What the first of these peers is told if these sums are opened.
+fn told_by(sums: ColumnSums, peers: &[&Dataset]) -> Vec<Finding> {
+    let mut all = vec![0u64; sums.words(peers[0].features())];
+    for words in peers.iter().map(|data| sums.of(*data)) {
+        all.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+    }
+    compare(peers[0], &all, true)
+}
+
 fn told(peers: &[&Dataset]) -> Vec<Finding> {
-    let words: Vec<_> = peers.iter().map(|data| moments(*data, true)).collect();
-    let mut all = vec![0u64; words[0].len()];
-    words
-        .iter()
-        .for_each(|words| all.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(*word)));
-    compare(&words[0], &all, true, peers[0].features())
+    told_by(ColumnSums::Compared, peers)
 }
 
 fn wave(n: usize, mean: f32, spread: f32) -> Vec<f32> {
@@ -60,25 +65,6 @@ fn a_constant_is_odd_where_others_would_show_other_values() {
 }
 
 #[test]
-fn codes_for_missing_values_are_repeated_extremes_far_from_the_rest() {
-    let found = |column: &[f32]| codes(&rows(&[column])).pop().map(|(_, odd)| odd);
-    assert_eq!(found(&[18.0, -999.0, 50.0, 90.0, -999.0]), Some(Anomaly::Code(-999.0, 2)));
-    assert_eq!(found(&[18.0, 9999.0, 50.0, 90.0, 9999.0]), Some(Anomaly::Code(9999.0, 2)));
-    assert_eq!(
-        found(&[0.0, -9.0, 3.0, 300.0, -9.0]),
-        Some(Anomaly::Code(-9.0, 2)),
-        "the only negative value"
-    );
-    assert_eq!(found(&[1.0, 99_999.0, 99_999.0, 0.5]), Some(Anomaly::Code(99_999.0, 2)));
-    assert_eq!(found(&[18.0, -999.0, 50.0]), None, "once is no code");
-    assert_eq!(found(&[18.0, -998.0, -998.0, 50.0]), None);
-    assert_eq!(found(&[1.0, 9.0, 9.0]), None, "a grade");
-    assert_eq!(found(&[980.0, 999.0, 999.0, 900.0, 990.0]), None, "not far from the rest");
-    assert_eq!(found(&[-20.0, -9.0, -9.0, 3.0]), None);
-    assert_eq!(found(&[-999.0, -999.0]), None, "nothing to be far from");
-}
-
-#[test]
 fn honest_peers_with_classes_of_their_own_hear_of_no_other_units() {
     let data = digits();
     // Each of ten peers has rows of two classes.
@@ -93,13 +79,75 @@ fn honest_peers_with_classes_of_their_own_hear_of_no_other_units() {
     assert!(units <= 2, "{units}");
 }
 
+/// Five peers with a weight in kilograms and a temperature; the first has pounds, the second codes in nine
+/// rows.
+fn pounds_and_codes() -> Vec<Dataset> {
+    let peer = |number: usize| {
+        let unit = if number == 0 { 2.2046 } else { 1.0 };
+        let mut columns = [wave(100, 70.0, 2.0), wave(100, 36.6, 0.2)];
+        columns[0].iter_mut().for_each(|weight| *weight = (*weight + number as f32) * unit);
+        if number == 1 {
+            columns.iter_mut().for_each(|column| column[..9].fill(-999.0));
+        }
+        rows(&[&columns[0], &columns[1]])
+    };
+    (0..5).map(peer).collect()
+}
+
+/// What each of these peers is told.
+fn told_each(sums: ColumnSums, peers: &[Dataset]) -> Vec<Vec<Finding>> {
+    let order = |i: usize| (0..peers.len()).map(move |j| &peers[(i + j) % peers.len()]).collect::<Vec<_>>();
+    (0..peers.len()).map(|i| told_by(sums, &order(i))).collect()
+}
+
+#[test]
+fn codes_at_one_peer_hide_no_pounds_at_another() {
+    let told = told_each(ColumnSums::Compared, &pounds_and_codes());
+    assert!(matches!(told[0][..], [(0, Anomaly::Mean(..))]), "{:?}", told[0]);
+    // By all rows alone the weight looks right.
+    let told = told_each(ColumnSums::Spreads, &pounds_and_codes());
+    assert!(told[0].iter().all(|(column, _)| *column != 0), "{:?}", told[0]);
+}
+
+#[test]
+fn codes_at_one_peer_raise_no_alarm_at_honest_ones() {
+    let told = told_each(ColumnSums::Compared, &pounds_and_codes());
+    assert_eq!(told[2..], [vec![], vec![], vec![]]);
+    // By all rows alone the honest temperatures spread too little.
+    let alarms = told_each(ColumnSums::Spreads, &pounds_and_codes());
+    assert!(alarms[2..].iter().all(|found| matches!(found[..], [(1, Anomaly::Scale(_))])), "{alarms:?}");
+}
+
+#[test]
+fn codes_at_one_peer_raise_no_alarm_in_columns_that_are_mostly_zero() {
+    let sparse = |n: usize| (0..n).map(|row| if row % 5 == 0 { 1.0 + row as f32 / 50.0 } else { 0.0 });
+    let plain = rows(&[&sparse(100).collect::<Vec<_>>()]);
+    let coded: Vec<f32> = std::iter::repeat_n(-9_999.0, 9).chain(sparse(91)).collect();
+    let coded = rows(&[&coded]);
+    assert_eq!(told(&[&plain, &coded, &plain]), []);
+    assert!(matches!(told_by(ColumnSums::Spreads, &[&plain, &coded, &plain])[..], [(0, Anomaly::Scale(_))]));
+}
+
+#[test]
+fn a_value_that_is_rare_at_others_and_frequent_here_is_no_other_unit() {
+    let share = |ones: usize| {
+        let values: Vec<f32> = (0..100).map(|row| f32::from(u8::from(row < ones))).collect();
+        rows(&[&values])
+    };
+    let others = [share(26), share(0), share(30), share(5)];
+    for frequent in [60, 76, 90] {
+        let own = share(frequent);
+        let peers: Vec<_> = [&own].into_iter().chain(&others).collect();
+        assert_eq!(told(&peers), [], "{frequent}");
+    }
+}
+
 proptest! {
     /// The others' moments are the sum less the own part, whoever else is in it.
     #[test]
     fn who_was_not_counted_compares_with_the_whole_sum(shift in -50.0f32..50.0) {
         let (own, other) = (rows(&[&wave(30, shift, 1.0)]), rows(&[&wave(80, 0.0, 1.0)]));
-        let (own_words, all) = (moments(&own, true), moments(&other, true));
-        let apart = compare(&own_words, &all, false, 1);
+        let apart = compare(&own, &ColumnSums::Compared.of(&other), false);
         prop_assert_eq!(apart, told(&[&own, &other]));
     }
 }

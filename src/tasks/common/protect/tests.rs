@@ -88,6 +88,11 @@ impl Task for Probe {
         RowUse::LeftOut("of the probe")
     }
 
+    fn learnt_rows(&self, _: &History) -> Option<Vec<usize>> {
+        self.hear("learnt_rows");
+        Some(vec![0])
+    }
+
     fn outcome(&self, _: &History, _: u64) -> Result<Outcome, String> {
         self.hear("outcome");
         Ok(Outcome::new(Vec::new(), [0; 32]))
@@ -134,7 +139,7 @@ fn history(contributors: u32, moments: &[u64]) -> History {
 }
 
 fn moments_of(values: &[f32]) -> Vec<u64> {
-    flyswarm_data::scaling::moments(&rows(values).data, true)
+    ColumnSums::Compared.of(&rows(values).data)
 }
 
 #[test]
@@ -223,7 +228,9 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
     assert_eq!(task.metrics(3, &history)["bins"], 2);
     assert!(matches!(task.row_use(3, &history), RowUse::LeftOut("of the probe")));
     assert!((task.work(3, &history).select - 5.0).abs() < f64::EPSILON);
-    task.outcome(&history, 0).unwrap();
+    assert_eq!(task.learnt_rows(&history), Some(vec![0]));
+    let outcome = task.outcome(&history, 0).unwrap();
+    assert_eq!(outcome.learnt_rows, None, "without a key nothing is hashed");
     let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), 15, "{heard:?}");
+    assert_eq!(heard.len(), 16, "{heard:?}");
 }

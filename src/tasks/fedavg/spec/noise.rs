@@ -5,7 +5,10 @@ use flyswarm_learn::privacy::gaussian::{concentrated, share_variance};
 
 use super::{FedavgSpec, Weighting, refuse};
 use crate::privacy::Ratio;
+use crate::session::fields::Word;
 use crate::session::{NoiseSpec, Session, SessionError};
+use crate::tasks::Forecast;
+use serde_json::json;
 
 /// A share of 1 in the words of a round: 27 fractional bits.
 pub(crate) const WHOLE_SHARE: u32 = 1 << 27;
@@ -82,6 +85,32 @@ impl RoundNoise {
     }
 }
 
+/// What the noise of a private session does to the network if all peers take part; `None` for another
+/// session.
+pub(crate) fn forecast(session: &Session) -> Option<Forecast> {
+    let spec = session.task.get::<FedavgSpec>()?;
+    let (noise, weights, members) = (spec.noise(session)?, spec.weights(&session.data), session.roster.len());
+    let (each, drowns) = (noise.per_weight(members), noise.drowns(members, weights));
+    let length = each * (weights as f64).sqrt();
+    let RoundNoise { epsilon, delta, rounds, clip, .. } = noise;
+    // Whether updates can be told from the noise at all.
+    let useful = drowns <= 1.0;
+    let verdict = if useful { "" } else { ": of little use" };
+    let text = format!(
+        "forecast: in each of {rounds} rounds noise of {each:.2e} on every weight, of length {length:.3} over \
+         {weights} weights; an update is at most {clip} long. After all rounds the noise is {drowns:.2} \
+         times as long as all updates can add up to{verdict}. {members} peers, epsilon {epsilon}, \
+         delta {:?}, rho {:.4}",
+        delta.to_f64(),
+        noise.rho(),
+    );
+    let json = json!({
+        "epsilon": epsilon, "delta": delta.to_f64(), "rho": noise.rho(), "rounds": rounds, "weights": weights,
+        "longest_update": clip, "noise_per_weight": each, "noise_to_updates": drowns,
+    });
+    Some(Forecast { text, json, useful })
+}
+
 impl FedavgSpec {
     /// The noise of the session; `None` where it is not private, or not with a delta.
     #[must_use]
@@ -103,7 +132,7 @@ impl FedavgSpec {
         const WITH: &str = "where there is privacy.epsilon";
         if self.weighting != Weighting::Equal {
             let limit = format!("equal {WITH}: numbers of rows would be told");
-            return refuse("fedavg.weighting", self.weighting_name(), &limit);
+            return refuse("fedavg.weighting", self.weighting.word(), &limit);
         }
         if !CLIP.contains(&self.clip) {
             let limit =

@@ -309,7 +309,7 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     let all = [0, 1, 2, 3];
     let history = History::over(&[value(0, &all), value(1, &all)], &opened);
     let plan = &tasks[0].plan;
-    assert_eq!(plan.holding_out(&opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
+    assert_eq!(holders::holding_out(&session, plan.holders(), &opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == SCORES).unwrap() as u32;
     // Without the first, three holders of every class are left: enough for every other sum.
     let members = [Peer(1), Peer(2), Peer(3)];

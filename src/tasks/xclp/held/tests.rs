@@ -72,6 +72,20 @@ fn labels_kept_back_are_not_given_and_every_class_keeps_one() {
 }
 
 #[test]
+fn of_a_group_all_labels_are_kept_back_or_none() {
+    let mut given = rows(120);
+    let group = |row: usize| crate::data::Group::of(&(row / 4).to_string());
+    let data = (*given.data).clone().with_groups((0..120).map(group).collect()).unwrap();
+    given.data = Arc::new(data);
+    let known = hold_out(&mut given, &classes(), 30, &SEED).unwrap();
+    assert_ne!(known, given.labels);
+    for rows in (0..30).map(|group| 4 * group..4 * group + 4) {
+        let labels = |of: &[Option<u16>]| of[rows.clone()].iter().flatten().count();
+        assert!([0, labels(&known)].contains(&labels(&given.labels)));
+    }
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused_before_the_session() {
     let mut single = rows(30);
     let first = |class| single.data.labels().iter().position(|&label| label == class);

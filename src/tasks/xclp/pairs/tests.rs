@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::compute::{Compute, Setup};
-use super::super::computed::COMMITMENT;
 use super::super::deliver;
 use super::super::talk::{Body, PART, What, content, read};
 use super::super::tests::{CLASSES, Net, computed, expected, outs, owners, plan, rows, setup};
 use super::*;
 use crate::protocol::Input;
 use crate::tasks::exchange::Exchange;
-use crate::tasks::xclp::shares::input::unpack_distances;
+use crate::tasks::xclp::shares::input::{Announced, unpack_distances};
 use crate::tasks::xclp::shares::output::unseal;
 
 const WAYS: [Hamming; 2] = [Hamming::Ot, Hamming::Phe];
@@ -83,7 +82,9 @@ fn parts(counter: u64, hamming: Hamming) -> BTreeMap<Peer, Vec<u16>> {
         // An owner that computes keeps its own parcel: of those the other two have all shares.
         let held = |number: usize| {
             let parcel = parcels.get(&(trio[number], owner))?;
-            Some(unpack_distances(&parcel[COMMITMENT..], rows, points, CLASSES).expect("a parcel").distances)
+            let said = Announced::default();
+            let inputs = unpack_distances(parcel, number, &said, rows, points, CLASSES);
+            Some(inputs.expect("a parcel").distances)
         };
         let sum = |one: Shared<u16>, two: &[u16]| -> Vec<u16> {
             let both = one.own.iter().zip(&one.next).zip(two);
@@ -244,6 +245,26 @@ fn who_floods_a_partner_with_vectors_that_it_has_not_answered_is_refused() {
 }
 
 #[test]
+fn no_pair_begins_before_all_owners_have_committed() {
+    for hamming in WAYS {
+        let (mut net, mut kept) = (net(1, hamming), 0);
+        for peer in (0..5).map(Peer) {
+            net.give(peer, Input::Start);
+        }
+        // Owner 2 keeps its commitment back.
+        while let Some((from, to, message)) = net.queue.pop_front() {
+            let (body, _) = super::super::talk::read(message.clone()).expect("said by machines");
+            match body {
+                Body::Commitment(_) if from == Peer(2) => kept += 1,
+                Body::Part { .. } if from != Peer(2) => panic!("{from} sends {to} {body:?}"),
+                _ => net.give(to, Input::Message { from, message }),
+            }
+        }
+        assert_eq!(kept, 4, "{hamming}");
+    }
+}
+
+#[test]
 fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it() {
     let owners = vec![(Peer(0), 20), (Peer(1), 100)];
     let values = (0..500).map(|i| (i * 7919 % 211) as f32 - 105.0).collect();
@@ -259,6 +280,7 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     };
     net.give(Peer(1), Input::Start);
     [0, 3, 4].into_iter().for_each(|from| say(&mut net, from, &Body::Begin(Vec::new()), Vec::new()));
+    say(&mut net, 0, &Body::Commitment([1; 32]), Vec::new());
     let part = |number| Body::Part { what: What::Pair(number), last: true };
     let base = flyswarm_mpc::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
     say(&mut net, 0, &part(0), base.to_vec());

@@ -175,15 +175,15 @@ impl Party {
 
     /// The program came back: its messages go out.
     fn came_back(&mut self, mut turn: Turn) -> Step<Self> {
-        let (fault, frames, round) = {
+        let (fault, doubt, frames, round) = {
             let mut wire = self.line.wire();
-            (wire.fault(), wire.take(), wire.rounds())
+            (wire.fault(), wire.doubt(), wire.take(), wire.rounds())
         };
         if let Some(side) = fault {
             return self.blame(side, Fault::Inconsistent("a round of another length".into()));
         }
         let mut step = Step::none();
-        if let Some(outcome) = turn.outcome.take() {
+        if let Some(outcome) = doubt.map(Outcome::Doubt).or(turn.outcome.take()) {
             self.over = true;
             step.output(outcome);
             return step;

@@ -66,6 +66,8 @@ fn a_preparation_whose_fills_are_not_known_yet_is_no_models_and_fills_nothing() 
 fn a_label_that_cannot_be_read_is_named_before_anything_is_drafted() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/patients.parquet");
     let label = LabelColumn::Name("notes.list.element".into());
-    let error = draft(file.as_ref(), &Expected { label, ..Expected::default() }).unwrap_err().to_string();
+    let error = draft(file.as_ref(), &Expected { label, ..Expected::default() }, &Rule::LOCAL)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("is the label, and of type nested, which is not read"), "{error}");
 }

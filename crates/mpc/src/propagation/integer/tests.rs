@@ -1,8 +1,11 @@
+#[path = "tests/graph.rs"]
+mod graph;
+
+use graph::{Edge, Graph};
 use proptest::prelude::*;
 
 use super::super::{MOST_TOLERANCE, Refusal, Settings, enough_steps};
 use super::*;
-use crate::propagation::graph::{Edge, Graph};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 fn settings() -> Settings {

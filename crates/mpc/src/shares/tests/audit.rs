@@ -14,7 +14,7 @@ use std::task::Poll;
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
-use super::super::input::{Inputs, parcels, parcels_of_distances, unpack, unpack_distances};
+use super::super::input::{Announced, Inputs, parcels, parcels_of_distances, unpack, unpack_distances};
 use super::super::memory::{Run, taped};
 use super::super::primitives::open;
 use super::super::program::{Outcome, run};
@@ -107,14 +107,15 @@ fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
 fn owners(rows: &[usize], codes: &[u64], labels: &[Option<u16>]) -> [Vec<Inputs>; 3] {
     let (mut held, mut start) = ([const { Vec::new() }; 3], 0);
     for (place, &rows) in rows.iter().enumerate() {
-        let seeds = [1, 2].map(|seed| Zeroizing::new([seed + 2 * place as u8; 32]));
+        let seeds = [1, 2, 101].map(|seed| Zeroizing::new([seed + 2 * place as u8; 32]));
         let own = start..start + rows;
         start += rows;
         let words = codes[own.clone()].iter().flat_map(|&word| [word; 2]).collect();
         let codes = Codes::from_words(BITS as usize, words).expect("words");
         let parcels = parcels(&codes, &labels[own], CLASSES, place, &seeds);
-        for (held, parcel) in held.iter_mut().zip(parcels) {
-            held.push(unpack(&parcel, rows, BITS as usize, CLASSES).expect("a parcel"));
+        let said = Announced::of([0; 32], &parcels);
+        for (number, (held, parcel)) in held.iter_mut().zip(parcels).enumerate() {
+            held.push(unpack(&parcel, number, &said, rows, BITS as usize, CLASSES).expect("a parcel"));
         }
     }
     held
@@ -136,10 +137,12 @@ fn parts(labelled: usize) -> [Vec<Inputs>; 3] {
             (false, _) => distances[at].wrapping_sub(drawn[at % POINTS * POINTS + at / POINTS] as u16),
         };
         let parts: Vec<u16> = (own.start * POINTS..own.end * POINTS).map(part).collect();
-        let seeds = [1, 2].map(|seed| Zeroizing::new([seed + 2 * place as u8; 32]));
+        let seeds = [1, 2, 101].map(|seed| Zeroizing::new([seed + 2 * place as u8; 32]));
         let parcels = parcels_of_distances(&parts, &labels[own], CLASSES, place, &seeds);
-        for (held, parcel) in held.iter_mut().zip(parcels) {
-            held.push(unpack_distances(&parcel, POINTS / 2, POINTS, CLASSES).expect("a parcel"));
+        let said = Announced::of([0; 32], &parcels);
+        for (number, (held, parcel)) in held.iter_mut().zip(parcels).enumerate() {
+            let inputs = unpack_distances(&parcel, number, &said, POINTS / 2, POINTS, CLASSES);
+            held.push(inputs.expect("a parcel"));
         }
     }
     held
@@ -211,8 +214,7 @@ fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outc
     found
 }
 
-/// Rounds in which something is opened: the coin, which is drawn in that round, and the marks of the k
-/// nearest.
+/// Rounds in which something is shown: the hashes of what owners announced, and the marks of the k nearest.
 fn opening_rounds(run: &Run<Outcome>) -> [u32; 2] {
     let stages = run.stages();
     let before = |stage: Stage| {
@@ -230,7 +232,8 @@ fn every_word_has_a_fresh_mask_but_the_marks_that_are_opened() {
         .map(|round| (round, stale(round, Tape::default(), whole(6))))
         .filter(|(_, found)| found.contains(&true))
         .collect();
-    assert_eq!(found, [(openings[1], [true, true, true, false, false, false])]);
+    let hashes = (openings[0], [true; 6]);
+    assert_eq!(found, [hashes, (openings[1], [true, true, true, false, false, false])]);
 }
 
 #[test]
@@ -239,10 +242,10 @@ fn a_mask_that_is_missing_at_any_place_is_found() {
     let openings = opening_rounds(&run);
     // Thirds run the same code with turned roles: one of them is enough, unless FLYSWARM_AUDIT=all.
     let all = std::env::var("FLYSWARM_AUDIT").is_ok_and(|which| which == "all");
-    // Permutations mask nothing by themselves, and a coin is no mask: they have tests of their own. What the
-    // last of three hops adds is covered by what the shares are drawn with after it.
+    // Permutations mask nothing by themselves: they have a test of their own. What the last of three hops
+    // adds is covered by what the shares are drawn with after it.
     let step = |label: &[u8; 10]| u32::from_le_bytes([label[6], label[7], label[8], label[9]]);
-    let exempt = [(Stage::Input, 1), (Stage::Compaction, 4), (Stage::Dense, 3)];
+    let exempt = [(Stage::Compaction, 4), (Stage::Dense, 3)];
     let exempt = exempt.map(|(stage, step)| (stage as u8, step));
     let labels: Vec<([u8; 10], u32)> = run
         .drawn
@@ -272,12 +275,12 @@ fn from_parts_of_distances_too_every_word_has_a_fresh_mask_and_one_that_is_missi
     let (codes, run) =
         (views(KEYS, Tape::default(), program(inputs(6))).1, views(KEYS, Tape::default(), whole()).1);
     assert_eq!(run.rounds + 1, codes.rounds);
-    let marks = opening_rounds(&run)[1];
+    let shown = opening_rounds(&run);
     let found: Vec<u32> = (0..run.rounds)
         .into_par_iter()
         .filter(|&round| stale(round, Tape::default(), whole()).contains(&true))
         .collect();
-    assert_eq!(found, [marks]);
+    assert_eq!(found, shown);
     // The first that leaves of the distances: their bits.
     let first = run.drawn.iter().filter(|(label, _)| label[0] == Stage::Keys as u8 && label[1] == 0);
     let first: Vec<_> = first.collect();
@@ -286,7 +289,7 @@ fn from_parts_of_distances_too_every_word_has_a_fresh_mask_and_one_that_is_missi
         !stale(**round, Tape { known: Some(**label), ..Tape::default() }, whole()).contains(&true)
     });
     assert_eq!(missed.count(), 0);
-    assert_eq!(constant_bits(Tape::default(), &[marks], whole()), 0);
+    assert_eq!(constant_bits(Tape::default(), &shown, whole()), 0);
 }
 
 /// Bits that a party gets that are the same for 36 third keys, those of the marks left out.
@@ -313,28 +316,31 @@ fn constant_bits<'a, T>(tape: Tape, skip: &[u32], program: impl Fn(Context) -> P
 }
 
 #[test]
-fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_number_in_clear_are_found() {
+fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_parity_in_clear_are_found() {
     let (_, run) = views(KEYS, Tape::default(), whole(6));
-    let marks = &opening_rounds(&run)[1..];
-    assert_eq!(constant_bits(Tape::default(), marks, whole(6)), 0);
+    let shown = &opening_rounds(&run);
+    assert_eq!(constant_bits(Tape::default(), shown, whole(6)), 0);
     let tape = Tape { bare_lane: true, ..Tape::default() };
-    assert!(constant_bits(tape, marks, whole(6)) > 100, "a padding lane without a mask");
-    // Labels in clear, and how many there are.
-    for count in [false, true] {
+    assert!(constant_bits(tape, shown, whole(6)) > 100, "a padding lane without a mask");
+    // Labels in clear, and whether those of a class are odd in number.
+    for parity in [false, true] {
         let inputs = inputs(6);
         let leaks = |mut context: Context| {
             let inputs = inputs[context.role()].clone();
             Box::pin(async move {
                 let labels = inputs[0].labels.clone();
-                let sum = labels.map(|share| vec![share.iter().fold(0u64, |sum, &x| sum.wrapping_add(x))]);
-                let told = open(&context, if count { &sum } else { &labels }).await;
+                let sum = labels.map(|share| vec![share.iter().fold(Bits::default(), |sum, &x| sum.add(x))]);
+                let told = open(&context, if parity { &sum } else { &labels }).await;
                 context.enter(Stage::Input);
                 told
-            }) as Part<'_, Vec<u64>>
+            }) as Part<'_, Vec<Bits>>
         };
-        let told = views(KEYS, Tape::default(), leaks).1.results[0].iter().sum::<u64>();
-        assert_eq!(told, 6);
-        assert!(constant_bits(Tape::default(), &[], leaks) >= 3 * 64, "count: {count}");
+        let told = views(KEYS, Tape::default(), leaks).1.results[0]
+            .iter()
+            .map(|word| word.0.count_ones())
+            .sum::<u32>();
+        assert_eq!(told, if parity { 2 } else { 6 });
+        assert!(constant_bits(Tape::default(), &[], leaks) >= 3 * 64, "parity: {parity}");
     }
 }
 
@@ -410,7 +416,8 @@ fn shares_of_one_attempt_and_those_of_the_next_have_no_word_in_common() {
     assert!(one.iter().all(|word| !two.contains(word)));
     let other = views([[4; 32], [5; 32], [6; 32]], Tape::default(), &program).0;
     for (first, other) in first.iter().zip(&other) {
-        for (first, other) in first.iter().zip(other) {
+        // The first round has the hashes of what owners announced.
+        for (first, other) in first.iter().zip(other).skip(1) {
             for (first, other) in first.iter().zip(other) {
                 let pairs = first.chunks_exact(8).zip(other.chunks_exact(8));
                 assert!(pairs.into_iter().all(|(a, b)| a != b));

@@ -7,13 +7,15 @@ use super::super::bits::words as width;
 use super::super::chebyshev::{Graph, propagate};
 use super::super::distances::{added, hamming, keys};
 use super::super::input::{
-    Inputs, cheats, input_bytes, parcels, parcels_of_distances, unpack, unpack_distances,
+    Announced, Copies, Inputs, compare, input_bytes, integers, parcels, parcels_of_distances, unpack,
+    unpack_distances,
 };
 use super::super::memory::in_memory;
 use super::super::nearest::nearest;
 use super::super::newton::reciprocals;
 use super::super::output::{Sealed, seal, unseal};
-use super::super::{Bits, Context, Shared};
+use super::super::round::Side;
+use super::super::{Bits, Context, Shared, Xor};
 use super::{opened, share, words};
 use crate::propagation::integer::reference::{coarse, inverse, inverse_root};
 use crate::propagation::integer::{Plan, RECIPROCAL_BITS, Settings};
@@ -91,11 +93,14 @@ proptest! {
         for (place, &rows) in owners.iter().enumerate() {
             let part = &parts[start * points..(start + rows) * points];
             start += rows;
-            let seeds = [Zeroizing::new([seed; 32]), Zeroizing::new([place as u8; 32])];
+            let seeds = [seed, place as u8, 7].map(|seed| Zeroizing::new([seed; 32]));
             let parcels = parcels_of_distances(part, &vec![None; rows], 3, place, &seeds);
-            for (held, parcel) in held.iter_mut().zip(&parcels) {
-                held.push(unpack_distances(parcel, rows, points, 3).expect("a parcel").distances);
-                prop_assert!(unpack_distances(&parcel[1..], rows, points, 3).is_none());
+            let said = Announced::of([1; 32], &parcels);
+            for (number, (held, parcel)) in held.iter_mut().zip(&parcels).enumerate() {
+                let inputs = unpack_distances(parcel, number, &said, rows, points, 3).expect("a parcel");
+                prop_assert!(inputs.view != [0; 32]);
+                held.push(inputs.distances);
+                prop_assert!(unpack_distances(&parcel[1..], number, &said, rows, points, 3).is_none());
             }
         }
         let found = opened(&held.each_ref().map(|parts| added(parts, points)));
@@ -222,27 +227,49 @@ proptest! {
     }
 
     #[test]
-    fn parcels_of_an_owner_are_shares_of_its_input(rows in 0usize..6, place in 0usize..5, seed: u8) {
+    fn parcels_of_an_owner_are_shares_of_its_input(
+        rows in 0usize..6, place in 0usize..5, classes in 1usize..70, seed: u8,
+    ) {
         let codes = Codes::from_words(128, words(rows * 2, 64, seed)).expect("words");
-        let label = |row: usize| row.is_multiple_of(2).then_some(row as u16 % 3);
+        let label = |row: usize| {
+            row.is_multiple_of(2).then_some((7 * row + seed as usize) as u16 % classes as u16)
+        };
         let labels: Vec<Option<u16>> = (0..rows).map(label).collect();
-        let seeds = [Zeroizing::new([seed; 32]), Zeroizing::new([!seed; 32])];
-        let parcels = parcels(&codes, &labels, 3, place, &seeds);
-        let held = parcels.each_ref().map(|parcel| unpack(parcel, rows, 128, 3).expect("a parcel"));
+        let seeds = [seed, !seed, 9].map(|seed| Zeroizing::new([seed; 32]));
+        let parcels = parcels(&codes, &labels, classes, place, &seeds);
+        let said = Announced::of([5; 32], &parcels);
+        let read = |parcel: &[u8], number: usize, rows: usize| {
+            unpack(parcel, number, &said, rows, 128, classes)
+        };
+        let held: [Inputs; 3] = std::array::from_fn(|number| read(&parcels[number], number, rows).expect("a parcel"));
+        prop_assert!(held.iter().all(|inputs| inputs.view == held[0].view && inputs.view != [0; 32]));
+        let run = in_memory(seed, |context: Context| {
+            let Inputs { codes, labels, .. } = held[context.role()].clone();
+            Box::pin(async move { integers(&context, codes, &labels, classes).await })
+        });
+        prop_assert_eq!(run.rounds, if rows == 0 { 0 } else { 2 });
         let bit = |at: usize| (codes.row(at / 128)[at % 128 / 64] >> (at % 64) & 1) as u16;
         let bits: Vec<u16> = (0..rows * 128).map(bit).collect();
-        prop_assert_eq!(opened(&held.each_ref().map(|held| held.codes.clone())), bits);
-        let hot = |at: usize| u64::from(labels[at / 3] == Some((at % 3) as u16));
-        let one_hot: Vec<u64> = (0..rows * 3).map(hot).collect();
-        prop_assert_eq!(opened(&held.each_ref().map(|held| held.labels.clone())), one_hot);
+        prop_assert_eq!(opened(&run.results.each_ref().map(|held| held.0.clone())), bits);
+        let hot = |at: usize| u64::from(labels[at / classes] == Some((at % classes) as u16));
+        let one_hot: Vec<u64> = (0..rows * classes).map(hot).collect();
+        prop_assert_eq!(opened(&run.results.map(|held| held.1)), one_hot);
         // Two parties get words, one gets seeds only.
-        let full = 34 + input_bytes(rows, 128, 3);
+        let full = 34 + input_bytes(rows, 128 / 8, classes);
         let sizes = std::array::from_fn(|party| if (party + 3 - place % 3) % 3 == 1 { 66 } else { full });
         prop_assert_eq!(parcels.each_ref().map(|parcel| parcel.len()), sizes);
         let whole = &parcels[0];
-        prop_assert!(unpack(&whole[..whole.len() - 1], rows, 128, 3).is_none());
-        prop_assert!(unpack(&[&whole[..], &[0]].concat(), rows, 128, 3).is_none());
-        prop_assert!(unpack(whole, rows + 1, 128, 3).is_none() || whole.len() == 66);
+        prop_assert!(read(&whole[..whole.len() - 1], 0, rows).is_none());
+        prop_assert!(read(&[&whole[..], &[0]].concat(), 0, rows).is_none());
+        prop_assert!(read(whole, 0, rows + 1).is_none() || whole.len() == 66);
+        // A share of which one byte is another is not what was announced.
+        for (number, parcel) in parcels.iter().enumerate() {
+            for at in [1, parcel.len() - 1] {
+                let mut other = parcel.to_vec();
+                other[at] ^= 1;
+                prop_assert_eq!(read(&other, number, rows).map(|inputs| inputs.view), Some([0; 32]));
+            }
+        }
     }
 }
 
@@ -289,56 +316,51 @@ fn propagation(balance: bool) {
     assert_eq!(scores, reference.scores);
 }
 
-/// Codes and labels, as they are shared.
-type Owner = (Vec<u16>, Vec<u64>);
+#[test]
+fn an_owner_can_share_nothing_but_bits() {
+    // Whatever words: here each share is drawn.
+    let (rows, classes) = (70, 3);
+    let drawn = |seed: u8, len: usize| -> [Shared<Bits>; 3] {
+        let shares =
+            [0, 1, 2].map(|share| words(len, 64, seed + share).into_iter().map(Xor).collect::<Vec<_>>());
+        std::array::from_fn(|party| Shared {
+            own: shares[party].clone(),
+            next: shares[(party + 1) % 3].clone(),
+        })
+    };
+    let (codes, labels) = (drawn(1, rows * 2), drawn(4, rows));
+    let run = in_memory(1, |context: Context| {
+        let (codes, labels) = (codes[context.role()].clone(), labels[context.role()].clone());
+        Box::pin(async move { integers(&context, codes, &labels, classes).await })
+    });
+    let codes = opened(&run.results.each_ref().map(|run| run.0.clone()));
+    let labels = opened(&run.results.map(|run| run.1));
+    assert!(codes.len() == rows * 128 && codes.iter().all(|x| *x <= 1) && codes.contains(&1));
+    assert!(labels.len() == rows * classes && labels.iter().all(|x| *x <= 1) && labels.contains(&1));
+}
 
 #[test]
-fn an_owner_whose_input_is_not_made_of_bits_is_found_and_no_other() {
-    let (rows, classes) = (5, 3);
-    let honest = |seed: u8| {
-        let codes: Vec<u16> = words(rows * 64, 1, seed).into_iter().map(|bit| bit as u16).collect();
-        let labels: Vec<u64> = (0..rows * classes).map(|at| u64::from(at % 4 == 1)).collect();
-        (codes, labels)
-    };
-    let check = |owners: &[Owner], seed: u8| {
-        let held: Vec<_> =
-            owners.iter().map(|(codes, labels)| (share(codes, seed), share(labels, seed))).collect();
-        let run = in_memory(seed, |mut context: Context| {
-            let of = |(codes, labels): &([Shared<u16>; 3], [Shared<u64>; 3])| Inputs {
-                codes: codes[context.role()].clone(),
-                labels: labels[context.role()].clone(),
-                ..Inputs::default()
-            };
-            let inputs: Vec<Inputs> = held.iter().map(of).collect();
-            Box::pin(async move { cheats(&mut context, &inputs, classes).await })
+fn who_has_another_announcement_says_so_and_the_others_leave_it_to_it() {
+    let compared = |views: [[u8; 3]; 3]| {
+        let run = in_memory(1, |context: Context| {
+            let input = |view: u8| Inputs { view: [view; 32], ..Inputs::default() };
+            let inputs = views[context.role()].map(input);
+            Box::pin(async move { compare(&context, &inputs).await })
         });
-        assert_eq!(run.rounds, 2);
-        assert!(run.results.iter().all(|found| *found == run.results[0]), "all parties say the same");
-        run.results[0].clone()
+        assert_eq!(run.rounds, 1);
+        run.results
     };
-    let owners = [honest(1), honest(2), honest(3)];
-    assert!(owners.iter().all(|(_, labels)| labels.chunks(classes).all(|row| row.iter().sum::<u64>() <= 1)));
-    assert!(check(&owners, 1).is_empty());
-    let lowered = |x: u16| x.wrapping_sub(1 << 11);
-    let spoiled: [fn(&mut Owner); 7] = [
-        |owner| owner.0[17] = 2,
-        |owner| owner.0[0] = 1 << 15,
-        |owner| *owner.0.last_mut().expect("a bit") = u16::MAX,
-        |owner| owner.1[4] = 1 << 20,
-        |owner| owner.1[4] = 1 << 63,
-        |owner| owner.1[4] = u64::MAX,
-        // Two labels on one row.
-        |owner| owner.1[..2].fill(1),
-    ];
-    for (number, spoil) in spoiled.into_iter().enumerate() {
-        let mut owners = owners.clone();
-        spoil(&mut owners[1]);
-        assert_eq!(check(&owners, number as u8), [1], "way {number}");
+    let (differ, alone) = (|owner| Copies::Differ(vec![owner]), Copies::Alone);
+    assert_eq!(compared([[1, 2, 3]; 3]), [Copies::Same, Copies::Same, Copies::Same]);
+    // One has another share than was announced to it, one was told something else: it knows who deviates.
+    for other in [0, 9] {
+        let found = compared([[1, 2, 3], [1, other, 3], [1, 2, 3]]);
+        assert_eq!(found, [alone(Side::After), differ(1), alone(Side::Before)]);
     }
-    let mut all = owners.clone();
-    all[0].0.iter_mut().for_each(|x| *x = lowered(*x));
-    all[2].1[7] = 3;
-    assert_eq!(check(&all, 9), [0, 2]);
+    // All three were told different things: the owner did that, for one of the others is honest.
+    assert_eq!(compared([[1, 2, 3], [1, 2, 4], [1, 2, 5]]), [differ(2), differ(2), differ(2)]);
+    // Two have another share than was announced to them.
+    assert_eq!(compared([[0, 2, 3], [0, 2, 3], [1, 2, 3]]), [differ(0), differ(0), differ(0)]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a test reads off the network: what was opened, released, acknowledged, and who was named.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -11,6 +12,7 @@ use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
 use crate::protocol::record::Value;
 use crate::protocol::sum_id::SumId;
+use crate::protocol::tree::Tree;
 use crate::protocol::view::{Reason, Stage};
 use crate::protocol::{Input, Time, wire};
 use crate::session::{Peer, Settings};
@@ -49,7 +51,8 @@ impl Network {
     /// Why the peer's views ended.
     pub fn failures(&self, peer: Peer) -> Vec<Reason> {
         let ends = self.events.iter().filter(|(_, who, _)| *who == peer);
-        let reason = |event: &Event| if let Event::ViewFailed(_, why, _) = event { Some(*why) } else { None };
+        let reason =
+            |event: &Event| if let Event::ViewFailed(_, _, why, _) = event { Some(*why) } else { None };
         ends.filter_map(|(_, _, event)| reason(event)).collect()
     }
 
@@ -79,8 +82,13 @@ impl Network {
 
     /// The members of a view that began.
     pub fn members_of(&self, ballot: Ballot) -> Vec<Peer> {
+        self.tree_of(ballot).members().to_vec()
+    }
+
+    /// The tree of a view that began.
+    pub fn tree_of(&self, ballot: Ballot) -> Arc<Tree> {
         let began = self.events.iter().find_map(|(_, _, event)| match event {
-            Event::ViewBegan(other, members) if *other == ballot => Some(members.clone()),
+            Event::ViewBegan(other, tree) if *other == ballot => Some(tree.clone()),
             _ => None,
         });
         began.unwrap()

@@ -1,110 +1,112 @@
-//! What a peer remembers of the others' part in views that failed: who failed whom, who is waited for and who
-//! is not.
+//! What a peer remembers of the others' part in elections: the marks that it knows, proposers that began
+//! nothing, and who did not give what it said it had.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::Time;
-use crate::protocol::view::Reason;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::failure::Failure;
+use crate::protocol::marks::Mark;
+use crate::protocol::promise::MOST_MARKS;
+use crate::protocol::signed::Signed;
 use crate::session::Peer;
 
 /// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes
 /// the proposal.
 pub(super) const SETTLE_MS: u64 = 100;
+/// The most marks of one author that are kept.
+const MOST_OF_ONE: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// (who says so, who is suspected), since the last view began.
-    reports: Vec<(Peer, Peer)>,
-    /// Those before: a view that somebody refused to join clears nothing up.
-    reports_before: Vec<(Peer, Peer)>,
-    losses: BTreeMap<Peer, u32>,
-    /// Peer -> ballot counter up to which it is left out.
-    skipped: BTreeMap<Peer, u64>,
+    /// The marks that are known, the oldest first.
+    marks: BTreeMap<Mark, Signed<Failure>>,
+    /// The ballot that was promised last, and until when no other proposer is promised anything.
+    lease: Option<(Ballot, Time)>,
+    /// How often a proposer began nothing, and until when it is not promised anything.
+    idle: BTreeMap<Peer, (u32, Time)>,
+    /// How many views a peer has led in which no slot was committed, since one was.
+    in_vain: BTreeMap<Peer, u32>,
     /// How often a peer did not give what it said it had, and until when it is not asked again.
     fetch_failures: BTreeMap<Peer, (u32, Time)>,
-    /// How often a view was left for a proposal of this peer or failed under its lead, and until when it is
-    /// not promised anything, so that others get their turn.
-    led: BTreeMap<Peer, (u32, Time)>,
-    /// How often this peer has ended a view and named nobody.
-    enders: BTreeMap<Peer, u32>,
     /// How often this peer has refused in a row.
     pub(super) refusals: BTreeMap<Peer, u32>,
 }
 
 impl Standing {
-    /// A peer was gone and is back. It was lost as a peer: the reports were not about an edge between two.
-    pub(super) fn greeted(&mut self, peer: Peer) {
-        self.reports.retain(|&(a, b)| a != peer && b != peer);
-        self.reports_before.retain(|&(a, b)| a != peer && b != peer);
+    /// A slot is committed: proposers are forgiven.
+    pub(super) fn committed(&mut self) {
+        self.idle.clear();
+        self.in_vain.clear();
+        self.refusals.clear();
+    }
+
+    /// Keeps a mark whose signature was checked. If there are too many, the oldest goes of whoever has the
+    /// most.
+    pub(super) fn note(&mut self, signed: &Signed<Failure>) {
+        let Some(mark) = signed.mark() else { return };
+        self.marks.insert(mark, signed.clone());
+        let of = |marks: &BTreeMap<Mark, Signed<Failure>>, author: Peer| {
+            marks.keys().filter(|mark| mark.author == author).count()
+        };
+        let crowded = self.marks.len() > MOST_MARKS;
+        if of(&self.marks, mark.author) > MOST_OF_ONE || crowded {
+            let authors: BTreeSet<_> = self.marks.keys().map(|mark| mark.author).collect();
+            let most = authors.into_iter().max_by_key(|&author| of(&self.marks, author));
+            let author = if crowded { most.unwrap_or(mark.author) } else { mark.author };
+            if let Some(oldest) = self.marks.keys().find(|mark| mark.author == author).copied() {
+                self.marks.remove(&oldest);
+            }
+        }
+    }
+
+    /// The marks of views before this ballot.
+    pub(super) fn marks_before(&self, ballot: Ballot) -> impl Iterator<Item = (&Mark, &Signed<Failure>)> {
+        self.marks.iter().filter(move |(mark, _)| mark.ballot < ballot)
+    }
+
+    /// Whether this proposer may be promised something now: nobody else has the word, and it has not just
+    /// begun nothing.
+    pub(super) fn may_promise(&mut self, now: Time, proposer: Peer, lease_ms: u64) -> bool {
+        if let Some((ballot, until)) = self.lease.take_if(|(_, until)| *until <= now) {
+            self.began_nothing(until, ballot.proposer, lease_ms);
+        }
+        let free = self.lease.is_none_or(|(ballot, _)| ballot.proposer == proposer);
+        free && self.idle_until(proposer) <= now
+    }
+
+    /// Until when this proposer is promised nothing.
+    pub(super) fn idle_until(&self, proposer: Peer) -> Time {
+        self.idle.get(&proposer).map(|&(_, until)| until).unwrap_or_default()
+    }
+
+    /// The ballot was promised.
+    pub(super) fn promised(&mut self, now: Time, ballot: Ballot, lease_ms: u64) {
+        let until = self.lease.map_or_else(|| now.plus_ms(lease_ms), |(_, until)| until);
+        self.lease = Some((ballot, until));
     }
 
     /// A view began.
     pub(super) fn entered(&mut self) {
-        self.reports_before = std::mem::take(&mut self.reports);
+        self.lease = None;
     }
 
-    /// A slot is committed: what went wrong before it is forgiven.
-    pub(super) fn committed(&mut self) {
-        self.losses.clear();
-        self.skipped.clear();
-        self.led.clear();
-        self.enders.clear();
-        self.refusals.clear();
-    }
-
-    /// A view has failed; `seen` is the highest ballot counter.
-    pub(super) fn failed(&mut self, seen: u64, author: Peer, reason: Reason, suspect: Option<Peer>) {
-        if reason == Reason::Omitted {
-            self.reports.append(&mut self.reports_before);
-        }
-        if matches!(reason, Reason::Superseded | Reason::Disagreement | Reason::TooFew) {
-            let times = self.enders.entry(author).or_default();
-            *times += 1;
-            if *times >= 3 {
-                let views = 1u64 << (*times - 2).min(16);
-                self.skipped.insert(author, seen.saturating_add(views));
-            }
-        }
-        self.report(seen, author, reason, suspect);
-    }
-
-    pub(super) fn report(&mut self, seen: u64, reporter: Peer, reason: Reason, suspect: Option<Peer>) {
-        let Some(suspect) =
-            suspect.filter(|_| matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault))
-        else {
-            return;
-        };
-        if self.reports.contains(&(reporter, suspect)) {
-            return;
-        }
-        if !self.reports.iter().any(|&(_, other)| other == suspect) {
-            let losses = self.losses.entry(suspect).or_default();
-            *losses += 1;
-            if *losses >= 2 {
-                let views = 1u64 << (*losses - 1).min(16);
-                self.skipped.insert(suspect, seen.saturating_add(views));
-            }
-        }
-        self.reports.push((reporter, suspect));
-    }
-
-    /// Whether this peer is left out while `seen` is the highest ballot counter.
-    pub(super) fn skips(&self, seen: u64, peer: Peer) -> bool {
-        self.skipped.get(&peer).is_some_and(|&until| seen <= until)
-    }
-
-    /// A view ended for a proposal of `peer`, or under its lead.
-    pub(super) fn interrupted(&mut self, now: Time, peer: Peer, proposal_backoff_ms: u64) {
-        let (times, until) = self.led.entry(peer).or_default();
+    /// This proposer's lease was over at `end`. After the k-th time in a row 2^k leases pass before it is
+    /// promised anything, at most 16.
+    pub(super) fn began_nothing(&mut self, end: Time, proposer: Peer, lease_ms: u64) {
+        let (times, until) = self.idle.entry(proposer).or_default();
         *times += 1;
-        if *times >= 3 {
-            *until = now.plus_ms(proposal_backoff_ms << (*times - 2).min(8));
-        }
+        *until = end.plus_ms(lease_ms << (*times).min(4));
     }
 
-    /// Whether others than `peer`, for whom views have ended again and again, have their turn now.
-    pub(super) fn waits_for_others(&self, now: Time, peer: Peer) -> bool {
-        self.led.get(&peer).is_some_and(|&(_, until)| now < until)
+    /// A view that this peer led has failed without a slot.
+    pub(super) fn led_in_vain(&mut self, leader: Peer) {
+        *self.in_vain.entry(leader).or_default() += 1;
+    }
+
+    /// How many views this peer has led in vain.
+    pub(super) fn in_vain(&self, leader: Peer) -> u32 {
+        self.in_vain.get(&leader).copied().unwrap_or_default()
     }
 
     /// A transfer came to nothing: the peer is asked again later and later, and others before. How often that
@@ -125,45 +127,5 @@ impl Standing {
     /// often.
     pub(super) fn set_aside(&self, now: Time, peer: Peer, often: u32) -> bool {
         self.fetch_failures.get(&peer).is_some_and(|&(times, again)| times >= often && now < again)
-    }
-
-    /// Of each reported edge between two candidates the end that more reports name goes; at a tie the later
-    /// one; never `me`.
-    pub(super) fn dropped(&self, me: Peer, candidates: &BTreeSet<Peer>) -> BTreeSet<Peer> {
-        let named = |peer: Peer| self.reports.iter().filter(|&&(a, b)| a == peer || b == peer).count();
-        self.reports
-            .iter()
-            .filter(|(a, b)| a != b && candidates.contains(a) && candidates.contains(b))
-            .map(|&(a, b)| {
-                let (low, high) = (a.min(b), a.max(b));
-                match (low == me, high == me) {
-                    (true, _) => high,
-                    (_, true) => low,
-                    _ if named(low) > named(high) => low,
-                    _ => high,
-                }
-            })
-            .collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_that_was_gone_and_is_back_costs_nobody_its_place() {
-        let (me, reporter, victim, far) = (Peer(0), Peer(3), Peer(1), Peer(4));
-        let candidates: BTreeSet<_> = (0..5).map(Peer).collect();
-        let mut standing = Standing::default();
-        for peer in [victim, far] {
-            standing.report(0, reporter, Reason::Lost, Some(peer));
-        }
-        assert_eq!(standing.dropped(me, &candidates), BTreeSet::from([reporter]));
-        standing.greeted(victim);
-        // The other edge is still reported dead: at a tie the later end goes.
-        assert_eq!(standing.dropped(me, &candidates), BTreeSet::from([far]));
-        standing.greeted(far);
-        assert_eq!(standing.dropped(me, &candidates), BTreeSet::new());
     }
 }

@@ -1,7 +1,7 @@
 //! This peer as a member of the committee, and its checks of a leader: promises and their obligations,
 //! releases that are final, and traces of members that were in a view and no longer know it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -10,10 +10,12 @@ use crate::node::presence::Presence;
 use crate::node::{Event, Out, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::committee::Acceptor;
+use crate::protocol::marks::Marks;
+use crate::protocol::members;
 use crate::protocol::message::{Message, Trace};
 use crate::protocol::pairwise::ViewKey;
-use crate::protocol::promise::{self, Duty, Promised};
-use crate::protocol::record::{Acknowledgement, Record as SumRecord};
+use crate::protocol::promise::{self, Basis, Begun, Duty, Promised};
+use crate::protocol::record::{Acknowledgement, NO_VALUE, Record as SumRecord};
 use crate::protocol::signed::Signed;
 use crate::protocol::view::{Reason, View};
 use crate::protocol::{Action, Fault, Time, deal};
@@ -63,11 +65,6 @@ impl Elections {
         self.votes.joined
     }
 
-    /// Whether this peer has promised not to join this view.
-    pub(in crate::node) fn forbids(&self, ballot: Ballot) -> bool {
-        ballot < self.votes.highest()
-    }
-
     /// Answers a proposer. The caller ends its view and sends the promise, if there is one.
     pub(in crate::node) fn prepare(
         &mut self,
@@ -75,6 +72,7 @@ impl Elections {
         from: Peer,
         ballot: Ballot,
         view: Option<&View>,
+        presence: &Presence,
         step: &mut Out,
     ) -> Result<Option<Signed<Promised>>, Fault> {
         let committee_members = self.ctx.committee_index(self.ctx.me).and(self.ctx.committee_index(from));
@@ -86,11 +84,14 @@ impl Elections {
         if self.votes.silent {
             return Ok(None);
         }
-        let outside = view.filter(|view| !view.members().contains(&from)).map(View::ballot);
-        let busy = || self.standing.waits_for_others(now, from).then_some(self.votes.acceptor.promised);
-        let promise = match outside.or_else(busy) {
+        let lease_ms = self.ctx.session.timing.proposal_backoff_ms;
+        let busy = view.map(View::ballot).or_else(|| {
+            let free = self.standing.may_promise(now, from, lease_ms) && !self.bars(from, presence);
+            (!free).then_some(self.votes.acceptor.promised)
+        });
+        let promise = match busy {
             Some(other) => Err(other),
-            None => self.promise(ballot),
+            None => self.promise(ballot, presence),
         };
         match promise {
             Err(other) => {
@@ -99,20 +100,42 @@ impl Elections {
             }
             Ok(promise) => {
                 step.0.push(Action::Persist(Record::Promised(ballot)));
-                if view.is_some() {
-                    self.standing.interrupted(now, from, self.ctx.session.timing.proposal_backoff_ms);
-                }
+                self.standing.promised(now, ballot, lease_ms);
                 Ok(Some(promise))
             }
         }
     }
 
+    /// Whether another may not lead by the marks that this peer knows.
+    pub(in crate::node) fn bars(&self, peer: Peer, presence: &Presence) -> bool {
+        let acceptor = &self.votes.acceptor;
+        let known = self.standing.marks_before(Ballot { counter: u64::MAX, proposer: peer });
+        let known: BTreeSet<_> = known.map(|(mark, _)| *mark).collect();
+        let marks = Marks::living(self.ctx.session.roster.len(), &known, acceptor.committed);
+        members::barred(&self.ctx.session, &marks, &presence.reachable().into_iter().collect())
+            .contains(&peer)
+    }
+
     /// Promises the ballot, which must then be put on disk; `Err` with the one that stands against it.
-    pub(super) fn promise(&mut self, ballot: Ballot) -> Result<Signed<Promised>, Ballot> {
+    pub(super) fn promise(
+        &mut self,
+        ballot: Ballot,
+        presence: &Presence,
+    ) -> Result<Signed<Promised>, Ballot> {
         let acceptor = &mut self.votes.acceptor;
         let promise = acceptor.prepare(ballot).map_err(|_| acceptor.promised)?;
         let decision = if promise.released { self.votes.decision.clone() } else { Vec::new() };
-        Ok(Signed::new(&self.ctx, Promised { ballot, promise, decision }))
+        let reached = presence.unserved();
+        #[cfg(any(test, feature = "harness"))]
+        let reached: Vec<_> = match self.ctx.bug {
+            Some(crate::protocol::context::Bug::Picks(bits)) => {
+                reached.into_iter().filter(|peer| bits & 1 << peer.0 != 0).collect()
+            }
+            _ => reached,
+        };
+        let reached = promise::bits_of(self.ctx.peers(), reached);
+        let marks = self.standing.marks_before(ballot).map(|(_, signed)| signed.clone()).collect();
+        Ok(Signed::new(&self.ctx, Promised { ballot, promise, decision, reached, marks }))
     }
 
     /// Refuses a ballot whose counter no peer can have reached by proposing: it would leave no higher one for
@@ -138,6 +161,7 @@ impl Elections {
         promise::check(&self.ctx, ballot, &signed)?;
         self.convict(std::slice::from_ref(&signed), step);
         self.votes.saw(from, Trace::Promise(signed.clone()));
+        signed.item.marks.iter().for_each(|mark| self.standing.note(mark));
         self.standing.refusals.remove(&from);
         if let Some(proposal) = &mut self.proposal {
             proposal.promises.insert(from, signed);
@@ -171,36 +195,33 @@ impl Elections {
         *times += 1;
         let open = presence.committee().filter(|peer| !proposal.refused.contains(peer)).count();
         if *times <= 2 || open < self.ctx.quorum {
-            self.proposal = None;
+            self.withdraw();
             // Whoever refuses is busy: asking again at once would only make everybody write to disk.
             self.idle_since = until;
         }
         Ok(())
     }
 
-    /// The obligation of a leader that follows from the promises of its view.
+    /// What follows from the promises of a view, and the obligation that its leader is held to.
     pub(in crate::node) fn justified(
         &mut self,
-        ballot: Ballot,
-        committed: u32,
-        promises: &[Signed<Promised>],
+        begun: &Begun,
         step: &mut Out,
-    ) -> Result<Option<Duty>, Fault> {
+    ) -> Result<(Basis, Option<Duty>), Fault> {
+        let Begun { ballot, promises } = begun;
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.rule == crate::protocol::context::OpeningRule::Naive {
-            return Ok(None);
+            let basis = promise::basis(&self.ctx, *ballot, promises);
+            return basis.map(|basis| (basis, None)).ok_or(Fault::OutOfOrder("begin"));
         }
-        let duty = promise::justify(&self.ctx, ballot, promises)?;
-        if committed < duty.committed {
-            return Err(Fault::Inconsistent(
-                "view that begins before what its promises have committed".into(),
-            ));
-        }
+        let basis = promise::justify(&self.ctx, *ballot, promises)?;
         self.convict(promises, step);
         for signed in promises {
             self.votes.saw(signed.author, Trace::Promise(signed.clone()));
+            signed.item.marks.iter().for_each(|mark| self.standing.note(mark));
         }
-        Ok(Some(duty))
+        let duty = basis.duty.clone();
+        Ok((basis, Some(duty)))
     }
 
     /// Blames a peer that has acknowledged two values in one ballot, as signed items show.
@@ -211,23 +232,40 @@ impl Elections {
         }
     }
 
-    /// Acknowledges a value, if this peer votes: the acknowledgement, and its shares of the value's pads.
+    /// Acknowledges a value: the acknowledgement, and this peer's shares of the value's pads; of a committee
+    /// member that does not vote, or has promised a later view, one of no value. What this peer has committed
+    /// it acknowledges again.
     pub(in crate::node) fn acknowledge(
         &mut self,
         ballot: Ballot,
         record: &SumRecord,
         total: &Bytes,
+        committed: Option<[u8; 32]>,
         step: &mut Out,
     ) -> Result<Option<Vote>, (Reason, Option<Peer>)> {
-        let Some(index) = self.vote() else { return Ok(None) };
+        if self.ctx.committee_index(self.ctx.me).is_none() {
+            return Ok(None);
+        }
         let (slot, value) = (record.value.sum.slot, record.digest(&self.ctx));
+        // It has promised a later view, which has not begun: it takes part in this one without a vote.
+        let free = ballot >= self.votes.acceptor.promised || slot < self.votes.acceptor.committed;
+        let Some(index) = self.vote().filter(|_| free) else {
+            let item = Acknowledgement { ballot, slot, value: NO_VALUE };
+            return Ok(Some((Signed::new(&self.ctx, item), Shares::new())));
+        };
         let shares = deal::own_shares(&self.ctx, index, &record.deals).map_err(|(dealer, fault)| {
             step.blame(dealer, fault);
             (Reason::Fault, Some(dealer))
         })?;
-        let accepted = self.votes.acceptor.accept(ballot, slot, value);
-        accepted.map_err(|_| (Reason::Disagreement, None))?;
-        step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
+        if slot < self.votes.acceptor.committed {
+            if committed != Some(value) {
+                return Err((Reason::Disagreement, Some(ballot.proposer)));
+            }
+        } else {
+            let accepted = self.votes.acceptor.accept(ballot, slot, value);
+            accepted.map_err(|_| (Reason::Disagreement, Some(ballot.proposer)))?;
+            step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
+        }
         Ok(Some((Signed::new(&self.ctx, Acknowledgement { ballot, slot, value }), shares)))
     }
 
@@ -251,6 +289,10 @@ impl Elections {
         }
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.rule == crate::protocol::context::OpeningRule::Naive {
+            return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
+        }
+        if sum.slot < self.votes.acceptor.committed {
+            // It has acknowledged what it has committed.
             return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
         }
         if !self.votes.acceptor.release(sum.slot, &value) {

@@ -2,6 +2,7 @@
 //! the culprit has left proof it is named.
 
 mod alone;
+mod bounds;
 mod checks;
 mod elections;
 mod graph;
@@ -18,7 +19,6 @@ mod trees;
 
 use super::network::Network;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::tree;
 use crate::session::Peer;
 
 /// The honest peers have finished, with the same result.
@@ -32,7 +32,7 @@ fn honest_finish(net: &Network, what: &str) {
 
 /// The peers of a view in tree order: the leader, its two children, their children.
 fn tree_of(net: &Network, ballot: Ballot) -> Vec<Peer> {
-    tree::order(net.session(), ballot, &net.members_of(ballot))
+    net.tree_of(ballot).order().to_vec()
 }
 
 /// Who leads the first view.

@@ -10,7 +10,7 @@ use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::context::Context;
 use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, VERSION};
-use crate::protocol::promise::Promised;
+use crate::protocol::promise::{Begun, Promised};
 use crate::protocol::record::Record;
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
@@ -40,31 +40,32 @@ fn catalogue(ctx: &Context, current: Ballot, liar: Peer) -> Vec<Message> {
         for committed in [0, 1, 2, u32::MAX] {
             let promise = |ballot, accepted, released| {
                 let promise = Promise { committed, accepted, released };
-                Signed::new(ctx, Promised { ballot, promise, decision: Vec::new() })
+                let (decision, reached, marks) = (Vec::new(), vec![31], Vec::new());
+                Signed::new(ctx, Promised { ballot, promise, decision, reached, marks })
             };
             out.push(Message::Promise(promise(current, Some(accepted.clone()), false)));
             out.push(Message::Promise(promise(current, Some(accepted.clone()), true)));
             out.push(Message::Promise(promise(ballot, None, false)));
         }
-        let lists: [&[u16]; 7] = [
-            &[],
-            &[0, 1, 2, 3, 4],
-            &[4, 3, 2, 1, 0],
-            &[1, 1, 1, 1, 1],
-            &[0, 1, 2, u16::MAX],
-            &[0],
-            &[0, 1, 2, 3, 4, 5, 6, 7],
-        ];
-        for list in lists {
-            let members: Vec<_> = list.iter().map(|&peer| Peer(peer)).collect();
-            let promises = Vec::new();
-            out.push(Message::Begin { ballot, members: members.clone(), committed: u32::MAX, promises });
-            let promise = Promise { committed: 0, accepted: None, released: false };
-            let promises = vec![Signed::new(ctx, Promised { ballot, promise, decision: Vec::new() }); 3];
-            out.push(Message::Begin { ballot, members, committed: 0, promises });
+        let bitmaps: [&[u8]; 5] = [&[], &[31], &[0], &[255], &[31, 1]];
+        for reached in bitmaps {
+            let promise = || Promise { committed: 0, accepted: None, released: false };
+            let promised = || Promised {
+                ballot,
+                promise: promise(),
+                decision: Vec::new(),
+                reached: reached.to_vec(),
+                marks: Vec::new(),
+            };
+            for promises in [Vec::new(), vec![Signed::new(ctx, promised()); 3]] {
+                out.push(Message::Begin(Signed::new(ctx, Begun { ballot, promises })));
+            }
         }
         for suspect in [None, Some(liar), Some(Peer(u16::MAX))] {
-            out.push(Message::Failed(Signed::new(ctx, Failure { ballot, reason: Reason::Stalled, suspect })));
+            for slot in [0, 1, u32::MAX] {
+                let failure = Failure { ballot, slot, reason: Reason::Stalled, suspect };
+                out.push(Message::Failed(Signed::new(ctx, failure)));
+            }
         }
         out.extend(in_view(ballot).into_iter().map(Message::View));
     }

@@ -7,15 +7,15 @@ use super::network::{Fault, Name, Network};
 use super::numbers::{Numbers, timing};
 use crate::crypto::mask::Sign;
 use crate::protocol::all_reduce::Direction;
-use crate::protocol::tree;
+use crate::protocol::tree::Tree;
 use crate::session::Peer;
 
 /// `top` and everybody below it.
-fn subtree(order: &[Peer], top: Peer) -> Vec<Peer> {
+fn subtree(tree: &Tree, top: Peer) -> Vec<Peer> {
     let mut out = vec![top];
     let mut next = 0;
     while next < out.len() {
-        out.extend(tree::place(order, out[next]).unwrap().children);
+        out.extend(tree.place(out[next]).unwrap().children);
         next += 1;
     }
     out
@@ -25,13 +25,13 @@ fn subtree(order: &[Peer], top: Peer) -> Vec<Peer> {
 fn look(net: &Network) -> (usize, usize) {
     let (mut up, mut down) = (0, 0);
     for (from, to, sum, direction, data) in &net.travelled {
-        let members = net.members_of(sum.ballot);
-        let order = tree::order(net.session(), sum.ballot, &members);
+        let tree = net.tree_of(sum.ballot);
+        let members = tree.members().to_vec();
         let summed = match direction {
             Direction::Up => {
                 up += 1;
-                assert_eq!(tree::place(&order, *from).unwrap().parent, Some(*to));
-                subtree(&order, *from)
+                assert_eq!(tree.parent(*from), Some(*to));
+                subtree(&tree, *from)
             }
             Direction::Down => {
                 down += 1;

@@ -60,7 +60,7 @@ fn in_a_view_the_silent_neighbour_is_named_until_the_view_fails() {
         net.hold = Some(Box::new(move |from, _, _| from == silent));
         let failed = |net: &Network| {
             net.events.iter().find_map(|(at, peer, event)| match event {
-                Event::ViewFailed(_, Reason::Stalled, suspect) => Some((*at, *peer, *suspect)),
+                Event::ViewFailed(_, _, Reason::Stalled, suspect) => Some((*at, *peer, *suspect)),
                 _ => None,
             })
         };

@@ -9,7 +9,7 @@ use crate::crypto::mask::Sign;
 use crate::crypto::stream::Stream;
 use crate::protocol::ballot::Ballot;
 use crate::protocol::pairwise::Mask;
-use crate::protocol::tree;
+use crate::protocol::tree::Tree;
 
 const SUM: SumId = SumId { ballot: Ballot { counter: 3, proposer: Peer(0) }, slot: 2 };
 const SESSION: [u8; 32] = [9; 32];
@@ -105,8 +105,9 @@ impl Run {
 
 fn start(peers: u16, len: usize) -> Run {
     let order: Vec<_> = (0..peers).map(Peer).collect();
+    let tree = Tree::grow(Peer(0), (1..peers).map(Peer), |_, _| true);
     let aggregate = Aggregate::exact("numbers", 8, len as u64 / 8, "numbers", "their sum");
-    let machine = |me: &Peer| AllReduce::new(&SESSION, SUM, &aggregate, tree::place(&order, *me).unwrap());
+    let machine = |me: &Peer| AllReduce::new(&SESSION, SUM, &aggregate, tree.place(*me).unwrap());
     let mut run = Run {
         machines: order.iter().map(machine).collect(),
         ways: BTreeMap::new(),

@@ -1,5 +1,7 @@
 //! The keys of a view, and in large views the draw of who shares masks with whom.
 
+use std::collections::BTreeMap;
+
 use chacha20::rand_core::Rng as _;
 
 use super::{DISAGREEMENT, HEARTBEAT_MS, Message, Order, Output, Refusal, Report, Stage, Timer, View};
@@ -11,10 +13,10 @@ use crate::protocol::{Action, Fault, Step, Time};
 
 impl View {
     pub(super) fn start(&mut self, now: Time, step: &mut Step<Self>) {
-        self.move_on(now);
+        self.clock.start(now, self.place.neighbours());
         step.output(Output::Stage(0, Stage::Keys));
         let secret = EphemeralSecret::generate(&mut self.rng);
-        if self.ctx.draws(self.ctx.me, &self.members) {
+        if self.ctx.draws(self.ctx.me, self.members()) {
             let mut part = [0; 32];
             self.rng.fill_bytes(&mut part);
             self.part = Some(part);
@@ -23,27 +25,40 @@ impl View {
             self.part.map(|part| pairwise::commitment(&self.ctx, self.ballot, self.ctx.me, &part));
         let key = ViewKey { ballot: self.ballot, public: secret.public(), commitment };
         self.secret = Some(secret);
-        self.keys_report.own(vec![Signed::new(&self.ctx, key)]);
+        let own = Signed::new(&self.ctx, key);
+        self.keys_below.insert(self.ctx.me, own.clone());
+        self.keys_report.own(vec![own]);
         step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: Timer(self.ballot) });
-        self.report_keys(step);
+        self.report_keys(now, step);
     }
 
     /// The leader's list of all keys. In a large view this peer's part of the draw is revealed now, for these
     /// keys and no others.
-    pub(super) fn fix(&mut self, items: Vec<Signed<ViewKey>>, step: &mut Step<Self>) -> Result<(), Refusal> {
+    pub(super) fn fix(
+        &mut self,
+        now: Time,
+        items: Vec<Signed<ViewKey>>,
+        step: &mut Step<Self>,
+    ) -> Result<(), Refusal> {
         if self.fixed.is_some() {
             return Err(DISAGREEMENT);
         }
-        let fixed = ViewKeys::new(&self.ctx, self.ballot, &self.members, items).ok_or(DISAGREEMENT)?;
+        let fixed = ViewKeys::new(&self.ctx, self.ballot, self.members(), items).ok_or(DISAGREEMENT)?;
+        // Those of this subtree went through this peer: whoever finds its own changed knows that it was not
+        // here.
+        let listed: BTreeMap<_, _> = fixed.items.iter().map(|key| (key.author, key)).collect();
+        if !self.keys_below.iter().all(|(peer, key)| listed.get(peer) == Some(&key)) {
+            return Err(DISAGREEMENT);
+        }
         let keys = fixed.digest;
         self.fixed = Some(fixed);
-        if self.members.len() <= super::FULL_MESH {
+        if self.members().len() <= super::FULL_MESH {
             return self.agree([0; 32], step);
         }
         let reveal = |secret| Signed::new(&self.ctx, Reveal { ballot: self.ballot, keys, secret });
         let own = self.part.take().map(reveal).into_iter().collect();
         self.reveals.own(own);
-        self.report_reveals(step);
+        self.report_reveals(now, step);
         Ok(())
     }
 
@@ -64,7 +79,7 @@ impl View {
     fn agree(&mut self, draw: [u8; 32], step: &mut Step<Self>) -> Result<(), Refusal> {
         let secret = self.secret.take().ok_or(DISAGREEMENT)?;
         let fixed = self.fixed.as_ref().ok_or(DISAGREEMENT)?;
-        let partners = pairwise::partners(&self.ctx, &self.members, &draw, self.ctx.me);
+        let partners = pairwise::partners(&self.ctx, self.members(), &draw, self.ctx.me);
         if !fixed.signed_by(&self.ctx, &partners) {
             return Err(DISAGREEMENT);
         }
@@ -81,19 +96,19 @@ impl View {
         Ok(())
     }
 
-    pub(super) fn report_keys(&mut self, step: &mut Step<Self>) {
+    pub(super) fn report_keys(&mut self, now: Time, step: &mut Step<Self>) {
         let Some(items) = self.keys_report.complete() else { return };
         match self.place.parent {
             Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Keys(items))),
-            None => self.order(Order::Keys(items), step),
+            None => self.order(now, Order::Keys(items), step),
         }
     }
 
-    pub(super) fn report_reveals(&mut self, step: &mut Step<Self>) {
+    pub(super) fn report_reveals(&mut self, now: Time, step: &mut Step<Self>) {
         let Some(items) = self.reveals.complete() else { return };
         match self.place.parent {
             Some(parent) => step.send(parent, Message::Up(self.ballot, Report::Reveal(items))),
-            None => self.order(Order::Reveal(items), step),
+            None => self.order(now, Order::Reveal(items), step),
         }
     }
 }

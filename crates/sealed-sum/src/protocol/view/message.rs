@@ -19,7 +19,7 @@ pub enum Message {
     Down(Ballot, Order),
     /// A part of the running sum.
     Reduce(all_reduce::Message),
-    /// A peer in this subtree (to the parent) or anywhere (to the children) is computing.
+    /// The sender is in the view.
     KeepAlive(Ballot),
 }
 
@@ -113,22 +113,16 @@ pub enum Stage {
 /// Why a view ended without having gone through the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// A connection that the view needs is gone.
+    /// The connection to the suspect is gone.
     Lost,
-    /// No progress for `view_timeout_ms`.
+    /// The suspect did not send in time what the author waited for.
     Stalled,
-    /// A peer broke a rule.
+    /// The suspect broke a rule.
     Fault,
-    /// A peer left on purpose.
+    /// The author leaves on purpose.
     Left,
-    /// A proposer with a higher ballot has its majority.
-    Superseded,
-    /// The members are too few for a new sum.
-    TooFew,
-    /// A peer's totals, keys or shares do not fit together, and it cannot be said whose fault it is.
+    /// What the suspect passed on does not fit to what the author holds.
     Disagreement,
-    /// A slot is committed and peers outside the view wait: the leader proposes a larger one.
-    Enlarged,
-    /// The members lack a peer that one of them is connected to.
-    Omitted,
+    /// The leader ends it, to take more peers in or because the members cannot go on.
+    Ended,
 }

@@ -1,66 +1,127 @@
-//! How long a member waits, for whom, and how it says that it is at work.
+//! Deadlines, which the receiver keeps and nothing extends.
+//!
+//! A member that is in the view says so each second to its neighbours: who is silent for `view_timeout_ms` is
+//! gone. And each order has a time by which the reports on it are due, and the next order: it is 2 s later
+//! for each level, up by height and down by depth, so that of those that wait the one next to a liar speaks
+//! first.
 
-use super::{HEARTBEAT_MS, Message, Output, Reason, Timer, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{HEARTBEAT_MS, Message, Order, Output, Reason, Round, Timer, View};
+use crate::protocol::all_reduce::CHUNK;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::{Aggregate, Context};
 use crate::protocol::{Action, Step, Time};
 use crate::session::Peer;
 
+/// The time by which a member waits longer than the next one below it, milliseconds.
+const LEVEL_MS: u64 = 2_000;
+/// The time that a sum may take for each chunk of its vector: about 1 Mbit/s.
+const CHUNK_MS: u64 = 2_000;
+
+/// When a member last heard its neighbours, and until when it waits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    /// When each neighbour was heard last, without the children that cannot be reached yet.
+    heard: BTreeMap<Peer, Time>,
+    unreached: BTreeSet<Peer>,
+    /// When the present order came, and what it may take.
+    since: Time,
+    budget_ms: u64,
+    /// What it may take longer for each level.
+    level_ms: u64,
+    /// Whether no order has come yet: children may have to be connected to first, level by level.
+    connecting: bool,
+}
+
+impl Clock {
+    pub(super) fn start(&mut self, now: Time, neighbours: impl Iterator<Item = Peer>) {
+        let reached = neighbours.filter(|peer| !self.unreached.contains(peer));
+        self.heard.extend(reached.map(|peer| (peer, now)));
+        (self.since, self.connecting) = (now, true);
+    }
+
+    pub(super) fn heard(&mut self, now: Time, from: Peer) {
+        self.heard.insert(from, now);
+    }
+
+    pub(super) fn ordered(&mut self, now: Time, order: &Order, ballot: Ballot, ctx: &Context) {
+        let transfer = |slot: u32| transfer_ms(ctx, slot);
+        let compute = ctx.session.timing.compute_ms;
+        self.budget_ms = match order {
+            Order::Keys(_) | Order::Reveal(_) => 0,
+            Order::Sum(slot) => compute.saturating_add(transfer(*slot)),
+            // A value of an earlier view: its total may have to be fetched, and slots before it.
+            Order::Accept(record) if record.value.sum.ballot != ballot => {
+                compute.saturating_add(transfer(record.value.sum.slot))
+            }
+            Order::Accept(record) => transfer(record.value.sum.slot),
+            Order::Decide(slot, _) | Order::Open(slot, _) => transfer(*slot),
+        };
+        (self.since, self.level_ms, self.connecting) = (now, LEVEL_MS, false);
+    }
+
+    /// The whole total is here: what is left is to pass it on, level by level.
+    pub(super) fn summed(&mut self, now: Time, slot: u32, ctx: &Context) {
+        (self.since, self.budget_ms, self.level_ms) = (now, 0, LEVEL_MS + transfer_ms(ctx, slot));
+    }
+}
+
+/// The time that the vector of a slot may take on one connection.
+fn transfer_ms(ctx: &Context, slot: u32) -> u64 {
+    let length = ctx.plan.get(slot as usize).map_or(0, Aggregate::len);
+    (length.div_ceil(CHUNK) as u64).saturating_mul(CHUNK_MS)
+}
+
 impl View {
+    /// A child cannot be reached yet.
+    pub fn unreached(&mut self, child: Peer) {
+        self.clock.unreached.insert(child);
+    }
+
+    /// It is, now.
+    pub fn reached(&mut self, now: Time, child: Peer) {
+        self.clock.unreached.remove(&child);
+        self.clock.heard(now, child);
+    }
+
     pub(super) fn tick(&mut self, now: Time, step: &mut Step<Self>) {
-        if self.working && !self.child_working {
-            self.tell_working(now, step);
-        }
-        self.child_working = false;
-        let stalled = self.progress.plus_ms(self.patience_ms());
-        if now >= stalled {
-            step.output(Output::Failed(Reason::Stalled, self.awaited_child().or(self.place.parent)));
-        } else {
-            step.0.push(Action::SetTimer {
-                at: stalled.min(now.plus_ms(HEARTBEAT_MS)),
-                timer: Timer(self.ballot),
-            });
-        }
-    }
-
-    pub(super) fn move_on(&mut self, now: Time) {
-        (self.progress, self.moved) = (now, now);
-    }
-
-    /// Takes the word of a peer that it works, for two computations as long as they may be: not for ever.
-    pub(super) fn bear(&mut self, now: Time) {
-        let longest = self.ctx.session.timing.compute_ms.saturating_mul(2);
-        self.progress = self.progress.max(now.min(self.moved.plus_ms(longest)));
-    }
-
-    /// Says that somebody in this subtree, at the root anybody, is at long work.
-    pub(super) fn tell_working(&mut self, now: Time, step: &mut Step<Self>) {
-        if self.leads() {
-            self.bear(now);
-        }
         self.beat().for_each(|(to, message)| step.send(to, message));
+        let (peer, until) = self.awaits();
+        if now >= until {
+            step.output(Output::Failed(Reason::Stalled, peer));
+        } else {
+            let at = until.min(now.plus_ms(HEARTBEAT_MS));
+            step.0.push(Action::SetTimer { at, timer: Timer(self.ballot) });
+        }
     }
 
-    /// The messages by which this peer says that it is at long work.
+    /// The messages by which this peer says that it is in the view.
     pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
-        let to = self.place.parent.map_or_else(|| self.place.children.clone(), |parent| vec![parent]);
         let ballot = self.ballot;
+        let to: Vec<_> = self.clock.heard.keys().copied().collect();
         to.into_iter().map(move |peer| (peer, Message::KeepAlive(ballot)))
     }
 
-    /// The time for which this peer bears silence. All wait when one is silent, so the nearest must
-    /// speak first, lest the others accuse those between: its parent (the deepest of those that wait for a
-    /// child), then, if it is the silent one's children that are left, the highest of them.
-    fn patience_ms(&self) -> u64 {
-        let (depth, height) = self.depth;
-        let turns = match self.awaited_child() {
-            Some(_) => height.saturating_sub(depth + 1),
-            None => height + depth,
-        };
-        self.ctx.session.timing.view_timeout_ms + u64::from(turns) * HEARTBEAT_MS
+    /// The neighbour on whose account the view would fail first without a word from any, and when; at the
+    /// leader perhaps nobody.
+    pub fn awaits(&self) -> (Option<Peer>, Time) {
+        let timing = &self.ctx.session.timing;
+        let silent =
+            self.clock.heard.iter().map(|(&peer, heard)| (Some(peer), heard.plus_ms(timing.view_timeout_ms)));
+        silent.chain([self.due()]).min_by_key(|(_, until)| *until).unwrap_or_else(|| self.due())
     }
 
-    /// The neighbour whose word comes next, if it is one, and when the view fails without a word from any.
-    pub fn awaits(&self) -> (Option<Peer>, Time) {
-        (self.awaited_child().or(self.place.parent), self.progress.plus_ms(self.patience_ms()))
+    /// The neighbour whose report or order comes next, and by when it must be here.
+    fn due(&self) -> (Option<Peer>, Time) {
+        let timeout = self.ctx.session.timing.view_timeout_ms;
+        let (depth, height) = self.depth;
+        let awaited = self.awaited_child();
+        let levels = u64::from(if awaited.is_some() { height.saturating_sub(depth) } else { height + depth });
+        // While children are connected to, each level may wait as long as the one below it, and longer.
+        let level = if self.clock.connecting { LEVEL_MS + timeout } else { self.clock.level_ms };
+        let ms = timeout.saturating_add(self.clock.budget_ms).saturating_add(levels.saturating_mul(level));
+        (awaited.or(self.place.parent), self.clock.since.plus_ms(ms))
     }
 
     /// A child whose report is missing.
@@ -69,11 +130,14 @@ impl View {
             _ if self.keys.is_none() && self.fixed.is_some() => self.reveals.waiting(),
             _ if self.keys.is_none() => self.keys_report.waiting(),
             None => None,
-            Some(round) => round
-                .deals
-                .waiting()
-                .filter(|_| round.record.is_none())
-                .or_else(|| round.acknowledge.waiting().filter(|_| round.record.is_some()))
+            Some(Round { reduce: Some(reduce), record: None, deals, .. }) => {
+                if reduce.is_whole() {
+                    deals.waiting()
+                } else {
+                    reduce.lacks()
+                }
+            }
+            Some(round) => (round.acknowledge.waiting().filter(|_| round.record.is_some()))
                 .or_else(|| round.release.waiting().filter(|_| !round.acknowledgements.is_empty())),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::super::network::{Fault, Network, Rewrite};
 use super::super::numbers::timing;
+use super::messages::{begin, order, promised as promised_plain, promises};
 use super::{honest_finish, leader, tree_of, without};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::committee::{Accepted, Promise};
@@ -143,15 +144,8 @@ fn a_fetched_total_that_is_not_the_decided_one_is_refused_and_its_server_named()
     }
 }
 
-/// Promises of everybody for a ballot.
-fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
-    let promise = || Promise { committed: 0, accepted: None, released: false };
-    let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
-    net.peers().map(|peer| Signed::new(&net.context(peer), item())).collect()
-}
-
 #[test]
-fn a_view_below_what_was_promised_is_not_joined() {
+fn a_view_below_what_was_promised_is_joined_without_a_vote() {
     let mut net = Network::new(5, &[3], timing(), 3);
     net.run_unchecked(10_000, |net| net.current().is_some());
     let (liar, members): (_, Vec<_>) = (leader(&net), net.peers().collect());
@@ -159,11 +153,14 @@ fn a_view_below_what_was_promised_is_not_joined() {
     net.run_unchecked(20, |_| false);
     let ballot = |counter| Ballot { counter, proposer: liar };
     let low = ballot(50);
-    let order = crate::protocol::tree::order(net.session(), low, &members);
+    let order = order(&net, low, &members);
     net.say(liar, order[1], Message::Prepare(ballot(60)));
-    let promises = promises(&net, low);
-    net.say(liar, order[1], Message::Begin { ballot: low, members, committed: 0, promises });
-    assert_ne!(net.current(), Some(low));
+    let begin = begin(&net, low, promises(&net, low, &members));
+    net.say(liar, order[1], begin);
+    assert_eq!(net.current(), Some(low));
+    net.run_unchecked(60_000, |_| false);
+    let acknowledged = net.acknowledged(0);
+    assert!(acknowledged.iter().all(|sum| sum.ballot != low), "{acknowledged:?}");
 }
 
 #[test]
@@ -174,11 +171,12 @@ fn a_view_without_the_promises_of_a_quorum_is_not_joined_and_its_leader_named() 
         let (liar, members): (_, Vec<_>) = (leader(&net), net.peers().collect());
         net.liars.insert(liar);
         let ballot = Ballot { counter: 50, proposer: liar };
-        let order = crate::protocol::tree::order(net.session(), ballot, &members);
-        let promises = promises(&net, ballot)[shown].to_vec();
+        let order = order(&net, ballot, &members);
+        let promises = promises(&net, ballot, &members)[shown].to_vec();
         // One author three times is no quorum either.
         let promises = if promises.len() == 1 { vec![promises[0].clone(); 3] } else { promises };
-        net.say(liar, order[1], Message::Begin { ballot, members, committed: 0, promises });
+        let begin = begin(&net, ballot, promises);
+        net.say(liar, order[1], begin);
         assert_ne!(net.current(), Some(ballot));
         assert_eq!(net.named(), BTreeSet::from([liar]));
     }
@@ -191,7 +189,7 @@ fn two_decisions_in_one_ballot_name_who_acknowledged_both() {
     let (liar, members): (_, Vec<_>) = (leader(&net), net.peers().collect());
     net.liars.insert(liar);
     let (earlier, ballot) = (Ballot { counter: 40, proposer: liar }, Ballot { counter: 50, proposer: liar });
-    let order = crate::protocol::tree::order(net.session(), ballot, &members);
+    let order = order(&net, ballot, &members);
     let honest = without(&net, &[liar]);
     let promised = |author: Peer, value: [u8; 32], voters: [Peer; 3]| {
         let acknowledge = |&peer: &Peer| {
@@ -200,13 +198,15 @@ fn two_decisions_in_one_ballot_name_who_acknowledged_both() {
         let decision = voters.iter().map(acknowledge).collect();
         let accepted = Some(Accepted { ballot: earlier, slot: 0, value });
         let promise = Promise { committed: 0, accepted, released: true };
-        Signed::new(&net.context(author), Promised { ballot, promise, decision })
+        let plain = promised_plain(&net, ballot, &members);
+        Signed::new(&net.context(author), Promised { promise, decision, ..plain })
     };
-    let mut shown = promises(&net, ballot);
+    let mut shown = promises(&net, ballot, &members);
     shown.retain(|signed| ![honest[0], honest[2]].contains(&signed.author));
     shown.push(promised(honest[0], [1; 32], [liar, honest[0], honest[1]]));
     shown.push(promised(honest[2], [2; 32], [liar, honest[2], honest[3]]));
-    net.say(liar, order[1], Message::Begin { ballot, members, committed: 0, promises: shown });
+    let begin = begin(&net, ballot, shown);
+    net.say(liar, order[1], begin);
     assert_eq!(net.named(), BTreeSet::from([liar]));
     let why = &net.blames[0].2;
     assert!(why.contains("two values"), "{why}");

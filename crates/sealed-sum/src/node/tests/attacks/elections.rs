@@ -61,7 +61,7 @@ fn a_member_that_ends_every_view_is_set_aside() {
         let ctx = net.context(liar);
         net.rewrite = Some(Box::new(move |from, _, message| {
             let Message::View(view::Message::Up(ballot, Report::Keys(_))) = message else { return None };
-            let failed = Failure { ballot: *ballot, reason: Reason::Superseded, suspect: None };
+            let failed = Failure { ballot: *ballot, slot: 0, reason: Reason::Ended, suspect: None };
             (from == liar).then(|| Message::Failed(Signed::new(&ctx, failed)))
         }));
         net.run(120_000);

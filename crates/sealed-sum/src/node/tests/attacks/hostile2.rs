@@ -105,12 +105,12 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
     let all = one.all();
     let fewer: Vec<_> = all.iter().copied().filter(|&peer| peer != honest).collect();
     let first = one.below(0, &fewer);
-    one.hear(first.proposer, one.begin(first, fewer.clone(), 0));
+    one.hear(first.proposer, one.begin(first, &fewer, 0));
     // A ballot in which both lists place them below the leader.
     let second_of = |ballot, members: &[Peer]| super::messages::order(&one.net, ballot, members)[1];
     let fits = |ballot: &Ballot| second_of(*ballot, &fewer) == one.me && second_of(*ballot, &all) == honest;
     let ballot = (first.counter + 1..).map(|counter| one.ballot(counter)).find(fits).unwrap();
-    one.hear(ballot.proposer, one.begin(ballot, fewer.clone(), 0));
+    one.hear(ballot.proposer, one.begin(ballot, &fewer, 0));
     // The honest one is shown everybody.
     let task = Arc::new(Numbers { me: honest, words: vec![3] });
     let mut other = Node::new(Arc::new(one.net.context(honest)), task, [2; 32], Vec::new()).unwrap();
@@ -119,7 +119,7 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
         drop(other.handle(one.now, Input::PeerUp(peer)));
         drop(other.handle(one.now, Input::Message { from: peer, message: one.hello(0, None) }));
     }
-    let shown = Input::Message { from: ballot.proposer, message: one.begin(ballot, all, 0) };
+    let shown = Input::Message { from: ballot.proposer, message: one.begin(ballot, &all, 0) };
     drop(other.handle(one.now, shown));
     assert_eq!(other.membership.ballot(), Some(ballot));
     // What an exchange says in its view.

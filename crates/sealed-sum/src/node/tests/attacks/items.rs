@@ -57,7 +57,8 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
     let (acks, earlier) = (&sum.acknowledgements, sum.acknowledgements[0].item.ballot);
     let accepted = Some(Accepted { ballot: earlier, slot: 1, value: sum.record.digest(&ctx) });
     let promise = Promise { committed: 1, accepted, released: true };
-    let good = Promised { ballot, promise, decision: acks.clone() };
+    let plain = super::messages::promised(&done.net, ballot, &[]);
+    let good = Promised { promise, decision: acks.clone(), ..plain };
     let broken = |by: Peer, change: &dyn Fn(&mut Promised)| {
         let mut item = good.clone();
         change(&mut item);

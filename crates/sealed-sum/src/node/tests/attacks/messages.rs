@@ -1,6 +1,7 @@
 //! Messages of the election and of views with one rule broken at a time.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::super::network::{Fault, Network};
 use super::super::numbers::timing;
@@ -11,9 +12,9 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::committee::{Accepted, Promise};
 use crate::protocol::failure::Failure;
 use crate::protocol::message::Message;
-use crate::protocol::promise::Promised;
+use crate::protocol::promise::{self, Begun, Promised};
 use crate::protocol::signed::Signed;
-use crate::protocol::tree;
+use crate::protocol::tree::Tree;
 use crate::protocol::view::{self, Order, Reason};
 use crate::session::Peer;
 
@@ -28,14 +29,33 @@ pub(super) fn begun() -> Network {
     net
 }
 
-fn promises(net: &Network, ballot: Ballot) -> Vec<Signed<Promised>> {
-    let promise = || Promise { committed: 0, accepted: None, released: false };
-    let item = || Promised { ballot, promise: promise(), decision: Vec::new() };
+/// A promise of who has committed nothing, reaches these peers and knows no marks.
+pub(super) fn promised(net: &Network, ballot: Ballot, reached: &[Peer]) -> Promised {
+    let promise = Promise { committed: 0, accepted: None, released: false };
+    let reached = promise::bits_of(net.session().roster.len() as u16, reached.iter().copied());
+    Promised { ballot, promise, decision: Vec::new(), reached, marks: Vec::new() }
+}
+
+/// Those of the committee, all of whom reach these peers.
+pub(super) fn promises(net: &Network, ballot: Ballot, reached: &[Peer]) -> Vec<Signed<Promised>> {
+    let item = || promised(net, ballot, reached);
     net.committee().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
 }
 
-pub(super) fn order(net: &Network, ballot: Ballot, members: &[Peer]) -> Vec<Peer> {
-    tree::order(net.session(), ballot, members)
+/// The beginning of a view with these promises, as its leader signs it.
+pub(super) fn begin(net: &Network, ballot: Ballot, promises: Vec<Signed<Promised>>) -> Message {
+    Message::Begin(Signed::new(&net.context(ballot.proposer), Begun { ballot, promises }))
+}
+
+/// The tree of a view of these peers, if the whole committee promises it and reaches them.
+pub(super) fn tree(net: &Network, ballot: Ballot, reached: &[Peer]) -> Arc<Tree> {
+    let promises = promises(net, ballot, reached);
+    promise::basis(&net.context(ballot.proposer), ballot, &promises).unwrap().tree
+}
+
+/// The peers of that tree, each after its parent.
+pub(super) fn order(net: &Network, ballot: Ballot, reached: &[Peer]) -> Vec<Peer> {
+    tree(net, ballot, reached).order().to_vec()
 }
 
 /// How often the peer has entered the view.
@@ -45,39 +65,45 @@ fn entered(net: &Network, peer: Peer, ballot: Ballot) -> usize {
 }
 
 #[test]
-fn a_view_that_breaks_any_rule_of_its_beginning_is_not_joined_and_who_passes_it_on_is_named() {
+fn a_view_that_breaks_a_rule_of_its_beginning_is_not_joined() {
     let all: Vec<_> = (0..5).map(Peer).collect();
     let leads = begun().committee()[0];
     let high = Ballot { counter: 50, proposer: leads };
     let spare = *all.iter().find(|peer| !begun().committee().contains(peer)).unwrap();
-    let reversed: Vec<_> = all.iter().rev().copied().collect();
-    let without_leader: Vec<_> = all.iter().copied().filter(|&peer| peer != leads).collect();
-    let one_votes = all.iter().copied().filter(|&peer| peer == leads || !begun().committee().contains(&peer));
-    let cases: [(&str, Ballot, Vec<Peer>, u32, bool); 8] = [
-        ("nothing", high, all.clone(), 0, true),
-        ("members do not ascend", high, reversed, 0, false),
-        ("its leader is no member", high, without_leader, 0, false),
-        ("its leader is not of the committee", Ballot { proposer: spare, ..high }, all.clone(), 0, false),
-        ("more committed slots than there are", high, all.clone(), 9, false),
-        ("a ballot above the last", Ballot { counter: Ballot::LAST + 1, ..high }, all.clone(), 0, false),
-        ("too few members", high, all[..2].to_vec(), 0, false),
-        ("too few of the committee", high, one_votes.collect(), 0, false),
+    let tree = order(&begun(), high, &all);
+    type Alter = fn(&mut Vec<Signed<Promised>>);
+    let cases: [(&str, Ballot, Alter, bool); 5] = [
+        ("nothing", high, |_| {}, true),
+        ("its leader is not of the committee", Ballot { proposer: spare, ..high }, |_| {}, false),
+        ("a ballot above the last", Ballot { counter: Ballot::LAST + 1, ..high }, |_| {}, false),
+        ("too few promises", high, |promises| promises.truncate(1), false),
+        ("a promise of another ballot", high, |promises| promises[0].item.ballot.counter -= 1, false),
     ];
-    for (what, ballot, members, committed, sound) in cases {
+    for (what, ballot, alter, sound) in cases {
         let mut net = begun();
-        let order = order(&net, ballot, &members);
-        let (from, to) = (order[0], order[1]);
+        let (from, to) = (tree[0], tree[1]);
         net.liars.insert(from);
-        let promises = promises(&net, ballot);
-        net.say(from, to, Message::Begin { ballot, members, committed, promises });
+        let mut promises = promises(&net, ballot, &all);
+        alter(&mut promises);
+        let begin = begin(&net, ballot, promises);
+        net.say(from, to, begin);
         assert_eq!(entered(&net, to, ballot), usize::from(sound), "{what}");
         assert_eq!(net.named().contains(&from), !sound, "{what}");
     }
+    // Signed by somebody else, or too few reached: nobody leads such a view.
+    for reached in [&all[..], &all[..2]] {
+        let mut net = begun();
+        let from = tree[0];
+        net.liars.insert(from);
+        let promises = promises(&net, high, reached);
+        let by = if reached.len() == 5 { tree[1] } else { leads };
+        let begin = Message::Begin(Signed::new(&net.context(by), Begun { ballot: high, promises }));
+        net.say(from, tree[1], begin);
+        assert_eq!((entered(&net, tree[1], high), net.named().contains(&from)), (0, true));
+    }
     // Of somebody else than the parent; twice; after the end.
     let mut net = begun();
-    let tree = order(&net, high, &all);
-    let begin =
-        Message::Begin { ballot: high, members: all.clone(), committed: 0, promises: promises(&net, high) };
+    let begin = begin(&net, high, promises(&net, high, &all));
     net.say(tree[1], tree[2], begin.clone());
     assert_eq!(entered(&net, tree[2], high), 0, "not from its parent");
     net.say(tree[0], tree[1], begin.clone());
@@ -109,8 +135,9 @@ fn the_end_of_a_view_is_heeded_from_its_members_alone_and_only_as_they_signed_it
     let (net, ballot, tree, away) = stopped();
     let (at, by, from) = (tree[1], tree[3], tree[0]);
     let earlier = Ballot { counter: ballot.counter - 1, ..ballot };
-    let ends = |ballot, author: Peer, suspect| {
-        Signed::new(&net.context(author), Failure { ballot, reason: Reason::Disagreement, suspect })
+    let ends = |ballot, author: Peer, suspect: Option<Peer>| {
+        let suspect = suspect.or(Some(tree.iter().copied().find(|peer| *peer != author).unwrap()));
+        Signed::new(&net.context(author), Failure { ballot, slot: 0, reason: Reason::Disagreement, suspect })
     };
     let mut forged = ends(ballot, from, None);
     forged.author = by;

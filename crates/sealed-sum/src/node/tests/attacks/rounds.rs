@@ -55,9 +55,10 @@ impl Tree {
             .map(|ballot| (ballot, super::messages::order(&net, ballot, &members)))
             .find(|(_, order)| fits(order))
             .unwrap();
+        let shape = super::messages::tree(&net, ballot, &members);
         let view = |&peer: &Peer| {
             let seed = [peer.0 as u8; 32];
-            (peer, View::new(ctx[peer.index()].clone(), ballot, members.clone(), seed).unwrap())
+            (peer, View::new(ctx[peer.index()].clone(), ballot, shape.clone(), seed).unwrap())
         };
         let views = members.iter().map(view).collect();
         let mut tree = Self {
@@ -115,11 +116,13 @@ impl Tree {
                     continue;
                 }
                 Action::Output(Output::Ready) => match resume.or(self.accepted.first()).cloned() {
-                    Some(record) => self.view(peer).resume(record),
-                    None => self.view(peer).sum(0),
+                    Some(record) => self.view(peer).resume(Time(0), record),
+                    None => self.view(peer).sum(Time(0), 0),
                 },
                 Action::Output(Output::Sum(slot)) => {
                     let vector = Bytes::from(vec![1; ctx.plan[slot as usize].len()]);
+                    let passed = self.view(peer).pass_on();
+                    self.act(peer, passed, resume);
                     self.view(peer).contribute(Time(0), slot, vector)
                 }
                 Action::Output(Output::Accept(record)) => {
@@ -129,11 +132,13 @@ impl Tree {
                     if peer == self.at() {
                         self.accepted.push(record);
                     }
-                    self.view(peer).acknowledge(slot, item)
+                    let passed = self.view(peer).pass_on();
+                    self.act(peer, passed, resume);
+                    self.view(peer).acknowledge(Time(0), slot, item)
                 }
                 Action::Output(Output::Decided(record, _)) => {
                     let item = ctx.committee_index(peer).map(|_| self.release(peer, &record));
-                    self.view(peer).release(record.value.sum.slot, item)
+                    self.view(peer).release(Time(0), record.value.sum.slot, item)
                 }
                 Action::Output(Output::Opened(committed)) => {
                     let slot = committed.record.value.sum.slot;
@@ -143,7 +148,7 @@ impl Tree {
                     if !leads || slot > 0 {
                         continue;
                     }
-                    self.view(peer).sum(1)
+                    self.view(peer).sum(Time(0), 1)
                 }
                 Action::Output(Output::Failed(reason, _)) if peer == self.at() => {
                     self.failed.push(reason);

@@ -3,23 +3,23 @@
 use rayon::prelude::*;
 
 /// Fractional bits of a weight.
-pub const WEIGHT_BITS: u32 = 32;
+pub(crate) const WEIGHT_BITS: u32 = 32;
 
 /// `to` is among the nearest points of `from`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Edge {
+pub(crate) struct Edge {
     /// The point whose neighbour it is.
-    pub from: u32,
+    pub(crate) from: u32,
     /// The neighbour.
-    pub to: u32,
+    pub(crate) to: u32,
     /// Hamming distance of their codes.
-    pub distance: u16,
+    pub(crate) distance: u16,
 }
 
 /// The `k` nearest of some (distance, point): smallest distances first, of equal ones the earliest points.
 /// Those of L / 2 and more, a cosine of 0 or less, are left out, so that no weight is negative.
 #[must_use]
-pub fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec<(u16, u32)> {
+pub(crate) fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec<(u16, u32)> {
     points.retain(|&(distance, _)| 2 * usize::from(distance) < bits);
     if points.len() > k && k > 0 {
         points.select_nth_unstable(k - 1);
@@ -32,7 +32,7 @@ pub fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec<(u16, 
 /// N = D^-1/2 W D^-1/2 with W = B + B^T, symmetric, each weight rounded to a multiple of 2^-32; rows of a
 /// point without edges are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Graph {
+pub(crate) struct Graph {
     starts: Vec<usize>,
     /// (column, weight) ascending in each row.
     entries: Vec<(u32, u64)>,
@@ -45,7 +45,7 @@ impl Graph {
     /// # Panics
     /// If an edge names another point.
     #[must_use]
-    pub fn new(n: usize, bits: usize, power: u8, edges: &[Edge]) -> Self {
+    pub(crate) fn new(n: usize, bits: usize, power: u8, edges: &[Edge]) -> Self {
         let similarity = |distance: u16| {
             let cosine = libm::cos(std::f64::consts::PI * f64::from(distance) / bits as f64).max(0.0);
             (0..power).fold(1.0, |product, _| product * cosine)
@@ -88,19 +88,19 @@ impl Graph {
 
     /// How many points.
     #[must_use]
-    pub fn points(&self) -> usize {
+    pub(crate) fn points(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// Entries of N: twice the edges, less those that point both ways.
     #[must_use]
-    pub fn entries(&self) -> usize {
+    pub(crate) fn entries(&self) -> usize {
         self.entries.len()
     }
 
     /// Row i of N: (column, weight with [`WEIGHT_BITS`] fractional bits), ascending.
     #[must_use]
-    pub fn row(&self, i: usize) -> &[(u32, u64)] {
+    pub(crate) fn row(&self, i: usize) -> &[(u32, u64)] {
         &self.entries[self.starts[i]..self.starts[i + 1]]
     }
 
@@ -116,7 +116,7 @@ impl Graph {
     /// (I - alpha N)^-1 y by conjugate gradients (Hestenes & Stiefel, 1952) to a relative residual of 1e-13,
     /// or the best that 1,000 steps give.
     #[must_use]
-    pub fn solve(&self, y: &[f64], alpha: f64) -> Vec<f64> {
+    pub(crate) fn solve(&self, y: &[f64], alpha: f64) -> Vec<f64> {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let mut z = vec![0.0; y.len()];
         let mut residual = y.to_vec();

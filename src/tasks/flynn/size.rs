@@ -8,10 +8,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::DataSpec;
-use super::rules::{self, SessionError};
 use crate::model::readout::Readout;
+use crate::session::rules::{COUNTS_LIMIT, Limit};
+use crate::session::{DataSpec, SessionError};
 use crate::tasks::ModelSpec;
+
+pub(crate) fn m(classes: usize) -> Limit {
+    Limit::new("flynn.m", 1, COUNTS_LIMIT / 4 / classes.max(1) as u64)
+        .saying(" (m x classes x 4 bytes is at most 1 GiB)")
+}
+
+pub(crate) fn s(d: u32) -> Limit {
+    Limit::new("flynn.s", 2, d.into()).saying(" (the dimension d)")
+}
+
+pub(crate) fn rho(m: u32) -> Limit {
+    Limit::new("flynn.rho", 1, m.into()).saying(" (m)")
+}
 
 /// A size as written in a file or on the command line.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,9 +53,9 @@ impl Sizes {
     /// [`SessionError::Value`] when one is out of range or not a size at all.
     pub fn resolve(&self, data: &DataSpec, readout: impl Into<Readout>) -> Result<ModelSpec, SessionError> {
         let d = data.dimension();
-        let m = rules::m(data.classes.len()).check(self.m.times("flynn.m", 'd', d, 0)?)?;
-        let s = rules::s(d).check(self.s.times("flynn.s", 'd', d, 2)?)?;
-        let rho = rules::rho(m).check(self.rho.times("flynn.rho", 'm', m, 2)?)?;
+        let m = m(data.classes.len()).check(self.m.times("flynn.m", 'd', d, 0)?)?;
+        let s = s(d).check(self.s.times("flynn.s", 'd', d, 2)?)?;
+        let rho = rho(m).check(self.rho.times("flynn.rho", 'm', m, 2)?)?;
         let Readout { score, gamma } = readout.into();
         Ok(ModelSpec { m, s, rho, gamma, score })
     }

@@ -10,11 +10,12 @@ use chacha20::rand_core::SeedableRng;
 use crate::crypto::stream::derive;
 use crate::session::{Scaling, Session};
 use crate::sketch::Parameters;
-use crate::tasks::FlynnSpec;
+use crate::tasks::{FlynnSpec, Forecast};
 use flyswarm_data::scaling::Scaling as OfRows;
 use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
 use flyswarm_learn::tuning::noisy::Noisy;
 use flyswarm_learn::tuning::search::TrialError;
+use serde_json::json;
 
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
@@ -29,7 +30,7 @@ const REPETITIONS: u64 = 9;
 
 /// Why there is no forecast.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ForecastError {
+enum ForecastError {
     /// Sizes that make no data.
     #[error(transparent)]
     Data(#[from] SyntheticError),
@@ -40,39 +41,56 @@ pub(crate) enum ForecastError {
 
 /// Balanced accuracy on made-up rows, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Forecast {
+struct Estimate {
     /// Rows of all peers that were learnt from.
-    pub rows: usize,
+    rows: usize,
     /// With the session's noise: the mean of a few repetitions, the smallest and the largest.
-    pub private: f64,
+    private: f64,
     /// The smallest of them.
-    pub least: f64,
+    least: f64,
     /// The largest.
-    pub most: f64,
+    most: f64,
     /// Without noise.
-    pub plain: f64,
+    plain: f64,
     /// By guessing.
-    pub chance: f64,
+    chance: f64,
 }
 
-impl Forecast {
+impl Estimate {
     /// Whether the model keeps at least half of what it would know beyond guessing without noise.
-    #[must_use]
-    pub(crate) fn is_useful(&self) -> bool {
+    fn is_useful(&self) -> bool {
         self.private >= self.chance + (self.plain - self.chance) / 2.0
     }
 }
 
-/// The forecast for a private session of the task `flynn` whose peers have so many rows each; `None` for
-/// other sessions. The same seed gives the same forecast.
-///
-/// # Errors
-/// [`ForecastError`] where the sizes make no data or no model.
-pub(crate) fn forecast(
-    session: &Session,
-    rows_each: usize,
-    seed: u64,
-) -> Result<Option<Forecast>, ForecastError> {
+/// The forecast for a private session whose peers have so many rows each; `None` for other sessions.
+pub(super) fn forecast(session: &Session, rows_each: usize) -> Result<Option<Forecast>, String> {
+    let found = estimate(session, rows_each, 0).map_err(|error| format!("forecast: {error}"))?;
+    let (Some(found), Some(spec), Some(noise)) =
+        (found, session.task.get::<FlynnSpec>(), session.privacy.noise)
+    else {
+        return Ok(None);
+    };
+    let Estimate { rows, private, least, most, plain, chance } = found;
+    let verdict = if found.is_useful() { "" } else { ": of little use" };
+    let text = format!(
+        "forecast: balanced accuracy about {private:.2} ({least:.2} to {most:.2}){verdict}; {plain:.2} without noise, \
+         {chance:.2} by guessing; made-up rows, {} peers of {rows_each}, {} classes, m {}, T {}, epsilon {}",
+        session.roster.len(),
+        session.data.classes.len(),
+        spec.model.m,
+        noise.top,
+        noise.epsilon,
+    );
+    let json = json!({
+        "rows_each": rows_each, "rows": rows, "balanced_accuracy": private, "least": least, "most": most,
+        "without_noise": plain, "by_guessing": chance,
+    });
+    Ok(Some(Forecast { text, json, useful: found.is_useful() }))
+}
+
+/// The same seed gives the same estimate.
+fn estimate(session: &Session, rows_each: usize, seed: u64) -> Result<Option<Estimate>, ForecastError> {
     let (Some(spec), Some(noise)) = (session.task.get::<FlynnSpec>(), &session.privacy.noise) else {
         return Ok(None);
     };
@@ -112,7 +130,7 @@ pub(crate) fn forecast(
         private.push(round.private(&noise.mechanism(session, model.rho), &mut rng)?);
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    Ok(Some(Forecast {
+    Ok(Some(Estimate {
         rows,
         private: mean(&private),
         least: private.iter().copied().fold(1.0, f64::min),
@@ -142,7 +160,7 @@ mod tests {
 
     #[test]
     fn much_budget_and_many_rows_are_useful_and_little_of_them_is_not() {
-        let of = |privacy: &str, rows| forecast(&session(privacy), rows, 1).unwrap().unwrap();
+        let of = |privacy: &str, rows| estimate(&session(privacy), rows, 1).unwrap().unwrap();
         let rich = of("epsilon = 100.0\ntop = 100", 1000);
         assert!(rich.is_useful() && rich.private > 0.7 && rich.plain > 0.8, "{rich:?}");
         assert_eq!((rich.rows, rich.chance), (3000, 0.5));
@@ -150,6 +168,6 @@ mod tests {
         assert!(!poor.is_useful() && poor.private < 0.62, "{poor:?}");
         assert!(poor.least <= poor.private && poor.private <= poor.most);
         assert_eq!(poor, of("epsilon = 0.01\ntop = 100", 30));
-        assert_eq!(forecast(&session(""), 30, 1).unwrap(), None);
+        assert_eq!(estimate(&session(""), 30, 1).unwrap(), None);
     }
 }

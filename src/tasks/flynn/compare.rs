@@ -1,19 +1,18 @@
-//! The model of a simulated run: its accuracy, and whether it is that of the rows in one place.
+//! The model of a run: its accuracy, and whether it is that of the rows in one place.
 
 use serde_json::Value;
 
 use crate::data::Dataset;
 use crate::model::Model;
 use crate::model::score::Confusion;
-use crate::sim::outcome::Accuracy;
-use crate::sim::task::{Ended, Worth};
 use crate::tasks::FlynnSpec;
+use crate::tasks::compare::{Accuracy, Ended, Worth};
 use crate::tasks::flynn::Plan;
-use crate::tasks::sketch::simulated::ranking;
+use crate::tasks::sketch::compare::ranking;
 
 /// The accuracy of the run's model, and how unlike the peers' rows are if their sketches were compared.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-    let spec = run.swarm.session.task.get::<FlynnSpec>();
+    let spec = run.session.task.get::<FlynnSpec>();
     let (accuracy, evaluation) = spec.and_then(|spec| accuracy(run, *spec, failures)).unzip();
     let ranking = spec.and_then(|spec| ranking(run, spec.select?, failures));
     Worth { accuracy, ranking, evaluation: evaluation.flatten() }
@@ -26,10 +25,9 @@ fn accuracy(
     spec: FlynnSpec,
     failures: &mut Vec<String>,
 ) -> Option<(Accuracy, Option<Value>)> {
-    let Ended { swarm, rows, .. } = *run;
-    let (&peer, finished) = swarm.finished.first_key_value()?;
-    let plan = Plan::new((*swarm.session).clone(), spec);
-    let decoded = swarm.outcome(peer)?.and_then(|mut outcome| {
+    let (rows, (peer, history)) = (run.rows, run.first()?);
+    let plan = Plan::new(run.session.clone(), spec);
+    let decoded = run.outcome(peer)?.and_then(|mut outcome| {
         let model = Model::decode(&outcome.file).map_err(|error| error.to_string())?;
         Ok((model, outcome.details.remove("evaluation")))
     });
@@ -45,21 +43,21 @@ fn accuracy(
         Some(Confusion::new(rows.test.classes(), rows.test.labels(), &predicted).accuracy())
     };
     let seed = model.sketch().parameters().seed;
-    let pooled = match plan.drawn(finished.opened()).ok()? {
+    let pooled = match plan.drawn(history.vectors()).ok()? {
         None if spec.evaluate.is_some_and(|evaluate| !evaluate.learn_all) => {
-            let kept = rows.parts.iter().map(|part| plan.split(&part.data, finished.opened()).ok());
+            let kept = rows.parts.iter().map(|part| plan.split(&part.data, history.vectors()).ok());
             let kept: Vec<Dataset> = kept
                 .zip(&rows.parts)
                 .map(|(split, part)| Some(part.data.subset(&split?.train)))
                 .collect::<Option<_>>()?;
-            plan.pooled_under(&together(&kept.iter().collect::<Vec<_>>())?, finished.opened()).ok()?
+            plan.pooled_under(&together(&kept.iter().collect::<Vec<_>>())?, history.vectors()).ok()?
         }
         None => plan.pooled(&rows.train, seed).ok()?,
         Some(draw) => {
-            let counted = finished.values().last().map_or(&[][..], |value| &value.members);
+            let counted = history.values().last().map_or(&[][..], |value| &value.members);
             let learnt = counted.iter().filter(|peer| draw.chosen.contains(&peer.index()));
             let parts: Vec<&Dataset> = learnt.map(|peer| &*rows.parts[peer.index()].data).collect();
-            plan.pooled_under(&together(&parts)?, finished.opened()).ok()?
+            plan.pooled_under(&together(&parts)?, history.vectors()).ok()?
         }
     };
     let largest = rows.parts.iter().map(|part| &part.data).max_by_key(|part| part.rows())?;

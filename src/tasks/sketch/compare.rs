@@ -1,43 +1,40 @@
-//! The sketches of a simulated run: whether distances are those of the rows in one place, and
+//! The sketches of a run: whether distances are those of the rows in one place, and
 //! whether they say how unlike the peers' classes are.
 
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
 use crate::model::selection;
 use crate::session::Peer;
-use crate::sim::outcome::Ranking;
-use crate::sim::rows::DealtRows;
-use crate::sim::swarm::{Finished, Swarm};
-use crate::sim::task::{Ended, Worth};
+use crate::tasks::History;
 use crate::tasks::SketchSpec;
+use crate::tasks::compare::{Ended, Ranking, Worth};
 use crate::tasks::sketch::{Global, Plan, TaskError};
 
 /// How unlike the peers' rows are.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-    let spec = run.swarm.session.task.get::<SketchSpec>();
+    let spec = run.session.task.get::<SketchSpec>();
     Worth { ranking: spec.and_then(|spec| ranking(run, *spec, failures)), ..Worth::default() }
 }
 
 /// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
 pub(crate) fn ranking(run: &Ended<'_>, spec: SketchSpec, failures: &mut Vec<String>) -> Option<Ranking> {
-    let Ended { swarm, rows, .. } = *run;
-    let finished = swarm.finished.values().next()?;
-    let plan = Plan::new((*swarm.session).clone(), spec);
-    compared(&plan, swarm, finished, rows).map_err(|error| failures.push(error.to_string())).ok()
+    let plan = Plan::new(run.session.clone(), spec);
+    compared(&plan, run, run.first()?.1).map_err(|error| failures.push(error.to_string())).ok()
 }
 
-fn compared(plan: &Plan, swarm: &Swarm, finished: &Finished, rows: &DealtRows) -> Result<Ranking, TaskError> {
-    let outcome = plan.outcome(finished.opened())?;
+fn compared(plan: &Plan, run: &Ended<'_>, history: &History) -> Result<Ranking, TaskError> {
+    let rows = run.rows;
+    let outcome = plan.outcome(history.vectors())?;
     let members = |name: &str| {
-        let slot = swarm.ctx.plan.iter().position(|aggregate| aggregate.name == name);
-        slot.and_then(|slot| finished.values().get(slot)).map_or(&[][..], |value| &value.members)
+        let slot = run.plan.iter().position(|aggregate| aggregate.name == name);
+        slot.and_then(|slot| history.values().get(slot)).map_or(&[][..], |value| &value.members)
     };
     let counted = members("sketch");
     let together: Vec<f32> =
         counted.iter().flat_map(|peer| rows.parts[peer.index()].data.values().to_vec()).collect();
     let together = Dataset::new(rows.train.features(), together, Vec::new(), Vec::new())
         .map_err(|error| TaskError::Data(error.to_string()))?;
-    let exact = plan.sketch(&together, finished.opened())?;
+    let exact = plan.sketch(&together, history.vectors())?;
     let mut equal = match &outcome.global {
         Global::Exact(global) => exact == *global,
         // That the total is the sum of what was drawn is for `checks` to see.
@@ -58,7 +55,7 @@ fn compared(plan: &Plan, swarm: &Swarm, finished: &Finished, rows: &DealtRows) -
         let published =
             outcome.published.get(usize::from(peer)).filter(|_| members("scores").contains(&Peer(peer)));
         let distance = match &outcome.global {
-            Global::Exact(global) => plan.sketch(part, finished.opened())?.distance(global)?.row_mean,
+            Global::Exact(global) => plan.sketch(part, history.vectors())?.distance(global)?.row_mean,
             Global::Private(_) => match published.copied().flatten() {
                 Some(published) => published,
                 None => continue,

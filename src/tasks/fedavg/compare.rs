@@ -1,33 +1,41 @@
-//! The result of a simulated run: its accuracy, and whether the weights are those that the rows of each
+//! The result of a run: its accuracy, and whether the weights are those that the rows of each
 //! round's members give in one place.
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::crypto::mask;
 use crate::data::Dataset;
 use crate::model::score::Confusion;
-use crate::protocol::record::Value;
+use crate::protocol::record;
 use crate::session::{Peer, Session};
-use crate::sim::outcome::Accuracy;
-use crate::sim::rows::DealtRows;
-use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgSpec;
+use crate::tasks::compare::{Accuracy, DealtRows, Ended, Worth};
 use crate::tasks::fedavg::{Fedavg, Plan};
 use crate::tasks::{History, Task};
 use flyswarm_learn::learner::Classifier;
 
 /// The accuracy of the run's result.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-    let spec = run.swarm.session.task.get::<FedavgSpec>();
-    Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
+    let spec = run.session.task.get::<FedavgSpec>();
+    Worth {
+        accuracy: spec.and_then(|spec| accuracy(run, spec, failures)),
+        evaluation: evaluation(run),
+        ..Worth::default()
+    }
+}
+
+/// What the receipt of the first finished peer says of held-out rows.
+pub(in crate::tasks) fn evaluation(run: &Ended<'_>) -> Option<Value> {
+    let (peer, _) = run.first()?;
+    run.outcome(peer)?.ok()?.details.remove("evaluation")
 }
 
 /// The accuracy of the network that the first finished peer has, of one that is trained on all rows in one
 /// place, and of one that is trained on those of the peer with the most.
 fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
-    let Ended { swarm, rows, .. } = *run;
-    let (&peer, finished) = swarm.finished.first_key_value()?;
-    let outcome = swarm.outcome(peer)?;
+    let (rows, (peer, history)) = (run.rows, run.first()?);
+    let outcome = run.outcome(peer)?;
     let decoded =
         outcome.and_then(|outcome| Classifier::decode(&outcome.file).map_err(|error| error.to_string()));
     let network = match decoded {
@@ -37,9 +45,9 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> O
             return None;
         }
     };
-    let (session, seed) = (&*swarm.session, finished.history.seed()?);
+    let (session, seed) = (run.session, history.seed()?);
     let plan = Plan::new(session.clone(), spec.clone()).ok()?;
-    let expected = in_one_place(session, spec, rows, finished.values(), &seed);
+    let expected = in_one_place(session, spec, rows, history.values(), &seed);
     let expected = expected.and_then(|history| plan.classifier(&history).map_err(|error| error.to_string()));
     if let Err(error) = &expected {
         failures.push(format!("in one place there are no weights: {error}"));
@@ -65,7 +73,7 @@ fn in_one_place(
     session: &Session,
     spec: &FedavgSpec,
     rows: &DealtRows,
-    values: &[Value],
+    values: &[record::Value],
     seed: &[u8; 32],
 ) -> Result<History, String> {
     let task = |(peer, part): (Peer, &crate::tasks::Rows)| {

@@ -1,12 +1,12 @@
-//! The network of a simulated run, compared with networks that learn from the given labels alone.
+//! The network of a run, compared with networks that learn from the given labels alone.
 
 use crate::data::Dataset;
 use crate::model::score::Confusion;
-use crate::sim::outcome::Accuracy;
-use crate::sim::task::{Ended, Worth};
 use crate::tasks::FedavgXclpSpec;
 use crate::tasks::Rows;
+use crate::tasks::compare::{Accuracy, Ended, Worth};
 use crate::tasks::fedavg::Plan;
+use crate::tasks::fedavg::compare::evaluation;
 use flyswarm_learn::learner::Classifier;
 
 /// The rows of a peer whose label was given.
@@ -17,17 +17,21 @@ fn labelled(part: &Rows) -> Dataset {
 
 /// The accuracy of the run's result.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-    let spec = run.swarm.session.task.get::<FedavgXclpSpec>();
-    Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
+    let spec = run.session.task.get::<FedavgXclpSpec>();
+    Worth {
+        accuracy: spec.and_then(|spec| accuracy(run, spec, failures)),
+        evaluation: evaluation(run),
+        ..Worth::default()
+    }
 }
 
 /// The accuracy of the network that every finished peer has, of one that is trained on all given labels in
 /// one place, and of one that is trained on those of the peer with the most.
 fn accuracy(run: &Ended<'_>, spec: &FedavgXclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
-    let Ended { swarm, rows, .. } = *run;
+    let rows = run.rows;
     let mut networks = Vec::new();
-    for &peer in swarm.finished.keys() {
-        let decoded = swarm
+    for &peer in run.finished.keys() {
+        let decoded = run
             .outcome(peer)?
             .and_then(|outcome| Classifier::decode(&outcome.file).map_err(|error| error.to_string()));
         match decoded {
@@ -40,7 +44,7 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgXclpSpec, failures: &mut Vec<String>) 
     if let Some((peer, _)) = other {
         failures.push(format!("{peer} has another network than {first}"));
     }
-    let (session, seed) = (&*swarm.session, swarm.finished.values().next()?.history.seed()?);
+    let (session, seed) = (run.session, run.first()?.1.seed()?);
     let plan = Plan::new(session.clone(), spec.fedavg.clone()).ok()?;
     let score = |network: &Classifier| {
         let predicted = network.predict(rows.test.view()).ok()?;

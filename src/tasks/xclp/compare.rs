@@ -1,4 +1,4 @@
-//! How many labels of a simulated run are right.
+//! How many labels of a run are right.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,40 @@ use sha2::{Digest, Sha256};
 
 use super::{RowLabel, Xclp, planes};
 use crate::session::Peer;
-use crate::sim::outcome::Accuracy;
-use crate::sim::rows::DealtRows;
-use crate::sim::task::{Ended, Worth, secret};
 use crate::tasks::Rows;
 use crate::tasks::XclpSpec;
+use crate::tasks::compare::{Accuracy, DealtRows, Ended, Worth};
 
 /// The accuracy of the run's result.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
-    let spec = run.swarm.session.task.get::<XclpSpec>();
+    let spec = run.session.task.get::<XclpSpec>();
     Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
 }
 
 /// The share of right labels among the rows without one, at the members of the last sum. Also holds all that
 /// is said of them against what the rows that were computed on say in one place, bit for bit.
 fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
-    let Ended { scenario, swarm, rows } = *run;
-    let session = &swarm.session;
+    let Ended { session, rows, finished, .. } = run;
+    let (session, rows) = (*session, *rows);
     let task = |(peer, part): (Peer, &Rows)| {
         let (data, labels) = (part.data.clone(), part.labels.clone());
-        Xclp::new((**session).clone(), spec.clone(), peer, data, labels, &secret(scenario, peer)).ok()
+        Xclp::new(session.clone(), spec.clone(), peer, data, labels, &run.secrets[peer.index()]).ok()
     };
     let tasks: Vec<Xclp> = (0u16..).map(Peer).zip(&rows.parts).map(task).collect::<Option<_>>()?;
-    let finished = swarm.finished.values().next()?;
-    let [.., computed, labelled] = finished.values() else { return None };
+    let history = run.first()?.1;
+    let [.., computed, labelled] = history.values() else { return None };
     let members = &labelled.members;
     // After the coin and the rows, where the plan has them.
-    let moments = finished.opened().get(2).filter(|_| finished.opened().len() > 4).map(|bytes| &bytes[..]);
-    let counted = &finished.values().get(1)?.members;
+    let moments = history.vectors().get(2).filter(|_| history.vectors().len() > 4).map(|bytes| &bytes[..]);
+    let counted = &history.values().get(1)?.members;
     let here = computed.members.iter().copied().filter(|peer| counted.contains(peer));
     let owners: Vec<Peer> = here.filter(|peer| rows.parts[peer.index()].data.rows() > 0).collect();
     let of = |peer: &Peer| &tasks[peer.index()];
-    let results: BTreeMap<Peer, Vec<RowLabel>> = swarm
-        .finished
+    let results: BTreeMap<Peer, Vec<RowLabel>> = finished
         .iter()
-        .filter_map(|(&peer, finished)| Some((peer, of(&peer).said(&of(&peer).output(&finished.history)?))))
+        .filter_map(|(&peer, history)| Some((peer, of(&peer).said(&of(&peer).output(history)?))))
         .collect();
-    let planes = swarm.finished.values().find_map(|finished| self::planes(session, &finished.history))?;
+    let planes = finished.values().find_map(|history| self::planes(session, history))?;
     let all: Vec<&Xclp> = owners.iter().map(of).collect();
     let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
     let asks = |peer: &&Peer| rows.parts[peer.index()].labels.contains(&None);

@@ -17,14 +17,14 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_rows, write_weights};
+use super::trainer::{Order, Trainer, read_weights, write_rows, write_weights};
 
 /// The longest line of an answer.
 const MAX_LINE: u64 = 1 << 16;
 
 /// A program that trains.
 #[derive(Debug)]
-pub(super) struct Subprocess {
+pub(crate) struct Subprocess {
     limit: Duration,
     folder: TempDir,
     running: Mutex<Running>,
@@ -55,7 +55,7 @@ impl Subprocess {
     ///
     /// # Errors
     /// One line.
-    pub(super) fn start(command: &str, limit: Duration) -> Result<Self, String> {
+    pub(crate) fn start(command: &str, limit: Duration) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("--trainer {command}: cannot be started: {error}");
         let mut folder = tempfile::Builder::new();
         folder.prefix("flyswarm-trainer-");

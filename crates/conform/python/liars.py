@@ -1,0 +1,283 @@
+"""Peers that lie on purpose, each in a session of five with four released nodes: is it named, or without effect?
+
+    python3 liars.py NAME [arguments of peer.py...]    runs the peer with that lie
+    python3 liars.py --list                            the lies
+    python3 liars.py --check FLYSWARM [NAME...]        each lie in a session; exit code 1 if one does harm
+
+A lie does no harm if all others end with code 0 and the same model, every sum holds the rows of all of them, nobody
+but the liar is blamed, and the liar has a part in every disagreement of the receipts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import machine
+import view
+from broken import instead
+from primitives.encoding import Ballot, Content, Failure, Message, Reason, Report, SumId, ViewMessage
+from primitives.session import parse_session
+
+import peer
+from session import Session
+
+BESIDE = 2  # sessions at a time
+LIMIT = 150  # seconds for one
+PEERS = 5
+
+
+class Lie(NamedTuple):
+    leads: bool  # whether the liar is the first to lead
+    what: str
+    patch: Callable[[], None]
+
+
+# --- lies
+
+
+def many_hashes(count: int) -> Callable[[], None]:
+    def patch() -> None:
+        @instead(view, "make_deal")
+        def make_deal(plain: Any, *args: Any) -> Any:
+            pad, deal = plain(*args)
+            return pad, deal._replace(share_hashes=deal.share_hashes + [bytes(32)] * count)
+
+    return patch
+
+
+def signed_otherwise(kind: str, change: Callable[[Any], Any]) -> Callable[[], None]:
+    """Signs another item of this kind than it should."""
+
+    def patch() -> None:
+        @instead(machine.Machine, "sign")
+        def sign(plain: Any, self: Any, item: Any) -> Any:
+            return plain(self, change(item) if type(item).__name__ == kind else item)
+
+    return patch
+
+
+def more_shares(release: Any) -> Any:
+    return release._replace(shares=list(release.shares) + [release.shares[0]] * 18_000)
+
+
+def other_shares(release: Any) -> Any:
+    return release._replace(shares=[(dealer, bytes(32)) for dealer, _ in release.shares])
+
+
+def in_place_of_reports(say: Callable[[Any, str, int], bool]) -> Callable[[], None]:
+    """Does something in place of a report, unless it leads; true if the report follows all the same."""
+
+    def patch() -> None:
+        @instead(view.View, "reported")
+        def reported(plain: Any, self: Any, kind: str, slot: int, member: int) -> None:
+            if self.leading or say(self, kind, slot):
+                plain(self, kind, slot, member)
+
+    return patch
+
+
+def accuses(self: Any, kind: str, slot: int) -> bool:
+    m = self.machine
+    others = [p for p in self.members if p != m.me]
+    failure = Failure(self.ballot, self.slot_now(), Reason.Lost, others[self.ballot.counter % len(others)])
+    for to in sorted(m.trusted()):
+        m.send(to, Message.Failed(m.sign(failure)))
+    return False
+
+
+def ends_without_a_name(self: Any, kind: str, slot: int) -> bool:
+    failure = Failure(self.ballot, self.slot_now(), Reason.Stalled, None)
+    self.machine.send(self.parent, Message.Failed(self.machine.sign(failure)))
+    return False
+
+
+def floods(self: Any, kind: str, slot: int) -> bool:
+    for to in set(self.members) - {self.machine.me}:
+        for late in range(1, len(self.session.plan)):
+            for _ in range(20):
+                self.machine.send(to, Message.Exchange(SumId(self.ballot, late), Content.Short(bytes(900_000))))
+    return True
+
+
+def false_total() -> None:
+    @instead(view.View, "send")
+    def send(plain: Any, self: Any, to: int, body: Any) -> None:
+        if isinstance(body, ViewMessage.Up) and isinstance(body[1], Report.TotalReady):
+            body = ViewMessage.Up(body[0], body[1]._replace(total=bytes(32)))
+        plain(self, to, body)
+
+
+def leads_and(do: Callable[[Any], None]) -> Callable[[], None]:
+    """Does this in place of the next order, where it leads."""
+
+    def patch() -> None:
+        @instead(view.View, "next_order")
+        def next_order(plain: Any, self: Any) -> None:
+            do(self) if self.leading else plain(self)
+
+    return patch
+
+
+def ends_its_view(self: Any) -> None:
+    raise view.EndView(Reason.Ended, None, "it likes to")
+
+
+def orders_one_child_alone() -> None:
+    @instead(view.View, "pass_on")
+    def pass_on(plain: Any, self: Any) -> None:
+        self.children, every = self.children[:1] if self.leading else self.children, self.children
+        plain(self)
+        self.children = every
+
+
+def promises_nobody() -> None:
+    @instead(machine.Machine, "on_prepare")
+    def on_prepare(plain: Any, self: Any, sender: int, message: Any) -> None:
+        self.send(sender, Message.Refuse(message[0], message[0]))
+
+
+def far_ballot() -> None:
+    @instead(machine.Machine, "on_hello")
+    def on_hello(plain: Any, self: Any, sender: int, message: Any) -> None:
+        plain(self, sender, message)
+        self.send(sender, Message.Prepare(Ballot(1 << 40, self.me)))
+
+
+LIES = {
+    "one-hash-more": Lie(False, "deals with one hash of a share more than there are members", many_hashes(1)),
+    "many-hashes": Lie(False, "deals with 32,711 hashes of shares", many_hashes(32_711)),
+    "many-shares": Lie(False, "releases 18,000 shares", signed_otherwise("Release", more_shares)),
+    "other-shares": Lie(False, "releases shares that are none", signed_otherwise("Release", other_shares)),
+    "accuses": Lie(False, "says in each view that it has lost an honest peer", in_place_of_reports(accuses)),
+    "nameless": Lie(False, "ends each view, naming nobody", in_place_of_reports(ends_without_a_name)),
+    "silent": Lie(False, "never reports, and says that it is alive", in_place_of_reports(lambda *_: False)),
+    "floods": Lie(False, "sends 18 MB of an exchange that the session has not, for each slot", in_place_of_reports(floods)),
+    "false-total": Lie(False, "reports another total than it holds", false_total),
+    "promises-nobody": Lie(False, "refuses every proposal", promises_nobody),
+    "far-ballot": Lie(False, "proposes a ballot far above all others", far_ballot),
+    "ends-views": Lie(True, "leads, and ends each of its views", leads_and(ends_its_view)),
+    "orders-nothing": Lie(True, "leads, and orders nothing", leads_and(lambda self: None)),
+    "one-child": Lie(True, "leads, and gives its orders to one child alone", orders_one_child_alone),
+}
+
+
+# --- sessions with a liar
+
+
+class Failed(Exception):
+    """What is wrong with a run."""
+
+
+def ports(count: int) -> list[int]:
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return found
+
+
+def prepare(flyswarm: str, folder: Path) -> tuple[list[str], list[str]]:
+    """Keys, rows and a session. Gives the names in committee order, and their addresses."""
+    names, at = [f"p{i}" for i in range(PEERS)], dict(zip((f"p{i}" for i in range(PEERS)), ports(PEERS)))
+    peers, draw = [], random.Random(5)
+    for name in names:
+        told = subprocess.run([flyswarm, "id", "--key", folder / name], capture_output=True, text=True, check=True)
+        peer_id = re.search("12D3[0-9A-Za-z]+", told.stdout)
+        assert peer_id, told
+        peers += ["--peer", f"{name}={peer_id[0]}@/ip4/127.0.0.1/tcp/{at[name]}"]
+        rows = [[draw.gauss(0, 1) + label for _ in range(4)] + ["ab"[label]] for label in (0, 1) * 20]
+        (folder / f"{name}.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    fields = {"timing.view_timeout_ms": 3000, "timing.proposal_backoff_ms": 500, "timing.compute_ms": 2000,
+              "timing.linger_ms": 3000, "flynn.m": 64, "flynn.s": 2, "flynn.rho": 4, "data.scaling": "unit-norm"}
+    settings = [word for field, value in fields.items() for word in ("--set", f"{field}={value}")]
+    subprocess.run([flyswarm, "session", "new", "flynn", "--name", "liars", "--no-evaluate", "--features", "4", "--classes",
+                    "a,b", *peers, *settings, "--out", folder / "session.toml"], capture_output=True, check=True)
+    session = parse_session((folder / "session.toml").read_bytes(), Session)
+    order = [session.names[peer] for peer in session.committee]
+    return order, [f"/ip4/127.0.0.1/tcp/{at[name]}" for name in order]
+
+
+def run(flyswarm: str, name: str, folder: Path) -> str:
+    order, addresses = prepare(flyswarm, folder)
+    liar = order[0] if LIES[name].leads else order[-1]
+    runs: dict[str, subprocess.Popen[bytes]] = {}
+    began = time.monotonic()
+    try:
+        for who, address in sorted(zip(order, addresses), key=lambda pair: pair[0] != liar):
+            files = ["--key", who, "--data", f"{who}.csv", "--state", f"{who}.state", "--out", f"{who}.model",
+                     "--listen", address]
+            node = [flyswarm, "join", "session.toml", *files, "--no-mdns", "--log", "warn"]
+            words = [sys.executable, os.path.abspath(__file__), name, "session.toml", *files] if who == liar else node
+            with (folder / f"{who}.log").open("wb") as log:
+                runs[who] = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log)
+        honest = {who: process for who, process in runs.items() if who != liar}
+        while any(process.poll() is None for process in honest.values()):
+            if time.monotonic() - began > LIMIT:
+                raise Failed(f"not over after {LIMIT} s")
+            time.sleep(0.1)
+    finally:
+        for process in runs.values():
+            process.kill()
+            process.wait()
+    return judge(folder, liar, honest) + f", {time.monotonic() - began:.0f} s"
+
+
+def judge(folder: Path, liar: str, honest: dict[str, Any]) -> str:
+    logs = {who: (folder / f"{who}.log").read_text(errors="replace") for who in honest}
+    for who, process in honest.items():
+        if process.returncode != 0:
+            raise Failed(f"{who} ended with {process.returncode}: {logs[who].strip().splitlines()[-1:]}")
+    if len({(folder / f"{who}.model").read_bytes() for who in honest}) != 1:
+        raise Failed("the models differ")
+    blamed = {(who, found) for who in honest for found in re.findall(r"(\w+) broke a rule", logs[who])}
+    receipts = {who: json.loads((folder / f"{who}.receipt.json").read_text()) for who in honest}
+    apart = [pair for receipt in receipts.values() for pair in receipt["disagreements"]]
+    if any(found != liar for _, found in blamed) or any(liar not in pair["peers"] for pair in apart):
+        raise Failed(f"honest peers are accused: {blamed}, {apart}")
+    for receipt in receipts.values():
+        for opened in receipt["aggregates"]:
+            if not set(honest) <= set(opened["members"]):
+                raise Failed(f"an honest peer is not in {opened['name']}: {opened['members']}")
+    views = max(receipt["views"] for receipt in receipts.values())
+    return f"{views} views, named by {len(blamed)} of {len(honest)}, {len(apart)} disagreements"
+
+
+def check(flyswarm: str, name: str) -> tuple[bool, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return True, f"no harm  {name}  {LIES[name].what}: {run(flyswarm, name, Path(folder))}"
+        except (Failed, OSError, subprocess.CalledProcessError) as error:
+            return False, f"harm     {name}  {LIES[name].what}: {error}"
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--list"]:
+        for name, lie in LIES.items():
+            print(f"{name}  {lie.what}")
+    elif len(sys.argv) > 2 and sys.argv[1] == "--check":
+        flyswarm, names, good = os.path.abspath(sys.argv[2]), sys.argv[3:] or list(LIES), True
+        with ThreadPoolExecutor(BESIDE) as pool:
+            for harmless, line in pool.map(lambda name: check(flyswarm, name), names):
+                print(line, flush=True)
+                good &= harmless
+        sys.exit(0 if good else 1)
+    elif len(sys.argv) > 1 and sys.argv[1] in LIES:
+        LIES[sys.argv.pop(1)].patch()
+        peer.main()
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The all-reduce of a view (spec, section 13): masked chunks go up and are added, the total comes down."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from primitives.crypto import add_mask, sum_bytes
+from primitives.decision import CHUNK, chunk_count, expect
+from primitives.encoding import Direction, ReduceMessage, SumId, ViewMessage
+
+if TYPE_CHECKING:
+    from view import View
+
+WINDOW = 8
+CREDIT_EVERY = 4
+
+
+@dataclass
+class Edge:
+    """How many chunks have passed between this member and a neighbour."""
+
+    sent: int = 0
+    acked: int = 0     # of these, credited by the neighbour
+    taken: int = 0
+    credited: int = 0  # of these, credited to the neighbour
+
+
+class Reduction:
+    """One member's part in an all-reduce (section 13)."""
+
+    def __init__(self, view: View, slot: int) -> None:
+        self.view = view
+        what = view.session.plan[slot]
+        self.dtype = f"<u{what.word}"
+        self.length = what.length
+        self.count = chunk_count(self.length)
+        self.sum_id = SumId(view.ballot, slot)
+        self.started = False
+        self.own: dict[int, numpy.ndarray] = {}   # chunks that are masked
+        self.sums: dict[int, numpy.ndarray] = {}  # of the children's chunks
+        self.added = 0  # chunks that are those of the whole subtree, and have left upward
+        self.total: list[bytes] = []
+        self.edges = {peer: Edge() for peer in view.neighbours}
+
+    def start(self, vector: bytes) -> None:
+        self.started = True
+        if self.count == 0:
+            self.view.summed()
+        for index in range(self.count):
+            part = vector[index * CHUNK:(index + 1) * CHUNK]
+            self.view.job(functools.partial(self.mask, index, part), functools.partial(self.masked, index))
+        self.pump()
+
+    def mask(self, index: int, part: bytes) -> numpy.ndarray:
+        view, params = self.view, sum_bytes(self.sum_id)
+        chunk = numpy.frombuffer(part, self.dtype).copy()
+        for peer, key in view.pairs.items():
+            add_mask(chunk, 1 if peer > view.machine.me else -1, key, "mask", params, index * CHUNK)
+        if view.pad is not None:
+            add_mask(chunk, 1, view.pad, "pad", params, index * CHUNK)
+        return chunk
+
+    def masked(self, index: int, chunk: numpy.ndarray) -> None:
+        self.own[index] = chunk
+        self.pump()
+
+    def pump(self) -> None:
+        """Sends all that can be sent."""
+        view, parent = self.view, self.view.parent
+        if view.reduction is not self:
+            return
+        while (i := self.added) in self.own and all(self.edges[child].taken > i for child in view.children):
+            if parent is not None and i - self.edges[parent].acked >= WINDOW:
+                break
+            chunk = (self.own.pop(i) + self.sums.pop(i, 0)).tobytes()
+            self.added += 1
+            if parent is None:
+                self.total.append(chunk)
+                self.look_whole()
+            else:
+                self.send_chunk(parent, Direction.Up, chunk)
+        for child in view.children:
+            edge = self.edges[child]
+            while edge.sent < min(len(self.total), edge.acked + WINDOW):
+                self.send_chunk(child, Direction.Down, self.total[edge.sent])
+        for peer, edge in self.edges.items():
+            direction = Direction.Down if peer == parent else Direction.Up
+            ready = min(edge.taken, self.added + WINDOW)
+            if ready - edge.credited >= CREDIT_EVERY:
+                edge.credited = ready
+                self.send(peer, ReduceMessage.Credit(self.sum_id, direction, ready - 1))
+        passed_on = [self.edges[child].sent for child in view.children]
+        if self.started and min([len(self.total), *passed_on]) == self.count:
+            view.total_held()
+
+    def look_whole(self) -> None:
+        if len(self.total) == self.count:
+            self.view.summed()
+
+    def send_chunk(self, to: int, direction: Direction, chunk: bytes) -> None:
+        edge = self.edges[to]
+        self.send(to, ReduceMessage.Chunk(self.sum_id, direction, edge.sent, chunk))
+        edge.sent += 1
+
+    def send(self, to: int, message: Any) -> None:
+        self.view.send(to, ViewMessage.Reduce(message))
+
+    def on_chunk(self, sender: int, message: Any) -> None:
+        i, data, edge = message.index, message.data, self.edges[sender]
+        upward = message.direction == Direction.Up
+        expect(upward == (sender != self.view.parent), "out-of-order", "a chunk from the wrong side")
+        end = self.count if upward else self.added
+        expect(i == edge.taken and i < end, "out-of-order", "a chunk that is not the next")
+        size = min(CHUNK, self.length - i * CHUNK)
+        expect(len(data) == size, "inconsistent", "a chunk of another length")
+        edge.taken += 1
+        if upward:
+            expect(i - edge.credited < WINDOW, "out-of-order", "a chunk without credit")
+            self.sums[i] = numpy.frombuffer(data, self.dtype) + self.sums.get(i, 0)
+        else:
+            self.total.append(data)
+            self.look_whole()
+        self.pump()
+
+    def on_credit(self, sender: int, message: Any) -> None:
+        edge, upward = self.edges[sender], message.direction == Direction.Up
+        good = upward == (sender == self.view.parent) and edge.acked <= message.index < edge.sent
+        expect(good, "out-of-order", "credit for what was not sent")
+        edge.acked = message.index + 1
+        self.pump()

@@ -1,0 +1,242 @@
+//! Which of a peer's own rows a result has learnt from, so that figures on them are not taken for figures on
+//! new rows.
+//!
+//! A file beside the result has 8 bytes of a keyed hash of each row. Whoever has the file can try rows until
+//! their hashes are in it, and rows of few values are soon guessed: the file is private, as the rows are, and
+//! nothing of it is ever sent. Rows of other peers are in no such file.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use flyswarm_data::{Borrowed, Dataset};
+use flyswarm_sealed_sum::crypto::tagged_hash;
+use serde::{Deserialize, Serialize};
+use sha2::Digest;
+
+/// The first entry of the file.
+const FORMAT: &str = "flyswarm learnt rows 1";
+/// How each such file begins.
+pub const BEGINNING: &str = "{\n  \"format\": \"flyswarm learnt rows ";
+/// The label of a row that was given without one.
+const UNKNOWN: u16 = u16::MAX;
+
+/// Hashes of a peer's own rows: of those that a result has learnt from, and of those that were held out.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LearntRows {
+    result: [u8; 32],
+    key: [u8; 32],
+    learnt: BTreeSet<[u8; 8]>,
+    held_out: BTreeSet<[u8; 8]>,
+}
+
+/// How many rows equal rows that a result has been made with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Overlap {
+    /// All rows.
+    pub rows: usize,
+    /// Those that equal rows that the result has learnt from.
+    pub learnt: usize,
+    /// Those of the others that equal rows that were held out.
+    pub held_out: usize,
+}
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+struct File {
+    format: String,
+    result: String,
+    key: String,
+    learnt: String,
+    held_out: String,
+}
+
+impl std::fmt::Debug for LearntRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LearntRows({} learnt, {} held out, <redacted>)", self.learnt.len(), self.held_out.len())
+    }
+}
+
+impl LearntRows {
+    /// No rows yet, of the result with this digest. Nobody else may know `key`.
+    #[must_use]
+    pub fn new(result: [u8; 32], key: [u8; 32]) -> Self {
+        Self { result, key, learnt: BTreeSet::new(), held_out: BTreeSet::new() }
+    }
+
+    /// The file beside a result's file.
+    #[must_use]
+    pub fn beside(result: &Path) -> PathBuf {
+        let mut name = result.as_os_str().to_owned();
+        name.push(".learnt-rows");
+        name.into()
+    }
+
+    /// The digest of the result.
+    #[must_use]
+    pub fn result(&self) -> [u8; 32] {
+        self.result
+    }
+
+    /// The same for a result that was made of this one.
+    #[must_use]
+    pub fn with_result(self, result: [u8; 32]) -> Self {
+        Self { result, ..self }
+    }
+
+    /// Adds rows: those in the places `learnt` have been learnt from, the others were held out. `label` is
+    /// that of a row, `None` if it is not known.
+    pub fn add(&mut self, data: &Dataset, label: impl Fn(usize) -> Option<u16>, learnt: &[usize]) {
+        let learnt: BTreeSet<usize> = learnt.iter().copied().collect();
+        for row in 0..data.rows() {
+            let hash = self.hash(data.row(row), label(row).unwrap_or(UNKNOWN));
+            if learnt.contains(&row) {
+                self.learnt.insert(hash)
+            } else {
+                self.held_out.insert(hash)
+            };
+        }
+    }
+
+    /// How many of these labelled rows have been learnt from. A row that was given without a label equals
+    /// one with any.
+    #[must_use]
+    pub fn overlap(&self, data: &Dataset) -> Overlap {
+        self.overlap_of(data.into(), data.labels())
+    }
+
+    /// [`LearntRows::overlap`] of borrowed rows; those without a label are left out.
+    #[must_use]
+    pub fn overlap_of(&self, rows: Borrowed<'_>, labels: &[u16]) -> Overlap {
+        let mut found = Overlap { rows: rows.rows(), ..Overlap::default() };
+        for (row, &label) in (0..rows.rows()).zip(labels) {
+            let hashes = [label, UNKNOWN].map(|label| self.hash(rows.row(row), label));
+            let is_in = |rows: &BTreeSet<[u8; 8]>| hashes.iter().any(|hash| rows.contains(hash));
+            match (is_in(&self.learnt), is_in(&self.held_out)) {
+                (true, _) => found.learnt += 1,
+                (false, held_out) => found.held_out += usize::from(held_out),
+            }
+        }
+        found
+    }
+
+    /// The first 8 bytes of SHA-256(tag "learnt-row" || key || values as f32 LE || label as u16 LE), where -0
+    /// is 0.
+    fn hash(&self, row: &[f32], label: u16) -> [u8; 8] {
+        let mut hash = tagged_hash("learnt-row").chain_update(self.key);
+        row.iter().for_each(|value| hash.update((value + 0.0).to_le_bytes()));
+        let hash: [u8; 32] = hash.chain_update(label.to_le_bytes()).finalize().into();
+        let mut short = [0; 8];
+        short.copy_from_slice(&hash[..8]);
+        short
+    }
+
+    /// The file's text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let joined = |rows: &BTreeSet<[u8; 8]>| rows.iter().map(hex::encode).collect::<String>();
+        let file = File {
+            format: FORMAT.to_owned(),
+            result: hex::encode(self.result),
+            key: hex::encode(self.key),
+            learnt: joined(&self.learnt),
+            held_out: joined(&self.held_out),
+        };
+        let text = serde_json::to_string_pretty(&file);
+        text.unwrap_or_else(|_| unreachable!("BUG: five strings are JSON")) + "\n"
+    }
+
+    /// From the file's text.
+    ///
+    /// # Errors
+    /// A clause that says what is wrong.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let file: File = serde_json::from_slice(text).map_err(|error| format!("no learnt rows: {error}"))?;
+        if file.format != FORMAT {
+            return Err(format!("format {:?}, expected {FORMAT:?}", file.format));
+        }
+        let bytes = |name, text: &str| hex::decode(text).map_err(|error| format!("{name}: {error}"));
+        let whole = |name, text| {
+            <[u8; 32]>::try_from(bytes(name, text)?).map_err(|_| format!("{name}: expected 32 bytes"))
+        };
+        let rows = |name, text| match bytes(name, text)?.as_chunks::<8>() {
+            (hashes, []) => Ok(hashes.iter().copied().collect()),
+            _ => Err(format!("{name}: expected 8 bytes a row")),
+        };
+        Ok(Self {
+            result: whole("result", &file.result)?,
+            key: whole("key", &file.key)?,
+            learnt: rows("learnt", &file.learnt)?,
+            held_out: rows("held_out", &file.held_out)?,
+        })
+    }
+}
+
+impl Overlap {
+    /// A warning before figures on these rows.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let Self { rows, learnt, held_out } = *self;
+        let held = if held_out == 0 { String::new() } else { format!(" ({held_out} others were held out)") };
+        let text = format!(
+            "{learnt} of these {rows} rows equal rows that this model has learnt from{held}: the figures on them \
+             say nothing about new rows"
+        );
+        (learnt > 0).then_some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[f32], labels: &[u16]) -> Dataset {
+        let classes = ["a", "b"].map(String::from).to_vec();
+        Dataset::new(1, values.to_vec(), labels.to_vec(), classes).unwrap()
+    }
+
+    fn learnt() -> LearntRows {
+        let data = rows(&[1.0, 2.0, 3.0, 0.0], &[0, 1, 0, 1]);
+        let mut made = LearntRows::new([1; 32], [2; 32]);
+        made.add(&data, |row| (row < 3).then(|| data.labels()[row]), &[0, 1, 3]);
+        made
+    }
+
+    #[test]
+    fn rows_are_known_again_by_values_and_label() {
+        let found = learnt().overlap(&rows(&[1.0, 2.0, 2.0, 3.0, -0.0, 9.0], &[0, 1, 0, 0, 0, 1]));
+        // 2 with the other label is another row; 0 was given without a label; -0 is 0.
+        assert_eq!(found, Overlap { rows: 6, learnt: 3, held_out: 1 });
+        assert_eq!(learnt().overlap(&rows(&[4.0], &[0])), Overlap { rows: 1, learnt: 0, held_out: 0 });
+    }
+
+    #[test]
+    fn the_file_comes_back_and_is_useless_under_another_key() {
+        let made = learnt();
+        let read = LearntRows::parse(made.to_text().as_bytes()).unwrap();
+        assert_eq!(read, made);
+        assert!(made.to_text().starts_with(BEGINNING));
+        let other = LearntRows { key: [3; 32], ..read };
+        assert_eq!(other.overlap(&rows(&[1.0], &[0])).learnt, 0);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_something_else_is_refused_by_name() {
+        let text = learnt().to_text();
+        let refused = |text: &str| LearntRows::parse(text.as_bytes()).unwrap_err();
+        assert!(refused("{}").starts_with("no learnt rows: missing field"), "{}", refused("{}"));
+        assert!(refused(&text.replace("rows 1", "rows 9")).starts_with("format \"flyswarm learnt rows 9\""));
+        let cut = text.replacen("\"learnt\": \"", "\"learnt\": \"00", 1);
+        assert_eq!(refused(&cut), "learnt: expected 8 bytes a row");
+        let odd = text.replacen("\"key\": \"", "\"key\": \"zz", 1);
+        assert!(refused(&odd).starts_with("key: "), "{}", refused(&odd));
+    }
+
+    #[test]
+    fn a_warning_says_how_many_rows_are_equal_and_only_if_any_are() {
+        let warning = |rows, learnt, held_out| Overlap { rows, learnt, held_out }.warning();
+        assert_eq!(warning(200, 0, 40), None);
+        let text = "137 of these 200 rows equal rows that this model has learnt from (40 others were held out): \
+                    the figures on them say nothing about new rows";
+        assert_eq!(warning(200, 137, 40).as_deref(), Some(text));
+    }
+}

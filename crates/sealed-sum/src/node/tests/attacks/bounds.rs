@@ -1,0 +1,141 @@
+//! How many views liars can fail, with whole nodes: no more than the rule for membership promises (spec,
+//! section 8), and no honest peer is left out.
+
+use std::collections::BTreeSet;
+
+use super::super::network::{Fault, Network};
+use super::super::numbers::timing;
+use super::honest_finish;
+use crate::node::Event;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Context;
+use crate::protocol::failure::Failure;
+use crate::protocol::message::Message;
+use crate::protocol::signed::Signed;
+use crate::protocol::view::{self, Order, Reason};
+use crate::session::Peer;
+
+/// What liars do instead of a report (those that follow) or of an order to sum (one that leads).
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// They accuse one peer after another, honest ones first.
+    Accuse,
+    /// They are silent.
+    Silent,
+    /// They end each view, naming nobody, for a reason that asks for a name.
+    Nameless,
+    /// They end each view as only a leader may.
+    End,
+}
+
+fn lie(kind: Lie, ctx: &[Context], liars: &BTreeSet<Peer>, from: Peer, message: &Message) -> Option<Message> {
+    let (ballot, slot) = match message {
+        Message::View(view::Message::Up(ballot, report)) => (*ballot, slot_of(report)),
+        Message::View(view::Message::Down(ballot, Order::Sum(slot))) if ballot.proposer == from => {
+            (*ballot, *slot)
+        }
+        _ => return None,
+    };
+    let ctx = ctx.iter().find(|ctx| ctx.me == from)?;
+    match kind {
+        Lie::Accuse => {
+            let honest: Vec<_> = ctx.session.peers().filter(|peer| !liars.contains(peer)).collect();
+            let suspect = Some(honest[ballot.counter as usize % honest.len()]);
+            let failure = Failure { ballot, slot, reason: Reason::Lost, suspect };
+            Some(Message::Failed(Signed::new(ctx, failure)))
+        }
+        // A message that says nothing takes the place.
+        Lie::Silent => Some(Message::Status { committed: 0, in_view: true }),
+        Lie::Nameless | Lie::End => {
+            let ends = matches!(kind, Lie::End);
+            let reason = if ends { Reason::Ended } else { Reason::Disagreement };
+            Some(Message::Failed(Signed::new(ctx, Failure { ballot, slot, reason, suspect: None })))
+        }
+    }
+}
+
+fn slot_of(report: &view::Report) -> u32 {
+    use view::Report;
+    match report {
+        Report::Keys(_) | Report::Reveal(_) => 0,
+        Report::TotalReady { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _) => *slot,
+    }
+}
+
+/// The longest runs of views without a slot opened between them: those that a mark ended, and those that
+/// their own leader ended, which costs it its turns.
+fn longest(net: &Network) -> (usize, usize) {
+    let (mut marked, mut ended, mut longest) = (BTreeSet::<Ballot>::new(), BTreeSet::new(), (0, 0));
+    for (_, peer, event) in &net.events {
+        match event {
+            _ if net.liars.contains(peer) => {}
+            Event::Opened(_) => (marked, ended) = Default::default(),
+            Event::ViewFailed(ballot, _, Reason::Ended, _) => drop(ended.insert(*ballot)),
+            Event::ViewFailed(ballot, ..) => drop(marked.insert(*ballot)),
+            _ => {}
+        }
+        longest = (marked.len().max(longest.0), ended.len().max(longest.1));
+    }
+    longest
+}
+
+fn honest_are_in_every_sum(net: &Network, what: &str) {
+    for (_, peer, event) in &net.events {
+        if let Event::Opened(value) = event
+            && !net.liars.contains(peer)
+        {
+            let out: Vec<_> = net
+                .peers()
+                .filter(|peer| !net.liars.contains(peer) && !value.members.contains(peer))
+                .collect();
+            assert!(out.is_empty(), "{what}: {out:?} are left out of {:?}", value.sum);
+        }
+    }
+}
+
+#[test]
+fn liars_fail_few_views_and_leave_nobody_out() {
+    for (peers, liars, bound, seeds) in
+        [(4u8, 1usize, 3, 3), (5, 1, 3, 3), (7, 2, 9, 3), (10, 3, 18, 3), (15, 4, 30, 1)]
+    {
+        for kind in [Lie::Accuse, Lie::Silent, Lie::Nameless, Lie::End] {
+            for seed in 0..seeds {
+                let mut net = Network::new(peers, &[3, 3], timing(), seed);
+                let committee = net.committee();
+                let chosen: BTreeSet<_> =
+                    committee[seed as usize % 2..].iter().take(liars).copied().collect();
+                net.liars.extend(&chosen);
+                let contexts: Vec<_> = chosen.iter().map(|&peer| net.context(peer)).collect();
+                net.rewrite =
+                    Some(Box::new(move |from, _, message| lie(kind, &contexts, &chosen, from, message)));
+                net.run_unchecked(3_600_000, |_| false);
+                let what = format!("{peers} peers, {liars} liars, {kind:?}, seed {seed}");
+                honest_finish(&net, &what);
+                honest_are_in_every_sum(&net, &what);
+                let (marked, ended) = longest(&net);
+                assert!(marked <= bound, "{what}: {marked} views in a row");
+                assert!(ended <= 3 * liars, "{what}: {ended} views in a row that their leader ended");
+                eprintln!("{what}: {marked} of {bound} views ended by marks, {ended} by their leader");
+                assert!(net.named().is_subset(&net.liars), "{what}: {:?}", net.blames);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_broken_link_costs_one_view_and_nobody() {
+    for seed in 0..10 {
+        let mut net = Network::new(5, &[3, 3], timing(), seed);
+        net.run_unchecked(10_000, |net| net.current().is_some());
+        let ballot = net.current().unwrap();
+        let tree = net.tree_of(ballot);
+        let child = tree.order()[1 + seed as usize % 4];
+        let parent = tree.parent(child).unwrap();
+        let now = net.now_ms();
+        net.at_ms(now, Fault::Cut(child.min(parent), child.max(parent)));
+        net.run(120_000);
+        assert_eq!(net.finished().len(), 5, "seed {seed}: {:?}", net.endings());
+        assert_eq!(longest(&net), (1, 0), "seed {seed}");
+        honest_are_in_every_sum(&net, &format!("seed {seed}"));
+    }
+}

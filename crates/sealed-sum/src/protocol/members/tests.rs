@@ -1,0 +1,328 @@
+//! The rule against liars that see everything: the rounds of the model that it was found with
+//! (`model.py`, see docs/attacks.md), played on the real functions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
+use crate::harness::numbers::{session, timing};
+use crate::protocol::marks::Mark;
+
+fn settings(peers: usize) -> Settings {
+    let identity = |i: usize| {
+        let mut seed = [7; 32];
+        seed[..2].copy_from_slice(&(i as u16).to_le_bytes());
+        Identity::from_seed(seed)
+    };
+    let mut identities: Vec<_> = (0..peers).map(identity).collect();
+    identities.sort_by_key(Identity::public);
+    session(&identities, timing()).settings()
+}
+
+fn ballot(counter: u64, proposer: Peer) -> Ballot {
+    Ballot { counter, proposer }
+}
+
+/// The longest run of failed views that is promised: for each liar, and for each pair of them.
+fn bound(peers: usize, liars: usize) -> usize {
+    liars * (borne(peers).min(3).max(liars) + 2) + liars * (liars - 1) / 2
+}
+
+/// Everybody is reached by the whole committee.
+fn all_reached(session: &Settings, marks: Marks) -> Claims {
+    let all: BTreeSet<_> = session.peers().collect();
+    Claims { reached: session.committee.iter().map(|&author| (author, all.clone())).collect(), marks }
+}
+
+/// Who is left out with these marks.
+fn gone(peers: usize, marks: &BTreeSet<Mark>) -> BTreeSet<Peer> {
+    let all: BTreeSet<_> = (0..peers as u16).map(Peer).collect();
+    let most = borne(peers).min(peers - (peers / 2 + 1).max(3));
+    Marks::living(peers, marks, 0).excess(&all).into_iter().take(most).collect()
+}
+
+/// All schedules: the liars pick any unmarked pair with one of them for each view. A state is which liars
+/// each honest peer has a mark with (honest peers are alike), and which liars have one with each other.
+struct Schedules {
+    peers: usize,
+    liars: usize,
+    known: BTreeMap<(Vec<u8>, u8), usize>,
+    honest_out: usize,
+}
+
+impl Schedules {
+    fn longest(&mut self, honest: Vec<u8>, pairs: u8) -> usize {
+        if let Some(&known) = self.known.get(&(honest.clone(), pairs)) {
+            return known;
+        }
+        let liars = self.liars;
+        let mut marks = BTreeSet::new();
+        let mut mark = |author: usize, suspect: usize| {
+            let ballot = ballot(marks.len() as u64 + 1, Peer(0));
+            marks.insert(Mark {
+                ballot,
+                author: Peer(author as u16),
+                suspect: Peer(suspect as u16),
+                slot: 0,
+            });
+        };
+        for (i, with) in honest.iter().enumerate() {
+            (0..liars).filter(|a| with >> a & 1 == 1).for_each(|a| mark(a, liars + i));
+        }
+        let of_liars: Vec<_> = (0..liars).flat_map(|a| (a + 1..liars).map(move |b| (a, b))).collect();
+        for (k, &(a, b)) in of_liars.iter().enumerate() {
+            if pairs >> k & 1 == 1 {
+                mark(a, b);
+            }
+        }
+        let out = gone(self.peers, &marks);
+        let left = |peer: usize| !out.contains(&Peer(peer as u16));
+        self.honest_out = self.honest_out.max(out.iter().filter(|peer| peer.index() >= liars).count());
+        let mut best = 0;
+        for a in (0..liars).filter(|&a| left(a)) {
+            for i in 0..honest.len() {
+                if left(liars + i) && honest[i] >> a & 1 == 0 {
+                    let mut next = honest.clone();
+                    next[i] |= 1 << a;
+                    next.sort_unstable();
+                    best = best.max(1 + self.longest(next, pairs));
+                }
+            }
+            for (k, &(x, y)) in of_liars.iter().enumerate() {
+                if x == a && left(y) && pairs >> k & 1 == 0 {
+                    best = best.max(1 + self.longest(honest.clone(), pairs | 1 << k));
+                }
+            }
+        }
+        self.known.insert((honest, pairs), best);
+        best
+    }
+}
+
+#[test]
+fn liars_fail_as_many_views_in_a_row_as_is_promised() {
+    // What the model finds for the same (`results.txt`, part "exact").
+    for (peers, liars, longest) in [
+        (4, 1, 3),
+        (5, 1, 3),
+        (6, 1, 3),
+        (7, 1, 4),
+        (7, 2, 9),
+        (9, 2, 9),
+        (10, 1, 5),
+        (10, 2, 11),
+        (10, 3, 18),
+    ] {
+        let mut all = Schedules { peers, liars, known: BTreeMap::new(), honest_out: 0 };
+        let found = all.longest(vec![0; peers - liars], 0);
+        assert_eq!((found, all.honest_out), (longest, 0), "{peers} peers, {liars} liars");
+        assert_eq!(longest, bound(peers, liars));
+    }
+}
+
+/// What a run of views came to.
+#[derive(Debug, Default)]
+struct Run {
+    failed: usize,
+    longest: usize,
+    honest_out: usize,
+    ends: bool,
+}
+
+/// Liars fail every view that they can, by the edges of its tree; links between honest peers break now and
+/// then.
+fn run(session: &Settings, liars: &BTreeSet<Peer>, seed: u64, slots: u32, mut breaks: usize) -> Run {
+    let mut random = Stream::new(&seed.to_le_bytes(), "rounds", &[]);
+    let mut marks = BTreeSet::new();
+    let (mut out, mut slot, mut streak) = (Run::default(), 0, 0);
+    let peers = session.roster.len();
+    for counter in 1..5_000 {
+        if slot == slots {
+            out.ends = true;
+            break;
+        }
+        let claims = all_reached(session, Marks::living(peers, &marks, slot));
+        let first = random.below(session.committee.len() as u32) as usize;
+        let leaders = session.committee.iter().cycle().skip(first).take(session.committee.len());
+        let led = leaders.map(|&leader| ballot(counter, leader));
+        let Some((ballot, tree)) =
+            led.filter_map(|ballot| Some((ballot, claims.tree(session, ballot)?))).next()
+        else {
+            break;
+        };
+        let honest_in = tree.members().iter().filter(|peer| !liars.contains(peer)).count();
+        out.honest_out = out.honest_out.max(peers - liars.len() - honest_in);
+        let edges: Vec<_> =
+            tree.members().iter().filter_map(|&peer| Some((peer, tree.parent(peer)?))).collect();
+        let lying = |&&(a, b): &&(Peer, Peer)| liars.contains(&a) != liars.contains(&b);
+        let honest = |&&(a, b): &&(Peer, Peer)| !liars.contains(&a) && !liars.contains(&b);
+        let lies: Vec<_> = edges.iter().filter(lying).collect();
+        let links: Vec<_> = edges.iter().filter(honest).collect();
+        let mark = |(author, suspect): (Peer, Peer)| Mark { ballot, author, suspect, slot };
+        let mut new = Vec::new();
+        if breaks > 0 && !links.is_empty() && (lies.is_empty() || random.below(2) == 0) {
+            breaks -= 1;
+            new.push(mark(*links[random.below(links.len() as u32) as usize]));
+        } else if !lies.is_empty() {
+            let &&(a, b) = &lies[random.below(lies.len() as u32) as usize];
+            let (liar, victim) = if liars.contains(&a) { (a, b) } else { (b, a) };
+            match random.below(3) {
+                0 => new.push(mark((liar, victim))),
+                1 => new.push(mark((victim, liar))),
+                // It is silent, and all its honest neighbours say so.
+                _ => new.extend(
+                    lies.iter()
+                        .filter(|(a, b)| *a == liar || *b == liar)
+                        .map(|&&(a, b)| mark((if a == liar { b } else { a }, liar))),
+                ),
+            }
+        }
+        if new.is_empty() {
+            (slot, streak) = (slot + 1, 0);
+        } else {
+            marks.extend(new);
+            (out.failed, streak) = (out.failed + 1, streak + 1);
+            out.longest = out.longest.max(streak);
+        }
+    }
+    out
+}
+
+#[test]
+fn no_honest_peer_is_left_out_and_runs_of_failed_views_end() {
+    for (peers, liars, runs) in [(4, 1, 400), (5, 1, 400), (7, 1, 300), (7, 2, 300), (10, 3, 150), (40, 3, 6)]
+    {
+        let session = settings(peers);
+        for seed in 0..runs {
+            let mut random = Stream::new(&u64::to_le_bytes(seed), "liars", &[]);
+            let mut chosen = BTreeSet::new();
+            while chosen.len() < liars {
+                chosen.insert(Peer(random.below(peers as u32) as u16));
+            }
+            let run = run(&session, &chosen, seed, 1, 0);
+            assert!(run.ends && run.honest_out == 0, "{peers} peers, {chosen:?}, seed {seed}: {run:?}");
+            assert!(run.longest <= bound(peers, liars), "{peers} peers, {chosen:?}, seed {seed}: {run:?}");
+        }
+    }
+}
+
+#[test]
+fn one_broken_link_costs_one_view_and_nobody() {
+    for peers in [3, 4, 5, 7, 10, 40] {
+        let session = settings(peers);
+        for seed in 0..50 {
+            let run = run(&session, &BTreeSet::new(), seed, 1, 1);
+            assert_eq!((run.failed, run.honest_out, run.ends), (1, 0, true), "{peers} peers, seed {seed}");
+        }
+    }
+}
+
+/// Marks live twice as long each time: a liar does not fail a share of all views for ever.
+#[test]
+fn marks_of_a_peer_live_longer_and_longer() {
+    let session = settings(5);
+    for seed in 0..5 {
+        let failed = run(&session, &BTreeSet::from([Peer(seed)]), seed.into(), 300, 0).failed;
+        // 3 for each of 1 + log2(1 + 300 / 8) lives.
+        assert!(failed <= 18, "seed {seed}: {failed} failed views in 300 slots");
+    }
+}
+
+#[test]
+fn a_liar_that_claims_peers_that_are_away_is_left_with_them() {
+    let session = settings(5);
+    let (liar, away) = (session.committee[1], session.committee[4]);
+    let here: BTreeSet<_> = session.peers().filter(|&peer| peer != away).collect();
+    let all: BTreeSet<_> = session.peers().collect();
+    let authors = [session.committee[0], liar, session.committee[2]];
+    let reached = |marks| Claims {
+        reached: authors.iter().map(|&a| (a, if a == liar { all.clone() } else { here.clone() })).collect(),
+        marks,
+    };
+    let ballot = ballot(1, authors[0]);
+    let tree = reached(Marks::default()).tree(&session, ballot).unwrap();
+    assert_eq!(tree.parent(away), Some(liar));
+    let mark = Mark { ballot, author: liar, suspect: away, slot: 0 };
+    let marks = Marks::living(5, &BTreeSet::from([mark]), 0);
+    let tree = reached(marks).tree(&session, Ballot { counter: 2, ..ballot }).unwrap();
+    assert_eq!(tree.members(), here.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn marks_give_way_the_oldest_first_if_too_few_are_left() {
+    let session = settings(3);
+    let of =
+        |counter, a, b| Mark { ballot: ballot(counter, Peer(0)), author: Peer(a), suspect: Peer(b), slot: 0 };
+    // Of three peers that do not get on, the two that did so first are neighbours again.
+    let marks = BTreeSet::from([of(1, 0, 1), of(2, 1, 2), of(3, 0, 2)]);
+    let claims = all_reached(&session, Marks::living(3, &marks, 0));
+    for leader in session.peers() {
+        let tree = claims.tree(&session, ballot(4, leader)).unwrap();
+        assert_eq!(tree.members().len(), 3);
+        assert!(!tree.adjacent(Peer(0), Peer(2)), "{tree:?}");
+    }
+}
+
+#[test]
+fn who_is_charged_with_too_much_does_not_lead_and_stays_where_its_promise_makes_the_quorum() {
+    let session = settings(4);
+    let [first, charged, third, silent] = session.committee[..] else { panic!("four in the committee") };
+    let with = |counter, suspect| Mark { ballot: ballot(counter, first), author: charged, suspect, slot: 0 };
+    let marks = BTreeSet::from([with(1, first), with(2, third), with(3, silent)]);
+    let mut claims = all_reached(&session, Marks::living(4, &marks, 0));
+    let members = |claims: &Claims, leader| {
+        let tree = claims.tree(&session, ballot(4, leader))?;
+        Some(tree.members().iter().copied().collect::<BTreeSet<_>>())
+    };
+    assert_eq!(members(&claims, first), Some([first, third, silent].into()), "the others are a quorum");
+    assert_eq!(members(&claims, charged), None);
+    // One has promised nothing: perhaps it has lost its state, and does not vote.
+    claims.reached.remove(&silent);
+    assert_eq!(members(&claims, first), Some([first, charged, third, silent].into()));
+    assert_eq!(members(&claims, charged), None);
+}
+
+proptest! {
+    /// Whatever peers claim and say of each other: everybody computes the same, pairs that do not reach each
+    /// other are no neighbours, and enough of the committee is there.
+    #[test]
+    fn trees_have_a_quorum_and_no_edge_that_an_author_denies(
+        peers in 3usize..12,
+        claimed in proptest::collection::vec(any::<u16>(), 12),
+        said in proptest::collection::btree_set((1u64..20, 0u16..12, 0u16..12, 0u32..12), 0..30),
+        now in 0u32..20,
+    ) {
+        let session = settings(peers);
+        let inside = |peer: &Peer| peer.index() < peers;
+        let marks: BTreeSet<_> = said
+            .into_iter()
+            .map(|(counter, a, b, slot)| Mark {
+                ballot: ballot(counter, Peer(0)), author: Peer(a), suspect: Peer(b), slot,
+            })
+            .filter(|mark| inside(&mark.author) && inside(&mark.suspect))
+            .collect();
+        let marks = Marks::living(peers, &marks, now);
+        let authors = session.committee.iter().take(session.quorum);
+        let reached: BTreeMap<_, _> = authors
+            .zip(&claimed)
+            .map(|(&author, bits)| (author, session.peers().filter(|p| bits >> p.0 & 1 == 1).collect()))
+            .collect();
+        let claims = Claims { reached: reached.clone(), marks };
+        for &leader in &session.committee {
+            let ballot = ballot(30, leader);
+            let Some(tree) = claims.tree(&session, ballot) else { continue };
+            prop_assert_eq!(Some(tree.clone()), claims.clone().tree(&session, ballot));
+            prop_assert_eq!(tree.root(), leader);
+            prop_assert!(tree.members().len() >= usize::from(session.min_peers));
+            let votes = session.committee.iter().filter(|peer| tree.contains(**peer)).count();
+            prop_assert!(votes >= session.quorum);
+            for (peer, parent) in tree.members().iter().filter_map(|&peer| Some((peer, tree.parent(peer)?))) {
+                prop_assert!(reached.get(&peer).is_none_or(|reached| reached.contains(&parent)));
+                prop_assert!(reached.get(&parent).is_none_or(|reached| reached.contains(&peer)));
+            }
+        }
+    }
+}

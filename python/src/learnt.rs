@@ -1,0 +1,40 @@
+//! Which rows of this peer the result of a session has learnt from.
+
+use flyswarm_data::Borrowed;
+use flyswarm_learn::learnt::{self, Overlap};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::prelude::*;
+
+use crate::error::value;
+
+/// Keyed hashes of rows. They stay in this process: nothing writes them.
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct LearntRows(learnt::LearntRows);
+
+impl LearntRows {
+    pub(crate) fn parse(text: &str) -> PyResult<Self> {
+        learnt::LearntRows::parse(text.as_bytes()).map(Self).map_err(value)
+    }
+}
+
+#[pymethods]
+impl LearntRows {
+    /// How many rows with these labels have been learnt from, and how many of the others were held out.
+    fn overlap(
+        &self,
+        x: PyReadonlyArray2<'_, f32>,
+        labels: PyReadonlyArray1<'_, u16>,
+    ) -> PyResult<(usize, usize)> {
+        let features = x.as_array().ncols();
+        let rows = Borrowed::new(features, x.as_slice().map_err(value)?).map_err(value)?;
+        let found = self.0.overlap_of(rows, labels.as_slice().map_err(value)?);
+        Ok((found.learnt, found.held_out))
+    }
+
+    /// The warning, if there is one, of so many rows.
+    #[staticmethod]
+    fn warning(rows: usize, learnt: usize, held_out: usize) -> Option<String> {
+        Overlap { rows, learnt, held_out }.warning()
+    }
+}

@@ -1,0 +1,78 @@
+//! Rows that a model has learnt from: said before any figure on them. The file beside a model that tells is
+//! that of [`flyswarm_learn::learnt`]; a model from elsewhere has none, and then nothing is said.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use flyswarm_learn::learnt::{BEGINNING, LearntRows, Overlap};
+use rand::TryRng;
+use rand::rngs::SysRng;
+
+use super::output::{self, for_io};
+use super::{Failure, say};
+use crate::data::Dataset;
+
+/// The largest file that is read: one of 2^23 rows is smaller.
+const LIMIT: u64 = 1 << 28;
+
+/// What is known of the rows that the result in the file `result` has learnt from.
+pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>, Failure> {
+    let path = LearntRows::beside(result);
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let mut text = Vec::new();
+    match File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut text)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| for_io(&error, wrong(&error)))?,
+    };
+    let found = LearntRows::parse(&text);
+    let found =
+        found.map_err(|error| Failure::Input(wrong(&format!("{error}; without it nothing is said"))))?;
+    if found.result() == digest {
+        return Ok(Some(found));
+    }
+    say(&format!("{}: is of another model, and is left out", path.display()));
+    Ok(None)
+}
+
+/// How many of the rows the result has learnt from, if that is known; warns if there are any.
+pub(super) fn overlap(found: Option<&LearntRows>, rows: &Dataset) -> Overlap {
+    let overlap = found.map(|found| found.overlap(rows)).unwrap_or_default();
+    if let Some(warning) = overlap.warning() {
+        say(&format!("warning: {warning}"));
+    }
+    overlap
+}
+
+/// Writes what `made` has learnt from, the rows of `data` among it, beside the result in the file `result`.
+pub(super) fn write(
+    result: &Path,
+    made: [u8; 32],
+    before: Option<LearntRows>,
+    data: &Dataset,
+) -> Result<(), Failure> {
+    let mut learnt = match before {
+        Some(before) => before.with_result(made),
+        None => {
+            let mut key = [0; 32];
+            SysRng.try_fill_bytes(&mut key).map_err(|error| {
+                Failure::Environment(format!("the system gives no random bytes: {error}"))
+            })?;
+            LearntRows::new(made, key)
+        }
+    };
+    learnt.add(data, |row| data.labels().get(row).copied(), &(0..data.rows()).collect::<Vec<_>>());
+    keep(result, &learnt.to_text(), false)
+}
+
+/// Whether the file beside `result` may be written: there is none, or one that this program has written.
+pub(super) fn check(result: &Path, force: bool) -> Result<(), Failure> {
+    let path = LearntRows::beside(result);
+    output::check(&path, force || output::begins(&path, BEGINNING))
+}
+
+/// Writes the file beside `result`, as [`check`] allows it.
+pub(super) fn keep(result: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let path = LearntRows::beside(result);
+    output::write_private(&path, text.as_bytes(), force || output::begins(&path, BEGINNING))
+}

@@ -1,0 +1,143 @@
+//! How good the result is on the rows that are held out (spec, section "Task fedavg", *Predictions*).
+//!
+//! The rounds sum one loss and one accuracy. Counts by class are summed once, of the result alone, behind
+//! `scores`, or after an early end in place of the next round: from the differences of two rounds one
+//! member's table would follow.
+
+use bytes::Bytes;
+use flyswarm_learn::learner::{Tape, surprise};
+use flyswarm_learn::model::comparison::Whose;
+use flyswarm_learn::model::figures::{Figures, Sums};
+use serde_json::{Value, json};
+
+use super::super::common::holders::{self, HOLDERS};
+use super::super::{History, Outcome, RowUse};
+use super::{Fedavg, FedavgError, Plan, Prepared};
+use crate::data::Dataset;
+use crate::protocol::context::Aggregate;
+
+/// What is opened of how held-out rows are predicted.
+pub(super) struct Evaluated {
+    /// All members' rows, if any are scored.
+    pub(super) figures: Option<Figures>,
+    /// This peer's own.
+    own: Option<Figures>,
+    /// What the receipt says; nothing if the sum was not opened.
+    told: Option<Value>,
+}
+
+impl Plan {
+    /// The aggregate.
+    pub(super) fn predicted(classes: usize) -> Aggregate {
+        let reveals = "how right and wrong predictions of each class fall, where a small number tells that a \
+                       member has such a row; how sure and how well ordered predictions are, of at least 10 \
+                       rows of each peer";
+        let words = Sums::length(classes, true) as u64;
+        Aggregate::exact("predictions", 8, words, "how good the network is, by class", reveals)
+    }
+
+    /// Classes of which enough members hold rows out.
+    fn scored(&self, history: &History) -> Vec<bool> {
+        holders::scored(&self.session, HOLDERS, history.vectors())
+    }
+
+    /// What was opened; `None` before that, and in it `None` if no rows have these numbers.
+    fn opened_predictions(&self, history: &History) -> Option<Option<Sums>> {
+        let last = history.committed().checked_sub(1).filter(|_| self.predicts())?;
+        let bytes = history.vector(last)?;
+        let words: Vec<_> = match last {
+            last if last == self.predictions() => {
+                bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect()
+            }
+            last if self.closes(last, history) => self.layout().predictions(bytes),
+            _ => return None,
+        };
+        Some(Sums::from_words(self.session.data.classes.len(), &words))
+    }
+
+    /// Of two classes the number of the one with fewer held-out rows, of equally many the second.
+    pub(super) fn rarer_class(&self, history: &History) -> Option<u16> {
+        let [first, second] = self.opened_predictions(history)??.class_rows()[..] else { return None };
+        (first + second > 0).then(|| u16::from(first >= second))
+    }
+}
+
+impl Fedavg {
+    /// Which classes this peer has rows of, and of which it holds some out where any are.
+    pub(super) fn holders(&self, history: &History) -> Result<Bytes, FedavgError> {
+        let classes = self.plan.session.data.classes.len();
+        Ok(match self.split(history)? {
+            Some(split) => holders::vector_with(classes, &self.data, &self.data.subset(&split.test), None),
+            None => holders::vector(classes, &self.data),
+        })
+    }
+
+    /// This peer's held-out rows of scored classes, as the network takes them.
+    fn scored_rows(&self, history: &History) -> Result<Option<Dataset>, FedavgError> {
+        let Prepared { held: Some(held), .. } = self.prepared(history)? else { return Ok(None) };
+        let scored = self.plan.scored(history);
+        let is_scored =
+            |row: &usize| scored.get(usize::from(held.labels()[*row])).is_some_and(|&scored| scored);
+        let rows: Vec<_> = (0..held.rows()).filter(is_scored).collect();
+        Ok((!rows.is_empty()).then(|| held.subset(&rows)))
+    }
+
+    /// How the result predicts this peer's held-out rows.
+    fn own_predictions(&self, history: &History) -> Result<Sums, FedavgError> {
+        let (plan, classes) = (&self.plan, self.plan.session.data.classes.len());
+        let Some(held) = self.scored_rows(history)? else { return Ok(Sums::empty(classes, true)) };
+        let judged = plan.judged(history).ok_or(FedavgError::Closed("scores"))?;
+        let weights = plan.made(plan.result(&judged), history)?;
+        let scores = plan.network.scores(&weights, held.view(), &mut Tape::default());
+        Ok(Sums::of_scores(classes, held.labels(), &surprise(&scores)))
+    }
+
+    /// This peer's numbers for `predictions`: what others may see of its rows.
+    pub(super) fn predictions(&self, history: &History) -> Result<Vec<u64>, FedavgError> {
+        Ok(self.own_predictions(history)?.shown().words())
+    }
+
+    /// Whether any of this peer's rows is in `predictions`.
+    pub(super) fn rows_in_predictions(&self, history: &History) -> RowUse {
+        match self.scored_rows(history) {
+            Ok(None) => RowUse::LeftOut("none of its rows is held out and scored"),
+            _ => RowUse::Included,
+        }
+    }
+
+    /// What is to be said of the opened sum.
+    pub(super) fn evaluated(&self, history: &History) -> Result<Evaluated, FedavgError> {
+        let plan = &self.plan;
+        let Some(opened) = plan.opened_predictions(history) else {
+            return Ok(Evaluated { figures: None, own: None, told: None });
+        };
+        let names = &plan.session.data.classes;
+        let scored = plan.scored(history);
+        let left_out: Vec<_> =
+            names.iter().zip(scored).filter(|(_, scored)| !scored).map(|(class, _)| class).collect();
+        // The pool's positive class is this peer's too.
+        let positive = plan.rarer_class(history);
+        let figures = opened.as_ref().and_then(|sums| Figures::new(names, sums, positive));
+        let told = json!({
+            "held_out_percent": plan.spec.held_out, "classes_not_scored": left_out,
+            // Any member could have added what it liked.
+            "contradictory": opened.is_none(),
+            "pooled": figures.as_ref().map(|figures| json!({"swarm": figures})),
+            "headline": figures.as_ref().map(|figures| figures.headline("held-out rows")),
+            "warnings": figures.as_ref().map(|figures| figures.warnings(Whose::Pool)),
+        });
+        let own =
+            Figures::new(names, &self.own_predictions(history)?, positive).filter(|_| figures.is_some());
+        Ok(Evaluated { figures, own, told: Some(told) })
+    }
+}
+
+impl Evaluated {
+    /// The outcome with all members' figures for the receipt, and this peer's own next to it.
+    pub(super) fn extend(self, mut outcome: Outcome) -> Result<Outcome, FedavgError> {
+        outcome.details.extend(self.told.map(|told| ("evaluation".to_owned(), told)));
+        outcome.warnings = self.figures.map_or_else(Vec::new, |figures| figures.warnings(Whose::Pool));
+        outcome.own = self.own.map(|own| json!({"swarm": own}));
+        Ok(outcome)
+    }
+}

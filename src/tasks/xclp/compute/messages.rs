@@ -1,0 +1,133 @@
+//! What the others of the first exchange say.
+
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+
+use super::super::parties;
+use super::super::talk::{Body, WINDOW, What, read, tell};
+use super::Compute;
+use crate::protocol::{Fault, Input, Machine as _, Step, Time};
+use crate::session::Peer;
+use crate::tasks::exchange::{Content, Vocabulary};
+use crate::tasks::xclp::shares::party::Frame;
+
+impl Compute {
+    pub(super) fn message(
+        &mut self,
+        from: Peer,
+        content: Content,
+        step: &mut Step<Vocabulary>,
+    ) -> Result<(), Fault> {
+        let (body, data) = read(content)?;
+        if !self.participants().contains(&from) {
+            return Err(Fault::OutOfOrder("message of a peer without a part in the exchange"));
+        }
+        match body {
+            Body::Begin(out) => {
+                let known = |peer: &Peer| *peer != from && self.setup.candidates.contains(peer);
+                if out.len() >= parties::CANDIDATES || !out.iter().all(known) {
+                    return Err(Fault::Inconsistent(
+                        "it computes no more with a peer that never would".into(),
+                    ));
+                }
+                if !out.is_empty() && !self.setup.candidates.contains(&from) {
+                    return Err(Fault::Inconsistent("it says who computes, and never does".into()));
+                }
+                if self.begun.insert(from, out).is_some() {
+                    return Err(Fault::OutOfOrder("second beginning of an exchange"));
+                }
+                self.begin_if_all_are_here(step);
+                Ok(())
+            }
+            Body::Commitment(commitment) => {
+                self.is_owner(from)?;
+                self.commits(from, commitment)?;
+                if self.commitments.insert(from, commitment).is_some() {
+                    return Err(Fault::OutOfOrder("second commitment to an input"));
+                }
+                Ok(())
+            }
+            Body::Copies(copies) => {
+                self.is_owner(from)?;
+                if !self.commitments.contains_key(&from) || self.copies.insert(from, copies).is_some() {
+                    return Err(Fault::OutOfOrder("hashes of shares before a commitment, or again"));
+                }
+                self.share_out(step);
+                // The last of them may come after the shares of others.
+                self.compute_if_all_is_here(step);
+                Ok(())
+            }
+            Body::Credit => self.outgoing.credit(from, step),
+            Body::KeepAlive => Ok(()),
+            Body::Part { what, last } => self.part(from, what, last, data, step),
+        }
+    }
+
+    pub(super) fn part(
+        &mut self,
+        from: Peer,
+        what: What,
+        last: bool,
+        data: Bytes,
+        step: &mut Step<Vocabulary>,
+    ) -> Result<(), Fault> {
+        const NOT_MINE: Fault = Fault::OutOfOrder("vector for a peer with another part");
+        let early = match what {
+            What::Input => self.trio.is_none(),
+            What::Round(_) => self.party.is_none(),
+            // Whatever comes before its turn is kept there, and pays for itself with credits later.
+            What::Pair(number) => {
+                let pairs = self.pairs.as_mut().ok_or(NOT_MINE)?;
+                return pairs.part(from, number, &data, last);
+            }
+            What::Output => return Err(NOT_MINE),
+        };
+        if early {
+            if self.trio.is_some() && self.number().is_none()
+                || self.early.iter().filter(|(peer, ..)| *peer == from).count() > 2 * WINDOW
+            {
+                return Err(NOT_MINE);
+            }
+            self.early.push((from, what, last, data));
+            return Ok(());
+        }
+        if !last {
+            tell([from], &Body::Credit, step);
+        }
+        match what {
+            What::Input => {
+                let number = self.number().ok_or(NOT_MINE)?;
+                let mut owners = self.setup.owners.iter().enumerate();
+                let (place, &(_, rows)) = owners.find(|(_, (peer, _))| *peer == from).ok_or(NOT_MINE)?;
+                let length = self.setup.parcel_bytes(rows, place, number);
+                if let Some(parcel) = self.incoming.entry(from).or_default().take(&data, last, length)? {
+                    self.inputs.insert(from, parcel);
+                    self.compute_if_all_is_here(step);
+                }
+            }
+            What::Round(round) => {
+                let message = Frame { round, last, data };
+                let party = self.party.as_mut().ok_or(NOT_MINE)?;
+                let done = party.handle(Time(0), Input::Message { from, message });
+                self.carry_out(done, step);
+            }
+            What::Output | What::Pair(_) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_owner(&self, peer: Peer) -> Result<(), Fault> {
+        let owner = self.setup.owners.iter().any(|(owner, _)| *owner == peer);
+        owner.then_some(()).ok_or(Fault::OutOfOrder("an input of a peer without rows"))
+    }
+
+    /// An owner has one input in a session, whatever views fail: its commitment is the same in all of them.
+    fn commits(&self, owner: Peer, commitment: [u8; 32]) -> Result<(), Fault> {
+        let mut seen = self.setup.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen.entry(owner).or_insert(commitment) != commitment {
+            return Err(Fault::Inconsistent("it commits to another input than in an earlier view".into()));
+        }
+        Ok(())
+    }
+}
