@@ -86,6 +86,7 @@ class Machine:
 
         # the others
         self.up_peers: set[int] = set()
+        self.said: dict[int, int] = {}
         self.known: dict[int, int] = {}   # greeted peers, and how many slots they have committed
         self.said_in_view: dict[int, bool] = {}
         self.mismatched: set[int] = set()
@@ -100,6 +101,8 @@ class Machine:
         self.led_in_vain: Counter[int] = Counter()
         self.last_alive = self.heard_of_view = now  # in a view, or a slot committed
         self.done_since: float | None = None
+        self.whole = len(self.session.plan)   # how many slots are summed
+        self.refusal: str | None = None   # why the task does not go on after the last of them
 
         self.proposer = Proposer(self)
         self.transfers = Transfers(self)
@@ -111,6 +114,7 @@ class Machine:
     def up(self, peer: int) -> None:
         if peer not in self.blamed:
             self.up_peers.add(peer)
+            self.said[peer] = len(self.committed)
             self.send(peer, Message.Hello(VERSION, self.session.id, len(self.committed), self.traces.get(peer)))
 
     @event
@@ -250,7 +254,9 @@ class Machine:
             self.proposer.idle_since = self.now
         if self.view is not None:
             self.view.peer_greeted(peer)
-            self.tell({peer} - set(self.view.members))
+        outside = self.view is not None and peer not in self.view.members
+        if outside or len(self.committed) != self.said.get(peer):
+            self.tell({peer})
 
     def could_sum(self) -> bool:
         peers, slot = self.reachable(), len(self.committed)
@@ -283,7 +289,7 @@ class Machine:
     def note_committed(self, peer: int, committed: int) -> None:
         expect(committed <= len(self.session.plan), "inconsistent", "more slots committed than there are")
         self.known[peer] = max(self.known[peer], committed)
-        if committed == len(self.session.plan):
+        if committed >= self.whole:
             self.complete.add(peer)
 
     def on_transfer(self, peer: int, message: Any) -> None:
@@ -386,7 +392,7 @@ class Machine:
         expect(sound, "bad-signature", "a begin")
         if ballot < self.joined:
             return
-        if len(self.committed) == len(session.plan):
+        if self.sums_no_more():
             slot = max((p.item.promise.committed for p in promises), default=0)
             self.tell({peer})
             self.send(peer, Message.Failed(self.sign(Failure(ballot, slot, Reason.Stalled, peer))))
@@ -512,8 +518,12 @@ class Machine:
     def opened_slot(self, slot: int, vector: bytes) -> None:
         self.opening -= 1
         self.opened[slot] = vector
-        self.task.check_opened(slot, vector)
-        if len(self.committed) == len(self.session.plan) and not self.opening:
+        try:
+            self.task.check_opened(slot, vector)
+        except Refused as error:
+            self.refusal, self.whole = str(error), len(self.committed)
+            self.complete |= {peer for peer, theirs in self.known.items() if theirs >= self.whole}
+        if self.sums_no_more() and not self.opening:
             self.view = None
             self.proposer.proposal = None
             self.tell(self.trusted())
@@ -521,6 +531,9 @@ class Machine:
             self.view.next_order()
         elif not self.opening and not self.transfers.wanting():
             self.tell(self.trusted())
+
+    def sums_no_more(self) -> bool:
+        return len(self.committed) >= self.whole
 
     def reopen(self) -> None:
         """After a restart: opens what was committed before."""
@@ -532,7 +545,14 @@ class Machine:
 
     def watch_end(self) -> None:
         compute = self.seconds("compute_ms")
-        if len(self.opened) == len(self.session.plan):
+        if self.refusal is not None:
+            if self.done_since is None:
+                self.done_since = self.now
+            members = set(self.committed[-1].committed.record.value.members) - {self.me}
+            served = members <= self.complete
+            if served or self.now - self.done_since >= self.seconds("linger_ms"):
+                self.stop(3, self.refusal)
+        elif len(self.opened) == len(self.session.plan):
             if self.done_since is None:
                 self.done_since = self.now
                 self.driver.done()

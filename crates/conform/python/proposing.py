@@ -52,7 +52,7 @@ class Proposer:
         m = self.machine
         if not m.in_committee or m.lost_state or m.view is not None or self.idle_since is None:
             return False
-        if m.opening or m.transfers.wanting() or len(m.committed) == len(m.session.plan):
+        if m.opening or m.transfers.wanting() or m.sums_no_more():
             return False
         present = sorted((p for p in m.session.committee if p in m.reachable()), key=lambda p: m.led_in_vain[p])
         since = max(self.idle_since, self.marks.idle_until(m.me))

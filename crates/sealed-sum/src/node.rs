@@ -73,12 +73,14 @@ pub struct Node {
     transfer: Transfer,
     armed: Option<Time>,
     lifecycle: Lifecycle,
+    /// Why the task refuses to go on after the last committed slot: every peer finds the same in it.
+    refusal: Option<Ending>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
     Running,
-    /// The result is there; this node serves others until this time.
+    /// The last slot that is summed is there; this node serves others until this time.
     Lingering(Time),
     Stopped,
 }
@@ -109,11 +111,16 @@ impl Machine for Node {
                 if self.elections.is_silent() {
                     self.out.output(Event::StateLost(None));
                 }
-                self.finish_complete();
+                if !self.finish_complete()
+                    && let Err(refusal) = self.slots.check_last()
+                {
+                    self.refuse(refusal);
+                }
             }
             Input::PeerUp(peer) => {
                 let (session, committed) = (self.ctx.id.0, self.slots.announced());
                 let trace = self.elections.trace_of(peer);
+                self.presence.greets(peer, committed);
                 self.out.send(peer, Message::Hello { version: VERSION, session, committed, trace });
             }
             Input::PeerLost(peer) => self.lost(peer),
@@ -194,6 +201,7 @@ impl Node {
             ctx,
             armed: None,
             lifecycle: Lifecycle::Running,
+            refusal: None,
         })
     }
 
@@ -251,9 +259,9 @@ impl Node {
     }
 
     /// When this node stops to serve others, after lingering until `until`: a peer that is connected and has
-    /// not everything yet, such as one that was away, has as long again.
+    /// not everything yet, such as one that was away, has as long again for a result.
     fn leaves_at(&self, until: Time) -> Time {
-        let more = if self.presence.serves() { self.ctx.session.timing.linger_ms } else { 0 };
+        let more = if self.refusal.is_none() && self.presence.serves() { self.ctx.session.timing.linger_ms } else { 0 };
         until.plus_ms(more)
     }
 
@@ -262,9 +270,13 @@ impl Node {
         match self.lifecycle {
             Lifecycle::Stopped => return,
             Lifecycle::Lingering(until) => {
-                if self.presence.all_finished() || self.now >= self.leaves_at(until) {
+                let served = match self.refusal {
+                    Some(_) => self.presence.all_have(self.slots.last_members()),
+                    None => self.presence.all_finished(),
+                };
+                if served || self.now >= self.leaves_at(until) {
                     self.lifecycle = Lifecycle::Stopped;
-                    self.out.output(Event::Done);
+                    self.out.output(self.refusal.take().map_or(Event::Done, Event::Ended));
                 }
             }
             Lifecycle::Running => {

@@ -15,7 +15,9 @@ pub(super) struct Presence {
     /// Connected peers that have said hello with the same session, and the number of slots that each has
     /// committed.
     greeted: BTreeMap<Peer, u32>,
-    /// Those of them that are in a view, by their last status.
+    /// How many slots this peer had, by its own greeting on the present connection.
+    said: BTreeMap<Peer, u32>,
+    /// The greeted peers that are in a view, by their last status.
     in_view: BTreeSet<Peer>,
     /// Peers of another session, and the fields that differ, once they have sent them.
     refused: BTreeMap<Peer, Vec<String>>,
@@ -34,6 +36,7 @@ impl Presence {
             whole: ctx.plan.len() as u32,
             ctx,
             greeted: BTreeMap::new(),
+            said: BTreeMap::new(),
             in_view: BTreeSet::new(),
             refused: BTreeMap::new(),
             told: BTreeSet::new(),
@@ -73,6 +76,11 @@ impl Presence {
         self.finished.len() + 1 >= self.ctx.session.roster.len()
     }
 
+    /// Whether each of these peers has said that it has everything; this one has.
+    pub(super) fn all_have(&self, peers: &[Peer]) -> bool {
+        peers.iter().all(|peer| *peer == self.ctx.me || self.finished.contains(peer))
+    }
+
     /// The connected peers that are in a view.
     pub(super) fn in_view(&self) -> &BTreeSet<Peer> {
         &self.in_view
@@ -86,6 +94,17 @@ impl Presence {
     /// The connected peers that have this slot, by their own word.
     pub(super) fn holders(&self, slot: u32) -> impl Iterator<Item = Peer> {
         self.greeted.iter().filter(move |&(_, &committed)| committed > slot).map(|(&peer, _)| peer)
+    }
+
+    /// Notes that this peer greets another one, with so many committed slots.
+    pub(super) fn greets(&mut self, peer: Peer, committed: u32) {
+        self.said.insert(peer, committed);
+    }
+
+    /// Whether this peer's greeting said as much. A status goes to greeted peers only, so one that was
+    /// due before the other's greeting came was not sent.
+    pub(super) fn has_said(&self, peer: Peer, committed: u32) -> bool {
+        self.said.get(&peer) == Some(&committed)
     }
 
     /// Takes a greeting; whether the peer has the same session.
@@ -174,6 +193,7 @@ impl Presence {
         if self.greeted.remove(&peer).is_some() {
             step.output(Event::Lost(peer));
         }
+        self.said.remove(&peer);
         self.in_view.remove(&peer);
         self.told.remove(&peer);
     }

@@ -31,7 +31,8 @@ impl Node {
                     self.elections.shown(from, &trace, &mut self.out);
                 }
                 self.out.output(Event::Joined(from));
-                if self.membership.view().is_some_and(|view| !view.members().contains(&from)) {
+                let outside = self.membership.view().is_some_and(|view| !view.members().contains(&from));
+                if outside || !self.presence.has_said(from, self.slots.announced()) {
                     self.tell(vec![from]);
                 }
                 self.membership.greeted(self.now, from, &mut self.out);
@@ -463,7 +464,7 @@ impl Node {
         self.elections.committed(self.now, slot);
         self.exchange.committed(slot);
         if let Err(ending) = self.slots.commit(committed, opened, &mut self.out) {
-            return self.end(ending);
+            return self.refuse(ending);
         }
         if !self.finish_complete() {
             self.tell(self.presence.outside(self.membership.members()));
@@ -477,13 +478,24 @@ impl Node {
     pub(super) fn finish_complete(&mut self) -> bool {
         let finishes = self.lifecycle == Lifecycle::Running && self.slots.is_complete();
         if finishes {
-            self.membership.leave();
-            self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
             self.out.output(Event::Finished(self.slots.history().clone()));
-            self.presence.complete(self.slots.committed());
-            self.tell(self.presence.outside(&[]));
+            self.linger();
         }
         finishes
+    }
+
+    /// Ends once the members of the last sum have what every peer finds this refusal in.
+    pub(super) fn refuse(&mut self, refusal: Ending) {
+        self.refusal = Some(refusal);
+        self.linger();
+    }
+
+    /// Sums nothing more, and serves what is committed.
+    fn linger(&mut self) {
+        self.membership.leave();
+        self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
+        self.presence.complete(self.slots.committed());
+        self.tell(self.presence.outside(&[]));
     }
 
     /// Gives an input to the transfer and carries out its actions.

@@ -292,6 +292,17 @@ impl Slots {
         Ok(())
     }
 
+    /// Whether the task goes on after the last committed slot, as [`Self::commit`] has asked it.
+    pub(super) fn check_last(&self) -> Result<(), Ending> {
+        let last = self.committed().checked_sub(1).filter(|&slot| self.history().vector(slot).is_some());
+        last.map_or(Ok(()), |slot| self.task.check(slot, self.history()).map_err(Ending::Refused))
+    }
+
+    /// Who is in the last committed sum.
+    pub(super) fn last_members(&self) -> &[Peer] {
+        self.history().values().last().map_or(&[], |value| &value.members)
+    }
+
     /// The slot to fetch, if one is to be: the next one, unless the view is about to open that very slot, or
     /// a lacking vector. `behind` says whether a peer has committed more than this one; `reached` is the
     /// view's slot.

@@ -21,6 +21,8 @@ struct Rounds {
     /// The slot whose vector is the result, and how many slots are committed when the session ends, where the
     /// opened vectors say so.
     early: Option<(u32, u32)>,
+    /// The slot after which the task does not go on.
+    refused: Option<u32>,
 }
 
 impl Rounds {
@@ -55,6 +57,10 @@ impl Task for Rounds {
         self.early.is_some_and(|(_, end)| history.committed() == end) && Self::tells(history)
     }
 
+    fn check(&self, slot: u32, _: &History) -> Result<(), String> {
+        if self.refused == Some(slot) { Err("too few rows".into()) } else { Ok(()) }
+    }
+
     fn outcome(&self, _: &History, _unix: u64) -> Result<Outcome, String> {
         Ok(Outcome::new(Vec::new(), [0; 32]))
     }
@@ -67,14 +73,21 @@ impl Task for Rounds {
 const WORDS: u64 = 3;
 
 pub(super) fn network(peers: u8, rounds: u32, timing: Timing, seed: u64) -> Network {
-    ending(peers, rounds, timing, seed, None)
+    ending(peers, rounds, timing, seed, (None, None))
 }
 
-fn ending(peers: u8, rounds: u32, timing: Timing, seed: u64, early: Option<(u32, u32)>) -> Network {
+/// `early` and `refused` as in [`Rounds`].
+fn ending(
+    peers: u8,
+    rounds: u32,
+    timing: Timing,
+    seed: u64,
+    (early, refused): (Option<(u32, u32)>, Option<u32>),
+) -> Network {
     let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let session = session(&identities, timing);
-    let task = |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS, early }) as Arc<dyn Task>;
+    let task = |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS, early, refused }) as Arc<dyn Task>;
     Network::with_tasks(identities, session.settings(), (0..u16::from(peers)).map(task).collect(), seed)
 }
 
@@ -165,7 +178,7 @@ fn a_view_is_enlarged_no_earlier_than_the_session_says() {
 fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_result_needs() {
     let early = Some((5, 9));
     for seed in 0..3 {
-        let mut net = ending(4, 30, quick(), seed, early);
+        let mut net = ending(4, 30, quick(), seed, (early, None));
         let late = Peer(3);
         net.run_unchecked(600_000, |net| opened(net, 3));
         net.at_ms(net.now_ms(), Fault::Crash(late));
@@ -206,7 +219,7 @@ fn late_beside_a_liar(net: &mut Network) -> Arc<History> {
 
 #[test]
 fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
-    let mut net = ending(5, 30, quick(), 2, Some((5, 9)));
+    let mut net = ending(5, 30, quick(), 2, (Some((5, 9)), None));
     let history = late_beside_a_liar(&mut net);
     assert!(history.vector(5).is_some() && history.vector(8).is_some(), "finished without the result");
 }
@@ -247,4 +260,33 @@ fn rounds_survive_single_crashes_and_returns() {
         crashes += net.events.iter().filter(|(_, _, event)| matches!(event, Event::ViewFailed(..))).count();
     }
     assert!(crashes > 0, "no schedule broke a view");
+}
+
+#[test]
+fn who_ends_by_a_rule_serves_the_slot_that_says_so_until_its_members_have_it() {
+    let openers = |net: &Network| -> Vec<Peer> {
+        let opened = net.events.iter().filter(|(.., event)| {
+            matches!(event, Event::Opened(value) if value.sum.slot == 2)
+        });
+        opened.map(|(_, peer, _)| *peer).collect()
+    };
+    let mut cut_off = 0;
+    for seed in 0..20 {
+        let mut net = ending(5, 6, Timing { linger_ms: 5_000, ..timing() }, seed, (None, Some(2)));
+        net.run_unchecked(60_000, |net| openers(net).len() >= 3);
+        let opened = openers(&net);
+        let late: Vec<_> = net.peers().filter(|peer| !opened.contains(peer)).collect();
+        cut_off += usize::from(late.len() == 2);
+        let now = net.now_ms();
+        for &peer in &late {
+            for &other in &opened {
+                net.at_ms(now, Fault::Cut(peer.min(other), peer.max(other)));
+                net.at_ms(now + 2_000, Fault::Heal(peer.min(other), peer.max(other)));
+            }
+        }
+        net.run_unchecked(now + 20_000, |net| net.endings().len() == 5);
+        let endings: Vec<_> = net.endings().values().map(ToString::to_string).collect();
+        assert_eq!(endings, vec!["too few rows"; 5], "seed {seed}: {late:?} were cut off");
+    }
+    assert!(cut_off >= 10, "in {cut_off} of 20 runs two were cut off");
 }

@@ -123,6 +123,26 @@ fn who_has_the_result_stays_longer_for_a_peer_that_came_back() {
     assert_eq!(left(&net), Some(until.plus_ms(LINGER)), "as long again, and no longer");
 }
 
+/// Peer 3 is reached `gap` milliseconds after the others, so in some of these runs peer 4 gets the last slot
+/// while their greetings are on the way.
+#[test]
+fn who_is_greeted_while_the_last_slot_comes_is_told_of_it_and_does_not_linger() {
+    for gap in (0..300).step_by(3) {
+        let mut net = Network::new(5, &[3], Timing { linger_ms: 60_000, ..timing() }, gap);
+        away(&mut net, &[Peer(4)]);
+        net.run_unchecked(60_000, |net| net.finished().len() >= 4);
+        let back = net.now_ms() + 1_000;
+        for other in (0..4).map(Peer) {
+            let later = if other == Peer(3) { gap } else { 0 };
+            net.at_ms(back + later, Fault::Heal(other, Peer(4)));
+        }
+        let done =
+            |net: &Network| net.events.iter().filter(|(.., event)| matches!(event, Event::Done)).count();
+        net.run_unchecked(back + 10_000, |net| done(net) == 5);
+        assert_eq!(done(&net), 5, "{gap} ms: {:?} still linger", net.waits(Peer(3)));
+    }
+}
+
 #[test]
 fn who_gives_up_names_the_peers_that_have_left_with_the_result() {
     let (mut net, _) = returns(500);
