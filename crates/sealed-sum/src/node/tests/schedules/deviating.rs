@@ -147,8 +147,8 @@ fn deviating_schedules_with_a_lost_disk_are_safe_and_end() {
     (0..PARTS).for_each(|part| all(part, SCHEDULES, "deviating_schedules", |seed| run(Kind::Disk, seed)));
 }
 
-/// Marks left out a peer that votes, for one that had lost its disk was taken to vote; and proposers whom some
-/// refused kept the others from leading.
+/// Marks left out a peer that votes, for one that had lost its disk was taken to vote; and proposers whom
+/// some refused kept the others from leading.
 #[test]
 fn a_lost_disk_does_not_stop_those_who_vote() {
     for seed in [910_216, 910_504, 910_536, 910_592, 910_656, 910_923, 2_001_312, 2_004_088] {
