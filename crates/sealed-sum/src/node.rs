@@ -211,6 +211,37 @@ impl Node {
         std::mem::take(&mut self.out)
     }
 
+    fn end(&mut self, ending: Ending) {
+        if self.lifecycle != Lifecycle::Stopped {
+            self.stop();
+            self.out.output(Event::Ended(ending));
+        }
+    }
+
+    /// Finishes if every slot is committed that the session sums, with what is kept of it.
+    fn finish_complete(&mut self) -> bool {
+        let finishes = self.lifecycle == Lifecycle::Running && self.slots.is_complete();
+        if finishes {
+            self.out.output(Event::Finished(self.slots.history().clone()));
+            self.linger();
+        }
+        finishes
+    }
+
+    /// Ends once the members of the last sum have what every peer finds this refusal in.
+    fn refuse(&mut self, refusal: Ending) {
+        self.refusal = Some(refusal);
+        self.linger();
+    }
+
+    /// Sums nothing more, and serves what is committed.
+    fn linger(&mut self) {
+        self.membership.leave();
+        self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
+        self.presence.complete(self.slots.committed());
+        self.tell(self.presence.outside(&[]));
+    }
+
     fn stop(&mut self) {
         let neighbour = self.membership.view().and_then(|view| view.place().neighbours().next());
         let failed = self.membership.failure(Reason::Left, neighbour);

@@ -121,16 +121,9 @@ impl Node {
     }
 
     /// Tells these peers how many slots this one has committed.
-    fn tell(&mut self, peers: Vec<Peer>) {
+    pub(super) fn tell(&mut self, peers: Vec<Peer>) {
         let (committed, in_view) = (self.slots.announced(), self.membership.view().is_some());
         peers.into_iter().for_each(|peer| self.out.send(peer, Message::Status { committed, in_view }));
-    }
-
-    pub(super) fn end(&mut self, ending: Ending) {
-        if self.lifecycle != Lifecycle::Stopped {
-            self.stop();
-            self.out.output(Event::Ended(ending));
-        }
     }
 
     fn contribute_after(&mut self, made: Result<(), Ending>) {
@@ -472,30 +465,6 @@ impl Node {
             self.contribute();
             self.accept();
         }
-    }
-
-    /// Finishes if every slot is committed that the session sums, with what is kept of it.
-    pub(super) fn finish_complete(&mut self) -> bool {
-        let finishes = self.lifecycle == Lifecycle::Running && self.slots.is_complete();
-        if finishes {
-            self.out.output(Event::Finished(self.slots.history().clone()));
-            self.linger();
-        }
-        finishes
-    }
-
-    /// Ends once the members of the last sum have what every peer finds this refusal in.
-    pub(super) fn refuse(&mut self, refusal: Ending) {
-        self.refusal = Some(refusal);
-        self.linger();
-    }
-
-    /// Sums nothing more, and serves what is committed.
-    fn linger(&mut self) {
-        self.membership.leave();
-        self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
-        self.presence.complete(self.slots.committed());
-        self.tell(self.presence.outside(&[]));
     }
 
     /// Gives an input to the transfer and carries out its actions.
