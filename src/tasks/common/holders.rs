@@ -49,24 +49,31 @@ pub(crate) fn holding_out(session: &Session, at: u32, opened: &[Bytes]) -> Vec<u
     (0..classes).map(word).collect()
 }
 
-/// Whether each class has enough peers that hold rows of it out; only such rows are scored.
-pub(crate) fn scored(session: &Session, at: u32, opened: &[Bytes]) -> Vec<bool> {
+/// Whether each class has enough peers that hold rows of it out, given that `lost` of those counted may be
+/// gone; only such rows are scored.
+pub(crate) fn scored(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Vec<bool> {
     // At least 1.
-    let minimum = u32::from(session.privacy.min_contributors);
-    holding_out(session, at, opened).iter().map(|&peers| peers >= minimum).collect()
+    let minimum = usize::from(session.privacy.min_contributors);
+    let enough = |peers: u32| (peers as usize).saturating_sub(lost) >= minimum;
+    holding_out(session, at, opened).into_iter().map(enough).collect()
+}
+
+/// How many of those that were counted in the slot `at` are not among `members`.
+pub(crate) fn lost(at: u32, history: &History, members: &[Peer]) -> usize {
+    history.members(at).iter().filter(|peer| !members.contains(peer)).count()
 }
 
 /// Whether a sum over rows that are held out may be started over `members`: of those that hold rows of each
-/// scored class out enough are left.
+/// `scored` class out enough are left.
 pub(crate) fn allows_scored(
     session: &Session,
-    at: u32,
+    (at, scored): (u32, Vec<bool>),
     history: &History,
     members: &[Peer],
 ) -> Result<(), String> {
     let (opened, minimum) = (history.vectors(), usize::from(session.privacy.min_contributors));
-    let lost = history.members(at).iter().filter(|peer| !members.contains(peer)).count();
-    let classes = session.data.classes.iter().zip(scored(session, at, opened));
+    let lost = lost(at, history, members);
+    let classes = session.data.classes.iter().zip(scored);
     for ((class, scored), peers) in classes.zip(holding_out(session, at, opened)) {
         if scored && (peers as usize).saturating_sub(lost) < minimum {
             return Err(format!(
@@ -155,8 +162,7 @@ pub(crate) fn allows(
     if slot <= HOLDERS {
         return Ok(());
     }
-    let lost = history.members(HOLDERS).iter().filter(|peer| !members.contains(peer)).count();
-    enough(session, HOLDERS, history.vectors(), lost)
+    enough(session, HOLDERS, history.vectors(), lost(HOLDERS, history, members))
 }
 
 /// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of

@@ -36,9 +36,11 @@ impl Plan {
         Aggregate::exact("predictions", 8, words, "how good the network is, by class", reveals)
     }
 
-    /// Classes of which enough members hold rows out.
-    fn scored(&self, history: &History) -> Vec<bool> {
-        holders::scored(&self.session, HOLDERS, history.vectors())
+    /// Classes whose rows the sum of `slot` scores: enough members hold some out, also without those that the
+    /// slot before had lost. So who is lost in training costs figures, and not the result.
+    pub(super) fn scored(&self, slot: u32, history: &History) -> Vec<bool> {
+        let lost = holders::lost(HOLDERS, history, history.members(slot.saturating_sub(1)));
+        holders::scored(&self.session, HOLDERS, history.vectors(), lost)
     }
 
     /// What was opened; `None` before that, and in it `None` if no rows have these numbers.
@@ -72,10 +74,10 @@ impl Fedavg {
         })
     }
 
-    /// This peer's held-out rows of scored classes, as the network takes them.
-    fn scored_rows(&self, history: &History) -> Result<Option<Dataset>, FedavgError> {
+    /// This peer's held-out rows of classes that `slot` scores, as the network takes them.
+    fn scored_rows(&self, slot: u32, history: &History) -> Result<Option<Dataset>, FedavgError> {
         let Prepared { held: Some(held), .. } = self.prepared(history)? else { return Ok(None) };
-        let scored = self.plan.scored(history);
+        let scored = self.plan.scored(slot, history);
         let is_scored =
             |row: &usize| scored.get(usize::from(held.labels()[*row])).is_some_and(|&scored| scored);
         let rows: Vec<_> = (0..held.rows()).filter(is_scored).collect();
@@ -83,23 +85,23 @@ impl Fedavg {
     }
 
     /// How the result predicts this peer's held-out rows.
-    fn own_predictions(&self, history: &History) -> Result<Sums, FedavgError> {
+    fn own_predictions(&self, slot: u32, history: &History) -> Result<Sums, FedavgError> {
         let (plan, classes) = (&self.plan, self.plan.session.data.classes.len());
-        let Some(held) = self.scored_rows(history)? else { return Ok(Sums::empty(classes, true)) };
+        let Some(held) = self.scored_rows(slot, history)? else { return Ok(Sums::empty(classes, true)) };
         let judged = plan.judged(history).ok_or(FedavgError::Closed("scores"))?;
         let weights = plan.made(plan.result(&judged), history)?;
         let scores = plan.network.scores(&weights, held.view(), &mut Tape::default());
         Ok(Sums::of_scores(classes, held.labels(), &surprise(&scores)))
     }
 
-    /// This peer's numbers for `predictions`: what others may see of its rows.
-    pub(super) fn predictions(&self, history: &History) -> Result<Vec<u64>, FedavgError> {
-        Ok(self.own_predictions(history)?.shown().words())
+    /// This peer's numbers for `predictions`, in this slot: what others may see of its rows.
+    pub(super) fn predictions(&self, slot: u32, history: &History) -> Result<Vec<u64>, FedavgError> {
+        Ok(self.own_predictions(slot, history)?.shown().words())
     }
 
-    /// Whether any of this peer's rows is in `predictions`.
-    pub(super) fn rows_in_predictions(&self, history: &History) -> RowUse {
-        match self.scored_rows(history) {
+    /// Whether any of this peer's rows is in `predictions`, in this slot.
+    pub(super) fn rows_in_predictions(&self, slot: u32, history: &History) -> RowUse {
+        match self.scored_rows(slot, history) {
             Ok(None) => RowUse::LeftOut("none of its rows is held out and scored"),
             _ => RowUse::Included,
         }
@@ -112,7 +114,8 @@ impl Fedavg {
             return Ok(Evaluated { figures: None, own: None, told: None });
         };
         let names = &plan.session.data.classes;
-        let scored = plan.scored(history);
+        let slot = history.committed().saturating_sub(1);
+        let scored = plan.scored(slot, history);
         let left_out: Vec<_> =
             names.iter().zip(scored).filter(|(_, scored)| !scored).map(|(class, _)| class).collect();
         // The pool's positive class is this peer's too.
@@ -127,7 +130,7 @@ impl Fedavg {
             "warnings": figures.as_ref().map(|figures| figures.warnings(Whose::Pool)),
         });
         let own =
-            Figures::new(names, &self.own_predictions(history)?, positive).filter(|_| figures.is_some());
+            Figures::new(names, &self.own_predictions(slot, history)?, positive).filter(|_| figures.is_some());
         Ok(Evaluated { figures, own, told: Some(told) })
     }
 }

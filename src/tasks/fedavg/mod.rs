@@ -271,7 +271,7 @@ impl Fedavg {
         let plan = &self.plan;
         let (layout, carried) = (plan.layout(), plan.carried(slot, history)?);
         if plan.closes(slot, history) {
-            return Ok(layout.write_predictions(&self.predictions(history)?, self.own(), &carried));
+            return Ok(layout.write_predictions(&self.predictions(slot, history)?, self.own(), &carried));
         }
         if !plan.trains(slot, history).contains(&self.me) {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
@@ -378,7 +378,7 @@ impl Fedavg {
             HOLDERS => self.holders(history),
             slot if slot == self.plan.last() => self.scores(history),
             slot if slot == self.plan.predictions() => {
-                Ok(self.predictions(history)?.into_iter().flat_map(u64::to_le_bytes).collect())
+                Ok(self.predictions(slot, history)?.into_iter().flat_map(u64::to_le_bytes).collect())
             }
             _ => {
                 let others = self.others.as_ref().map_or(&[][..], Dataset::values);
@@ -396,7 +396,7 @@ impl Fedavg {
         match slot {
             HOLDERS if self.plan.noise.is_none() && !self.has_labels() => RowUse::LeftOut(UNLABELLED),
             slot if slot < self.plan.first() => RowUse::Included,
-            slot if self.plan.sums_predictions(slot, history) => self.rows_in_predictions(history),
+            slot if self.plan.sums_predictions(slot, history) => self.rows_in_predictions(slot, history),
             slot if !self.plan.trains(slot, history).contains(&self.me) => {
                 RowUse::LeftOut("this peer did not train")
             }
@@ -460,7 +460,8 @@ impl Task for Fedavg {
             return Err(format!("only {present} of the members that train are there, {fewest} are needed"));
         }
         if self.plan.sums_predictions(slot, history) {
-            return holders::allows_scored(&self.plan.session, HOLDERS, history, members);
+            let scored = (HOLDERS, self.plan.scored(slot, history));
+            return holders::allows_scored(&self.plan.session, scored, history, members);
         }
         Ok(())
     }

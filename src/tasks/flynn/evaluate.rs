@@ -42,7 +42,7 @@ pub(super) const SCORES: &str = "scores";
 impl Plan {
     /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
     fn scored(&self, opened: &[Bytes]) -> Vec<bool> {
-        holders::scored(&self.session, self.holders(), opened)
+        holders::scored(&self.session, self.holders(), opened, 0)
     }
 
     /// Held-out rows of a peer of which enough peers make [`FEWEST_ROWS`].
@@ -142,7 +142,8 @@ impl Plan {
         let plan = self.aggregates();
         let name = plan.get(slot as usize).map(|aggregate| &*aggregate.name);
         if name == Some(SCORES) {
-            return holders::allows_scored(&self.session, self.holders(), history, members);
+            let scored = (self.holders(), self.scored(history.vectors()));
+            return holders::allows_scored(&self.session, scored, history, members);
         }
         if name != Some(CALIBRATION) {
             return Ok(());

@@ -104,6 +104,14 @@ fn predictions_need_enough_members_that_hold_each_class_out() {
     let told = "only 3 members hold rows of class zero out, and 1 of those counted are gone; privacy.min_contributors is 3";
     assert_eq!(tasks[0].allows(slot, &history, &members).unwrap_err(), told);
     assert_eq!(tasks[0].row_use(slot, &history), RowUse::Included);
+    // Lost before that slot, it costs the figures of this class, and no result.
+    let history = federated(&tasks, |at| (u16::from(at + 2 > slot)..5).map(Peer).collect()).unwrap();
+    let outcome = tasks[1].outcome(&history, 0).unwrap();
+    assert!(Classifier::decode(&outcome.file).is_ok());
+    let found = &outcome.details["evaluation"];
+    assert_eq!(found["classes_not_scored"], json!(["zero"]));
+    assert_eq!(found["pooled"]["swarm"]["per_class"][1]["rows"], 0);
+    assert!(found["pooled"]["swarm"]["per_class"][0]["rows"].as_u64() > Some(0));
 }
 
 #[test]
