@@ -129,8 +129,8 @@ impl Fedavg {
             "headline": figures.as_ref().map(|figures| figures.headline("held-out rows")),
             "warnings": figures.as_ref().map(|figures| figures.warnings(Whose::Pool)),
         });
-        let own =
-            Figures::new(names, &self.own_predictions(slot, history)?, positive).filter(|_| figures.is_some());
+        let own = Figures::new(names, &self.own_predictions(slot, history)?, positive)
+            .filter(|_| figures.is_some());
         Ok(Evaluated { figures, own, told: Some(told) })
     }
 }
