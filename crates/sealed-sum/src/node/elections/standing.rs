@@ -27,8 +27,8 @@ pub(super) struct Standing {
     idle: BTreeMap<Peer, (u32, Time)>,
     /// Number of views without a committed slot that each peer has led, since the last slot was committed.
     in_vain: BTreeMap<Peer, u32>,
-    /// Number of times that each peer did not give what it claimed to have, and the time until which it
-    /// is not asked.
+    /// Number of failures of each peer to give what it claimed to have, and the time until which it is
+    /// not asked.
     fetch_failures: BTreeMap<Peer, (u32, Time)>,
     /// Number of refusals in a row by each peer.
     pub(super) refusals: BTreeMap<Peer, u32>,
