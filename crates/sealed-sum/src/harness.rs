@@ -1,4 +1,4 @@
-//! The laboratory of the tests: whole nodes in virtual time, with faults, liars and switches that deviate.
+//! Test laboratory: whole nodes in virtual time, with faults, liars and switches for deviating behaviour.
 
 pub mod network;
 pub mod numbers;

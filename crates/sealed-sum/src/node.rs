@@ -1,10 +1,10 @@
-//! One participant: connections, elections, views, decisions and transfers, until every aggregate of the plan
-//! is committed.
+//! One participant: connections, elections, views, decisions and transfers, until every aggregate of the
+//! plan is committed.
 //!
-//! The node is itself a [`Machine`]. `net` drives it over libp2p, the tests and the simulator over an event
-//! queue. It knows nothing of the task but the [`Task`] trait: what is summed, how this peer's vector is
-//! made, and whether the session may go on after a result. See spec, section "The node", for its rules in
-//! prose.
+//! The node is itself a [`Machine`]. `net` drives it over libp2p; the tests and the simulator drive it
+//! over an event queue. It sees the task only through the [`Task`] trait: the aggregates to sum, this
+//! peer's vectors, and whether the session may continue after a result. The specification has the node's
+//! rules in prose: section "The node".
 
 mod archive;
 mod elections;
@@ -57,12 +57,12 @@ pub enum Timer {
 
 type Out = Step<Node>;
 
-/// A participant of a session, as a machine. Its state is that of the machines below; it only passes inputs
-/// to them, and what one of them says to the others.
+/// A participant of a session, as a machine. Its state is that of the machines below. It only passes
+/// inputs to them, and passes their outputs to each other.
 pub struct Node {
     ctx: Arc<Context>,
     rng: Rng,
-    /// The time of the present input, and the actions that follow from it.
+    /// Time of the present input, and the actions that follow from the input.
     now: Time,
     out: Out,
     presence: Presence,
@@ -73,14 +73,14 @@ pub struct Node {
     transfer: Transfer,
     armed: Option<Time>,
     lifecycle: Lifecycle,
-    /// Why the task refuses to go on after the last committed slot: every peer finds the same in it.
+    /// Reason why the task refuses to continue after the last committed slot. Every peer finds the same one.
     refusal: Option<Ending>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lifecycle {
     Running,
-    /// The last slot that is summed is there; this node serves others until this time.
+    /// The last slot to sum is committed; this node serves others until this time.
     Lingering(Time),
     Stopped,
 }
@@ -177,8 +177,8 @@ impl Parent<Transfer> for Node {
 }
 
 impl Node {
-    /// Makes a node that goes on from its stored records of this session. `seed` is 32 fresh bytes from the
-    /// operating system.
+    /// Makes a node that continues from its stored records of this session. `seed` is 32 fresh bytes from
+    /// the operating system.
     pub fn new(
         ctx: Arc<Context>,
         task: Arc<dyn Task>,
@@ -205,7 +205,7 @@ impl Node {
         })
     }
 
-    /// Leaves on purpose: the others of the view are told.
+    /// Leaves on purpose, and sends the failure of the view to the neighbours in it.
     pub fn leave(&mut self) -> Step<Self> {
         self.stop();
         std::mem::take(&mut self.out)
@@ -218,7 +218,7 @@ impl Node {
         }
     }
 
-    /// Finishes if every slot is committed that the session sums, with what is kept of it.
+    /// Finishes if every slot that the session sums is committed, with all vectors that must be kept.
     fn finish_complete(&mut self) -> bool {
         let finishes = self.lifecycle == Lifecycle::Running && self.slots.is_complete();
         if finishes {
@@ -228,13 +228,13 @@ impl Node {
         finishes
     }
 
-    /// Ends once the members of the last sum have what every peer finds this refusal in.
+    /// Keeps the refusal, and lingers until the members of the last sum have the slots that cause it.
     fn refuse(&mut self, refusal: Ending) {
         self.refusal = Some(refusal);
         self.linger();
     }
 
-    /// Sums nothing more, and serves what is committed.
+    /// Stops summing, and serves committed slots.
     fn linger(&mut self) {
         self.membership.leave();
         self.lifecycle = Lifecycle::Lingering(self.now.plus_ms(self.ctx.session.timing.linger_ms));
@@ -253,8 +253,8 @@ impl Node {
         self.lifecycle = Lifecycle::Stopped;
     }
 
-    /// What the neighbours in the view are to hear while this peer is held up outside of the machine, as by
-    /// its disk: that it is at work.
+    /// Returns messages to the neighbours in the view that show that this peer still works. A driver
+    /// sends them while this peer is held up outside of the machine, for example by its disk.
     #[must_use]
     pub fn beat(&self) -> Vec<(Peer, Message)> {
         let view = self.membership.view().into_iter().flat_map(View::beat);
@@ -262,7 +262,7 @@ impl Node {
         wrapped.filter(|(to, _)| self.presence.has(*to)).collect()
     }
 
-    /// What this peer waits for; `None` once it is over.
+    /// Returns what this peer waits for, or `None` once it has stopped.
     #[must_use]
     pub fn waits(&self, now: Time) -> Option<Waits> {
         let word = |view: &View| {
@@ -283,14 +283,14 @@ impl Node {
         }
     }
 
-    /// All other peers of the roster that have not said that they have the result.
+    /// Returns all other peers of the roster that have not reported that they have the result.
     #[must_use]
     pub fn unfinished(&self) -> Vec<Peer> {
         self.presence.unfinished()
     }
 
-    /// When this node stops to serve others, after lingering until `until`: a peer that is connected and has
-    /// not everything yet, such as one that was away, has as long again for a result.
+    /// Returns when this node stops to serve others, after lingering until `until`. A connected peer that
+    /// does not have everything yet, for example after an absence, gets the same time again.
     fn leaves_at(&self, until: Time) -> Time {
         let longer = self.refusal.is_none() && self.presence.serves();
         until.plus_ms(if longer { self.ctx.session.timing.linger_ms } else { 0 })
@@ -345,8 +345,8 @@ impl Node {
             }
         };
         let Some(next) = deadlines.into_iter().flatten().min() else { return };
-        // A deadline that has passed is looked at again a little later, not at once: something else must
-        // happen first.
+        // A deadline in the past is checked again a little later, not at once: something else must happen
+        // first.
         let next = next.max(self.now.plus_ms(10));
         if self.armed.is_none_or(|armed| next < armed || armed < self.now) {
             self.armed = Some(next);
@@ -360,7 +360,7 @@ impl Node {
         if busy || self.lifecycle != Lifecycle::Running || self.elections.fetches_later(self.now) {
             return;
         }
-        // A parent may not have had what it was asked for yet.
+        // A parent may not have had the requested total yet.
         self.accept();
         if self.transfer.fetching() {
             return;

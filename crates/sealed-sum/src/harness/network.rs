@@ -1,8 +1,8 @@
-//! The tests' laboratory around whole nodes: random delays, crashes at any action, cuts, restarts, over the
-//! simulator's engine.
+//! Laboratory of the tests for whole nodes, built on the simulator's engine: random delays, crashes at
+//! any action, cut links and restarts.
 //!
-//! Everything follows from the seed. After each run [`Network::check`] holds the safety properties against
-//! what was sent and opened, whatever happened.
+//! The seed determines everything. After each run [`Network::check`] checks the safety properties of all
+//! that was sent and opened, after any faults.
 
 mod seen;
 
@@ -29,7 +29,7 @@ use crate::protocol::wire::{self, Frame};
 use crate::session::{Peer, Settings, Timing};
 use crate::task::Task;
 
-/// What a test does to the network at a point in time.
+/// Action of a test on the network at a point in time.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// The process ends.
@@ -42,67 +42,67 @@ pub enum Fault {
     Cut(Peer, Peer),
     /// The link is healed.
     Heal(Peer, Peer),
-    /// Every link is healed, everybody runs, and messages are quick again.
+    /// Every link is healed, every peer runs, and messages are quick again.
     HealAll,
 }
 
-/// A stream: key, label, params.
+/// Name of a stream: key, label, params.
 pub type Name = ([u8; 32], &'static str, [u8; 14]);
 
-/// What a message is stopped by: `(sender, receiver, message)`.
+/// Rule that stops messages: `(sender, receiver, message)`.
 pub type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
 
-/// What is sent in a message's place: `(sender, receiver, message)`.
+/// Rule that replaces messages: `(sender, receiver, message)`.
 pub type Rewrite = Box<dyn FnMut(Peer, Peer, &Message) -> Option<Message>>;
 
-/// What surrounds the nodes, and what is written down of them.
+/// Surroundings of the nodes, and the log of their actions.
 pub struct Lab {
     identities: Vec<Identity>,
     session: Arc<Settings>,
     words: Vec<u64>,
-    /// Of each peer, instead of sums of numbers.
+    /// Task of each peer, instead of sums of numbers; empty for those sums.
     tasks: Vec<Arc<dyn Task>>,
     random: Stream,
-    /// The shortest and the longest delay of anything.
+    /// Shortest and longest delay of any message, job or notice, in microseconds.
     pub delay_us: (u32, u32),
-    /// Kill this peer when it has carried out so many actions.
+    /// Peer to kill, and the number of the action at which it dies; this action is not carried out.
     pub kill_after: Option<(Peer, u64)>,
-    /// Cut the link (lower, higher) once it has carried so many messages.
+    /// Link (lower, higher) to cut, and the number of messages that it carries before.
     pub cut_after: Option<((Peer, Peer), u64)>,
-    /// Kill this peer when it reaches the stage.
+    /// Peer to kill when it reaches this slot and stage.
     pub kill_at: Option<(Peer, u32, Stage)>,
-    /// Faults that come once so many frames have been sent.
+    /// Faults to inject, each with the number of frames that are sent before it.
     pub after_frames: Vec<(u64, Fault)>,
-    /// A message that matches is stopped, and all after it on its stream, until the connection is made anew.
+    /// Stops a matching message and all later ones of its stream, until the connection is made anew.
     pub hold: Option<Hold>,
-    /// The rule by which openings are begun.
+    /// Rule that decides when an opening begins.
     pub rule: OpeningRule,
-    /// How nodes deviate that are started from now on.
+    /// Deviations of nodes that start from now on.
     pub bugs: BTreeMap<Peer, Bug>,
-    /// What liars send instead.
+    /// Replaces messages of liars.
     pub rewrite: Option<Rewrite>,
-    /// Everything that nodes reported.
+    /// Events that nodes reported.
     pub events: Vec<(Time, Peer, Event)>,
-    /// Who blames whom for what.
+    /// Blames: the accusing peer, the accused peer and the fault.
     pub blames: Vec<(Peer, Peer, String)>,
-    /// Peers that do not follow the protocol: they may be blamed, and what they blame counts for nothing.
+    /// Peers that do not follow the protocol: honest peers may blame them, and their own blames do not count.
     pub liars: BTreeSet<Peer>,
-    /// Whether a peer that has lost its disk finds the mark beside its key, as a driver does.
+    /// True if a peer that has lost its disk finds the mark next to its key, as with a real driver.
     pub marked: bool,
     lost: BTreeSet<Peer>,
-    /// One byte in every eighth frame of this peer is changed.
+    /// Peer whose frames are damaged: one bit in about every eighth frame.
     pub garble: Option<Peer>,
-    /// Every chunk that was sent: from, to, sum, direction, words.
+    /// Chunks that were sent: from, to, sum, direction, words.
     pub travelled: Vec<(Peer, Peer, SumId, Direction, Bytes)>,
-    /// What each peer masked each vector with.
+    /// Masks that each peer added to each vector.
     streams_used: BTreeMap<(Peer, SumId), Vec<Mask>>,
-    /// sum -> committee members whose shares of its pads have left.
+    /// Committee members whose shares of the pads of a sum have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
-    /// (key, label, params) -> vectors masked with it.
+    /// Vectors that each stream masked.
     masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
-    /// How many actions of each peer were carried out.
+    /// Number of actions of each peer.
     pub actions: BTreeMap<Peer, u64>,
-    /// How many frames were sent.
+    /// Number of frames that were sent.
     pub frames: u64,
 }
 
@@ -136,7 +136,7 @@ impl DerefMut for Network {
 }
 
 impl Lab {
-    /// A random number below `n`.
+    /// Returns a random number below `n`.
     pub fn below(&mut self, n: u32) -> u32 {
         self.random.below(n)
     }
@@ -146,7 +146,7 @@ impl Lab {
         self.tasks.get(peer.index()).cloned().unwrap_or_else(numbers)
     }
 
-    /// What the peer signs with.
+    /// Returns the peer's context, with its signing identity.
     pub fn context(&self, peer: Peer) -> Context {
         let identity = self.identities[peer.index()].clone();
         let mut ctx = Context::new(self.session.clone(), peer, identity, self.task(peer).plan());
@@ -235,7 +235,7 @@ impl World for Lab {
             cut = *left == 0;
         }
         for (_, fault) in due {
-            // Not in the middle of a step: at once after it.
+            // Not in the middle of a step: the fault comes directly after it.
             engine.at(now, fault);
         }
         if cut {
@@ -305,12 +305,12 @@ impl World for Lab {
 }
 
 impl Network {
-    /// Peers that sum vectors of so many words.
+    /// Makes peers that sum vectors with these numbers of words, one vector per slot.
     pub fn new(peers: u8, words: &[u64], timing: Timing, seed: u64) -> Self {
         Self::with_rule(peers, words, timing, seed, OpeningRule::Decided)
     }
 
-    /// The same with another rule by which openings are begun.
+    /// Does the same as [`Self::new`] with this rule for openings.
     pub fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
         let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
         identities.sort_by_key(Identity::public);
@@ -318,7 +318,7 @@ impl Network {
         Self::of(identities, session, words, Vec::new(), seed, rule)
     }
 
-    /// With another session file, whose rules need not hold.
+    /// Does the same as [`Self::new`] with an altered session file, which may break the rules of a session.
     pub fn altered(
         peers: u8,
         words: &[u64],
@@ -333,7 +333,7 @@ impl Network {
         Self::of(identities, session.settings(), words, Vec::new(), seed, OpeningRule::Decided)
     }
 
-    /// Peers with tasks of their own.
+    /// Makes peers with one task each.
     pub fn with_tasks(
         identities: Vec<Identity>,
         session: Settings,
@@ -388,28 +388,28 @@ impl Network {
         out
     }
 
-    /// All peers.
+    /// Returns all peers.
     pub fn peers(&self) -> impl Iterator<Item = Peer> + use<> {
         self.0.peers()
     }
 
-    /// The records of a peer, by name.
+    /// Returns the stored records of a peer, by name.
     pub fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
         self.0.disk(peer)
     }
 
-    /// The committee, in its order.
+    /// Returns the committee, in its order.
     pub fn committee(&self) -> Vec<Peer> {
         self.session.committee.clone()
     }
 
-    /// What a running node waits for: what, whom, until when.
+    /// Returns what a running node waits for: the kind, the peers and the end of the wait.
     pub fn waits(&self, peer: Peer) -> Option<(Awaited, Vec<Peer>, Option<Time>)> {
         let waits = self.0.node(peer)?.waits(self.0.now())?;
         Some((waits.what, waits.peers, waits.until))
     }
 
-    /// The virtual time.
+    /// Returns the virtual time in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.0.now().0 / 1000
     }
@@ -419,13 +419,13 @@ impl Network {
         self.0.at(Time(ms * 1000), fault);
     }
 
-    /// Runs until nothing happens any more or `ms` have passed; then checks.
+    /// Runs until no event is left or `ms` have passed, and then checks.
     pub fn run(&mut self, ms: u64) {
         self.run_unchecked(ms, |_| false);
         self.check();
     }
 
-    /// Runs until `stop`, at the latest `ms`.
+    /// Runs until `stop` returns true, or to time `ms`.
     pub fn run_unchecked(&mut self, ms: u64, stop: impl Fn(&Self) -> bool) {
         let mut steps = 0u64;
         while self.0.next().is_some_and(|at| at.0 <= ms * 1000) && !stop(self) {
@@ -440,7 +440,7 @@ impl Network {
         }
     }
 
-    /// Safety: holds at any time, after any faults.
+    /// Checks the safety properties, which hold at any time and after any faults.
     pub fn check(&self) {
         let honest = |peer: &Peer| !self.liars.contains(peer);
         let wrong: Vec<_> = self.blames.iter().filter(|(by, who, _)| honest(by) && honest(who)).collect();

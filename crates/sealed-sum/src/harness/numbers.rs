@@ -1,4 +1,4 @@
-//! A task with nothing but sums, and its session.
+//! A task that only sums vectors, and its session.
 
 use bytes::Bytes;
 use sha2::Digest;
@@ -10,17 +10,17 @@ use crate::protocol::context::Aggregate;
 use crate::session::{Faults, Member, Peer, SessionId, Settings, Timing, committee};
 use crate::task::{History, Outcome, Task, Work};
 
-/// Sums a fixed vector for each slot: slot q of peer i is `words[q - 1]` words, drawn from (i, q).
+/// Sums a fixed vector for each slot: slot q of peer i has `words[q - 1]` words, drawn from (i, q).
 #[derive(Debug)]
 pub struct Numbers {
     /// This peer.
     pub me: Peer,
-    /// Words of each slot after the coin.
+    /// Number of words of each slot after the coin.
     pub words: Vec<u64>,
 }
 
 impl Numbers {
-    /// A peer's vector of a slot.
+    /// Returns a peer's vector of a slot.
     pub fn vector(peer: Peer, slot: u32, words: u64) -> Vec<u32> {
         let mut stream = Stream::new(&peer.0.to_le_bytes(), "numbers", &[slot as u8]);
         (0..words).map(|_| stream.next_u32()).collect()
@@ -51,12 +51,12 @@ impl Task for Numbers {
     }
 }
 
-/// Who votes, and which faults of theirs are borne.
+/// Committee of a session, and the fault model for it.
 #[derive(Debug, Clone, Default)]
 pub struct Voting {
-    /// What members may do.
+    /// Faults of members that the session tolerates.
     pub faults: Faults,
-    /// Names of the members; empty for those that the id draws.
+    /// Names of the members; empty if the session id draws them.
     pub members: Vec<String>,
 }
 
@@ -67,14 +67,14 @@ pub struct Session {
     pub roster: Vec<Member>,
     /// The committee.
     pub voting: Voting,
-    /// The fewest members of a view.
+    /// Smallest number of members of a view.
     pub min_peers: u16,
     /// Time-outs.
     pub timing: Timing,
 }
 
 impl Session {
-    /// What nodes know of it. Another session has another id.
+    /// Returns the settings that nodes get. An altered session has another id.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let id = tagged_hash("session").chain_update(format!("{self:?}")).finalize();
@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-/// A session of these, in the order of their public keys.
+/// Returns a session of these identities, in the order of their public keys.
 #[must_use]
 pub fn session(identities: &[Identity], timing: Timing) -> Session {
     let member =
@@ -105,7 +105,7 @@ pub fn session(identities: &[Identity], timing: Timing) -> Session {
     Session { roster, voting: Voting::default(), min_peers, timing }
 }
 
-/// Short time-outs: virtual time is free, but fewer events make shorter runs.
+/// Returns short time-outs. Virtual time costs nothing, but fewer events make shorter runs.
 pub fn timing() -> Timing {
     Timing {
         start_wait_ms: 2_000,

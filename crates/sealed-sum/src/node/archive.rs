@@ -1,5 +1,5 @@
-//! The state of a node: promises, the acknowledged value and committed aggregates; and the records of it that
-//! must survive a crash.
+//! The state of a node: promises, the acknowledged value and committed aggregates. Also the records of
+//! this state that must survive a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,36 +22,38 @@ use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::task::{History, Task};
 
-/// A record that is on disk before any message that depends on it leaves. A later one of the same
+/// A record that is on disk before any message that depends on it leaves. A later record of the same
 /// [`Record::name`] replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// The highest ballot promised: no lower one is acknowledged any more.
+    /// Highest ballot promised: this peer acknowledges no lower one any more.
     Promised(Ballot),
-    /// The highest view joined: no view up to this ballot is entered again, for its masks have been used.
+    /// Highest view joined: this peer enters no view up to this ballot again, because its masks have been
+    /// used.
     Joined(Ballot),
-    /// The value acknowledged in this ballot, with the sealed total.
+    /// Value acknowledged in this ballot, with the sealed total.
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
     /// A decided slot with its pads and the sealed total.
     Committed(Committed, #[serde(skip)] Bytes),
-    /// This peer's vector of a slot with noise, and its SHA-256: never made again, sent again as it is.
+    /// This peer's vector of a slot with noise, and its SHA-256. The vector is never made again; a later
+    /// view gets the same one.
     Noised(u32, [u8; 32], #[serde(skip)] Bytes),
-    /// The result of this peer's exchange for this sum, and its SHA-256. Each is kept: an older view's sum
-    /// may be the one that is decided.
+    /// Result of this peer's exchange for this sum, and its SHA-256. Each result is kept, because the sum
+    /// of an older view may be the one that is decided.
     Exchanged(SumId, [u8; 32], #[serde(skip)] Bytes),
-    /// A decided slot whose total no later slot needs; the total is removed if it is here.
+    /// A decided slot whose total no later slot needs. A stored total is removed.
     Bare(Committed),
-    /// This committee member releases its shares for this value of the slot, and for no other; with the
-    /// acknowledgements that decided it.
+    /// Value of the slot for which this committee member releases its shares, and the acknowledgements
+    /// that decided it. The member releases shares for no other value of the slot.
     Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
-    /// Signed items that show that committee members were in a ballot: the highest of each.
+    /// Signed items that show that committee members were in a ballot: the highest for each member.
     Traces(Vec<Trace>),
     /// This peer has lost its state before, and does not vote in this session.
     Silent,
 }
 
 impl Record {
-    /// File name, unique to what the record replaces.
+    /// Returns the file name. A record replaces an earlier one of the same name.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -69,15 +71,15 @@ impl Record {
         }
     }
 
-    /// The beginning of the names of records that a slot may have for several views; the view's ballot
-    /// follows.
+    /// Returns the common prefix of the names of records that a slot may have for several views. The
+    /// view's ballot follows it.
     #[must_use]
     pub fn name_of_views(slot: u32) -> String {
         format!("exchanged-{slot}-")
     }
 
-    /// The sealed total beside it and its digest; `None` where there is none, as for the coin, whose vector
-    /// is empty.
+    /// Returns the sealed total and its digest. `None` if the record has no total, for example for the
+    /// coin, whose vector is empty.
     #[must_use]
     pub fn total(&self) -> Option<(&[u8; 32], &[u8])> {
         let (value, total) = match self {
@@ -96,7 +98,7 @@ impl Record {
         (value.sum.slot > 0).then_some((&value.total, total))
     }
 
-    /// The record with its total, as read from disk.
+    /// Returns the record with its total, as read from disk.
     #[must_use]
     pub fn with_total(mut self, bytes: Bytes) -> Self {
         if let Self::Exchanged(.., total)
@@ -113,7 +115,7 @@ impl Record {
 /// Stored records that do not fit the session or each other.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A committed aggregate is missing below another.
+    /// A committed aggregate is missing before another one.
     #[error("stored slot {0} has no slot before it")]
     MissingCell(u32),
     /// A record does not verify.
@@ -131,47 +133,48 @@ pub(super) struct Sealed {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Archive {
-    /// The committed slots. Sealed totals are not kept: opened vectors and pads give them again.
+    /// Committed slots, without sealed totals: opened vectors and pads reproduce these.
     committed: Vec<Committed>,
     history: Arc<History>,
-    /// Slots whose vector was not given to this peer, though a later slot may need it.
+    /// Slots whose vector this peer did not get, although a later slot may need it.
     missing: BTreeSet<u32>,
-    /// The value of the next slot that this peer has acknowledged, or would have were it in the committee.
+    /// Value of the next slot that this peer has acknowledged, or would have acknowledged as a committee
+    /// member.
     accepted: Option<Sealed>,
-    /// A value fetched for a view to come.
+    /// Value fetched for a future view.
     offered: Option<Sealed>,
 }
 
 impl Archive {
-    /// Number of committed slots, as messages have it.
+    /// Returns the number of committed slots, as messages state it.
     pub(super) fn committed(&self) -> u32 {
         self.history.committed()
     }
 
-    /// The digest of the value that was committed in a slot.
+    /// Returns the digest of the value that was committed in a slot.
     pub(super) fn value(&self, ctx: &Context, slot: u32) -> Option<[u8; 32]> {
         self.committed.get(slot as usize).map(|committed| committed.record.digest(ctx))
     }
 
-    /// The opened slots so far.
+    /// Returns the slots opened so far.
     pub(super) fn history(&self) -> &Arc<History> {
         &self.history
     }
 
-    /// The slot of a vector that this peer lacks and the next slot needs.
+    /// Returns the slot of a vector that this peer lacks and the next slot needs.
     pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
-        // The last first: it may tell which of those before it are needed.
+        // The last one first: it may decide which earlier ones are needed.
         self.missing.iter().rev().copied().find(|&slot| task.still_needed(slot, &self.history))
     }
 
-    /// Puts back a vector that was lacking.
+    /// Puts back a vector that was missing.
     pub(super) fn recall(&mut self, slot: u32, opened: Bytes) {
         if self.missing.remove(&slot) {
             Arc::make_mut(&mut self.history).recall(slot, opened);
         }
     }
 
-    /// Drops the vectors that no later slot needs; returns the decisions on them.
+    /// Drops the vectors that no later slot needs. Returns the decisions on these slots.
     pub(super) fn forget(&mut self, task: &dyn Task) -> Vec<Committed> {
         let history = &self.history;
         let over: Vec<u32> =
@@ -181,7 +184,7 @@ impl Archive {
         over.iter().map(|&slot| self.committed[slot as usize].clone()).collect()
     }
 
-    /// Adds the next slot; without its opened vector where no later slot needs it.
+    /// Adds the next slot. `opened` is `None` if no later slot needs the vector.
     pub(super) fn commit(
         &mut self,
         ctx: &Context,
@@ -202,35 +205,35 @@ impl Archive {
         self.decide();
     }
 
-    /// Notes that the next slot is decided: its total is served to no peer before it is open, and no copy of
-    /// it is held.
+    /// Notes that the next slot is decided: this peer serves its total to no peer before the slot is
+    /// open, and keeps no copy.
     pub(super) fn decide(&mut self) {
         self.accepted = None;
         self.offered = None;
     }
 
-    /// Holds the value of the next slot that this peer acknowledges.
+    /// Holds the value of the next slot, which this peer acknowledges.
     pub(super) fn accept(&mut self, sealed: Sealed) {
         self.accepted = Some(sealed);
     }
 
-    /// Holds a value for a view to come.
+    /// Holds a value for a future view.
     pub(super) fn offer(&mut self, sealed: Sealed) {
         self.offered = Some(sealed);
     }
 
-    /// The sealed total of this record, if it is the value that was acknowledged.
+    /// Returns the sealed total of this record, if it is the value that was acknowledged.
     pub(super) fn accepted_total(&self, record: &SumRecord) -> Option<Bytes> {
         let sealed = self.accepted.as_ref().filter(|sealed| sealed.record.value == record.value)?;
         Some(sealed.total.clone())
     }
 
-    /// The sealed total of this digest, acknowledged or fetched.
+    /// Returns the acknowledged or fetched sealed total of this digest.
     pub(super) fn sealed(&self, digest: &[u8; 32]) -> Option<&Sealed> {
         self.accepted.iter().chain(&self.offered).find(|sealed| sealed.digest == *digest)
     }
 
-    /// The answer to another peer that fetches, if this peer has it.
+    /// Returns the answer to a peer that fetches a slot, if this peer has it.
     pub(super) fn held(&self, ctx: &Context, slot: u32, want: Want) -> Option<(Held, Served)> {
         match want {
             Want::Committed => {
@@ -263,11 +266,11 @@ pub(super) struct Restored {
     pub(super) archive: Archive,
     /// Results of exchanges for slots that are not committed.
     pub(super) exchanged: BTreeMap<SumId, Bytes>,
-    /// Vectors with noise, also of slots that are committed.
+    /// Vectors with noise, including those of committed slots.
     pub(super) noised: BTreeMap<u32, Bytes>,
 }
 
-/// Restores the state from stored records, and checks all of them again.
+/// Restores the state from stored records, and checks all records again.
 pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, RestoreError> {
     let mut out = Restored {
         votes: Votes::default(),
@@ -336,7 +339,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
             out.archive.accepted = Some(Sealed { record, digest, total });
         }
     }
-    // One of a slot that is committed has served its end.
+    // A release of a committed slot is not needed any more.
     if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.committed()) {
         if !record::decided(ctx, slot, &value, &decision) {
             return Err(RestoreError::Broken(slot, "what was released was not decided".into()));

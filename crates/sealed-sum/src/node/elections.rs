@@ -1,9 +1,9 @@
 //! The election: which peer proposes a view, and when (spec, section "Elections").
 //!
-//! Committee members propose, the one of rank r after r x `proposal_backoff_ms` without progress, rank
-//! counted among those that are reachable; whoever has led a view in vain comes after the others. No peer
-//! proposes before the whole roster is there or `start_wait_ms` have passed. Members and tree follow from the
-//! promises; a promise is a lease, in which no other proposer gets one.
+//! Committee members propose. The member of rank r proposes after r x `proposal_backoff_ms` without
+//! progress. Ranks count only reachable members, and members that have led a view in vain come last. No
+//! peer proposes before the whole roster is connected or `start_wait_ms` have passed. Members and tree
+//! follow from the promises. A promise is a lease: until it ends, no other proposer gets a promise.
 
 mod standing;
 mod votes;
@@ -33,25 +33,25 @@ pub(super) struct Elections {
     standing: Standing,
     started: Time,
     gathered: bool,
-    /// Since when nothing has gone on.
+    /// Time since which this peer has seen no progress.
     idle_since: Time,
-    /// Since when there has been no view, here or anywhere this peer knows of; attempts to begin one do not
-    /// count.
+    /// Time since which no view has existed, here or at any peer that this peer knows of. Attempts to
+    /// begin a view do not count.
     without_view: Time,
-    /// When this peer was last in a view or committed a slot; words of others do not count.
+    /// Time at which this peer was last in a view or committed a slot; claims of other peers do not count.
     went_on: Time,
     /// Highest ballot counter seen.
     seen: u64,
     proposal: Option<Proposal>,
     obligation: Option<Duty>,
     blocked: Option<Blocked>,
-    /// Whether that is for want of peers, not by a rule of the task.
+    /// True if `blocked` is due to too few peers, and not to a rule of the task.
     alone: bool,
-    /// Until when no peer is asked for a slot again.
+    /// Time until which this peer asks no peer for a slot again.
     fetch_again: Time,
-    /// Views entered since a slot was committed.
+    /// Number of views entered since a slot was committed.
     views: u64,
-    /// When this peer entered its last view, and whether a slot was committed since.
+    /// Time at which this peer entered its last view, and whether a slot was committed since.
     entered: (Time, bool),
 }
 
@@ -59,23 +59,24 @@ struct Proposal {
     ballot: Ballot,
     promises: BTreeMap<Peer, Signed<Promised>>,
     refused: BTreeSet<Peer>,
-    /// Until when more promises than a quorum are awaited, if they may matter.
+    /// Time until which this peer waits for more promises than a quorum, if they may matter.
     more: Time,
-    /// Until when the leases last that it got.
+    /// End of the leases that the proposal got.
     leased: Time,
     until: Time,
 }
 
-/// A view is impossible.
+/// Reason why no view is possible.
 struct Blocked {
     since: Time,
     why: String,
-    /// How many peers were reachable when that was written, the most since then: who gives up a moment before
-    /// the others must not be missing in what they say. 0 where a rule of the task forbids it.
+    /// Number of reachable peers when `why` was written, the highest so far. `why` is not rewritten for
+    /// fewer peers: a peer that gives up a moment before this one must not be listed as missing. 0 if a
+    /// rule of the task forbids the view.
     reached: usize,
 }
 
-/// What an election looks at.
+/// State of the other machines that an election depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) now: Time,
@@ -84,15 +85,15 @@ pub(super) struct Around<'a> {
     pub(super) transfer: &'a Transfer,
 }
 
-/// The next step of a peer that is in no view.
+/// Next step of a peer that is in no view.
 pub(super) enum Move {
     Wait,
     GiveUp(Ending),
     /// See [`Elections::propose`].
     Propose,
-    /// Fetch a slot that the promises oblige to.
+    /// Fetch a slot that the promises require.
     Fetch(Peer, u32, Want),
-    /// Lead the view that begins so, with what follows from its promises.
+    /// Lead the view with this beginning and this basis.
     Lead(Box<(Signed<Begun>, Basis)>),
 }
 
@@ -125,8 +126,8 @@ impl Elections {
     }
 
     pub(super) fn greeted(&mut self, now: Time) {
-        // A newcomer may make possible what was not; it deserves a fresh look at once, but no later turn for
-        // anybody.
+        // A new peer may make a view possible that was impossible: the wait for a turn starts anew.
+        // Otherwise a new peer delays no turn.
         if self.blocked.is_some() {
             self.idle_since = now;
         }
@@ -138,19 +139,19 @@ impl Elections {
         }
     }
 
-    /// The ballot that this peer asks promises for.
+    /// Returns the ballot of this peer's present proposal.
     pub(super) fn proposed(&self) -> Option<Ballot> {
         self.proposal.as_ref().map(|proposal| proposal.ballot)
     }
 
-    /// Gives the own proposal up; others have the word until `idle`.
+    /// Gives up this peer's proposal; other peers may propose until `idle`.
     pub(super) fn give_up(&mut self, idle: Time) {
         self.withdraw();
         self.idle_since = self.idle_since.max(idle);
     }
 
-    /// Drops the own proposal. Who has promised it reckons it as one that began nothing, and so does this
-    /// peer: it does not ask before it can get an answer from them.
+    /// Drops this peer's proposal. Peers that promised it count it as a proposal that began nothing. This
+    /// peer counts it too, so that it does not ask again before they may promise.
     fn withdraw(&mut self) {
         if let Some(proposal) = self.proposal.take()
             && proposal.promises.len() > 1
@@ -160,7 +161,8 @@ impl Elections {
         }
     }
 
-    /// This peer enters a view, which its disk must have before it says a word in it.
+    /// Notes that this peer enters a view. The disk must have this before the peer sends a message in the
+    /// view.
     pub(super) fn entered(&mut self, now: Time, view: &View, step: &mut Out) {
         let ballot = view.ballot();
         self.votes.joined = ballot;
@@ -175,13 +177,14 @@ impl Elections {
         self.views += 1;
     }
 
-    /// A view began that this peer is not in yet, or will not be: its proposer has used its promises.
+    /// Notes a view that began without this peer, or that this peer has not entered yet. Its proposer has
+    /// used its promises.
     pub(super) fn began(&mut self, now: Time) {
         self.without_view = now;
         self.standing.entered();
     }
 
-    /// A slot is committed.
+    /// Notes that a slot is committed.
     pub(super) fn committed(&mut self, now: Time, slot: u32) {
         self.votes.acceptor.commit(slot);
         self.went_on = now;
@@ -190,7 +193,7 @@ impl Elections {
         self.standing.committed();
     }
 
-    /// A view has failed; the number of views since a slot was committed.
+    /// Notes that a view has failed. Returns the number of views since a slot was committed.
     pub(super) fn failed(&mut self, now: Time, ballot: Ballot, reason: Reason) -> u64 {
         self.idle_since = now.plus_ms(SETTLE_MS);
         self.without_view = now;
@@ -204,12 +207,12 @@ impl Elections {
         self.views
     }
 
-    /// Keeps a mark, whose signature was checked.
+    /// Keeps a mark whose signature was checked.
     pub(super) fn note(&mut self, signed: &Signed<Failure>) {
         self.standing.note(signed);
     }
 
-    /// A transfer came to nothing.
+    /// Notes that a transfer brought nothing.
     pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) {
         self.fetch_again = now.plus_ms(SETTLE_MS);
         if self.standing.fetch_failed(now, from) <= 2 {
@@ -218,26 +221,26 @@ impl Elections {
         }
     }
 
-    /// Whether no peer is asked for a slot now.
+    /// Returns whether this peer waits before it asks for a slot again.
     pub(super) fn fetches_later(&self, now: Time) -> bool {
         now < self.fetch_again
     }
 
-    /// Of peers that have a slot the one to ask for it.
+    /// Returns the peer to ask for a slot, out of its holders.
     pub(super) fn source(&self, now: Time, holders: impl Iterator<Item = Peer>) -> Option<Peer> {
         holders
             .filter(|peer| !self.standing.set_aside(now, *peer, 0))
             .min_by_key(|peer| (self.standing.failures(*peer), *peer))
     }
 
-    /// Leader, between two slots: whether a larger view may begin now, at most once per
-    /// `regroup_interval_ms`.
+    /// Returns whether a leader may begin a larger view now, between two slots. It may do so at most once
+    /// per `regroup_interval_ms`.
     pub(super) fn may_enlarge(&self, now: Time) -> bool {
         let (entered, committed) = self.entered;
         committed && now >= entered.plus_ms(self.ctx.session.timing.regroup_interval_ms)
     }
 
-    /// The value, by its digest, that the promises of this view oblige its leader to finish in `slot`.
+    /// Returns the digest of the value that the promises of this view oblige its leader to finish in `slot`.
     pub(super) fn take_resume(&mut self, slot: u32) -> Option<[u8; 32]> {
         let obligation = self.obligation.take().filter(|obligation| obligation.committed == slot)?;
         obligation.resume.map(|(_, accepted)| accepted.value)
@@ -247,25 +250,26 @@ impl Elections {
         self.seen = self.seen.max(ballot.counter);
     }
 
-    /// The highest ballot counter that this peer knows of.
+    /// Returns the highest ballot counter that this peer knows of.
     fn highest(&self) -> u64 {
         self.votes.highest().counter.max(self.seen)
     }
 
-    /// No view is possible, since now if it was before; see [`Blocked`].
+    /// Notes that no view is possible. The time of an earlier such note is kept; see [`Blocked`].
     fn block(&mut self, now: Time, why: String, reached: usize) {
         let since = self.blocked.as_ref().map_or(now, |blocked| blocked.since);
         self.blocked = Some(Blocked { since, why, reached });
     }
 
-    /// Until when this peer lets others hold it up who only say that they go on, or that they have what they
-    /// do not give: two computations as long as they may be.
+    /// Returns the time until which other peers may delay this one by mere claims. Such a claim is that
+    /// they continue, or that they have a slot that they do not give. The time suffices for two
+    /// computations of the longest duration.
     fn patience(&self) -> Time {
         self.went_on.plus_ms(self.ctx.session.timing.compute_ms.saturating_mul(2))
     }
 
-    /// Whether others go on without this peer, or give it what it lacks: as far as they only say so, not for
-    /// ever.
+    /// Returns whether other peers continue without this one, or give it the slots that it lacks. Mere
+    /// claims count only for a limited time.
     fn others_go_on(&self, at: Around<'_>) -> bool {
         let Around { now, presence, transfer, .. } = at;
         let received = transfer.asked().filter(|_| transfer.receiving());
@@ -274,7 +278,8 @@ impl Elections {
         given || (said && now < self.patience())
     }
 
-    /// The time of this peer's turn to propose; `None` outside the committee.
+    /// Returns the time of this peer's turn to propose. `None` if it is outside the committee or does not
+    /// vote.
     fn turn(&self, presence: &Presence) -> Option<Time> {
         let mut order: Vec<_> = presence.committee().collect();
         order.sort_by_key(|&peer| self.standing.in_vain(peer));
@@ -284,7 +289,7 @@ impl Elections {
         Some(since.plus_ms(rank as u64 * self.ctx.session.timing.proposal_backoff_ms))
     }
 
-    /// Looks what to do next, while this peer is in no view.
+    /// Returns the next step, while this peer is in no view.
     pub(super) fn elect(&mut self, at: Around<'_>) -> Move {
         let Around { now, presence, .. } = at;
         let timing = self.ctx.session.timing;
@@ -306,13 +311,13 @@ impl Elections {
                 self.block(now, presence.too_few(), reached);
             }
         } else if std::mem::take(&mut self.alone) {
-            // Enough peers again: what was impossible is not any more, and waiting starts anew.
+            // Enough peers are reachable again: a view is possible, and the wait starts anew.
             self.blocked = None;
             self.idle_since = now;
             self.without_view = now;
         }
         if self.others_go_on(at) {
-            // When they are done or give up they say so.
+            // They report when they finish or give up.
             self.without_view = now;
         } else if let Some(Blocked { since, why, .. }) = &self.blocked {
             if now >= since.plus_ms(timing.no_quorum_timeout_ms) {
@@ -377,8 +382,8 @@ impl Elections {
         Ok(())
     }
 
-    /// Fetches the vectors that the promises of a quorum oblige to, then begins the view. `None` while too
-    /// few of the promises can be relied on.
+    /// Fetches the slots that the promises of a quorum require, and then begins the view. Returns `None`
+    /// if it can do neither now, for example because too few of the promises are reliable.
     fn begin(&mut self, at: Around<'_>) -> Option<Move> {
         let Around { now, presence, slots, transfer } = at;
         let proposal = self.proposal.as_ref()?;
@@ -396,7 +401,7 @@ impl Elections {
             _ => obligation,
         };
         let committed = slots.committed();
-        // What was asked for before did not come: the proposal does not wait for it.
+        // An earlier request to this peer brought nothing: the proposal does not wait for it.
         let asked = transfer.asked();
         let fetch = |holder, want| (asked != Some(holder)).then_some(Move::Fetch(holder, committed, want));
         if obligation.committed > committed {
@@ -410,13 +415,13 @@ impl Elections {
         }
         let backoff = self.ctx.session.timing.proposal_backoff_ms;
         let Some(basis) = promise::basis(&self.ctx, ballot, &relied) else {
-            // Others may lead one: they get the word before this peer asks again.
+            // Other peers may be able to lead a view: they may propose before this peer asks again.
             self.give_up(now.plus_ms(backoff.saturating_mul(4)));
             return Some(Move::Wait);
         };
         let open = |peer: Peer| !proposal.promises.contains_key(&peer) && !proposal.refused.contains(&peer);
         if now < proposal.more && basis.gives_way(&self.ctx) && presence.committee().any(open) {
-            // With more promises it may not have to.
+            // With more promises, marks may not have to give way.
             return None;
         }
         if resume.is_none()
@@ -433,7 +438,7 @@ impl Elections {
         Some(Move::Lead(Box::new((begun, basis))))
     }
 
-    /// The times at which to look again, while this peer is in no view.
+    /// Returns the times of the next checks, while this peer is in no view.
     pub(super) fn deadlines(&self, at: Around<'_>) -> [Option<Time>; 2] {
         let Around { now, presence, .. } = at;
         let timing = &self.ctx.session.timing;
@@ -453,17 +458,18 @@ impl Elections {
         [Some(end), turn]
     }
 
-    /// The time at which a slot may be asked for again.
+    /// Returns the time at which this peer may ask for a slot again, if that time lies ahead.
     pub(super) fn fetch_deadline(&self, now: Time) -> Option<Time> {
         Some(self.fetch_again).filter(|again| *again > now)
     }
 
-    /// Since when no view is possible or, if one is, since when there has been none.
+    /// Returns the time since which no view is possible or, if a view is possible, since which there has
+    /// been none.
     fn stands_still_since(&self) -> Time {
         self.blocked.as_ref().map_or(self.without_view, |blocked| blocked.since)
     }
 
-    /// What this peer waits for, while it is in no view.
+    /// Returns what this peer waits for, while it is in no view.
     pub(super) fn waits(&self, at: Around<'_>) -> Waits {
         let presence = at.presence;
         let timing = &self.ctx.session.timing;

@@ -17,22 +17,23 @@ pub enum Event {
     Joined(Peer),
     /// The connection to a peer is gone.
     Lost(Peer),
-    /// A peer has another protocol version or session file; the fields that differ.
+    /// A peer has another protocol version or session file; these fields differ.
     Refused(Peer, Vec<String>),
-    /// This peer has lost its stored state of this session, as another one (named) has shown by its
-    /// signature, or as its own mark beside the key says: it takes part, and does not vote.
+    /// This peer has lost its stored state of this session. The named peer has shown this by a signature
+    /// of this peer; without a name, the mark next to this peer's key has shown it. This peer takes part,
+    /// and does not vote.
     StateLost(Option<Peer>),
     /// A view began, with these members in this tree.
     ViewBegan(Ballot, Arc<Tree>),
-    /// A view failed: by whose word, for which reason, and because of whom, if anybody.
+    /// A view failed: the author of the failure, its reason, and the suspect, if there is one.
     ViewFailed(Ballot, Peer, Reason, Option<Peer>),
     /// The view waits for a connection to this peer: the driver should make one at once.
     NeedsConnection(Peer),
     /// A stage of a slot began.
     Stage(u32, Stage),
-    /// A slot is committed: the view in which it was summed, and the members.
+    /// A slot is committed; the value has the view of the sum and its members.
     Opened(Value),
-    /// What the task says of its progress, by the slot that is committed.
+    /// Committed slot, and the task's figures of progress.
     Figures(u32, serde_json::Map<String, serde_json::Value>),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
@@ -44,7 +45,7 @@ pub enum Event {
     Ended(Ending),
 }
 
-/// The reason why a node gives up.
+/// Reason why a node gives up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ending {
     /// Too few peers were reachable for too long.
@@ -53,7 +54,7 @@ pub enum Ending {
     /// `max_views` views have failed.
     #[error("{0} views have failed; the last one because {1}")]
     TooManyViews(u64, String),
-    /// The rules of the session forbid going on.
+    /// The rules of the session forbid continuing.
     #[error("{0}")]
     Refused(String),
     /// This peer's own data or computation failed.
@@ -64,7 +65,7 @@ pub enum Ending {
     Unopenable(String),
 }
 
-/// Why a view failed, for [`Ending::TooManyViews`]. One word stands against another.
+/// Returns the reason why a view failed, for [`Ending::TooManyViews`]. It is one peer's claim about another.
 pub(super) fn reason_text(session: &Settings, author: Peer, reason: Reason, suspect: Option<Peer>) -> String {
     let Some(suspect) = suspect else { return format!("its leader {} ended it", session.name(author)) };
     let (author, suspect) = (session.name(author), session.name(suspect));

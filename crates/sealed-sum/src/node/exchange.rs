@@ -1,9 +1,10 @@
-//! The exchange of a view: where an aggregate's vector is not a peer's own work, but comes from messages
-//! between the members. The task supplies the machine ([`crate::task::exchange`]); the node carries its
-//! messages unread.
+//! The exchange of a view. Some aggregates have vectors that a peer does not compute alone: they come
+//! from messages between the members. The task supplies the machine ([`crate::task::exchange`]); the node
+//! carries its messages without reading them.
 //!
-//! It begins when the view wants the vector and this peer is connected to every other that has a part;
-//! earlier messages of the others are kept. It ends with the vector, or ends the view.
+//! An exchange begins when the view needs the vector and this peer is connected to every other
+//! participant. Earlier messages of the participants are kept. The exchange ends with the vector, or ends
+//! the view.
 
 use super::presence::Presence;
 use super::waits::{Awaited, Waits};
@@ -16,40 +17,41 @@ use crate::protocol::{Fault, Input, Step, Time};
 use crate::session::Peer;
 use crate::task::exchange::{Exchange, Vocabulary};
 
-/// Most messages that are kept of a peer before the exchange begins here: more than there are.
+/// Largest number of messages kept for each peer before the exchange begins here. An exchange has fewer.
 const EARLY: usize = 256;
-/// Most bytes of them: as many chunks as may be without a credit, and a little for headers.
+/// Largest size of these messages in bytes: the chunks that may be sent without a credit, and 64 KiB for
+/// headers.
 const EARLY_BYTES: usize = WINDOW * CHUNK + 64 * 1024;
 
 /// The exchange of the present view.
 #[derive(Default)]
 pub(super) struct ExchangeState {
     running: Option<(SumId, Box<dyn Exchange>)>,
-    /// The slot for which it makes the vector.
+    /// Slot for which the exchange makes the vector.
     slot: Option<u32>,
-    /// The exchange that has not begun, and the time until which this peer waits for connections.
+    /// Exchange that has not begun, and the time until which this peer waits for connections.
     pending: Option<(SumId, Box<dyn Exchange>, Time)>,
     early: Vec<(Peer, SumId, Content)>,
     finished: bool,
 }
 
 impl ExchangeState {
-    /// Whether the vector of this slot comes from an exchange that is under way.
+    /// Returns whether the vector of this slot comes from an exchange of this view.
     pub(super) fn wanted(&self, slot: u32) -> bool {
         self.slot == Some(slot)
     }
 
-    /// Whether this exchange is under way.
+    /// Returns whether this exchange is running.
     pub(super) fn runs(&self, sum: SumId) -> bool {
         self.running.as_ref().is_some_and(|(running, _)| *running == sum)
     }
 
-    /// The time until which this peer waits for connections.
+    /// Returns the time until which this peer waits for connections.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.pending.as_ref().map(|(.., until)| *until)
     }
 
-    /// The connections that the exchange waits for.
+    /// Returns the connections that the exchange waits for.
     pub(super) fn waits_for_connections(&self, presence: &Presence) -> Option<Waits> {
         let (_, exchange, until) = self.pending.as_ref()?;
         let mut peers = exchange.peers();
@@ -57,14 +59,14 @@ impl ExchangeState {
         Some(Waits::new(Awaited::Connections, peers, *until))
     }
 
-    /// The other peers of the exchange that is under way.
+    /// Returns the other peers of the running exchange, unless this peer has done its part.
     pub(super) fn waits(&self, me: Peer) -> Option<Waits> {
         let (_, exchange) = self.running.as_ref().filter(|_| !self.finished)?;
         let peers = exchange.peers().into_iter().filter(|peer| *peer != me).collect();
         Some(Waits { what: Awaited::Exchange, peers, until: None })
     }
 
-    /// Others exchange for this slot, and this peer has no part in it.
+    /// Notes that other peers exchange for this slot, and that this peer has no part in it.
     pub(super) fn stand_by(&mut self, slot: u32) {
         self.slot = Some(slot);
     }
@@ -85,8 +87,9 @@ impl ExchangeState {
         self.pending = Some((sum, exchange, until));
     }
 
-    /// Whether the exchange begins now, because all peers in it are connected; `Err` with one that was not in
-    /// time. The caller gives it [`Input::Start`] and then what [`ExchangeState::take_early`] has.
+    /// Returns true if the exchange begins now, because all its peers are connected. The caller then
+    /// gives it [`Input::Start`] and the messages of [`ExchangeState::take_early`]. Returns `Err` with a
+    /// peer that did not connect in time.
     pub(super) fn begin(&mut self, now: Time, presence: &Presence, step: &mut Out) -> Result<bool, Peer> {
         let Some((_, exchange, until)) = &self.pending else { return Ok(false) };
         if let Some(missing) = exchange.peers().into_iter().find(|peer| !presence.has(*peer)) {
@@ -100,7 +103,8 @@ impl ExchangeState {
         Ok(true)
     }
 
-    /// The messages that came before the exchange that is under way; those of later ones are kept.
+    /// Returns the messages that arrived before the running exchange began. Those of later exchanges are
+    /// kept.
     pub(super) fn take_early(&mut self) -> Vec<(Peer, Content)> {
         let Some(running) = self.running.as_ref().map(|(sum, _)| *sum) else { return Vec::new() };
         self.early.retain(|(_, sum, _)| *sum >= running);
@@ -108,7 +112,8 @@ impl ExchangeState {
         early.map(|(from, _, message)| (from, message)).collect()
     }
 
-    /// Takes a message of an exchange that is due; gives it back if that is under way.
+    /// Takes a message of an exchange that is due. Returns the message if the exchange runs, and keeps it
+    /// otherwise.
     pub(super) fn hear(
         &mut self,
         from: Peer,
@@ -127,7 +132,7 @@ impl ExchangeState {
         Ok(None)
     }
 
-    /// Gives an input to the exchange that is under way.
+    /// Gives an input to the running exchange.
     pub(super) fn handle(
         &mut self,
         now: Time,
@@ -136,13 +141,13 @@ impl ExchangeState {
         self.running.as_mut().map(|(sum, exchange)| (*sum, exchange.handle(now, input)))
     }
 
-    /// This peer has done its part; the slot of which it now has the vector.
+    /// Notes that this peer has done its part. Returns the slot whose vector it now has.
     pub(super) fn finish(&mut self) -> Option<u32> {
         self.finished = true;
         self.slot
     }
 
-    /// Ends the exchange of a slot that is committed; messages of the next one's exchange are kept.
+    /// Ends the exchange of a committed slot; messages of later exchanges are kept.
     pub(super) fn committed(&mut self, slot: u32) {
         if self.wanted(slot) {
             *self = Self { early: std::mem::take(&mut self.early), ..Self::default() };
@@ -155,9 +160,10 @@ impl ExchangeState {
         self.early.iter().map(|(.., content)| content.len()).sum()
     }
 
-    /// Drops the exchange of a view that is over: the next one has other members, and its own exchange.
-    /// Tells it first because of whom the view fails, as the view may know it first: what the exchange would
-    /// still do has no place any more. The slot whose vector came from it.
+    /// Drops the exchange of a view that is over, because the next view has other members and its own
+    /// exchange. The exchange first learns that the suspect is lost, because the view may know this
+    /// first. Its actions on this news have no effect. Returns the slot whose vector came from the
+    /// exchange.
     pub(super) fn fail(&mut self, now: Time, reason: Reason, suspect: Option<Peer>) -> Option<u32> {
         let because = matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault | Reason::Left);
         if let Some(peer) = suspect.filter(|_| because) {

@@ -1,4 +1,4 @@
-//! Jobs: long work, which drivers carry out beside the machine.
+//! Jobs: long computations that drivers run outside of the machine.
 
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ pub enum Job {
     Mask(all_reduce::Job),
     /// Work of an exchange.
     Exchange(SumId, exchange::Job),
-    /// Take the pads off a decided total.
+    /// Remove the pads from a decided total.
     Open {
         /// The plan.
         ctx: Arc<Context>,
         /// The decision and its pads.
         committed: Committed,
-        /// The sealed total; opened in its own memory where nobody else holds it.
+        /// The sealed total. It is opened in its own memory if no other owner shares it.
         total: Bytes,
     },
 }
@@ -64,7 +64,7 @@ impl Noise {
         Self(Zeroizing::new(seed))
     }
 
-    /// The generator with this randomness as its seed.
+    /// Returns the generator with this randomness as its seed.
     #[must_use]
     pub fn generator(&self) -> Rng {
         Rng::from_seed(*self.0)
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Noise {
 /// The result of a [`Job`].
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// The vector, or why there is none.
+    /// The vector, or the reason why it was not made.
     Contribution(u32, Result<Bytes, String>),
     /// The masked chunk.
     Mask(all_reduce::Done),
@@ -88,7 +88,7 @@ pub enum Done {
     Exchange(SumId, exchange::Done),
     /// The opened words; for the coin, the seed.
     Open {
-        /// As in the job.
+        /// The decision and its pads, as in the job.
         committed: Committed,
         /// The words without pads.
         opened: Bytes,
@@ -96,12 +96,12 @@ pub enum Done {
 }
 
 impl Job {
-    /// Whether it takes no longer than to hand it to another thread.
+    /// Returns whether the job takes no longer than handing it to another thread.
     pub fn is_brief(&self) -> bool {
         matches!(self, Self::Exchange(_, job) if job.brief)
     }
 
-    /// Carries it out.
+    /// Runs the job.
     #[must_use]
     pub fn run(self) -> Done {
         match self {
@@ -135,7 +135,7 @@ impl Job {
     }
 }
 
-/// Takes the pads off a total; for slot 0 derives the seed.
+/// Removes the pads from a total; for slot 0, derives the seed.
 #[must_use]
 pub(super) fn open(ctx: &Context, committed: &Committed, total: Bytes) -> Bytes {
     if committed.record.value.sum.slot == 0 {
@@ -146,7 +146,7 @@ pub(super) fn open(ctx: &Context, committed: &Committed, total: Bytes) -> Bytes 
     words.freeze()
 }
 
-/// The pads of a decision: added to what was opened they give the sealed total again.
+/// Returns the pads of a decision. Added to the opened vector, they give the sealed total again.
 pub(super) fn pads(ctx: &Context, committed: &Committed, sign: Sign) -> Masks {
     let sum = committed.record.value.sum;
     let pads = committed.pads.iter().flatten();

@@ -1,5 +1,5 @@
-//! This peer's part in the present view: the view itself, what its leader is obliged to, and what it waits
-//! for.
+//! This peer's part in the present view: the view itself, its leader's obligation, and the events that
+//! this peer waits for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ pub(super) struct Membership {
     ctx: Arc<Context>,
     view: Option<View>,
     part: Part,
-    /// The slot of the last view when it was over.
+    /// Slot of the last view at its end.
     last: u32,
-    /// What the present view, or the last one, follows from.
+    /// Ballot and basis of the present view, or of the last one.
     basis: Option<(Ballot, Basis)>,
 }
 
 /// The state of this peer within its view.
 #[derive(Default)]
 struct Part {
-    /// The view waits for this peer's vector.
+    /// Slot for which the view waits for this peer's vector.
     wanted: Option<u32>,
-    /// Number of slots that the promises with which the view began have committed.
+    /// Number of committed slots according to the promises of the view.
     committed: u32,
-    /// The obligation that follows from them; `None` if none is kept to.
+    /// Obligation that follows from these promises; `None` if none is enforced.
     duty: Option<Duty>,
-    /// The sealed total that this view made, and its digest.
+    /// Sealed total that this view made, and its digest.
     total: Option<([u8; 32], Bytes)>,
-    /// A value that waits for its total, or for slots before it.
+    /// Value that waits for its total, or for earlier slots.
     accept: Option<SumRecord>,
     /// This committee member's shares of the pads of the value it acknowledged.
     shares: Shares,
-    /// Children to which the view's beginning could not be sent yet, and the time until which this peer
-    /// tries.
+    /// Children that could not get the view's beginning yet, the message, and the time until which this
+    /// peer tries.
     unreached: Option<(BTreeSet<Peer>, Message, Time)>,
-    /// The beginning of the view.
+    /// Beginning of the view.
     begun: Option<Signed<Begun>>,
 }
 
@@ -71,12 +71,12 @@ impl Membership {
         self.view.as_ref().map(View::ballot)
     }
 
-    /// The members; empty if this peer is in no view.
+    /// Returns the members; empty if this peer is in no view.
     pub(super) fn members(&self) -> &[Peer] {
         self.view.as_ref().map_or(&[], |view| view.members())
     }
 
-    /// Checks the beginning of a view that another peer leads, but for its promises.
+    /// Checks the beginning of a view that another peer leads, except its promises.
     pub(super) fn check(&self, begun: &Signed<Begun>) -> Result<(), Fault> {
         let (ctx, ballot) = (&self.ctx, begun.item.ballot);
         let sound = ballot.proposer != ctx.me
@@ -91,12 +91,12 @@ impl Membership {
         if begun.verify(ctx) { Ok(()) } else { Err(Fault::BadSignature("begin")) }
     }
 
-    /// The beginning of the present view.
+    /// Returns the beginning of the present view.
     pub(super) fn begun(&self) -> Option<&Signed<Begun>> {
         self.part.begun.as_ref()
     }
 
-    /// Enters a view as its leader or as a member, and passes its beginning on.
+    /// Enters a view as its leader or as a member, and passes its beginning on to the children.
     pub(super) fn enter(
         &mut self,
         now: Time,
@@ -119,7 +119,7 @@ impl Membership {
             }
         }
         unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
-        // As long as a silent member is given: a dial after back-off takes longer than `proposal_backoff_ms`.
+        // The time that a silent member gets: a dial after back-off takes longer than `proposal_backoff_ms`.
         let until = now.plus_ms(self.ctx.session.timing.view_timeout_ms);
         let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
         let committed = basis.duty.committed;
@@ -128,9 +128,10 @@ impl Membership {
         self.view = Some(view);
     }
 
-    /// Whether what one of the two says of the other ends this view, or ended it: they are neighbours in its
-    /// tree; or no mark kept them apart when it began, and they work together otherwise: one of them leads,
-    /// both are in the committee, or the slot has an exchange.
+    /// Returns whether a claim of one of the two peers about the other ends this view, or ended it. It
+    /// does if they are neighbours in the tree. It also does if no mark kept them apart when the view
+    /// began, and they have other work in common: one of them leads, both are in the committee, or the
+    /// slot has an exchange.
     pub(super) fn concerns(&self, ballot: Ballot, author: Peer, suspect: Peer, slot: u32) -> bool {
         let Some((_, basis)) = self.basis.as_ref().filter(|(of, _)| *of == ballot) else { return false };
         let (tree, leader, ctx) = (&basis.tree, ballot.proposer, &self.ctx);
@@ -143,25 +144,25 @@ impl Membership {
             && (tree.adjacent(author, suspect) || (!basis.marks.parts(author, suspect) && other()))
     }
 
-    /// Whether the peer is, or was, a member of this view.
+    /// Returns whether the peer is, or was, a member of this view.
     pub(super) fn was_member(&self, ballot: Ballot, peer: Peer) -> bool {
         self.basis.as_ref().is_some_and(|(of, basis)| *of == ballot && basis.tree.contains(peer))
     }
 
-    /// The number of slots that are committed in the view before the one under way.
+    /// Returns the slot that the view works on, or its last slot if it is over.
     pub(super) fn slot(&self) -> u32 {
         let slot = |view: &View| view.slot().unwrap_or(self.part.committed);
         self.view.as_ref().map_or(self.last, slot)
     }
 
-    /// Ends this peer's part in the view.
+    /// Ends this peer's part in the view, and returns the view.
     pub(super) fn leave(&mut self) -> Option<View> {
         self.last = self.slot();
         self.part = Part::default();
         self.view.take()
     }
 
-    /// A peer has said hello.
+    /// Notes that a peer has greeted. If the peer is a child without the view's beginning, it gets it now.
     pub(super) fn greeted(&mut self, now: Time, peer: Peer, step: &mut Out) {
         if let Some((unreached, begin, _)) = &mut self.part.unreached
             && unreached.remove(&peer)
@@ -178,34 +179,34 @@ impl Membership {
         unreached.map(|(peers, _, until)| (peers, *until))
     }
 
-    /// Until when the view waits for connections.
+    /// Returns the time until which the view waits for connections.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.unreached().map(|(_, until)| until)
     }
 
-    /// A child that could not be reached in time.
+    /// Returns a child that could not be reached in time.
     pub(super) fn overdue(&self, now: Time) -> Option<Peer> {
         self.unreached().filter(|(_, until)| now >= *until).and_then(|(peers, _)| peers.first().copied())
     }
 
-    /// The number of slots that the view has reached, if there is one.
+    /// Returns the number of slots that the view has reached, if there is a view.
     pub(super) fn reached(&self) -> Option<u32> {
         self.view.as_ref().map(|view| view.slot().unwrap_or(0).max(self.part.committed))
     }
 
-    /// Whether honest members may exchange for this sum now: the slot that the view has reached, or the next,
-    /// if the others were quicker.
+    /// Returns whether honest members may exchange for this sum now. Its slot must be the one that the
+    /// view has reached, or the next one, because other members may be quicker.
     pub(super) fn is_due(&self, sum: SumId) -> bool {
         let reached = self.reached().filter(|_| self.ballot() == Some(sum.ballot));
         reached.is_some_and(|reached| (reached..=reached.saturating_add(1)).contains(&sum.slot))
     }
 
-    /// The leader, if it has this slot, as far as who passed that on says.
+    /// Returns the leader, if it should have this slot according to the promises of the view.
     pub(super) fn holder(&self, slot: u32) -> Option<Peer> {
         self.ballot().filter(|_| self.part.committed > slot).map(|ballot| ballot.proposer)
     }
 
-    /// This peer's seat in an exchange of the view.
+    /// Returns this peer's seat in an exchange of the view.
     pub(super) fn seat(&self, slot: u32, seed: [u8; 32]) -> Option<Seat> {
         let (view, timing) = (self.view.as_ref()?, &self.ctx.session.timing);
         Some(Seat {
@@ -220,7 +221,7 @@ impl Membership {
         })
     }
 
-    /// The view waits for this peer's vector of a slot.
+    /// Notes that the view waits for this peer's vector of a slot.
     pub(super) fn want(&mut self, slot: u32) {
         self.part.wanted = Some(slot);
         self.part.accept = None;
@@ -234,12 +235,12 @@ impl Membership {
         self.part.wanted = None;
     }
 
-    /// The view has made this sealed total.
+    /// Notes the sealed total that the view has made.
     pub(super) fn made(&mut self, digest: [u8; 32], total: Bytes) {
         self.part.total = Some((digest, total));
     }
 
-    /// The view waits for this peer's acknowledgement.
+    /// Notes that the view waits for this peer's acknowledgement of this record.
     pub(super) fn propose(&mut self, record: SumRecord) {
         self.part.accept = Some(record);
     }
@@ -248,12 +249,12 @@ impl Membership {
         self.part.accept.as_ref()
     }
 
-    /// The sealed total of this digest that the view has made.
+    /// Returns the sealed total of this digest, if the view has made it.
     pub(super) fn total(&self, digest: &[u8; 32]) -> Option<&Bytes> {
         self.part.total.as_ref().filter(|(made, _)| made == digest).map(|(_, total)| total)
     }
 
-    /// Takes the value that is to be acknowledged: its total is here.
+    /// Takes the value to acknowledge, once its total is here.
     pub(super) fn take_accept(&mut self) -> Option<SumRecord> {
         self.part.total = None;
         self.part.accept.take()
@@ -263,12 +264,13 @@ impl Membership {
         self.part.shares = shares;
     }
 
-    /// This peer's shares of the pads of the value that it has acknowledged.
+    /// Takes this peer's shares of the pads of the value that it has acknowledged.
     pub(super) fn take_shares(&mut self) -> Shares {
         std::mem::take(&mut self.part.shares)
     }
 
-    /// Whether the promises of this view allow a new sum of `slot`, or this record to be acknowledged.
+    /// Returns whether the promises of this view allow a new sum of `slot`, or the acknowledgement of
+    /// this record.
     pub(super) fn allows(&self, slot: u32, record: Option<&SumRecord>) -> bool {
         let Some(duty) = &self.part.duty else { return true };
         let obliged = duty.resume.as_ref().filter(|_| duty.committed == slot).map(|(_, accepted)| accepted);
@@ -281,7 +283,8 @@ impl Membership {
         }
     }
 
-    /// Signs that this peer ends its view; because of its parent, if it names nobody and does not lead.
+    /// Signs that this peer ends its view. If `suspect` is not another member, the suspect is the parent;
+    /// a leader then names no peer.
     pub(super) fn failure(&self, reason: Reason, suspect: Option<Peer>) -> Option<Signed<Failure>> {
         let view = self.view.as_ref()?;
         let member = |peer: &Peer| *peer != self.ctx.me && view.tree().contains(*peer);
@@ -291,7 +294,7 @@ impl Membership {
         Some(Signed::new(&self.ctx, failure))
     }
 
-    /// The connections that the view waits for.
+    /// Returns the connections that the view waits for.
     pub(super) fn waits_for_connections(&self) -> Option<Waits> {
         let (peers, until) = self.unreached()?;
         Some(Waits::new(Awaited::Connections, peers.iter().copied().collect(), until))

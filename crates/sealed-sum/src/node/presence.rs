@@ -1,5 +1,5 @@
-//! The peers of the roster as this node sees them: which are connected, how far each of them is, and which
-//! of them it refuses or blames.
+//! The peers of the roster as this node sees them: connected peers and their progress, and the peers that
+//! this node refuses or blames.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::session::Peer;
 
 pub(super) struct Presence {
     ctx: Arc<Context>,
-    /// Connected peers that have said hello with the same session, and the number of slots that each has
-    /// committed.
+    /// Connected peers that have greeted this one with the same session, and the number of slots that
+    /// each has committed.
     greeted: BTreeMap<Peer, u32>,
-    /// How many slots this peer had, by its own greeting on the present connection.
+    /// Number of slots that this peer stated in its own greeting to each peer, on the present connection.
     said: BTreeMap<Peer, u32>,
-    /// The greeted peers that are in a view, by their last status.
+    /// Greeted peers that are in a view, by their last status.
     in_view: BTreeSet<Peer>,
-    /// Peers of another session, and the fields that differ, once they have sent them.
+    /// Peers of another session, and the fields that differ, once the peer has sent its fields.
     refused: BTreeMap<Peer, Vec<String>>,
-    /// Those of them that have sent their fields on the present connection.
+    /// Refused peers that have sent their fields on the present connection.
     told: BTreeSet<Peer>,
     blamed: BTreeSet<Peer>,
-    /// Peers that have once said that they have everything.
+    /// Peers that have reported at least once that they have everything.
     finished: BTreeSet<Peer>,
-    /// The number of slots that are everything.
+    /// Number of slots that counts as everything.
     whole: u32,
 }
 
@@ -45,28 +45,28 @@ impl Presence {
         }
     }
 
-    /// Whether the peer is connected and has the same session.
+    /// Returns whether the peer is connected and has the same session.
     pub(super) fn has(&self, peer: Peer) -> bool {
         self.greeted.contains_key(&peer)
     }
 
-    /// Whether the peer is connected, has the same session and is not blamed.
+    /// Returns whether the peer is connected, has the same session and is not blamed.
     pub(super) fn reaches(&self, peer: Peer) -> bool {
         self.has(peer) && !self.blamed.contains(&peer)
     }
 
-    /// The connected peers that are not among `members`.
+    /// Returns the connected peers that are not among `members`.
     pub(super) fn outside(&self, members: &[Peer]) -> Vec<Peer> {
         self.greeted.keys().copied().filter(|peer| !members.contains(peer)).collect()
     }
 
-    /// All other peers of the roster that are not connected.
+    /// Returns all other peers of the roster that are not connected.
     pub(super) fn absent(&self) -> Vec<Peer> {
         let peers = self.ctx.session.peers();
         peers.filter(|peer| *peer != self.ctx.me && !self.has(*peer)).collect()
     }
 
-    /// All other peers of the roster that have not said that they have everything.
+    /// Returns all other peers of the roster that have not reported that they have everything.
     pub(super) fn unfinished(&self) -> Vec<Peer> {
         let peers = self.ctx.session.peers();
         peers.filter(|peer| *peer != self.ctx.me && !self.finished.contains(peer)).collect()
@@ -76,38 +76,38 @@ impl Presence {
         self.finished.len() + 1 >= self.ctx.session.roster.len()
     }
 
-    /// Whether each of these peers has said that it has everything; this one has.
+    /// Returns whether each of these peers has reported that it has everything. This peer itself has it.
     pub(super) fn all_have(&self, peers: &[Peer]) -> bool {
         peers.iter().all(|peer| *peer == self.ctx.me || self.finished.contains(peer))
     }
 
-    /// The connected peers that are in a view.
+    /// Returns the connected peers that are in a view.
     pub(super) fn in_view(&self) -> &BTreeSet<Peer> {
         &self.in_view
     }
 
-    /// Whether the whole roster is connected.
+    /// Returns whether the whole roster is connected.
     pub(super) fn is_full(&self) -> bool {
         self.greeted.len() + 1 >= self.ctx.session.roster.len()
     }
 
-    /// The connected peers that have this slot, by their own word.
+    /// Returns the connected peers that claim to have this slot.
     pub(super) fn holders(&self, slot: u32) -> impl Iterator<Item = Peer> {
         self.greeted.iter().filter(move |&(_, &committed)| committed > slot).map(|(&peer, _)| peer)
     }
 
-    /// Notes that this peer greets another one, with so many committed slots.
+    /// Notes that this peer greets another one, and states this number of committed slots.
     pub(super) fn greets(&mut self, peer: Peer, committed: u32) {
         self.said.insert(peer, committed);
     }
 
-    /// Whether this peer's greeting said as much. A status goes to greeted peers only, so one that was
-    /// due before the other's greeting came was not sent.
+    /// Returns whether this peer's greeting stated this number of slots. Only a greeted peer gets a
+    /// status. A status that was due before the other peer's greeting came was therefore not sent.
     pub(super) fn has_said(&self, peer: Peer, committed: u32) -> bool {
         self.said.get(&peer) == Some(&committed)
     }
 
-    /// Takes a greeting; whether the peer has the same session.
+    /// Takes a greeting. Returns whether the peer has the same session.
     pub(super) fn hello(
         &mut self,
         from: Peer,
@@ -127,7 +127,7 @@ impl Presence {
         Ok(true)
     }
 
-    /// Takes the fields of a peer with another session; they are reported once for each connection.
+    /// Takes the fields of a peer with another session, and reports them once for each connection.
     pub(super) fn fields(
         &mut self,
         from: Peer,
@@ -149,7 +149,8 @@ impl Presence {
         Ok(())
     }
 
-    /// Whether this peer's messages are taken. A peer that was refused may not know it yet.
+    /// Returns whether to process messages of this peer. A refused peer may not know yet that it is
+    /// refused: its messages are ignored without a fault.
     pub(super) fn admits(&self, from: Peer) -> Result<bool, Fault> {
         if self.has(from) || self.refused.contains_key(&from) {
             return Ok(self.has(from));
@@ -167,7 +168,7 @@ impl Presence {
         Ok(())
     }
 
-    /// Notes how many slots a peer has committed.
+    /// Notes the number of slots that a peer has committed.
     pub(super) fn progress(&mut self, peer: Peer, committed: u32) -> Result<(), Fault> {
         if committed as usize > self.ctx.plan.len() {
             return Err(Fault::Inconsistent(format!(
@@ -182,7 +183,7 @@ impl Presence {
         Ok(())
     }
 
-    /// This peer has everything with this many slots, and so have the others.
+    /// Notes that this number of slots is everything. Peers that have committed it have finished.
     pub(super) fn complete(&mut self, committed: u32) {
         self.whole = committed;
         self.finished
@@ -198,18 +199,18 @@ impl Presence {
         self.told.remove(&peer);
     }
 
-    /// Whether a peer is connected that has not said that it has everything.
+    /// Returns whether a connected peer has not reported that it has everything.
     pub(super) fn serves(&self) -> bool {
         self.greeted.keys().any(|peer| !self.finished.contains(peer))
     }
 
-    /// The peer is not proposed as a member again.
+    /// Blames the peer: it is not proposed as a member again.
     pub(super) fn blame(&mut self, peer: Peer) {
         self.blamed.insert(peer);
     }
 
-    /// The number of peers that it reaches, itself included, and whether they are enough. Called after every
-    /// input, so it does not list them.
+    /// Returns the number of peers that this peer reaches, itself included, and whether they are enough.
+    /// This is called after every input, so it builds no list.
     pub(super) fn reach(&self) -> (usize, bool) {
         let others = self.greeted.len() - self.blamed.iter().filter(|peer| self.has(**peer)).count();
         let committee =
@@ -218,7 +219,7 @@ impl Presence {
         (others + 1, enough)
     }
 
-    /// This peer and all peers that it is connected to and has not blamed, ascending.
+    /// Returns this peer and all connected peers that it has not blamed, ascending.
     pub(super) fn reachable(&self) -> Vec<Peer> {
         let mut all: BTreeSet<_> = self.greeted.keys().copied().collect();
         all.insert(self.ctx.me);
@@ -226,17 +227,17 @@ impl Presence {
         all.into_iter().collect()
     }
 
-    /// The same without those that have everything: no view needs them.
+    /// Returns the reachable peers that do not have everything; no view needs the others.
     pub(super) fn unserved(&self) -> Vec<Peer> {
         self.reachable().into_iter().filter(|peer| !self.finished.contains(peer)).collect()
     }
 
-    /// The committee members that are connected, and this peer if it is one.
+    /// Returns the connected committee members, and this peer if it is one.
     pub(super) fn committee(&self) -> impl Iterator<Item = Peer> {
         self.ctx.committee.iter().copied().filter(|&peer| peer == self.ctx.me || self.has(peer))
     }
 
-    /// The peers outside of this view that have all slots, or all but the last.
+    /// Returns the peers outside of this view that have committed all `committed` slots, or all but the last.
     pub(super) fn waiting_outside(&self, members: &[Peer], committed: u32) -> impl Iterator<Item = Peer> {
         let waits = move |(peer, theirs): &(&Peer, &u32)| {
             !members.contains(peer) && !self.blamed.contains(peer) && **theirs + 1 >= committed
@@ -244,7 +245,7 @@ impl Presence {
         self.greeted.iter().filter(waits).map(|(&peer, _)| peer)
     }
 
-    /// Why no view is possible.
+    /// Returns the reason why no view is possible.
     pub(super) fn too_few(&self) -> String {
         let (session, reachable) = (&self.ctx.session, self.reachable());
         let missing: Vec<_> = session
@@ -273,8 +274,8 @@ impl Presence {
         )
     }
 
-    /// Which peers have the result and are gone, as a clause behind the reason why this one gives up; empty
-    /// if none is known.
+    /// Returns a clause with the peers that have the result and are gone, to append to a reason to give
+    /// up. Empty if no such peer is known.
     pub(super) fn gone_with_result(&self) -> String {
         let gone = self.finished.iter().filter(|peer| !self.has(**peer));
         let names: Vec<_> = gone.map(|&peer| self.ctx.session.name(peer)).collect();

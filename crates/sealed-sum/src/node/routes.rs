@@ -1,5 +1,4 @@
-//! The ways between the machines of a node: which of them takes a message, and what the others do with what
-//! it says.
+//! Routes between the machines of a node: one machine takes a message, and the others react to its outputs.
 
 use bytes::Bytes;
 use chacha20::rand_core::Rng as _;
@@ -74,7 +73,8 @@ impl Node {
                 if !self.ctx.exchanges(sum.slot) {
                     return Err(Fault::OutOfOrder("message of an exchange"));
                 }
-                // The sender may have been shown other members, or another slot, by a leader that lies.
+                // A lying leader may have shown the sender other members, or another slot: this is not a
+                // fault of the sender.
                 let due = self.membership.is_due(sum) && sum.slot >= self.slots.committed();
                 if !due || !self.membership.members().contains(&from) {
                     return Ok(());
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Tells these peers how many slots this one has committed.
+    /// Sends these peers the number of slots that this peer has committed, and whether it is in a view.
     pub(super) fn tell(&mut self, peers: Vec<Peer>) {
         let (committed, in_view) = (self.slots.announced(), self.membership.view().is_some());
         peers.into_iter().for_each(|peer| self.out.send(peer, Message::Status { committed, in_view }));
@@ -138,11 +138,11 @@ impl Node {
         self.transferred(child);
     }
 
-    /// Joins the view that a quorum of the committee has promised its leader.
+    /// Joins the view that a quorum of the committee has promised to its leader.
     fn begun(&mut self, from: Peer, begun: Signed<Begun>) -> Result<(), Fault> {
         let ballot = begun.item.ballot;
         if ballot == self.elections.joined() {
-            // A leader that begins one view in two ways.
+            // The leader has begun one view in two ways.
             let other = self.membership.begun().is_some_and(|mine| mine.item != begun.item);
             if other && begun.author == ballot.proposer && begun.verify(&self.ctx) {
                 self.fail_view(Reason::Fault, Some(ballot.proposer));
@@ -154,7 +154,8 @@ impl Node {
             return Ok(());
         }
         if self.lifecycle != Lifecycle::Running {
-            // Without this peer the view cannot go on: its parent need not wait to find out.
+            // The view cannot continue without this peer. The failure tells the parent so, which then
+            // need not wait.
             let slot = begun.item.promises.iter().map(|signed| signed.item.promise.committed).max();
             let (slot, suspect) = (slot.unwrap_or(0), Some(from));
             let failure = Failure { ballot, slot, reason: Reason::Stalled, suspect };
@@ -166,7 +167,8 @@ impl Node {
         if self.membership.view().is_some() {
             self.supersede(from, &begun);
         }
-        // Of a view that it was in before, or of the leader: the parent may be silent, and the view began.
+        // The sender is not the parent, but a member of this peer's former view, or the leader. The
+        // parent may be silent, but the view has begun.
         if basis.tree.parent(self.ctx.me) != Some(from) {
             self.elections.began(self.now);
             return Ok(());
@@ -183,7 +185,8 @@ impl Node {
         self.elections.entered(self.now, &view, &mut self.out);
         self.exchange = ExchangeState::default();
         if begun.item.ballot.proposer == self.ctx.me {
-            // Who has promised is to know that the view began, also below a peer that passes nothing on.
+            // Members that have promised must learn that the view began, even below a peer that passes
+            // nothing on.
             let told = |peer: &Peer| basis.tree.contains(*peer) && !view.place().children.contains(peer);
             let committee = self.presence.committee().filter(|&peer| peer != self.ctx.me && told(&peer));
             committee.for_each(|peer| self.out.send(peer, Message::Begin(begun.clone())));
@@ -193,8 +196,8 @@ impl Node {
         self.drive(Input::Start);
     }
 
-    /// A later view has begun, as a quorum of the committee shows: the present one is over. Its members are
-    /// shown that.
+    /// Ends the present view, because a quorum of the committee has promised a later one. The neighbours
+    /// get its beginning as proof.
     fn supersede(&mut self, from: Peer, begun: &Signed<Begun>) {
         let Some(view) = self.membership.leave() else { return };
         for peer in view.place().neighbours().filter(|peer| *peer != from) {
@@ -205,7 +208,7 @@ impl Node {
         self.over(view.ballot(), begun.item.ballot.proposer, Reason::Ended, None);
     }
 
-    /// Takes the news that a member has ended a view; `from` passes it on.
+    /// Takes a signed failure that a member has sent to end a view; `from` passes it on.
     fn heard_failure(&mut self, from: Peer, signed: Signed<Failure>) -> Result<(), Fault> {
         let Failure { ballot, slot, reason, suspect } = signed.item;
         if suspect.is_some_and(|peer| peer.0 >= self.ctx.peers()) {
@@ -226,7 +229,7 @@ impl Node {
         if !self.membership.was_member(ballot, from) || author == self.ctx.me {
             return Ok(());
         }
-        // A neighbour that ends the view without a reason that counts does not go on either.
+        // A neighbour that ends the view without a valid reason does not continue either.
         let view = self.membership.view().filter(|view| view.ballot() == ballot);
         let quits =
             author == from && view.is_some_and(|view| view.place().neighbours().any(|peer| peer == from));
@@ -247,8 +250,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends this peer's part in the view because of a member, its parent unless another is named. A leader
-    /// that names nobody ends its view without a mark.
+    /// Ends this peer's part in the view because of a member: its parent, unless another is named. A
+    /// leader that names no peer ends its view without a mark.
     pub(super) fn fail_view(&mut self, reason: Reason, suspect: Option<Peer>) {
         let Some(failed) = self.membership.failure(reason, suspect) else { return };
         self.elections.note(&failed);
@@ -256,7 +259,8 @@ impl Node {
         self.end_view(failed, reason, None);
     }
 
-    /// Tells the neighbours, the leader and the committee, but not who passed the news on.
+    /// Sends the failure to the neighbours, the leader and the committee, but not to the peer that passed
+    /// it on.
     fn end_view(&mut self, failed: Signed<Failure>, reason: Reason, from: Option<Peer>) {
         let Some(view) = self.membership.leave() else { return };
         let ballot = view.ballot();
@@ -273,7 +277,8 @@ impl Node {
     }
 
     fn over(&mut self, ballot: Ballot, author: Peer, reason: Reason, suspect: Option<Peer>) {
-        // What another says of a third tells the exchange nothing, unless this peer has lost the third, too.
+        // The exchange ignores another peer's claim about a third one, unless this peer has lost the
+        // third one too.
         let seen = suspect.filter(|&peer| author == self.ctx.me || !self.presence.has(peer));
         if let Some(slot) = self.exchange.fail(self.now, reason, seen) {
             self.slots.forget_input(slot);
@@ -287,7 +292,7 @@ impl Node {
         }
     }
 
-    /// Notes the peers that a step blames: they are not proposed as members again.
+    /// Notes the peers that a step blames: this peer does not propose them as members again.
     pub(super) fn note_blamed(&mut self) {
         let blame = |action: &Action<Self>| match action {
             Action::Blame { peer, .. } => Some(*peer),
@@ -356,7 +361,7 @@ impl Node {
         }
     }
 
-    /// Leader: starts or resumes the next slot.
+    /// Starts or resumes the next slot, if this peer leads.
     fn next_slot(&mut self) {
         let Some(view) = self.membership.view().filter(|view| view.leads()) else { return };
         let (slot, members) = (self.slots.committed(), view.members());
@@ -373,7 +378,7 @@ impl Node {
         let resume = self.elections.take_resume(slot);
         let record = resume.and_then(|value| Some(self.slots.sealed(&value)?.record.clone()));
         if record.is_none() && (resume.is_some() || !allowed) {
-            // What it must finish is not here any more, or the members are too few for the next sum.
+            // The value to finish is not here any more, or the members are too few for the next sum.
             self.fail_view(Reason::Ended, None);
         } else {
             let child = self.membership.view_mut().map(|view| match record {
@@ -384,7 +389,7 @@ impl Node {
         }
     }
 
-    /// Makes this peer's vector when the view wants it and everything it depends on is there.
+    /// Makes this peer's vector, once the view needs it and all its inputs are here.
     fn contribute(&mut self) {
         let Some(slot) = self.membership.wanted() else { return };
         let made = self.slots.contribution(slot, self.membership.view().map(View::members));
@@ -409,7 +414,7 @@ impl Node {
         }
     }
 
-    /// Acknowledges the value that the view proposes, as soon as its total and every slot before it are here.
+    /// Acknowledges the value that the view proposes, once its total and every earlier slot are here.
     pub(super) fn accept(&mut self) {
         let Some(record) = self.membership.to_accept() else { return };
         let (slot, digest) = (record.value.sum.slot, record.digest(&self.ctx));
@@ -423,7 +428,7 @@ impl Node {
             let held = self.slots.sealed(&digest).map(|sealed| &sealed.total);
             let Some(total) = held.or_else(|| self.membership.total(&record.value.total)).cloned() else {
                 if !self.transfer.fetching() && !self.elections.fetches_later(self.now) {
-                    // The parent gets it too, and who cannot reach the leader has nobody else.
+                    // The parent gets the total too. A peer that cannot reach the leader has no other source.
                     let leader = Some(ballot.proposer).filter(|leader| self.presence.reaches(*leader));
                     let parent = self.membership.view().and_then(|view| view.place().parent);
                     if let Some(from) = leader.or(parent) {
@@ -451,7 +456,7 @@ impl Node {
         }
     }
 
-    /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
+    /// Commits a slot and continues with the next one. `opened` is `None` if no later slot needs the vector.
     pub(super) fn commit(&mut self, committed: Committed, opened: Option<Bytes>) {
         let slot = committed.record.value.sum.slot;
         self.elections.committed(self.now, slot);
@@ -490,7 +495,8 @@ impl Node {
                     }
                 }
                 transfer::Output::Lacks(from, slot) => {
-                    // By its own word it has it; a leader's may have been another's, passed on with `Begin`.
+                    // Blame the peer only for its own claim. For a leader, the claim may come from
+                    // another peer, with `Begin`.
                     if self.presence.holders(slot).any(|peer| peer == from) {
                         let text = format!("slot {slot} is not there although it says so");
                         self.out.blame(from, Fault::BadRecord(text));
@@ -507,7 +513,7 @@ impl Node {
         }
     }
 
-    /// Prepares the exchange that `slot` needs; false where it needs none.
+    /// Prepares the exchange that `slot` needs. Returns false if it needs none.
     fn prepare_exchange(&mut self, slot: u32) -> bool {
         let seed = fresh_seed(&mut self.rng);
         let Some(seat) = self.membership.seat(slot, seed) else { return false };
@@ -527,7 +533,7 @@ impl Node {
         true
     }
 
-    /// Begins the exchange as soon as all peers in it are connected.
+    /// Begins the exchange once all its peers are connected.
     pub(super) fn begin_exchange(&mut self) {
         match self.exchange.begin(self.now, &self.presence, &mut self.out) {
             Ok(false) => {}
@@ -564,7 +570,7 @@ impl Node {
         }
     }
 
-    /// Takes the result of the exchange, from which this peer's vector follows.
+    /// Takes the result of the exchange, which determines this peer's vector.
     fn exchanged(&mut self, result: Bytes) {
         let Some(ballot) = self.membership.ballot() else { return };
         let Some(slot) = self.exchange.finish() else { return };

@@ -1,4 +1,4 @@
-//! The slots of one peer: its own vectors, what it has acknowledged, what it opens, and what is committed.
+//! The slots of one peer: its own vectors, acknowledged values, values that it opens, and committed slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Slots {
     /// This peer's vectors of slots that are not committed yet, so that a repeated view need not compute them
     /// again.
     inputs: BTreeMap<u32, Bytes>,
-    /// The vector that is being made, and since when.
+    /// Slot whose vector is being made, and the time since which it is being made.
     computing: Option<(u32, Time)>,
     opening: Option<u32>,
     /// Results of exchanges for slots that are not committed.
@@ -35,19 +35,19 @@ pub(super) struct Slots {
 
 /// This peer's vector for a slot.
 pub(super) enum Contribution {
-    /// It cannot be made yet, or is being made.
+    /// The vector cannot be made yet, or is being made.
     Later,
     /// No honest leader sums this slot over these members.
     Refused,
     Vector(Bytes),
-    /// An exchange or a computation makes it.
+    /// An exchange or a computation must make the vector.
     Missing,
 }
 
-/// What a slot that another peer has sent means here.
+/// Meaning of a slot that another peer has sent.
 pub(super) enum Fetched {
     Nothing,
-    /// The peer did not give what it said it had.
+    /// The peer did not give what it claimed to have.
     Failed,
     /// A decided slot whose vector no later slot needs.
     Bare(Box<Committed>),
@@ -66,28 +66,28 @@ impl Slots {
         Self { ctx, task, archive, inputs, computing: None, opening: None, exchanged }
     }
 
-    /// Number of committed slots, as messages have it.
+    /// Returns the number of committed slots, as messages state it.
     pub(super) fn committed(&self) -> u32 {
         self.archive.committed()
     }
 
-    /// The opened slots so far.
+    /// Returns the slots opened so far.
     pub(super) fn history(&self) -> &Arc<History> {
         self.archive.history()
     }
 
-    /// The slot of a vector that this peer lacks and the next slot needs.
+    /// Returns the slot of a vector that this peer lacks and the next slot needs.
     pub(super) fn lacks(&self) -> Option<u32> {
         self.archive.lacks(&*self.task)
     }
 
-    /// How many slots this peer says that it has committed: one fewer while it lacks a vector that it needs,
-    /// or others would take it for done and leave.
+    /// Returns the number of slots that this peer claims to have committed. It is one fewer while the
+    /// peer lacks a vector that it needs: other peers would otherwise regard it as finished, and leave.
     pub(super) fn announced(&self) -> u32 {
         self.committed() - u32::from(self.lacks().is_some())
     }
 
-    /// Whether every slot is committed that the session sums, with what is kept of it.
+    /// Returns whether every slot that the session sums is committed, with all vectors that must be kept.
     pub(super) fn is_complete(&self) -> bool {
         self.committed() as usize == self.ctx.plan.len()
             || (self.task.ends(self.history()) && self.lacks().is_none())
@@ -97,7 +97,7 @@ impl Slots {
         self.opening.is_some()
     }
 
-    /// Whether a new sum of the next slot may be started over `members`; says why not.
+    /// Checks that a new sum of the next slot may start over `members`. Returns the reason if it may not.
     pub(super) fn may_sum(&self, members: &[Peer]) -> Result<(), String> {
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.bug == Some(crate::protocol::context::Bug::AnyCrowd) {
@@ -109,12 +109,12 @@ impl Slots {
         self.task.allows(self.committed(), self.history(), members)
     }
 
-    /// Whether the slots before this one are open, and it is not.
+    /// Returns whether the slots before this one are open, and this one is neither open nor being opened.
     pub(super) fn is_next(&self, slot: u32) -> bool {
         self.committed() == slot && !self.is_opening()
     }
 
-    /// This peer's vector for `slot` in a view, if everything it depends on is there.
+    /// Returns this peer's vector for `slot` in a view, if everything that the vector depends on is here.
     pub(super) fn contribution(&self, slot: u32, members: Option<&[Peer]>) -> Contribution {
         if self.committed() > slot {
             return Contribution::Refused;
@@ -122,19 +122,19 @@ impl Slots {
         if !self.is_next(slot) || self.lacks().is_some() {
             return Contribution::Later;
         }
-        // The leader has looked as well; whoever puts something in looks for itself.
+        // The leader has checked this too, but each member that contributes checks it itself.
         if members.is_some_and(|members| self.may_sum(members).is_err()) {
             return Contribution::Refused;
         }
         self.inputs.get(&slot).map_or(Contribution::Missing, |vector| Contribution::Vector(vector.clone()))
     }
 
-    /// The digest of the value that was committed in `slot`.
+    /// Returns the digest of the value that was committed in `slot`.
     pub(super) fn committed_value(&self, slot: u32) -> Option<[u8; 32]> {
         self.archive.value(&self.ctx, slot)
     }
 
-    /// Makes this peer's vector, unless one is being made. `seed` gives fresh bytes for noise.
+    /// Makes this peer's vector, unless one is being made already. `seed` gives fresh bytes for noise.
     pub(super) fn compute(&mut self, now: Time, slot: u32, seed: impl FnOnce() -> [u8; 32], step: &mut Out) {
         if self.computing.is_some() {
             return;
@@ -162,8 +162,8 @@ impl Slots {
             return Ok(());
         }
         if self.is_noised(slot) {
-            // On disk before anything that depends on it leaves: a second draw would tell more than was paid
-            // for.
+            // On disk before any message that depends on it leaves: a second draw of noise would reveal
+            // more than the privacy budget paid for.
             let digest = Sha256::digest(&vector).into();
             step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
             self.task.restore_noisy(slot, &vector);
@@ -172,7 +172,7 @@ impl Slots {
         Ok(())
     }
 
-    /// When the computation takes too long.
+    /// Returns the time at which the computation has taken too long.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.computing.map(|(_, since)| since.plus_ms(self.ctx.session.timing.compute_ms))
     }
@@ -187,7 +187,7 @@ impl Slots {
         self.deadline().map(|until| Waits::new(Awaited::Computation, Vec::new(), until))
     }
 
-    /// How this peer gets its vector for `slot`.
+    /// Returns the source of this peer's vector for `slot`.
     pub(super) fn source(&self, slot: u32, seat: Seat) -> Result<Source, Ending> {
         if !self.ctx.exchanges(slot) {
             return Ok(Source::Own);
@@ -210,12 +210,12 @@ impl Slots {
         self.inputs.remove(&slot);
     }
 
-    /// The value of this digest, acknowledged or fetched.
+    /// Returns the value of this digest, acknowledged or fetched.
     pub(super) fn sealed(&self, digest: &[u8; 32]) -> Option<&Sealed> {
         self.archive.sealed(digest)
     }
 
-    /// Holds the value of the next slot that is acknowledged.
+    /// Holds the value of the next slot, which this peer acknowledges.
     pub(super) fn accept(&mut self, record: SumRecord, total: Bytes) {
         let digest = record.digest(&self.ctx);
         self.archive.accept(Sealed { record, digest, total });
@@ -229,8 +229,8 @@ impl Slots {
         }
     }
 
-    /// Takes the pads off. The decision and the sealed total are on disk before: a peer that crashes here
-    /// opens it when it is back.
+    /// Removes the pads. The decision and the sealed total are on disk before: a peer that crashes here
+    /// opens the slot after its restart.
     pub(super) fn open(&mut self, committed: Committed, total: Bytes, step: &mut Out) -> Result<(), Ending> {
         let SumId { slot, .. } = committed.record.value.sum;
         let lacked = self.lacks() == Some(slot);
@@ -252,7 +252,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes an opened vector that was lacking; gives that of the next slot back, which is to be committed.
+    /// Takes an opened vector. Keeps one that was missing, and returns the one of the next slot for the
+    /// commit.
     pub(super) fn opened(&mut self, committed: Committed, opened: Bytes) -> Option<(Committed, Bytes)> {
         self.opening = None;
         let slot = committed.record.value.sum.slot;
@@ -263,7 +264,7 @@ impl Slots {
         None
     }
 
-    /// Goes on to the next slot. `opened` is `None` where no later slot needs the vector.
+    /// Commits the next slot. `opened` is `None` if no later slot needs the vector.
     pub(super) fn commit(
         &mut self,
         committed: Committed,
@@ -278,7 +279,7 @@ impl Slots {
         self.archive.commit(&self.ctx, committed, opened, exchanged);
         self.inputs.remove(&slot);
         step.output(Event::Opened(value));
-        // Whoever opened it has looked at it.
+        // Without the vector this peer cannot check it; the peers that opened it have done so.
         if !bare {
             self.task.check(slot, self.history()).map_err(Ending::Refused)?;
         }
@@ -292,33 +293,34 @@ impl Slots {
         Ok(())
     }
 
-    /// Whether the task goes on after the last committed slot, as [`Self::commit`] has asked it.
+    /// Checks that the task continues after the last committed slot, as [`Self::commit`] has checked before.
     pub(super) fn check_last(&self) -> Result<(), Ending> {
         let last = self.committed().checked_sub(1).filter(|&slot| self.history().vector(slot).is_some());
         last.map_or(Ok(()), |slot| self.task.check(slot, self.history()).map_err(Ending::Refused))
     }
 
-    /// Who is in the last committed sum.
+    /// Returns the members of the last committed sum.
     pub(super) fn last_members(&self) -> &[Peer] {
         self.history().values().last().map_or(&[], |value| &value.members)
     }
 
-    /// The slot to fetch, if one is to be: the next one, unless the view is about to open that very slot, or
-    /// a lacking vector. `behind` says whether a peer has committed more than this one; `reached` is the
-    /// view's slot.
+    /// Returns the slot to fetch, if there is one. It is the slot of a missing vector, or the next slot,
+    /// unless the view is about to open that one. `behind` is true if a peer has committed more slots
+    /// than this one; `reached` is the view's slot.
     pub(super) fn missing(&self, behind: bool, reached: Option<u32>) -> Option<u32> {
-        // A vector that others have dropped is of no use where they are further: first the slots they have.
+        // Other peers that are ahead may have dropped the missing vector: fetch the slots that they have
+        // first.
         let lacked = self.lacks().filter(|_| !behind);
         let due = reached.is_none_or(|reached| reached > self.committed());
         lacked.or(due.then(|| self.committed()))
     }
 
-    /// The answer to another peer that fetches, if this peer has it.
+    /// Returns the answer to another peer that fetches, if this peer has it.
     pub(super) fn held(&self, slot: u32, want: Want) -> Option<(Held, Served)> {
         self.archive.held(&self.ctx, slot, want)
     }
 
-    /// Takes what another peer has sent.
+    /// Takes a slot that another peer has sent.
     pub(super) fn fetched(
         &mut self,
         (from, slot): (Peer, u32),
@@ -329,7 +331,7 @@ impl Slots {
         match held {
             Held::Committed(committed) => self.open(committed, total, step).map(|()| Fetched::Nothing),
             Held::Bare(_) if self.task.needed_by_plan(slot, self.ctx.plan.len() as u32) => {
-                // Nobody honest drops what is needed to the end.
+                // No honest peer drops a vector that is needed to the end.
                 step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
                 Ok(Fetched::Failed)
             }
@@ -342,7 +344,8 @@ impl Slots {
             Held::Accepted(_) if slot != self.committed() => Ok(Fetched::Nothing),
             Held::Accepted(record) => {
                 let digest = record.digest(&self.ctx);
-                // Held to be served and acknowledged in the view to come; not an acknowledgement by itself.
+                // Held for a future view, which can serve and acknowledge it. Holding it is not an
+                // acknowledgement.
                 self.archive.offer(Sealed { record, digest, total });
                 Ok(Fetched::Offered)
             }

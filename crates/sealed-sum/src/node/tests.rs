@@ -1,4 +1,4 @@
-//! Whole nodes over an in-memory network: exactness, safety under faults, liveness after them.
+//! Whole nodes over an in-memory network: exact results, safety under faults, and progress after them.
 
 mod attacks;
 mod hostile_rounds;
@@ -101,8 +101,8 @@ fn one_cut_link_between_live_peers_does_not_stop_the_session() {
     }
 }
 
-/// In a committee of three one acknowledges, one dies, the third was away and returns: the opening that was
-/// begun is finished.
+/// In a committee of three, one member acknowledges, one dies, and the third was away and returns. The
+/// opening that has begun is finished.
 #[test]
 fn an_opening_begun_in_a_committee_of_three_is_finished_when_the_third_returns() {
     let mut begun = 0;
@@ -130,13 +130,14 @@ fn peers_that_are_connected_but_never_answer_are_not_waited_for_for_ever() {
     net.run(60_000);
     let endings = net.endings();
     assert_eq!(endings.len(), 3, "{endings:?}");
-    // The first to give up says so; the others see it leave.
+    // The first peer to give up states this reason; the others see it leave.
     let first =
         endings.values().filter(|ending| ending.to_string().contains("no view began for 20 s")).count();
     assert!(first >= 1 && endings.values().all(|ending| matches!(ending, Ending::TooFew(_))), "{endings:?}");
 }
 
-/// Of 17 peers 15 are the committee, unless the file names it: then those it names, and no others.
+/// With 17 peers, 15 of them are the committee, unless the session file names it. Then it has the named
+/// members.
 #[test]
 fn above_fifteen_peers_a_majority_of_the_committee_must_be_there_whatever_min_peers_says() {
     for (dead, finish) in [(7, 10), (8, 0)] {

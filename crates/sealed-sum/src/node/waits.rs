@@ -1,42 +1,42 @@
-//! What a node waits for now, for people who look at it.
+//! The present wait of a node, for display.
 
 use serde::Serialize;
 
 use crate::protocol::Time;
 use crate::session::Peer;
 
-/// What is waited for.
+/// Kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Awaited {
-    /// The peers of the roster, before the first view; then it begins with those that are there.
+    /// The peers of the roster, before the first view. On time-out, the view begins with the connected peers.
     Roster,
-    /// Enough peers; then this peer gives up.
+    /// Enough peers. On time-out, this peer gives up.
     Enough,
-    /// A view, which the committee proposes; then this peer gives up.
+    /// A view, which the committee proposes. On time-out, this peer gives up.
     View,
-    /// Others, who go on without this peer.
+    /// Other peers, which continue without this one.
     Others,
-    /// Connections that the view needs; then it fails.
+    /// Connections that the view needs. On time-out, the view fails.
     Connections,
-    /// A word of a neighbour in the tree; then the view fails.
+    /// A message of a neighbour in the tree. On time-out, the view fails.
     Word,
-    /// The messages of an exchange, which has time-outs of its own.
+    /// The messages of an exchange, which has its own time-outs.
     Exchange,
-    /// This peer's own computation; then it gives up.
+    /// This peer's own computation. On time-out, this peer gives up.
     Computation,
-    /// The others' results; then this peer leaves.
+    /// The results of the other peers. On time-out, this peer leaves.
     Results,
 }
 
-/// What a node waits for: whom, ascending and possibly nobody, and until when.
+/// Wait of a node: its kind, the awaited peers and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
-    /// What is awaited.
+    /// Kind of the wait.
     pub what: Awaited,
-    /// The peers that must act.
+    /// Peers that must act, ascending; may be empty.
     pub peers: Vec<Peer>,
-    /// When the node stops waiting.
+    /// Time at which the node stops waiting.
     pub until: Option<Time>,
 }
 

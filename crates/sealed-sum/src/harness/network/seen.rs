@@ -1,4 +1,5 @@
-//! What a test reads off the network: what was opened, released, acknowledged, and who was named.
+//! Queries of a test to the network: sums that were opened, released or acknowledged, and peers that were
+//! named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::protocol::{Input, Time, wire};
 use crate::session::{Peer, Settings};
 
 impl Network {
-    /// For each slot the sums of whose pads a majority has released shares.
+    /// Returns for each slot the sums that can be opened: a majority has released its shares of their pads.
     pub fn openable(&self) -> BTreeMap<u32, Vec<SumId>> {
         let majority = self.session.quorum;
         let mut out: BTreeMap<u32, Vec<SumId>> = BTreeMap::new();
@@ -30,25 +31,25 @@ impl Network {
         out
     }
 
-    /// Whether the peer has opened the slot.
+    /// Returns whether the peer has opened the slot.
     pub fn opened(&self, peer: Peer, slot: u32) -> bool {
         let opens = |event: &Event| matches!(event, Event::Opened(value) if value.sum.slot == slot);
         self.events.iter().any(|(_, who, event)| *who == peer && opens(event))
     }
 
-    /// Whether the peer has begun the stage.
+    /// Returns whether the peer has begun the stage.
     pub fn reached(&self, peer: Peer, slot: u32, stage: Stage) -> bool {
         let at = |event: &Event| matches!(event, Event::Stage(s, st) if (*s, *st) == (slot, stage));
         self.events.iter().any(|(_, who, event)| *who == peer && at(event))
     }
 
-    /// Whose shares of the pads of a slot have left, and of which sum.
+    /// Returns the peers whose shares of the pads of a slot have left, each with the sum.
     pub fn released(&self, slot: u32) -> BTreeSet<(Peer, SumId)> {
         let of = self.releases.iter().filter(|(sum, _)| sum.slot == slot);
         of.flat_map(|(sum, authors)| authors.iter().map(|&author| (author, *sum))).collect()
     }
 
-    /// Why the peer's views ended.
+    /// Returns the reasons why the peer's views ended.
     pub fn failures(&self, peer: Peer) -> Vec<Reason> {
         let ends = self.events.iter().filter(|(_, who, _)| *who == peer);
         let reason =
@@ -56,12 +57,12 @@ impl Network {
         ends.filter_map(|(_, _, event)| reason(event)).collect()
     }
 
-    /// Who has been blamed by honest peers.
+    /// Returns the peers that honest peers have blamed.
     pub fn named(&self) -> BTreeSet<Peer> {
         self.blames.iter().filter(|(by, ..)| !self.liars.contains(by)).map(|(_, who, _)| *who).collect()
     }
 
-    /// A message out of the blue, as its encoding gives it.
+    /// Delivers a message that the sender's node did not send, after encoding and decoding it.
     pub fn say(&mut self, from: Peer, to: Peer, message: Message) {
         let frame = wire::encode(&message);
         if !self.0.connected(from, to) {
@@ -72,7 +73,7 @@ impl Network {
         }
     }
 
-    /// The last view that began.
+    /// Returns the last view that began.
     pub fn current(&self) -> Option<Ballot> {
         self.events.iter().rev().find_map(|(_, _, event)| match event {
             Event::ViewBegan(ballot, _) => Some(*ballot),
@@ -80,12 +81,12 @@ impl Network {
         })
     }
 
-    /// The members of a view that began.
+    /// Returns the members of a view that began.
     pub fn members_of(&self, ballot: Ballot) -> Vec<Peer> {
         self.tree_of(ballot).members().to_vec()
     }
 
-    /// The tree of a view that began.
+    /// Returns the tree of a view that began.
     pub fn tree_of(&self, ballot: Ballot) -> Arc<Tree> {
         let began = self.events.iter().find_map(|(_, _, event)| match event {
             Event::ViewBegan(other, tree) if *other == ballot => Some(tree.clone()),
@@ -94,22 +95,22 @@ impl Network {
         began.unwrap()
     }
 
-    /// What a peer masked a vector with.
+    /// Returns the masks that a peer added to a vector.
     pub fn streams_of(&self, peer: Peer, sum: SumId) -> &[Mask] {
         self.streams_used.get(&(peer, sum)).map_or(&[], Vec::as_slice)
     }
 
-    /// The sums for which a peer masked a vector.
+    /// Returns the sums for which a peer masked a vector.
     pub fn sums_of(&self, peer: Peer) -> BTreeSet<SumId> {
         self.streams_used.keys().filter(|(other, _)| *other == peer).map(|(_, sum)| *sum).collect()
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&self) -> &Settings {
         &self.session
     }
 
-    /// The sums of `slot` that somebody has on disk as acknowledged.
+    /// Returns the sums of `slot` that at least one peer has on disk as acknowledged.
     pub fn acknowledged(&self, slot: u32) -> Vec<SumId> {
         let disks = self.peers().filter_map(|peer| self.0.disk(peer).get("accepted"));
         let sums = disks.filter_map(|record| match record {
@@ -126,13 +127,13 @@ impl Network {
         })
     }
 
-    /// How many peers have finished.
+    /// Returns the number of peers that have finished.
     pub fn finished_count(&self) -> usize {
         let finished = self.events.iter().filter(|(_, _, event)| matches!(event, Event::Finished(..)));
         finished.map(|(_, peer, _)| *peer).collect::<BTreeSet<_>>().len()
     }
 
-    /// Peers that have finished, and with which members in each slot.
+    /// Returns the peers that have finished, each with the values of its slots.
     pub fn finished(&self) -> BTreeMap<Peer, Vec<Value>> {
         self.events
             .iter()
@@ -143,7 +144,7 @@ impl Network {
             .collect()
     }
 
-    /// How peers ended without a result.
+    /// Returns the endings of peers without a result.
     pub fn endings(&self) -> BTreeMap<Peer, Ending> {
         self.events
             .iter()
@@ -154,7 +155,7 @@ impl Network {
             .collect()
     }
 
-    /// When the last peer finished.
+    /// Returns the time at which the last peer finished.
     pub fn when_finished(&self) -> Option<Time> {
         self.events
             .iter()

@@ -1,5 +1,5 @@
-//! What a peer remembers of the others' part in elections: the marks that it knows, proposers that began
-//! nothing, and who did not give what it said it had.
+//! A peer's memory of the other peers' conduct in elections: known marks, proposers that began nothing,
+//! and peers that did not give what they claimed to have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,38 +11,39 @@ use crate::protocol::promise::MOST_MARKS;
 use crate::protocol::signed::Signed;
 use crate::session::Peer;
 
-/// Wait after a failed view before the first proposes the next, milliseconds: news of the failure overtakes
-/// the proposal.
+/// Wait between a failed view and the first proposal for the next one, in milliseconds. News of the
+/// failure arrives before the proposal.
 pub(super) const SETTLE_MS: u64 = 100;
-/// The most marks of one author that are kept.
+/// Largest number of marks of one author that are kept.
 const MOST_OF_ONE: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// The marks that are known, the oldest first.
+    /// Known marks, the oldest first.
     marks: BTreeMap<Mark, Signed<Failure>>,
-    /// The ballot that was promised last, and until when no other proposer is promised anything.
+    /// Ballot that was promised last, and the time until which no other proposer gets a promise.
     lease: Option<(Ballot, Time)>,
-    /// How often a proposer began nothing, and until when it is not promised anything.
+    /// Number of times that each proposer began nothing, and the time until which it gets no promise.
     idle: BTreeMap<Peer, (u32, Time)>,
-    /// How many views a peer has led in which no slot was committed, since one was.
+    /// Number of views without a committed slot that each peer has led, since the last slot was committed.
     in_vain: BTreeMap<Peer, u32>,
-    /// How often a peer did not give what it said it had, and until when it is not asked again.
+    /// Number of failures of each peer to give what it claimed to have, and the time until which it is
+    /// not asked.
     fetch_failures: BTreeMap<Peer, (u32, Time)>,
-    /// How often this peer has refused in a row.
+    /// Number of refusals in a row by each peer.
     pub(super) refusals: BTreeMap<Peer, u32>,
 }
 
 impl Standing {
-    /// A slot is committed: proposers are forgiven.
+    /// Forgives all proposers, because a slot is committed.
     pub(super) fn committed(&mut self) {
         self.idle.clear();
         self.in_vain.clear();
         self.refusals.clear();
     }
 
-    /// Keeps a mark whose signature was checked. If there are too many, the oldest goes of whoever has the
-    /// most.
+    /// Keeps a mark whose signature was checked. If its author has too many marks, the oldest of these
+    /// goes. If there are too many marks in all, the oldest mark of the author with the most marks goes.
     pub(super) fn note(&mut self, signed: &Signed<Failure>) {
         let Some(mark) = signed.mark() else { return };
         self.marks.insert(mark, signed.clone());
@@ -60,13 +61,13 @@ impl Standing {
         }
     }
 
-    /// The marks of views before this ballot.
+    /// Returns the marks of views before this ballot.
     pub(super) fn marks_before(&self, ballot: Ballot) -> impl Iterator<Item = (&Mark, &Signed<Failure>)> {
         self.marks.iter().filter(move |(mark, _)| mark.ballot < ballot)
     }
 
-    /// Whether this proposer may be promised something now: nobody else has the word, and it has not just
-    /// begun nothing.
+    /// Returns whether this proposer may get a promise now: no other proposer has a lease, and the
+    /// proposer does not have to wait because it began nothing.
     pub(super) fn may_promise(&mut self, now: Time, proposer: Peer, lease_ms: u64) -> bool {
         if let Some((ballot, until)) = self.lease.take_if(|(_, until)| *until <= now) {
             self.began_nothing(until, ballot.proposer, lease_ms);
@@ -75,42 +76,42 @@ impl Standing {
         free && self.idle_until(proposer) <= now
     }
 
-    /// Until when this proposer is promised nothing.
+    /// Returns the time until which this proposer gets no promise.
     pub(super) fn idle_until(&self, proposer: Peer) -> Time {
         self.idle.get(&proposer).map(|&(_, until)| until).unwrap_or_default()
     }
 
-    /// The ballot was promised.
+    /// Notes that the ballot was promised.
     pub(super) fn promised(&mut self, now: Time, ballot: Ballot, lease_ms: u64) {
         let until = self.lease.map_or_else(|| now.plus_ms(lease_ms), |(_, until)| until);
         self.lease = Some((ballot, until));
     }
 
-    /// A view began.
+    /// Notes that a view began.
     pub(super) fn entered(&mut self) {
         self.lease = None;
     }
 
-    /// This proposer's lease was over at `end`. After the k-th time in a row 2^k leases pass before it is
-    /// promised anything, at most 16.
+    /// Notes that this proposer began nothing, and that its lease ended at `end`. After the k-th time in
+    /// a row it gets no promise for 2^k leases, at most 16.
     pub(super) fn began_nothing(&mut self, end: Time, proposer: Peer, lease_ms: u64) {
         let (times, until) = self.idle.entry(proposer).or_default();
         *times += 1;
         *until = end.plus_ms(lease_ms << (*times).min(4));
     }
 
-    /// A view that this peer led has failed without a slot.
+    /// Notes that a view of this leader has failed without a committed slot.
     pub(super) fn led_in_vain(&mut self, leader: Peer) {
         *self.in_vain.entry(leader).or_default() += 1;
     }
 
-    /// How many views this peer has led in vain.
+    /// Returns the number of views that this peer has led in vain.
     pub(super) fn in_vain(&self, leader: Peer) -> u32 {
         self.in_vain.get(&leader).copied().unwrap_or_default()
     }
 
-    /// A transfer came to nothing: the peer is asked again later and later, and others before. How often that
-    /// was so.
+    /// Notes that a transfer brought nothing, and returns how often this was so. The peer is asked again
+    /// after longer and longer waits, and other peers are asked first.
     pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) -> u32 {
         let (times, again) = self.fetch_failures.entry(from).or_default();
         *times += 1;
@@ -118,13 +119,13 @@ impl Standing {
         *times
     }
 
-    /// How often this peer did not give what it said it had.
+    /// Returns how often this peer did not give what it claimed to have.
     pub(super) fn failures(&self, peer: Peer) -> u32 {
         self.fetch_failures.get(&peer).map_or(0, |&(times, _)| times)
     }
 
-    /// Whether what this peer says it has is not relied on now: it did not give it when it was asked this
-    /// often.
+    /// Returns whether this peer's claims are not relied on now: it failed to give what it claimed to
+    /// have at least `often` times, and its wait has not ended.
     pub(super) fn set_aside(&self, now: Time, peer: Peer, often: u32) -> bool {
         self.fetch_failures.get(&peer).is_some_and(|&(times, again)| times >= often && now < again)
     }

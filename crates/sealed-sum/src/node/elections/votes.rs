@@ -1,5 +1,5 @@
-//! This peer as a member of the committee, and its checks of a leader: promises and their obligations,
-//! releases that are final, and traces of members that were in a view and no longer know it.
+//! This peer as a committee member, and its checks of a leader: promises and their obligations, final
+//! releases, and traces of members that were in a view and no longer know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,20 +24,21 @@ use crate::session::Peer;
 /// Shares of the pads of a value, by dealer.
 pub(in crate::node) type Shares = Vec<(Peer, [u8; 32])>;
 
-/// An acknowledgement, and this peer's shares of the value's pads.
+/// An acknowledgement, and this peer's shares of the pads of the value.
 pub(in crate::node) type Vote = (Signed<Acknowledgement>, Shares);
 
-/// This peer's memory of its own votes and of the others', as its disk has it.
+/// This peer's memory of its own votes and of those of other peers, as its disk has it.
 #[derive(Debug, Default)]
 pub(in crate::node) struct Votes {
     pub(in crate::node) acceptor: Acceptor<[u8; 32]>,
-    /// The highest view that it has joined.
+    /// Highest view that this peer has joined.
     pub(in crate::node) joined: Ballot,
-    /// The acknowledgements that decided the value for which it has released shares.
+    /// Acknowledgements that decided the value for which this peer has released shares.
     pub(in crate::node) decision: Vec<Signed<Acknowledgement>>,
-    /// The highest ballot that each committee member has shown itself in.
+    /// Signed item of the highest ballot that each committee member has taken part in.
     pub(in crate::node) traces: BTreeMap<Peer, Trace>,
-    /// It was in a view that its disk does not have: it does not vote in this session any more.
+    /// True if this peer was in a view that its disk does not have. It does not vote in this session any
+    /// more.
     pub(in crate::node) silent: bool,
 }
 
@@ -48,24 +49,25 @@ impl Votes {
         }
     }
 
-    /// The highest ballot that this peer has promised or joined.
+    /// Returns the highest ballot that this peer has promised or joined.
     pub(super) fn highest(&self) -> Ballot {
         self.acceptor.promised.max(self.joined)
     }
 }
 
 impl Elections {
-    /// Whether this peer has lost its state.
+    /// Returns whether this peer has lost its state and so does not vote.
     pub(in crate::node) fn is_silent(&self) -> bool {
         self.votes.silent
     }
 
-    /// The highest view that this peer has joined.
+    /// Returns the highest view that this peer has joined.
     pub(in crate::node) fn joined(&self) -> Ballot {
         self.votes.joined
     }
 
-    /// Answers a proposer. The caller ends its view and sends the promise, if there is one.
+    /// Answers a proposer. If this returns a promise, the caller gives up its own proposal and sends the
+    /// promise.
     pub(in crate::node) fn prepare(
         &mut self,
         now: Time,
@@ -106,7 +108,7 @@ impl Elections {
         }
     }
 
-    /// Whether another may not lead by the marks that this peer knows.
+    /// Returns whether the marks that this peer knows bar the other peer from leading.
     pub(in crate::node) fn bars(&self, peer: Peer, presence: &Presence) -> bool {
         let acceptor = &self.votes.acceptor;
         let known = self.standing.marks_before(Ballot { counter: u64::MAX, proposer: peer });
@@ -116,7 +118,8 @@ impl Elections {
             .contains(&peer)
     }
 
-    /// Promises the ballot, which must then be put on disk; `Err` with the one that stands against it.
+    /// Promises the ballot; the caller must then store the promise on disk. Returns `Err` with the ballot
+    /// that prevents the promise.
     pub(super) fn promise(
         &mut self,
         ballot: Ballot,
@@ -138,8 +141,8 @@ impl Elections {
         Ok(Signed::new(&self.ctx, Promised { ballot, promise, decision, reached, marks }))
     }
 
-    /// Refuses a ballot whose counter no peer can have reached by proposing: it would leave no higher one for
-    /// the others.
+    /// Refuses a ballot whose counter no peer can have reached by proposing. Such a ballot would leave no
+    /// higher one to the other peers.
     fn near(&self, ballot: Ballot) -> Result<(), Fault> {
         if ballot.counter > self.highest().saturating_add(Ballot::JUMP).min(Ballot::LAST) {
             return Err(Fault::Inconsistent(format!("ballot {ballot}, far above every one before")));
@@ -169,8 +172,9 @@ impl Elections {
         Ok(())
     }
 
-    /// Notes that a committee member does not promise this peer's ballot, but has promised `other`. Its word
-    /// alone ends a proposal twice; then it only does not count, or one could end them all.
+    /// Notes that a committee member does not promise this peer's ballot, but has promised `other`. The
+    /// first two refusals of a member in a row end the proposal. Later ones end it only if too few
+    /// members have not refused. Otherwise one member could end every proposal.
     pub(in crate::node) fn refused(
         &mut self,
         now: Time,
@@ -196,13 +200,13 @@ impl Elections {
         let open = presence.committee().filter(|peer| !proposal.refused.contains(peer)).count();
         if *times <= 2 || open < self.ctx.quorum {
             self.withdraw();
-            // Whoever refuses is busy: asking again at once would only make everybody write to disk.
+            // A member that refuses is busy: asking again at once would only make every member write to disk.
             self.idle_since = until;
         }
         Ok(())
     }
 
-    /// What follows from the promises of a view, and the obligation that its leader is held to.
+    /// Returns the basis that follows from the promises of a view, and the obligation of its leader.
     pub(in crate::node) fn justified(
         &mut self,
         begun: &Begun,
@@ -224,7 +228,7 @@ impl Elections {
         Ok((basis, Some(duty)))
     }
 
-    /// Blames a peer that has acknowledged two values in one ballot, as signed items show.
+    /// Blames a peer if signed items show that it has acknowledged two values in one ballot.
     fn convict(&self, promises: &[Signed<Promised>], step: &mut Out) {
         let shown = promises.iter().flat_map(|signed| &signed.item.decision);
         if let Some(peer) = promise::equivocator(&self.ctx, shown.chain(&self.votes.decision)) {
@@ -232,9 +236,9 @@ impl Elections {
         }
     }
 
-    /// Acknowledges a value: the acknowledgement, and this peer's shares of the value's pads; of a committee
-    /// member that does not vote, or has promised a later view, one of no value. What this peer has committed
-    /// it acknowledges again.
+    /// Acknowledges a value. Returns the acknowledgement and this peer's shares of the value's pads, or
+    /// `None` outside the committee. A committee member that does not vote, or has promised a later view,
+    /// acknowledges no value. A value that this peer has committed is acknowledged again.
     pub(in crate::node) fn acknowledge(
         &mut self,
         ballot: Ballot,
@@ -247,7 +251,7 @@ impl Elections {
             return Ok(None);
         }
         let (slot, value) = (record.value.sum.slot, record.digest(&self.ctx));
-        // It has promised a later view, which has not begun: it takes part in this one without a vote.
+        // It has promised a later view that has not begun: it takes part in this view without a vote.
         let free = ballot >= self.votes.acceptor.promised || slot < self.votes.acceptor.committed;
         let Some(index) = self.vote().filter(|_| free) else {
             let item = Acknowledgement { ballot, slot, value: NO_VALUE };
@@ -269,13 +273,13 @@ impl Elections {
         Ok(Some((Signed::new(&self.ctx, Acknowledgement { ballot, slot, value }), shares)))
     }
 
-    /// This peer's place in the committee, if it votes.
+    /// Returns this peer's place in the committee, if it votes.
     fn vote(&self) -> Option<usize> {
         self.ctx.committee_index(self.ctx.me).filter(|_| !self.votes.silent)
     }
 
-    /// Releases this peer's shares of the pads of a record that a quorum has acknowledged, if it votes. That
-    /// it has released them is on disk before they leave, and final.
+    /// Releases this peer's shares of the pads of a record that a quorum has acknowledged, if this peer
+    /// votes. The release is final, and is on disk before the shares leave.
     pub(in crate::node) fn release(
         &mut self,
         record: &SumRecord,
@@ -292,7 +296,7 @@ impl Elections {
             return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
         }
         if sum.slot < self.votes.acceptor.committed {
-            // It has acknowledged what it has committed.
+            // It has acknowledged the value that it has committed.
             return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
         }
         if !self.votes.acceptor.release(sum.slot, &value) {
@@ -306,7 +310,7 @@ impl Elections {
     /// Keeps the keys of the committee as proof that its members were in this view.
     pub(in crate::node) fn witness(&mut self, keys: Vec<Signed<ViewKey>>, step: &mut Out) {
         for key in keys {
-            // Those of others than the partners were not looked at.
+            // Keys of peers that are not partners were not verified before.
             let other = key.author != self.ctx.me && self.ctx.committee_index(key.author).is_some();
             if other && key.verify(&self.ctx) {
                 self.votes.saw(key.author, Trace::Key(key));
@@ -316,13 +320,13 @@ impl Elections {
         step.0.push(Action::Persist(Record::Traces(traces)));
     }
 
-    /// The item that shows the highest ballot in which this peer knows another one, for the greeting.
+    /// Returns the item that proves the highest ballot of `peer`. The greeting carries it.
     pub(in crate::node) fn trace_of(&self, peer: Peer) -> Option<Trace> {
         self.votes.traces.get(&peer).cloned()
     }
 
-    /// Takes an item that shows a ballot in which this peer was: if its own disk does not have it, it has
-    /// lost its state, and its votes could contradict those that it has given.
+    /// Takes an item that proves a ballot of this peer. If this peer's disk does not have that ballot,
+    /// this peer has lost its state, and its votes could contradict earlier ones.
     pub(in crate::node) fn shown(&mut self, from: Peer, trace: &Trace, step: &mut Out) {
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.bug == Some(crate::protocol::context::Bug::IgnoresPromises) {

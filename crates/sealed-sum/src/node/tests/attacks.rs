@@ -1,5 +1,5 @@
-//! Attacks by one deviating peer, each of which once worked: the rest must not be harmed by them, and where
-//! the culprit has left proof it is named.
+//! Attacks by one deviating peer that were successful in the past. They must not harm the other peers,
+//! and the culprit must be named if it has left proof.
 
 mod alone;
 mod bounds;
@@ -21,7 +21,7 @@ use super::network::Network;
 use crate::protocol::ballot::Ballot;
 use crate::session::Peer;
 
-/// The honest peers have finished, with the same result.
+/// Checks that the honest peers have finished.
 fn honest_finish(net: &Network, what: &str) {
     let finished = net.finished();
     for peer in net.peers().filter(|peer| !net.liars.contains(peer)) {
@@ -30,17 +30,17 @@ fn honest_finish(net: &Network, what: &str) {
     }
 }
 
-/// The peers of a view in tree order: the leader, its two children, their children.
+/// Returns the peers of a view in tree order: the leader, its two children, their children.
 fn tree_of(net: &Network, ballot: Ballot) -> Vec<Peer> {
     net.tree_of(ballot).order().to_vec()
 }
 
-/// Who leads the first view.
+/// Returns the leader of the first view.
 fn leader(net: &Network) -> Peer {
     net.committee()[0]
 }
 
-/// The peers but these.
+/// Returns all peers except these.
 fn without(net: &Network, not: &[Peer]) -> Vec<Peer> {
     net.peers().filter(|peer| !not.contains(peer)).collect()
 }

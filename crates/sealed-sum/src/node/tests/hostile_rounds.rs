@@ -1,4 +1,4 @@
-//! Attacks of a review on sessions of many slots that work today.
+//! Attacks from a review, on sessions of many slots.
 
 use super::network::Network;
 use super::rounds::network;
@@ -9,7 +9,7 @@ use crate::protocol::signed::Signed;
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::Timing;
 
-/// What sessions have unless told otherwise.
+/// Default time-outs of a session.
 fn usual() -> Timing {
     Timing {
         start_wait_ms: 10_000,
@@ -23,23 +23,23 @@ fn usual() -> Timing {
     }
 }
 
-/// The number of slots that somebody has opened.
+/// Returns the number of slots that at least one peer has opened.
 fn slot(net: &Network) -> u32 {
     let slot = |event: &Event| if let Event::Opened(value) = event { Some(value.sum.slot + 1) } else { None };
     net.events.iter().filter_map(|(_, _, event)| slot(event)).max().unwrap_or(0)
 }
 
-/// How a member ends views.
+/// Behaviour of a member that ends views.
 #[derive(Clone, Copy)]
 enum Liar {
     Nobody,
-    /// The leader, when it should begin a sum.
+    /// The leader ends the view when it should begin a sum.
     Leads,
-    /// Another one, when it has the total.
+    /// Another member ends the view when it has the total.
     Follows(Reason),
 }
 
-/// How many slots five peers have opened after two minutes.
+/// Returns the number of slots that five peers have opened after two minutes.
 fn slots_in_two_minutes(who: Liar) -> u32 {
     let mut net = network(5, 4_000, usual(), 1);
     net.delay_us = (100, 20_000);

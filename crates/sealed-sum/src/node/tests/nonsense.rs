@@ -18,7 +18,7 @@ use crate::protocol::transfer::{self, Held, Want};
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::Peer;
 
-/// One of each kind that could hurt: out of order, stale, of the wrong member, slot or size.
+/// Returns one message of each harmful kind: out of order, stale, or with a wrong member, slot or size.
 fn catalogue(ctx: &Context, current: Ballot, liar: Peer) -> Vec<Message> {
     let last = Ballot { counter: u64::MAX, proposer: liar };
     let high = Ballot { counter: current.counter + 1, proposer: liar };
@@ -125,7 +125,7 @@ fn in_view(ballot: Ballot) -> Vec<view::Message> {
     out
 }
 
-/// The honest ones, all of whom must finish; the liar may or may not.
+/// Checks that the honest peers finish. The liar may or may not finish.
 fn the_others_finish(net: &Network, liar: Peer, what: &str) {
     let finished = net.finished();
     for peer in net.peers().filter(|&peer| peer != liar) {
@@ -138,8 +138,8 @@ fn the_others_finish(net: &Network, liar: Peer, what: &str) {
     }
 }
 
-/// What it says is possible for a peer of its rank, and so it counts as faulty only by its effect: a peer
-/// that sends one such message at any time.
+/// Each message is possible for a peer of this rank, so a peer that sends it is faulty only by its
+/// effect. A liar sends one such message at any time.
 #[test]
 fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
     let ctx = Network::new(5, &[3], timing(), 0).context(Peer(0));
@@ -162,7 +162,7 @@ fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
     }
 }
 
-/// Every eighth frame of the liar is changed by a byte, and carried if it still decodes.
+/// About every eighth frame of the liar has a changed bit. It is carried if it still decodes.
 #[test]
 fn changed_bytes_in_frames_stop_nobody_else() {
     for seed in 0..300 {

@@ -1,4 +1,5 @@
-//! Many slots: what is not needed is gone, and whoever was lost is back at a slot's end.
+//! Many slots: vectors that are not needed any more are gone, and a lost peer is a member again at a
+//! slot's end.
 
 use std::sync::Arc;
 
@@ -18,15 +19,15 @@ struct Rounds {
     me: Peer,
     rounds: u32,
     words: u64,
-    /// The slot whose vector is the result, and how many slots are committed when the session ends, where the
-    /// opened vectors say so.
+    /// Slot whose vector is the result, and number of committed slots at which the session ends. `None`
+    /// if the session sums its whole plan.
     early: Option<(u32, u32)>,
-    /// The slot after which the task does not go on.
+    /// Slot after which the task refuses to continue.
     refused: Option<u32>,
 }
 
 impl Rounds {
-    /// Whether the last opened vector is here, which tells what is kept.
+    /// Returns whether the last opened vector is here; it decides which vectors are kept.
     fn tells(history: &History) -> bool {
         history.committed().checked_sub(1).is_some_and(|last| history.vector(last).is_some())
     }
@@ -76,7 +77,7 @@ pub(super) fn network(peers: u8, rounds: u32, timing: Timing, seed: u64) -> Netw
     ending(peers, rounds, timing, seed, (None, None))
 }
 
-/// `early` and `refused` as in [`Rounds`].
+/// Makes a network with `early` and `refused` of [`Rounds`].
 fn ending(
     peers: u8,
     rounds: u32,
@@ -92,7 +93,7 @@ fn ending(
     Network::with_tasks(identities, session.settings(), (0..u16::from(peers)).map(task).collect(), seed)
 }
 
-/// Nobody waits long, and nobody leaves before the others have everything.
+/// Returns time-outs that keep waits short and let no peer leave before the others have everything.
 fn quick() -> Timing {
     Timing { regroup_interval_ms: 0, linger_ms: 600_000, no_quorum_timeout_ms: 120_000, ..timing() }
 }
@@ -109,7 +110,7 @@ fn opened(net: &Network, slot: u32) -> bool {
     net.events.iter().any(|(_, _, event)| matches!(event, Event::Opened(value) if value.sum.slot == slot))
 }
 
-/// Holds every sum that is still here against the plain one of its members.
+/// Checks that the last sum is the plain sum of its members' vectors.
 fn last_sum_is_plain(history: &History, rounds: u32) {
     let mut plain = vec![0u32; WORDS as usize];
     for &member in history.members(rounds) {
@@ -196,7 +197,7 @@ fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_resu
             assert_eq!((history.committed(), held), (9, vec![0, 5, 8]), "{peer}");
             last_sum_is_plain(&history, 5);
         }
-        // Everybody has said that it is done: nobody lingers for the ten minutes that it may.
+        // Every peer has reported that it is done, so no peer lingers for the full ten minutes.
         let done =
             |net: &Network| net.events.iter().filter(|(_, _, event)| matches!(event, Event::Done)).count();
         net.run_unchecked(from + 120_000, |net| done(net) == 4);
@@ -204,7 +205,8 @@ fn a_session_that_ends_before_its_plan_sums_nothing_more_and_keeps_what_its_resu
     }
 }
 
-/// Peer 4 comes when the others are done, and peer 0 serves it no vector. What it ends with.
+/// Starts peer 4 after the others are done, next to peer 0, which serves it no vector. Returns the
+/// history of peer 4.
 fn late_beside_a_liar(net: &mut Network) -> Arc<History> {
     let (late, liar) = (Peer(4), Peer(0));
     net.liars.insert(liar);
@@ -225,7 +227,7 @@ fn a_peer_that_lacks_what_the_result_needs_asks_for_it_before_it_is_done() {
     assert!(history.vector(5).is_some() && history.vector(8).is_some(), "finished without the result");
 }
 
-/// A late peer that believed it would be done without a result.
+/// In the past, a late peer could believe that it was done without a result.
 #[test]
 fn a_server_that_leaves_out_a_vector_that_is_needed_is_named_and_another_is_asked() {
     let mut net = Network::new(5, &[3], quick(), 2);
@@ -234,7 +236,7 @@ fn a_server_that_leaves_out_a_vector_that_is_needed_is_named_and_another_is_aske
     assert!(net.blames.iter().any(|(by, whom, _)| (*by, *whom) == (Peer(4), Peer(0))), "{:?}", net.blames);
 }
 
-/// At most one peer is away at any time. `FLYSWARM_ROUND_SCHEDULES` sets how many schedules.
+/// At most one peer is away at any time. `FLYSWARM_ROUND_SCHEDULES` sets the number of schedules.
 #[test]
 fn rounds_survive_single_crashes_and_returns() {
     let schedules = std::env::var("FLYSWARM_ROUND_SCHEDULES").ok().and_then(|text| text.parse().ok());
@@ -242,7 +244,7 @@ fn rounds_survive_single_crashes_and_returns() {
     let mut crashes = 0;
     for seed in 0..schedules {
         let peers = [3u8, 4, 5][(seed % 3) as usize];
-        // Two of three are too few for a sum: with three the others wait for the one that is away.
+        // Two of three peers are too few for a sum: with three peers, the others wait for the absent one.
         let mut net = network(peers, rounds, quick(), seed);
         net.delay_us = (100, [2_000, 20_000][(seed / 3 % 2) as usize]);
         let mut at = 500;

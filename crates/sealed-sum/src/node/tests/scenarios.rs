@@ -1,4 +1,4 @@
-//! The schedules that broke earlier drafts, each with the same run under the naive rule, which opens twice.
+//! Schedules that broke earlier drafts. Each also runs under the naive rule, which opens a slot twice.
 
 use std::collections::BTreeSet;
 
@@ -22,12 +22,12 @@ fn opened(net: &Network, peer: Peer) -> bool {
         .any(|(_, who, event)| *who == peer && matches!(event, Event::Opened(value) if value.sum.slot == 1))
 }
 
-/// Who leads the first view.
+/// Returns the leader of the first view.
 fn leader(net: &Network) -> Peer {
     net.committee()[0]
 }
 
-/// Runs until `peer` has opened slot 1 and, by `hold`, nobody else.
+/// Runs until `peer` has opened slot 1; `hold` keeps every other peer from opening it.
 fn until_opened_at(net: &mut Network, peer: Peer, hold: Hold) {
     net.hold = Some(hold);
     net.run_unchecked(10_000, |net| opened(net, peer));
@@ -40,7 +40,8 @@ fn two_openings(net: &Network) -> bool {
     net.openable().get(&1).is_some_and(|sums| sums.len() > 1)
 }
 
-/// The leader has everyone's shares and opens; then it and one more are cut off before any other has them.
+/// The leader has the shares of all members and opens. Then the leader and one more peer are cut off
+/// before any other peer has the shares.
 fn cut_off_while_shares_travel(rule: OpeningRule, seed: u64) -> Network {
     let mut net = Network::with_rule(5, &[3], timing(), seed, rule);
     let c = leader(&net);
@@ -81,7 +82,7 @@ fn the_naive_rule_opens_twice_when_c_and_e_are_cut_off() {
     }
 }
 
-/// A has everyone's shares, opens, and is killed before its own share has left.
+/// Peer A has the shares of all members, opens, and is killed before its own share has left.
 fn opener_killed(rule: OpeningRule, seed: u64) -> Network {
     let mut net = Network::with_rule(5, &[3], timing(), seed, rule);
     let a = leader(&net);
@@ -111,8 +112,8 @@ fn the_naive_rule_opens_twice_when_the_opener_is_killed() {
     }
 }
 
-/// In a committee of three x, the leader, and y acknowledge while z is away; y's acknowledgement is stopped
-/// and y dies. So one who acknowledged is left; z returns.
+/// In a committee of three, x (the leader) and y acknowledge while z is away. The acknowledgement of y is
+/// stopped, and y dies. One peer that has acknowledged is left, and z returns.
 fn one_acknowledges_one_dies(rule: OpeningRule, seed: u64) -> Network {
     let mut net = Network::with_rule(3, &[3], timing(), seed, rule);
     let committee = net.committee();

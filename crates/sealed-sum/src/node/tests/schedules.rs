@@ -1,8 +1,9 @@
-//! Random schedules: whatever is lost, delayed, cut or killed, nothing is opened twice; and once everything
-//! is healed and restarted, everybody finishes.
+//! Random schedules. No slot is opened twice, even if messages are lost or delayed, links are cut and
+//! peers are killed. Once all links are healed and all peers are restarted, every peer finishes.
 //!
-//! The seeds follow from `PROPTEST_RNG_SEED`, which CI makes of the tree that it tests.
-//! `FLYSWARM_SCHEDULES` sets how many, `FLYSWARM_FIRST` the first seed of them, `FLYSWARM_SEED` repeats one.
+//! The seeds follow from `PROPTEST_RNG_SEED`, which CI derives from the tested tree. `FLYSWARM_SCHEDULES`
+//! sets the number of schedules, and `FLYSWARM_FIRST` their first seed. `FLYSWARM_SEED` repeats one
+//! schedule.
 
 mod deviating;
 
@@ -13,29 +14,31 @@ use super::numbers::timing;
 use crate::protocol::view::HEARTBEAT_MS;
 use crate::session::{Peer, Timing};
 
-/// How many by default.
+/// Default number of schedules.
 const SCHEDULES: u64 = 5_000;
-/// Tests that share them, so that they run side by side.
+/// Number of tests that share the schedules, so that they run in parallel.
 const PARTS: u64 = 4;
 
-/// Nobody leaves before the end, finished or not: what happens to those who come too late is another test.
+/// Returns time-outs that let no peer leave before the end, finished or not. Other tests cover peers that
+/// come too late.
 fn patient() -> Timing {
     Timing { linger_ms: 600_000, no_quorum_timeout_ms: 120_000, ..timing() }
 }
 
-/// From the healing on: a view of before may stand still until it is given up; then everybody's turn may
-/// come, and the view may meet a fetch or a member that has to be given up in turn, once for each of the
-/// peers that can be in the way.
+/// Returns the longest time from healing to the end. A view from before the healing may stall until it is
+/// given up. After that, every peer may get its turn. The new view may also have to give up a fetch or a
+/// member, once for each peer that can be in the way.
 fn bound_ms(peers: u8, timing: &Timing) -> u64 {
     let turns = u64::from(peers) * timing.proposal_backoff_ms;
     let one_try = timing.view_timeout_ms + 2 * HEARTBEAT_MS + turns;
     timing.start_wait_ms + 4 * one_try
 }
 
-/// Builds the schedule of `seed`, runs it and gives the time from healing to the last finish.
+/// Builds the schedule of `seed`, runs it and returns the time from healing to the last finish, in
+/// milliseconds.
 fn run(seed: u64) -> u64 {
     let timing = patient();
-    // Mostly small ones: they have as many corners, and run faster.
+    // Mostly few peers: such runs have as many special cases, and are faster.
     let peers = [3, 4, 3, 5, 4, 3, 4, 6][usize::try_from(seed / PARTS % 8).unwrap()];
     let plan: &[u64] = if seed.is_multiple_of(7) { &[3, 2] } else { &[3] };
     let mut net = Network::new(peers, plan, timing, seed);
@@ -92,7 +95,7 @@ fn part(number: u64) {
     all(number, SCHEDULES, "random_schedules", run);
 }
 
-/// Runs the schedules of this part, of so many by default.
+/// Runs the schedules of this part; `default` is the default number of schedules of all parts.
 fn all(number: u64, default: u64, test: &str, run: impl Fn(u64) -> u64) {
     let env = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = env("FLYSWARM_SEED") {
@@ -146,9 +149,9 @@ fn random_schedules_are_safe_and_end_4() {
     part(3);
 }
 
-/// A peer greets another and ends before that has heard of the connection; later it is there again. The
-/// engine brought the greeting and told of no connection, so none was lost, and the next greeting was one too
-/// many.
+/// A peer greets another one and ends before the other one has noticed the connection. Later the peer is
+/// back. The engine delivered the greeting without a connection, so no connection was lost, and the next
+/// greeting was one too many.
 #[test]
 fn a_greeting_of_a_peer_that_has_ended_since_belongs_to_a_connection_that_is_lost_after_it() {
     run(23_391);

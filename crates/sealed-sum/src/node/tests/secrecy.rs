@@ -1,5 +1,5 @@
-//! What may be seen on the way: every stream masks one vector, and no vector travels that its receiver could
-//! read.
+//! Secrecy of the messages between peers: every stream masks one vector, and no receiver can read a
+//! vector that is sent to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::protocol::all_reduce::Direction;
 use crate::protocol::tree::Tree;
 use crate::session::Peer;
 
-/// `top` and everybody below it.
+/// Returns `top` and all peers below it.
 fn subtree(tree: &Tree, top: Peer) -> Vec<Peer> {
     let mut out = vec![top];
     let mut next = 0;
@@ -21,7 +21,7 @@ fn subtree(tree: &Tree, top: Peer) -> Vec<Peer> {
     out
 }
 
-/// Looks at every chunk that has travelled; returns how many went up and down.
+/// Checks every chunk that was sent. Returns the number of chunks that went up and down.
 fn look(net: &Network) -> (usize, usize) {
     let (mut up, mut down) = (0, 0);
     for (from, to, sum, direction, data) in &net.travelled {
@@ -38,7 +38,7 @@ fn look(net: &Network) -> (usize, usize) {
                 members.clone()
             }
         };
-        // Streams that are left on it, with how often each was added.
+        // Streams that are left on the chunk, and how often each was added.
         let mut left: BTreeMap<Name, i32> = BTreeMap::new();
         for &peer in &summed {
             for mask in net.streams_of(peer, *sum) {
@@ -57,7 +57,7 @@ fn look(net: &Network) -> (usize, usize) {
                 "the pairwise masks cancel in the total"
             );
         }
-        // And it is in fact no sum of plain vectors of any members.
+        // The chunk is also different from every sum of plain vectors of any members.
         for set in 1u32..1 << members.len() {
             let mut plain = vec![0u32; data.len() / 4];
             for (_, &member) in (0..).zip(&members).filter(|(i, _)| set & 1 << i != 0) {
@@ -84,7 +84,8 @@ fn every_vector_before_the_opening_carries_a_stream_that_its_receiver_lacks() {
     }
 }
 
-/// Also in views over fewer members, and repeated ones: what failed may be summed again.
+/// This also holds in views with fewer members and in repeated views: a slot of a failed view may be
+/// summed again.
 #[test]
 fn vectors_of_failed_and_repeated_views_carry_one_too() {
     let mut views = 0;
@@ -104,8 +105,8 @@ fn vectors_of_failed_and_repeated_views_carry_one_too() {
     assert!(views > 80, "only {views} views in 75 sessions had sums: the faults come at the wrong time");
 }
 
-/// `check` holds this in every run; here are runs in which it is most easily broken: the same slot summed
-/// again by peers that have crashed in between.
+/// `check` tests this in every run. These runs break it most easily: peers that have crashed in between
+/// sum the same slot again.
 #[test]
 fn every_stream_masks_one_vector_only_across_failed_views_and_restarts() {
     let mut repeated = 0;

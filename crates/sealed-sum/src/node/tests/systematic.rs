@@ -1,4 +1,4 @@
-//! One fault, and pairs of faults, at every point of a run: each peer killed at each of its actions, each
+//! One fault, or two faults, at every point of a run: each peer killed at each of its actions, and each
 //! link cut after each of its messages.
 
 use std::collections::BTreeSet;
@@ -11,14 +11,14 @@ fn network(peers: u8) -> Network {
     Network::new(peers, &[3], timing(), 17)
 }
 
-/// Actions of each peer in a run without faults.
+/// Returns the number of actions of each peer in a run without faults.
 fn actions(peers: u8) -> Vec<(Peer, u64)> {
     let mut net = network(peers);
     net.run(120_000);
     net.actions.iter().map(|(&peer, &count)| (peer, count)).collect()
 }
 
-/// Everybody but `without` has finished.
+/// Checks that all peers except `without` have finished.
 fn finished(net: &Network, without: &[Peer], what: &str) {
     let finished: BTreeSet<_> = net.finished().into_keys().collect();
     for peer in net.peers().filter(|peer| !without.contains(peer)) {
@@ -26,8 +26,8 @@ fn finished(net: &Network, without: &[Peer], what: &str) {
     }
 }
 
-/// With more than three peers the others go on; with three, of which the session needs all, they say why they
-/// cannot, unless the killed one returns.
+/// Kills each peer at each of its actions. With more than three peers, the others continue. A session of
+/// three needs all of them: the others report why they cannot continue, unless the killed peer returns.
 fn killed(peers: u8, returns: bool) {
     for (peer, count) in actions(peers) {
         for at in 1..count {
@@ -78,7 +78,7 @@ fn five_peers_with_one_killed_at_any_action_finish_when_it_returns() {
     killed(5, true);
 }
 
-/// Each link, cut after each of its messages for a while or for good; a session of three needs them all.
+/// Cuts each link after each of its messages and heals it later. A session of three needs all links.
 #[test]
 fn every_link_cut_after_each_of_its_messages_and_healed_later() {
     for peers in 3..=5u16 {
@@ -94,8 +94,8 @@ fn every_link_cut_after_each_of_its_messages_and_healed_later() {
     }
 }
 
-/// The second fault comes while the first is being dealt with: of five peers one is killed, and a link
-/// between two others is cut a moment before or after.
+/// The second fault comes while the peers still handle the first one. One of five peers is killed, and a
+/// link between two others is cut a moment before or after.
 #[test]
 fn a_kill_and_a_cut_at_once_leave_nobody_waiting() {
     for (peer, count) in actions(5) {

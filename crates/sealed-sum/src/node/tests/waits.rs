@@ -1,4 +1,4 @@
-//! What a node says that it waits for is what it waits for: whom, and until when.
+//! The reported wait of a node is its real wait: the same peers, and the same end.
 
 use super::network::{Fault, Network};
 use super::numbers::timing;
@@ -8,7 +8,7 @@ use crate::protocol::view::Reason;
 use crate::session::{Peer, Timing};
 
 const ME: Peer = Peer(0);
-/// Shorter than a peer waits that is alone.
+/// Shorter than the time that a peer waits alone.
 const LINGER: u64 = 10_000;
 
 fn away(net: &mut Network, peers: &[Peer]) {
@@ -52,7 +52,7 @@ fn in_a_view_the_silent_neighbour_is_named_until_the_view_fails() {
     let mut seen = 0;
     for seed in 0..12 {
         let mut net = Network::new(5, &[3], timing(), seed);
-        // Nothing that this peer says arrives once the view stands, and its connections do.
+        // Once the view has begun, no message of this peer arrives, but its connections remain.
         let silent = Peer(4);
         let began =
             |net: &Network| net.events.iter().any(|(_, _, event)| matches!(event, Event::ViewBegan(..)));
@@ -64,7 +64,7 @@ fn in_a_view_the_silent_neighbour_is_named_until_the_view_fails() {
                 _ => None,
             })
         };
-        // Half a second before the patience of the nearest is over nothing comes any more.
+        // Half a second before the first time-out, no message arrives any more.
         net.run_unchecked(net.now_ms() + timing().view_timeout_ms - 500, |_| false);
         let said: Vec<_> = net.peers().map(|peer| (peer, net.waits(peer))).collect();
         net.run_unchecked(net.now_ms() + 20_000, |net| failed(net).is_some());
@@ -94,14 +94,14 @@ fn with_the_result_it_names_who_has_none_until_it_leaves() {
     assert_eq!(net.events.iter().find(done).map(|(at, ..)| *at), until);
 }
 
-/// Peer 4 is away until the others have finished; it comes back `late` milliseconds before the first of them
-/// would leave, over links on which it gets nothing but greetings.
+/// Keeps peer 4 away until the others have finished. It comes back `late` milliseconds before the first
+/// of them would leave, over links that bring it only greetings.
 fn returns(late: u64) -> (Network, Time) {
     let mut net = Network::new(5, &[3], Timing { linger_ms: LINGER, ..timing() }, 5);
     away(&mut net, &[Peer(4)]);
     let finished = |net: &Network| net.finished().len() >= 4;
     net.run_unchecked(60_000, finished);
-    // All four know of each other that they have finished.
+    // All four have heard from each other that they have finished.
     net.run_unchecked(net.now_ms() + 1_000, |_| false);
     let (_, _, until) = net.waits(ME).unwrap();
     let back = until.unwrap().0 / 1000 - late;
@@ -123,8 +123,8 @@ fn who_has_the_result_stays_longer_for_a_peer_that_came_back() {
     assert_eq!(left(&net), Some(until.plus_ms(LINGER)), "as long again, and no longer");
 }
 
-/// Peer 3 is reached `gap` milliseconds after the others, so in some of these runs peer 4 gets the last slot
-/// while their greetings are on the way.
+/// Peer 4 reaches peer 3 `gap` milliseconds after the others. In some of these runs peer 4 thus gets the
+/// last slot while its greeting and that of peer 3 travel.
 #[test]
 fn who_is_greeted_while_the_last_slot_comes_is_told_of_it_and_does_not_linger() {
     for gap in (0..300).step_by(3) {

@@ -1,4 +1,4 @@
-//! One node, and everything that is said to it: what it answers, stores and holds against whom.
+//! One node and messages to it: its answers, its records, and the peers that it blames.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
 use chacha20::rand_core::SeedableRng;
 
-/// A node of a session of five, a member of its committee of three that does not lead, and its world.
+/// A node in a session of five with its surroundings. It is in the committee of three and does not lead.
 pub(super) struct One {
     pub(super) net: Network,
     pub(super) node: Node,
     pub(super) me: Peer,
-    /// The committee without it, and the others.
+    /// Committee without the node; `others` are the peers outside the committee.
     pub(super) committee: Vec<Peer>,
     pub(super) others: Vec<Peer>,
     pub(super) now: Time,
@@ -53,12 +53,12 @@ impl One {
         one
     }
 
-    /// Connected to nobody.
+    /// Makes a node without connections.
     pub(super) fn strange(stored: Vec<Record>) -> Self {
         Self::altered(stored, |_| {})
     }
 
-    /// Connected to nobody, with another context.
+    /// Makes a node without connections, with an altered context.
     pub(super) fn altered(stored: Vec<Record>, alter: impl FnOnce(&mut Context)) -> Self {
         let net = begun();
         let committee = net.committee();
@@ -103,7 +103,7 @@ impl One {
         self.take(step);
     }
 
-    /// Takes the actions of a call that is no input.
+    /// Takes the actions of a call that is not an input.
     pub(super) fn take_out(&mut self) {
         let step = std::mem::take(&mut self.node.out);
         self.take(step);
@@ -126,14 +126,14 @@ impl One {
         self.input(Input::Message { from, message });
     }
 
-    /// What is said to it, and whether the sender is named for it.
+    /// Delivers a message, and returns whether the node blames the sender for it.
     pub(super) fn blames(&mut self, from: Peer, message: Message) -> bool {
         self.blamed.clear();
         self.hear(from, message);
         self.blamed.iter().any(|(peer, _)| *peer == from)
     }
 
-    /// Goes on to this time, timer by timer.
+    /// Advances to this time, timer by timer.
     pub(super) fn wait(&mut self, until_ms: u64) {
         loop {
             self.timers.sort_by_key(|(at, _)| *at);
@@ -165,19 +165,19 @@ impl One {
         self.sign(by, Promised { promise, ..plain })
     }
 
-    /// The beginning of a view of these, with the promises of the committee.
+    /// Returns the beginning of a view of these members, with the promises of the committee.
     pub(super) fn begin(&self, ballot: Ballot, members: &[Peer], promised: u32) -> Message {
         let promise = |&by: &Peer| self.promise_over(by, ballot, members, promised);
         super::messages::begin(&self.net, ballot, self.net.committee().iter().map(promise).collect())
     }
 
-    /// A ballot above `counter` whose leader is this node's parent in a view of `members`.
+    /// Returns a ballot above `counter` whose leader is this node's parent in a view of `members`.
     pub(super) fn below(&self, counter: u64, members: &[Peer]) -> Ballot {
         let child = |ballot: &Ballot| super::messages::order(&self.net, *ballot, members)[1] == self.me;
         (counter + 1..).map(|counter| self.ballot(counter)).find(child).unwrap()
     }
 
-    /// Joins a view of these.
+    /// Joins a view of these members.
     pub(super) fn join(&mut self, counter: u64, members: Vec<Peer>) -> Ballot {
         let ballot = self.below(counter, &members);
         self.hear(ballot.proposer, self.begin(ballot, &members, 0));
@@ -199,7 +199,7 @@ impl One {
         self.sent.iter().rev().find(|(to, _)| *to == peer).map(|(_, message)| message)
     }
 
-    /// A record of `slot` summed in `ballot`, with sound deals, and the proof that it was decided.
+    /// Returns a record of `slot` summed in `ballot`, with sound deals, and the proof that it was decided.
     pub(super) fn decided(
         &self,
         ballot: Ballot,
@@ -241,7 +241,8 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
     let peer = one.others[0];
     assert!(one.blames(peer, one.hello(0, None)), "a second greeting");
     assert!(one.blames(peer, Message::Fields(Vec::new())), "a refusal after the greeting");
-    // The fields of another session are told once, and what is said before it knows is passed over.
+    // The fields of another session are reported once. Messages of a peer that does not know them yet are
+    // ignored.
     let mut one = One::strange(Vec::new());
     one.hear(peer, hello(VERSION, [0; 32], 0));
     assert!(!one.blames(peer, Message::Status { committed: 0, in_view: false }));
@@ -260,7 +261,7 @@ fn who_has_lost_its_state_promises_and_releases_nothing() {
         one.hear(from, Message::Prepare(ballot));
         assert_eq!(matches!(one.last_to(from), Some(Message::Promise(_))), votes);
         assert_eq!(one.stored.contains(&Record::Promised(ballot)), votes);
-        // It acknowledged before it learnt that it had lost its state.
+        // The node acknowledged a value before it learnt that it had lost its state.
         let (record, acks) = one.decided(ballot, 0, [0; 32]);
         let (value, own) = (record.digest(&one.node.ctx), vec![(from, [1; 32])]);
         one.node.elections.votes_mut().acceptor.accept(ballot, 0, value).unwrap();
@@ -295,7 +296,7 @@ fn a_proposal_ends_no_view() {
 
 #[test]
 fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
-    // As the first of the committee that it is connected to it proposes.
+    // The node proposes, because it is the first committee member among its connections.
     let proposer = || {
         let mut one = One::strange(Vec::new());
         let (other, rest) = (one.committee[1], one.others.clone());
@@ -329,7 +330,7 @@ fn what_a_proposer_is_promised_counts_if_it_is_its_authors_own_and_sound() {
         assert_eq!(one.blames(other, Message::Promise(promise)), named, "{what}");
         assert!(one.node.membership.view().is_none(), "{what}");
     }
-    // It has seen another decision of the same ballot.
+    // The node has seen another decision of the same ballot.
     let (mut one, ballot, other) = proposer();
     let earlier = one.ballot(0);
     let acks = |one: &One, value: [u8; 32]| -> Vec<_> {
@@ -396,7 +397,7 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
     assert!(!allowed(&free, 1, Some(&earlier)), "a value of an earlier view that no promise names");
     assert!(!allowed(&bound, 1, None), "a new sum where a value was acknowledged");
     assert!(!allowed(&bound, 1, Some(&fresh)), "another value than that");
-    // And the node looks at it before it accepts.
+    // The node also checks this before it accepts.
     one.node.membership.oblige(bound);
     let accept = Step(vec![Action::Output(view::Output::Accept(fresh))]);
     one.node.viewed(Some(accept));
@@ -424,7 +425,7 @@ fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
     assert!(shown(me, 1_000), "it was there, and does not know it");
     assert!(!shown(me, 1), "it knows of a later one");
     assert!(!shown(other, 1_000), "another was there");
-    // Restored with the state as well.
+    // The checks also apply to restored items.
     let traces = vec![Trace::Key(one.sign(other, key(one.ballot(5)))), {
         let mut forged = one.sign(other, key(one.ballot(5)));
         forged.author = by;
@@ -480,7 +481,7 @@ fn nobody_keeps_away_from_itself() {
     assert!(one.node.presence.reachable().contains(&one.me));
 }
 
-/// A neighbour that only says what belongs to another view does not keep this one from being given up.
+/// If a neighbour sends only messages of another view, this view is still given up.
 #[test]
 fn what_is_said_of_another_view_does_not_count_as_progress() {
     let stalled = |said: bool| {
@@ -499,8 +500,8 @@ fn what_is_said_of_another_view_does_not_count_as_progress() {
     assert_eq!(stalled(true), [Reason::Stalled]);
 }
 
-/// While its disk holds it up a node says that it is there to its neighbours in the view, to those that it is
-/// connected to.
+/// While its disk holds a node up, the node reports that it still works. It reports this to its connected
+/// neighbours in the view.
 #[test]
 fn a_node_that_is_held_up_says_that_it_is_there_to_whom_it_concerns() {
     let mut one = One::new();

@@ -1,5 +1,5 @@
-//! How many views liars can fail, with whole nodes: no more than the rule for membership promises (spec,
-//! section 8), and no honest peer is left out.
+//! Number of views that liars can fail, with whole nodes: no more than the membership rule allows (spec,
+//! section 8). No honest peer is left out.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use crate::protocol::signed::Signed;
 use crate::protocol::view::{self, Order, Reason};
 use crate::session::Peer;
 
-/// What liars do instead of a report (those that follow) or of an order to sum (one that leads).
+/// Behaviour of liars: instead of a report if they follow, or instead of an order to sum if they lead.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// They accuse one peer after another, honest ones first.
+    /// They accuse one honest peer after another.
     Accuse,
     /// They are silent.
     Silent,
-    /// They end each view, naming nobody, for a reason that asks for a name.
+    /// They end each view without a suspect, although their reason requires one.
     Nameless,
-    /// They end each view as only a leader may.
+    /// They end each view in the way that only a leader may use.
     End,
 }
 
@@ -44,7 +44,7 @@ fn lie(kind: Lie, ctx: &[Context], liars: &BTreeSet<Peer>, from: Peer, message: 
             let failure = Failure { ballot, slot, reason: Reason::Lost, suspect };
             Some(Message::Failed(Signed::new(ctx, failure)))
         }
-        // A message that says nothing takes the place.
+        // Replaced by a message without effect.
         Lie::Silent => Some(Message::Status { committed: 0, in_view: true }),
         Lie::Nameless | Lie::End => {
             let ends = matches!(kind, Lie::End);
@@ -62,8 +62,8 @@ fn slot_of(report: &view::Report) -> u32 {
     }
 }
 
-/// The longest runs of views without a slot opened between them: those that a mark ended, and those that
-/// their own leader ended, which costs it its turns.
+/// Returns the lengths of the longest runs of views without an opened slot: views that a mark ended, and
+/// views that their own leader ended. Ending a view costs the leader its turns.
 fn longest(net: &Network) -> (usize, usize) {
     let (mut marked, mut ended, mut longest) = (BTreeSet::<Ballot>::new(), BTreeSet::new(), (0, 0));
     for (_, peer, event) in &net.events {

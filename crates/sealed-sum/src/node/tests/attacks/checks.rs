@@ -1,5 +1,5 @@
-//! One test for each check of the protocol whose deletion once went unnoticed: each ends otherwise without
-//! it.
+//! One test for each check of the protocol whose deletion no test had noticed. Each test fails without
+//! its check.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use crate::protocol::transfer;
 use crate::protocol::view::{self, Order, Reason, Report, Stage};
 use crate::session::Peer;
 
-/// The first leader's orders are changed in its first view; stops when another view begins. The fifth peer
-/// has no vote and deals no pad.
+/// Changes orders of the first leader in its first view, and stops when that view has failed at any peer.
+/// The fifth peer has no vote and deals no pad.
 fn ordered(seed: u64, change: impl Fn(&Order) -> Option<Order> + 'static) -> (Network, Vec<Peer>) {
     let mut net = Network::altered(5, &[3], timing(), seed, |session| {
         session.voting.members = session.roster[..4].iter().map(|entry| entry.name.clone()).collect();
@@ -62,7 +62,7 @@ fn nobody_acknowledges_another_total_or_other_members_than_its_own_views() {
             if seed % 2 == 0 {
                 value.total[0] ^= 1;
             } else {
-                // Deals are the same as long as the dealers are members.
+                // The deals stay valid if all dealers are still members.
                 let dealers: BTreeSet<_> = record.deals.iter().map(|deal| deal.author).collect();
                 let spare = value.members.iter().rposition(|member| !dealers.contains(member)).unwrap();
                 value.members.remove(spare);
@@ -173,7 +173,7 @@ fn a_view_without_the_promises_of_a_quorum_is_not_joined_and_its_leader_named() 
         let ballot = Ballot { counter: 50, proposer: liar };
         let order = order(&net, ballot, &members);
         let promises = promises(&net, ballot, &members)[shown].to_vec();
-        // One author three times is no quorum either.
+        // Three copies of one author's promise are not a quorum either.
         let promises = if promises.len() == 1 { vec![promises[0].clone(); 3] } else { promises };
         let begin = begin(&net, ballot, promises);
         net.say(liar, order[1], begin);
@@ -212,7 +212,7 @@ fn two_decisions_in_one_ballot_name_who_acknowledged_both() {
     assert!(why.contains("two values"), "{why}");
 }
 
-/// What a leaf of the first view reports is changed there; the leaf is named.
+/// Changes the reports of a leaf in the first view.
 fn reported(seed: u64, leaves: [Peer; 2], change: impl Fn(&mut Report) -> bool + 'static) -> Network {
     let mut net = Network::new(5, &[3], timing(), seed);
     let [liar, _] = leaves;
@@ -229,7 +229,7 @@ fn reported(seed: u64, leaves: [Peer; 2], change: impl Fn(&mut Report) -> bool +
     net
 }
 
-/// The leaves below the first child of the first view's leader.
+/// Returns the leaves below the first child of the first view's leader.
 fn leaves(seed: u64) -> (Ballot, [Peer; 2], Vec<crate::protocol::context::Context>) {
     let mut net = Network::new(5, &[3], timing(), seed);
     net.run_unchecked(10_000, |net| net.current().is_some());

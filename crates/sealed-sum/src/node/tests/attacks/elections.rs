@@ -1,4 +1,4 @@
-//! A peer that wants the others to get nowhere.
+//! A peer that tries to prevent all progress.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn a_refusal_that_names_a_ballot_far_ahead_does_not_use_them_up() {
         honest_finish(&net, &format!("seed {seed}"));
         named += net.named().len();
     }
-    // It may come after the others' promises, when nobody heeds it.
+    // The refusal may come after the others' promises; it is then ignored.
     assert!(named > 0, "no refusal came in time");
 }
 

@@ -1,5 +1,5 @@
-//! Who shares masks with whom in views of more than 64: nobody chooses it, the leader neither, although it
-//! fixes its key last.
+//! Choice of the partners that share masks, in views of more than 64 members. No peer can influence it,
+//! not even the leader, which fixes its key last.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -50,13 +50,13 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     let mut forged = reveal(&all, ctx.committee[1], part(ctx.committee[0]));
     forged.author = ctx.committee[0];
     assert_eq!(all.draw(&ctx, &with(forged)), None, "not signed by its author");
-    // The leader puts another key of its own in the list.
+    // The leader puts another key of its own into the list.
     let last = ballot.proposer.index();
     let mut other = keys.clone();
     other[last] =
         Signed::new(&net.context(ballot.proposer), ViewKey { public: [8; 32], ..keys[last].item.clone() });
     assert_eq!(fixed(&other).unwrap().draw(&ctx, &reveals), None, "revealed for other keys");
-    // Who must commit itself does, and nobody else.
+    // The members that draw must commit themselves, and no others may do so.
     let mut bare = keys.clone();
     bare[last].item.commitment = None;
     assert!(fixed(&bare).is_none());
@@ -66,7 +66,7 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     assert!(fixed(&more).is_none());
 }
 
-/// Every member's view, and who says what to whom.
+/// Views of all members.
 struct Views(BTreeMap<Peer, View>);
 
 impl Views {
@@ -79,7 +79,8 @@ impl Views {
         Self(members.iter().map(view).collect())
     }
 
-    /// Delivers everything but what `taken` takes; returns who has agreed on keys, and who has given up.
+    /// Delivers all messages except those that `taken` takes. Returns the peers that have agreed on keys,
+    /// and the peers that have given up.
     fn run(
         &mut self,
         mut queue: VecDeque<(Peer, Peer, view::Message)>,
@@ -111,8 +112,8 @@ impl Views {
     }
 }
 
-/// It has shown one half of the tree another key of its own, and then knows all parts of the draw: it could
-/// look for a key that makes its friends a victim's only partners.
+/// The leader shows one half of the tree another key of its own, and then knows all parts of the draw. It
+/// could look for a key that makes its friends the only partners of a victim.
 #[test]
 fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
     let net = Network::new(66, &[1], timing(), 1);
@@ -137,7 +138,7 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
         }
         from == leader
     });
-    // The leader's own view went on; it is not asked any more.
+    // The leader's own view has continued; it gets no further messages.
     assert!(first.0.is_empty() && first.1.is_empty() && children.len() == 2);
     let mut other = keys.clone();
     let own = other.iter_mut().find(|key| key.author == leader).unwrap();
@@ -154,7 +155,7 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
         to == leader
     });
     assert_eq!(reveals.len() + 1, ctx.committee.len(), "all parts but its own");
-    // Its own part, for the first list; it would sign one for the other as well.
+    // The leader's own part of the draw; the leader signs it for each of the two lists.
     let mut secret = [0; 32];
     let mut random = <view::Rng as SeedableRng>::from_seed([leader.0 as u8; 32]);
     drop(EphemeralSecret::generate(&mut random));
@@ -186,7 +187,8 @@ fn parts_of_a_draw_are_heeded_once_and_as_they_were_committed_to() {
     views.run(VecDeque::new(), |from, to, message| {
         match message {
             view::Message::Down(_, Order::Keys(_)) => keys.push((from, to, message.clone())),
-            // The leader gets none that is not what its author committed itself to.
+            // The first two parts for the leader are held back, and changed so that they break their
+            // commitments.
             view::Message::Up(_, Report::Reveal(items))
                 if !items.is_empty() && to == ballot.proposer && parts.len() < 2 =>
             {

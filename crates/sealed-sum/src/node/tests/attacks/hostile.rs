@@ -1,4 +1,4 @@
-//! Attacks of a review that work today: statements about somebody else that are believed, again and again.
+//! Attacks from a review: repeated false statements about other peers.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Order, Reason, Report};
 use crate::session::{Faults, Peer};
 
-/// The members of every sum of `slot` that somebody opened.
+/// Returns the members of every sum of `slot` that at least one peer has opened.
 fn opened(net: &Network, slot: u32) -> BTreeSet<Vec<Peer>> {
     let members = |event: &Event| match event {
         Event::Opened(value) if value.sum.slot == slot => Some(value.members.clone()),
@@ -28,7 +28,7 @@ fn opened(net: &Network, slot: u32) -> BTreeSet<Vec<Peer>> {
     net.events.iter().filter_map(|(_, _, event)| members(event)).collect()
 }
 
-/// Only liars are named.
+/// Checks that only liars are named.
 fn only_liars_are_named(net: &Network, what: &str) {
     assert!(net.named().is_subset(&net.liars), "{what}: {:?}", net.blames);
 }
@@ -49,7 +49,7 @@ fn no_reason_for_failed_views_stops_a_session() {
                 net.rewrite = Some(Box::new(move |_, _, message| {
                     let ballot = match message {
                         Message::View(view::Message::Up(ballot, Report::Keys(_))) => *ballot,
-                        // In the place of the true statement.
+                        // Replaces the true statement.
                         Message::Failed(failed) if failed.author == liar => failed.item.ballot,
                         _ => return None,
                     };
@@ -103,7 +103,7 @@ fn two_accusers_open_no_sum_with_one_honest_member() {
     }
 }
 
-/// The liar says to everybody that the view failed.
+/// Sends the liar's failure of the view to all other peers.
 fn accuse(net: &mut Network, liar: Peer, failure: Failure) {
     let signed = Signed::new(&net.context(liar), failure);
     for peer in without(net, &[liar]) {
@@ -121,7 +121,7 @@ fn a_leader_that_works_for_ever_is_not_waited_for() {
     works_for_ever(0);
 }
 
-/// The liar at this place in the tree of the first view says for an hour that it works.
+/// Lets the liar at this place in the first view's tree claim for an hour that it works.
 fn works_for_ever(place: usize) {
     let mut net = Network::new(5, &[3], timing(), 1);
     net.delay_us = (100, 2_000);
@@ -163,7 +163,7 @@ fn exchange_messages_where_no_slot_has_an_exchange_are_not_kept() {
     only_liars_are_named(&net, "after the message");
 }
 
-/// A liar of the committee changes its reports before an opening; the others must finish without it.
+/// Lets a liar of the committee change its reports before an opening; the others must finish without it.
 fn changes_its_reports(what: &str, change: fn(&Network, Peer) -> super::super::network::Rewrite) {
     for place in [1usize, 2, 4] {
         for seed in 0..3 {
@@ -201,7 +201,7 @@ fn a_false_total_leaves_no_honest_peer_out() {
     });
 }
 
-/// Signs its own deals anew with more hashes or boxes.
+/// Extends the deals of this peer by more hashes or boxes, and signs them again.
 fn with_longer_deals(
     ctx: &Context,
     deals: &[Signed<Deal>],
@@ -222,7 +222,7 @@ fn with_longer_deals(
 
 #[test]
 fn a_deal_with_too_many_hashes_or_boxes_stops_nobody() {
-    // With 32,711 hashes the order that carries it would be larger than a frame may be.
+    // With 32,711 hashes, the order with this deal would exceed the limit of a frame.
     for (hashes, boxes) in [(1, 0), (0, 1), (32_711, 0)] {
         for place in [1usize, 2, 4] {
             let mut net = Network::new(5, &[3], timing(), place as u64);

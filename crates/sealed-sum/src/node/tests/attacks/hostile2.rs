@@ -1,4 +1,4 @@
-//! Attacks of a review that work today: dealers that collude, and a leader with two lists of members.
+//! Attacks from a review: dealers that collude, and a leader with two lists of members.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// The sealed total of a sum without the pads of these dealers, if these are all its pads.
+/// Returns the sealed total of a sum without the pads of these dealers, if the sum has no other pads.
 fn bare(net: &Network, sum: SumId, dealers: &[Peer]) -> Option<Vec<u32>> {
     let sealed = |(_, _, other, direction, _): &&(Peer, Peer, SumId, Direction, Bytes)| {
         *other == sum && *direction == Direction::Down
@@ -40,7 +40,7 @@ fn bare(net: &Network, sum: SumId, dealers: &[Peer]) -> Option<Vec<u32>> {
     (pads == dealers.len()).then_some(total)
 }
 
-/// The view of the first sum of slot 1 after `first` whose sealed total went to eight members.
+/// Returns the first view after `first` that summed slot 1 and whose sealed total went to eight members.
 fn second_view(net: &Network, first: Ballot) -> Option<Ballot> {
     let second = |sum: SumId, direction: Direction| {
         let later = sum.slot == 1 && sum.ballot > first && direction == Direction::Down;
@@ -52,7 +52,8 @@ fn second_view(net: &Network, first: Ballot) -> Option<Ballot> {
         .map(|(_, _, sum, ..)| sum.ballot)
 }
 
-/// Nine peers; three dealers, of whom one leads, want one vector. They have no quorum and no `min_peers` - 1.
+/// Nine peers: three dealers want to read one vector, and one of them leads. They are fewer than a
+/// quorum, and fewer than `min_peers` - 1.
 #[test]
 fn three_dealers_below_a_quorum_read_no_vector() {
     for (faults, min_peers) in [(Faults::Crash, 5), (Faults::Crash, 8), (Faults::Byzantine, 8)] {
@@ -66,12 +67,12 @@ fn three_dealers_below_a_quorum_read_no_vector() {
             let (dealers, victim) = ([committee[0], committee[1], committee[2]], committee[8]);
             let [leads, second, _] = dealers;
             net.liars.extend(dealers);
-            // If it ever leads, the second dealer leaves the victim out.
+            // The second dealer leaves the victim out in any view that it leads.
             let bits = net.peers().filter(|peer| *peer != victim).map(|peer| 1u16 << peer.0).sum();
             net.bugs.insert(second, Bug::Picks(bits));
             net.at_ms(0, Fault::Crash(second));
             net.at_ms(0, Fault::Restart(second));
-            // The first view is over all. Its leader keeps the record of slot 1 back ...
+            // The first view has all peers. Its leader holds the record of slot 1 back ...
             net.hold = Some(Box::new(move |from, _, message| {
                 let Message::View(view::Message::Down(_, Order::Accept(record))) = message else {
                     return false;
@@ -80,7 +81,7 @@ fn three_dealers_below_a_quorum_read_no_vector() {
             }));
             net.run_unchecked(20_000, |net| net.reached(leads, 1, Stage::Accept));
             let first = net.current().unwrap();
-            // ... and forgets the view, in which nobody else has acknowledged anything of slot 1.
+            // ... and forgets the view. No other peer has acknowledged anything for slot 1 there.
             let now = net.now_ms();
             net.at_ms(now, Fault::Wipe(leads));
             net.at_ms(now, Fault::Restart(leads));
@@ -101,17 +102,17 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
     let mut one = One::altered(Vec::new(), |ctx| ctx.plan[1].exchange = true);
     one.peers().into_iter().for_each(|peer| one.greet(peer));
     let honest = one.others[0];
-    // This node is shown a view without `honest`; it has refused such a view once before.
+    // The liar shows this node a view without `honest`. The node has already seen such a view once before.
     let all = one.all();
     let fewer: Vec<_> = all.iter().copied().filter(|&peer| peer != honest).collect();
     let first = one.below(0, &fewer);
     one.hear(first.proposer, one.begin(first, &fewer, 0));
-    // A ballot in which both lists place them below the leader.
+    // With this ballot, `fewer` places this node directly below the leader, and `all` places `honest` there.
     let second_of = |ballot, members: &[Peer]| super::messages::order(&one.net, ballot, members)[1];
     let fits = |ballot: &Ballot| second_of(*ballot, &fewer) == one.me && second_of(*ballot, &all) == honest;
     let ballot = (first.counter + 1..).map(|counter| one.ballot(counter)).find(fits).unwrap();
     one.hear(ballot.proposer, one.begin(ballot, &fewer, 0));
-    // The honest one is shown everybody.
+    // The honest peer is shown all peers.
     let task = Arc::new(Numbers { me: honest, words: vec![3] });
     let mut other = Node::new(Arc::new(one.net.context(honest)), task, [2; 32], Vec::new()).unwrap();
     drop(other.handle(one.now, Input::Start));
@@ -122,7 +123,7 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
     let shown = Input::Message { from: ballot.proposer, message: one.begin(ballot, &all, 0) };
     drop(other.handle(one.now, shown));
     assert_eq!(other.membership.ballot(), Some(ballot));
-    // What an exchange says in its view.
+    // A message of an exchange of the honest peer's view.
     let message = Message::Exchange { sum: SumId { ballot, slot: 1 }, content: Content::Short(Bytes::new()) };
     assert!(!one.blames(honest, message), "{:?}", one.blamed);
 }

@@ -1,4 +1,4 @@
-//! Promises, acknowledgements, deals and records with one rule broken at a time, all else as it should be.
+//! Promises, acknowledgements, deals and records with one rule broken at a time, and everything else correct.
 
 use crate::harness::numbers::Session;
 use crate::protocol::ballot::Ballot;
@@ -14,10 +14,10 @@ use chacha20::rand_core::SeedableRng;
 use super::super::network::Network;
 use super::super::numbers::timing;
 
-/// What makes a promise wrong.
+/// Change that makes a promise wrong.
 type Change<'a> = dyn Fn(&mut Promised) + 'a;
 
-/// Five peers that have finished, three of them the committee.
+/// Five peers that have finished; three of them are the committee.
 pub(super) struct Done {
     pub(super) net: Network,
     pub(super) committee: Vec<Peer>,
@@ -163,7 +163,7 @@ fn records_and_deals_that_break_any_rule_are_refused() {
     other.value.deals[0] ^= 1;
     refused("another digest of the deals", &other);
     refused("a deal is missing", &of(value.members.clone(), deals[1..].to_vec()));
-    // All dealers deal anew for a slot that there is not.
+    // All dealers deal anew for a slot that does not exist.
     let mut rng = Rng::from_seed([5; 32]);
     let mut beyond = value.clone();
     beyond.sum.slot = 9;

@@ -17,8 +17,9 @@ use crate::protocol::view::{self, Order, Stage};
 use crate::session::{Faults, Peer, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
-/// The first leader has everybody's shares of `slot` and withholds them. It drops its state, cuts off one
-/// peer, and sums again without it: the difference would be that peer's vector, or another coin.
+/// Lets the first leader collect the shares of `slot` of all peers and withhold them. It then drops its
+/// state, cuts off one peer, and sums again without that peer. The difference would be that peer's
+/// vector, or another coin.
 fn summed_again(slot: u32, seed: u64) -> Network {
     let timing = Timing { start_wait_ms: 0, ..timing() };
     let mut net = Network::new(5, &[3], timing, seed);
@@ -64,8 +65,9 @@ fn a_leader_that_does_not_like_the_coin_gets_no_other() {
     }
 }
 
-/// The leader sums over itself and `first` alone and withholds the opening; then it drops its state and sums
-/// over itself and `second`, who were cut off so far.
+/// Lets the leader sum over the committee members up to place `first` alone, and withhold the opening.
+/// The leader then drops its state and sums over itself and the later peers, which were cut off until
+/// then.
 fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
     let alter = |session: &mut Session| session.voting.faults = faults;
     let mut net = Network::altered(5, &[3], timing(), seed, alter);
@@ -102,11 +104,12 @@ fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
     net
 }
 
-/// What the default does not prevent, and the other fault model does.
+/// The fault model `crash`, the default, does not prevent this; `byzantine` does.
 #[test]
 fn a_leader_between_two_majorities_opens_twice_with_crash_and_once_with_byzantine() {
     let twice = |net: &Network| net.openable().get(&1).is_some_and(|sums| sums.len() > 1);
-    // Whether it leads again, between those that it has shut out, depends on who proposes first.
+    // The first proposer decides whether the leader leads again, together with the peers that it has shut
+    // out.
     assert!((0..4).any(|seed| twice(&both_sides(Faults::Crash, 2, seed))), "with crash nothing prevents it");
     for seed in 0..4 {
         let net = both_sides(Faults::Byzantine, 3, seed);
@@ -129,8 +132,8 @@ fn a_byzantine_committee_finishes_while_as_many_are_away_as_may_deviate() {
     }
 }
 
-/// Three of five finish while two are cut off; then two of them leave, and the third has lost its disk when
-/// the cut-off ones return.
+/// Three of five peers finish while two are cut off. Then two of the three leave. The third one has lost
+/// its disk when the cut-off peers return.
 #[test]
 fn a_peer_that_lost_its_state_makes_no_second_result_with_those_that_were_in_a_view_with_it() {
     for seed in 0..6 {
@@ -155,7 +158,7 @@ fn a_peer_that_lost_its_state_makes_no_second_result_with_those_that_were_in_a_v
         }
         net.run(now + 60_000);
         assert_eq!(net.openable()[&1].len(), 1, "seed {seed}");
-        // Nothing is lost: the first result is still there for all.
+        // The first result is not lost: it is still there for all peers.
         for fault in [Fault::Restart(a), Fault::Restart(b), Fault::HealAll] {
             net.at_ms(net.now_ms(), fault);
         }
@@ -165,7 +168,7 @@ fn a_peer_that_lost_its_state_makes_no_second_result_with_those_that_were_in_a_v
     }
 }
 
-/// A peer that comes late is served the coin by a liar that leaves a dealer out of it.
+/// A liar serves the coin to a late peer, and leaves out the pad of one dealer.
 #[test]
 fn a_served_coin_that_lacks_a_sound_pad_is_refused_and_the_server_named() {
     for seed in 0..4 {
@@ -209,7 +212,7 @@ fn two_members_do_not_open_a_sum_although_the_leader_would() {
     assert!(!net.openable().contains_key(&1), "{:?}", net.openable());
 }
 
-/// Needs four members once slot 1 is open.
+/// Task that needs four members once slot 1 is open.
 #[derive(Debug)]
 struct Picky(Numbers);
 
@@ -256,7 +259,7 @@ fn members_do_not_contribute_once_too_few_holders_are_left_although_the_leader_g
     assert!(!net.openable().contains_key(&2), "{:?}", net.openable());
 }
 
-/// The leader and one more want to be alone with the victim, which is connected to two others.
+/// The leader and one more peer try to be alone with the victim, which is connected to two other peers.
 #[test]
 fn a_leader_keeps_nobody_out_whom_an_honest_promise_reaches() {
     for seed in 0..4 {

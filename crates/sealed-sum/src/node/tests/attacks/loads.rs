@@ -1,4 +1,4 @@
-//! A peer that costs the others time or work for nothing.
+//! A peer that makes others spend time or work in vain.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::session::{Peer, Timing};
 
 #[test]
 fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_ever() {
-    // It is in a view without them, or has a slot that it never gives.
+    // The liar is in a view without the others, or has a slot that it never gives.
     for (committed, in_view) in [(0, true), (1, false)] {
         let timing = Timing { compute_ms: 10_000, no_quorum_timeout_ms: 40_000, ..timing() };
         let mut net = Network::new(3, &[3], timing, 9);
@@ -73,7 +73,7 @@ fn a_request_costs_its_server_one_piece_and_asked_again_and_again_a_few() {
     let mut server = Transfer::new(ctx.clone());
     let (greedy, honest) = (Peer(1), Peer(2));
     let many: usize = (0..100).map(|n| ask(&mut server, Time(n), greedy)).sum();
-    // It was 100 times 8 pieces.
+    // This was 100 times 8 pieces in the past.
     assert_eq!(many, 4 * CHUNK);
     assert_eq!(ask(&mut server, Time(200), honest), CHUNK, "another peer is served");
     let stall = ctx.session.timing.view_timeout_ms;
@@ -81,7 +81,7 @@ fn a_request_costs_its_server_one_piece_and_asked_again_and_again_a_few() {
     assert_eq!((ask(&mut server, later, greedy), ask(&mut server, later, greedy)), (CHUNK, 0));
     assert_eq!(ask(&mut server, later.plus_ms(stall), greedy), 0, "twice as long");
     assert_eq!(ask(&mut server, later.plus_ms(2 * stall), greedy), CHUNK);
-    // Credits open the window, to what it was.
+    // Credits open the window to its usual size.
     let mut server = Transfer::new(ctx);
     let (mut most, mut next) = (ask(&mut server, Time(0), honest) / CHUNK, 0);
     for index in 0..20 {
@@ -93,7 +93,7 @@ fn a_request_costs_its_server_one_piece_and_asked_again_and_again_a_few() {
     assert_eq!((most, next), (8, 19));
 }
 
-/// A client asks for slot 1; what follows its request, and what it then holds of whom.
+/// A client asks for slot 1 and gets different answers to its request.
 #[test]
 fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_server() {
     use transfer::Message::{Credit, Fetch, Head, Piece};
@@ -107,7 +107,8 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     let ((coin, _), (sum, total)) = (stored(0), stored(1));
     let digest = sum.record.digest(&ctx);
     let (server, other) = (Peer(1), Peer(2));
-    // What the client does: whether it has the head, has all, and blames.
+    // Returns whether the client waits for pieces, whether it has everything, and whether it blames the
+    // server.
     let run = |want: Want, messages: &[(Peer, transfer::Message)]| {
         let mut client = Transfer::new(ctx.clone());
         drop(client.fetch(Time(0), server, 1, want));
@@ -155,7 +156,8 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     let other_total = bytes::Bytes::from(vec![0xaa; total.len()]);
     assert_eq!(run(asked, &[(server, head), (server, piece(1, 0, &other_total))]), wrong, "another total");
     assert_eq!(run(asked, &[(server, Fetch(9, asked))]), wrong, "no such slot");
-    // The server: credits for what was not sent, twice, or of another slot bring nothing more.
+    // At the server: a credit brings nothing more if its piece was not sent, or if it comes twice or for
+    // another slot.
     let mut serving = Transfer::new(ctx);
     let long = Served::Sealed(bytes::Bytes::from(vec![1; 20 * CHUNK]));
     drop(serving.serve(Time(0), server, 1, Some((Held::Committed(sum), long))));

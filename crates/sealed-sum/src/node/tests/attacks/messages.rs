@@ -18,8 +18,7 @@ use crate::protocol::tree::Tree;
 use crate::protocol::view::{self, Order, Reason};
 use crate::session::Peer;
 
-/// Five peers in their first view, the committee of three as the file names it, everybody's promises for a
-/// ballot.
+/// Returns five peers in their first view. The file names the committee of three.
 pub(super) fn begun() -> Network {
     let named = |session: &mut Session| {
         session.voting.members = (0..3).map(|i| session.roster[i].name.clone()).collect();
@@ -29,36 +28,36 @@ pub(super) fn begun() -> Network {
     net
 }
 
-/// A promise of who has committed nothing, reaches these peers and knows no marks.
+/// Returns a promise of a peer that has committed nothing, reaches these peers and knows no marks.
 pub(super) fn promised(net: &Network, ballot: Ballot, reached: &[Peer]) -> Promised {
     let promise = Promise { committed: 0, accepted: None, released: false };
     let reached = promise::bits_of(net.session().roster.len() as u16, reached.iter().copied());
     Promised { ballot, promise, decision: Vec::new(), reached, marks: Vec::new() }
 }
 
-/// Those of the committee, all of whom reach these peers.
+/// Returns the promises of all committee members, if each of them reaches these peers.
 pub(super) fn promises(net: &Network, ballot: Ballot, reached: &[Peer]) -> Vec<Signed<Promised>> {
     let item = || promised(net, ballot, reached);
     net.committee().iter().map(|&peer| Signed::new(&net.context(peer), item())).collect()
 }
 
-/// The beginning of a view with these promises, as its leader signs it.
+/// Returns the beginning of a view with these promises, signed by its leader.
 pub(super) fn begin(net: &Network, ballot: Ballot, promises: Vec<Signed<Promised>>) -> Message {
     Message::Begin(Signed::new(&net.context(ballot.proposer), Begun { ballot, promises }))
 }
 
-/// The tree of a view of these peers, if the whole committee promises it and reaches them.
+/// Returns the tree of a view of these peers, if the whole committee promises it and reaches them.
 pub(super) fn tree(net: &Network, ballot: Ballot, reached: &[Peer]) -> Arc<Tree> {
     let promises = promises(net, ballot, reached);
     promise::basis(&net.context(ballot.proposer), ballot, &promises).unwrap().tree
 }
 
-/// The peers of that tree, each after its parent.
+/// Returns the peers of that tree, each after its parent.
 pub(super) fn order(net: &Network, ballot: Ballot, reached: &[Peer]) -> Vec<Peer> {
     tree(net, ballot, reached).order().to_vec()
 }
 
-/// How often the peer has entered the view.
+/// Returns how often the peer has entered the view.
 fn entered(net: &Network, peer: Peer, ballot: Ballot) -> usize {
     let began = |event: &Event| matches!(event, Event::ViewBegan(other, _) if *other == ballot);
     net.events.iter().filter(|(_, who, event)| *who == peer && began(event)).count()
@@ -90,7 +89,7 @@ fn a_view_that_breaks_a_rule_of_its_beginning_is_not_joined() {
         assert_eq!(entered(&net, to, ballot), usize::from(sound), "{what}");
         assert_eq!(net.named().contains(&from), !sound, "{what}");
     }
-    // Signed by somebody else, or too few reached: nobody leads such a view.
+    // Signed by another peer, or with too few reached peers: no peer can lead such a view.
     for reached in [&all[..], &all[..2]] {
         let mut net = begun();
         let from = tree[0];
@@ -101,7 +100,7 @@ fn a_view_that_breaks_a_rule_of_its_beginning_is_not_joined() {
         net.say(from, tree[1], begin);
         assert_eq!((entered(&net, tree[1], high), net.named().contains(&from)), (0, true));
     }
-    // Of somebody else than the parent; twice; after the end.
+    // From a peer that is not the parent, twice, and after the end.
     let mut net = begun();
     let begin = begin(&net, high, promises(&net, high, &all));
     net.say(tree[1], tree[2], begin.clone());
@@ -155,7 +154,7 @@ fn the_end_of_a_view_is_heeded_from_its_members_alone_and_only_as_they_signed_it
         assert!(net.failures(at).is_empty());
         net.liars.insert(from);
         net.say(from, at, Message::Failed(failed));
-        // Whoever is named ends the view as well, as a fault.
+        // If `at` blames the sender, its view ends too, as a fault.
         assert_eq!(net.failures(at).len(), failures, "{what}: {:?}", net.failures(at));
         assert_eq!(net.named().contains(&from), named, "{what}");
     }
@@ -184,7 +183,7 @@ fn what_is_asked_and_told_in_elections_counts_from_whom_it_concerns() {
     }
 }
 
-/// A leader that takes them shows them to all, and is the one that breaks a rule then.
+/// A leader that accepts such promises shows them to all peers, and would itself break a rule.
 #[test]
 fn a_promise_that_is_not_one_does_not_make_its_honest_receiver_break_a_rule() {
     for kind in 0..4 {

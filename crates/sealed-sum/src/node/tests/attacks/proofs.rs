@@ -1,4 +1,4 @@
-//! What shows that a pad cannot count, keys of a view, and stored records, with one rule broken at a time.
+//! Proofs that a pad is unsound, keys of a view, and stored records, with one rule broken at a time.
 
 use bytes::Bytes;
 use chacha20::rand_core::SeedableRng;
@@ -18,7 +18,7 @@ use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Rng;
 use crate::session::Peer;
 
-/// Decided, although one deal of it hides another pad than it says.
+/// Returns a decided slot with one deal whose pad does not match its published hash.
 fn unsound(done: &Done, slot: u32) -> Committed {
     let ctx = done.net.context(Peer(0));
     let sum = SumId { slot, ..done.committed[1].record.value.sum };
@@ -101,7 +101,8 @@ fn shares_count_as_their_dealer_has_published_them() {
     let Err((dealer, Fault::BadDeal(_))) = deal::own_shares(&of(1), 1, &hash) else { panic!("another hash") };
     assert_eq!(dealer, deals[0].author);
     assert!(deal::own_shares(&of(0), 0, &hash).is_ok(), "of another's share");
-    // Put together by the first two: the third's hash belongs to no point of the polynomial.
+    // The first two members reconstruct the pads. A pad counts only if the third hash fits its polynomial
+    // too.
     let pads = |deals: &[Signed<deal::Deal>]| {
         let mut opening = Opening::default();
         for &by in &done.committee[..2] {
@@ -167,7 +168,7 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
     let few = Committed { acknowledgements: sum.acknowledgements[..1].to_vec(), ..sum.clone() };
     refused("decided by too few", committed(few, &total));
     refused("another total", committed(sum.clone(), &other));
-    // Acknowledged and not yet committed.
+    // Acknowledged, but not yet committed.
     let accepted = |record: SumRecord, total: &Bytes| {
         vec![coin.clone(), Record::Accepted(ballot, record, total.clone())]
     };
@@ -218,7 +219,7 @@ fn stored_noise_is_that_which_was_written() {
     refused("another length", &noisy, noised(8));
     refused("another vector", &noisy, Record::Noised(1, [0; 32], bytes(12)));
     refused("noise of a sum without any", &of(Kind::Exact), noised(12));
-    // What a node goes on from is checked when it is made.
+    // The constructor of a node checks the stored records.
     let task = std::sync::Arc::new(super::super::numbers::Numbers { me: Peer(0), words: vec![3] });
     assert!(Node::new(std::sync::Arc::new(of(Kind::Exact)), task, [0; 32], vec![noised(12)]).is_err());
 }

@@ -21,8 +21,8 @@ use chacha20::rand_core::SeedableRng;
 
 type Sent = (Peer, Peer, Message);
 
-/// The views of five peers and what is on its way between them. In tree order: the leader, `at`, another,
-/// and the children of `at`, of which the first is of the committee and the second is not.
+/// Views of five peers and the messages between them. The tree order is: the leader, `at`, another peer,
+/// and the two children of `at`. The first of these is in the committee, and the second is not.
 struct Tree {
     net: Network,
     ctx: Vec<std::sync::Arc<Context>>,
@@ -31,7 +31,7 @@ struct Tree {
     ballot: Ballot,
     views: BTreeMap<Peer, View>,
     queue: VecDeque<Sent>,
-    /// Whom `at` blames, and why it gives up.
+    /// Peers that `at` blames; `failed` has the reasons why `at` gives up.
     blamed: Vec<Peer>,
     failed: Vec<Reason>,
     opened: Vec<u32>,
@@ -43,7 +43,7 @@ impl Tree {
         Self::above(0, None)
     }
 
-    /// With a ballot above this one; its leader finishes `resume` first.
+    /// Makes views with a ballot above this counter; the leader finishes `resume` first.
     fn above(counter: u64, resume: Option<Record>) -> Self {
         let net = begun();
         let ctx: Vec<_> = net.peers().map(|peer| std::sync::Arc::new(net.context(peer))).collect();
@@ -94,7 +94,7 @@ impl Tree {
         Signed::new(&self.ctx[by.index()], item)
     }
 
-    /// Signed by another than it says.
+    /// Signs an item with another key than that of its stated author.
     fn forge<T: Item>(&self, by: Peer, as_if: Peer, item: T) -> Signed<T> {
         let mut forged = self.sign(by, item);
         forged.author = as_if;
@@ -160,7 +160,7 @@ impl Tree {
         }
     }
 
-    /// A committee member's shares for a record.
+    /// Returns a committee member's release of its shares for a record.
     fn release(&self, by: Peer, record: &Record) -> Signed<Release> {
         let ctx = &self.ctx[by.index()];
         let shares = deal::own_shares(ctx, ctx.committee_index(by).unwrap(), &record.deals).unwrap();
@@ -171,14 +171,14 @@ impl Tree {
         self.committee.iter().map(|&by| self.release(by, record)).collect()
     }
 
-    /// A record whose deals all dealers have made for it.
+    /// Returns a record with fresh deals of all dealers.
     fn record(&self, sum: SumId, total: [u8; 32]) -> Record {
         let mut rng = view::Rng::from_seed([5; 32]);
         let deals = self.committee.iter().map(|peer| deal::make(&self.ctx[peer.index()], sum, &mut rng).1);
         Record::new(sum, self.net.peers().collect(), total, deals.collect())
     }
 
-    /// Delivers what is said until the next is `stop`, and takes that.
+    /// Delivers messages until the next one is `stop`. Takes and returns that one.
     fn until(&mut self, stop: impl Fn(&Sent) -> bool) -> Option<Message> {
         while let Some(next) = self.queue.pop_front() {
             if stop(&next) {
@@ -194,7 +194,7 @@ impl Tree {
         self.act(to, step, None);
     }
 
-    /// The next report of this peer to `at` that is `wanted`.
+    /// Returns the next report of this peer to `at` that is `wanted`.
     fn report(&mut self, of: Peer, wanted: impl Fn(&Report) -> bool) -> Report {
         let at = self.at();
         let found = self.until(|(from, to, message)| {
@@ -205,7 +205,7 @@ impl Tree {
         report
     }
 
-    /// The next order to `at` that is `wanted`.
+    /// Returns the next order to `at` that is `wanted`.
     fn order(&mut self, wanted: impl Fn(&Order) -> bool) -> Order {
         let at = self.at();
         let found = self.until(|(_, to, message)| {
@@ -224,7 +224,7 @@ impl Tree {
         self.say(self.order[0], self.at(), Message::Down(self.ballot, order));
     }
 
-    /// Whether the order was followed, neither refused nor held against anybody.
+    /// Returns whether the order was followed: it neither ended the view nor led to blame.
     fn follows(mut self, order: Order) -> bool {
         self.down(order);
         self.failed.is_empty() && self.blamed.is_empty()
@@ -238,7 +238,7 @@ fn a_view_of_five_goes_through_its_plan() {
     assert_eq!((tree.opened, tree.blamed, tree.failed), (vec![0, 1], vec![], vec![]));
 }
 
-/// What a child has changed in its report.
+/// Change of a child's report.
 type Change = fn(&Tree, Peer, &mut Report);
 
 #[test]
@@ -346,7 +346,7 @@ fn a_report_that_comes_before_its_time_names_the_child_that_sends_it() {
         tree.up(by, report);
         assert_eq!(tree.blamed, [by], "{what}");
     }
-    // What an earlier view has acknowledged is finished without a sum.
+    // A value that an earlier view has acknowledged is finished without a sum.
     let mut first = Tree::new();
     drop(first.order(|order| matches!(order, Order::Decide(..))));
     let record = first.accepted.remove(0);
@@ -367,13 +367,13 @@ fn who_stands_elsewhere_in_the_tree_gives_no_orders_and_no_reports() {
     assert_eq!((&tree.blamed, &tree.failed), (&vec![], &vec![]), "it may have another tree in mind");
     tree.say(child, at, Message::Down(tree.ballot, Order::Sum(0)));
     assert_eq!(tree.blamed, [child], "orders come from above");
-    // Of a slot that is over, so that nothing else is wrong with it.
+    // The slot is over, so the report has no other error.
     let mut tree = Tree::new();
     drop(tree.order(|order| matches!(order, Order::Accept(record) if record.value.sum.slot == 1)));
     let parent = tree.order[0];
     tree.say(parent, at, Message::Up(tree.ballot, Report::Acknowledge(0, vec![])));
     assert_eq!(tree.blamed, [parent], "reports come from below");
-    // Chunks of another sum are nobody's fault: one may be late.
+    // Chunks of another sum are not a fault: a chunk may be late.
     let mut tree = Tree::new();
     drop(tree.order(|order| matches!(order, Order::Accept(_))));
     let sum = SumId { ballot: tree.ballot, slot: 1 };
@@ -381,7 +381,7 @@ fn who_stands_elsewhere_in_the_tree_gives_no_orders_and_no_reports() {
     let chunk = all_reduce::Message::Chunk { sum, direction: Direction::Up, index: 0, data };
     tree.say(child, at, Message::Reduce(chunk));
     assert_eq!(tree.blamed, []);
-    // A vector of another slot than the one that is summed is put into none.
+    // A vector of a slot that is not being summed goes into no sum.
     let step = tree.view(at).contribute(Time(0), 1, Bytes::from_static(&[1; 12]));
     assert!(step.0.is_empty(), "{step:?}");
 }

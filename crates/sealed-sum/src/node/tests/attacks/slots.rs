@@ -1,4 +1,4 @@
-//! A slot at one node: what it acknowledges, opens, is given and is told by others.
+//! A slot at one node: the values that it acknowledges, opens and gets, and statements of other peers.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::protocol::view::Reason;
 use crate::protocol::{Action, Step};
 use crate::session::Peer;
 
-/// A member that waits for a value to acknowledge.
+/// A member waits for a value to acknowledge.
 #[test]
 fn a_value_is_acknowledged_with_its_own_total_in_its_turn_and_with_sound_shares() {
     let total = Bytes::from_static(&[1; 12]);
@@ -78,7 +78,7 @@ fn a_sum_without_a_pad_ends_the_session_and_slots_are_opened_in_their_order() {
     assert!(one.events.iter().any(ended), "{:?}", one.events);
 }
 
-/// Its own word says that it has the slot, or it does not.
+/// The peer is named only if it has itself claimed to have the slot.
 #[test]
 fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
     let told = |output: &dyn Fn(&One) -> Output, says: u32| {
@@ -101,7 +101,7 @@ fn who_lacks_what_it_says_it_has_or_leaves_out_what_is_needed_is_named() {
     assert_eq!(told(&bare, 1), [from]);
 }
 
-/// Of four slots the last three have an exchange; the view is at slot 0, so the others may be at slot 1.
+/// The last three of four slots have an exchange. The view is at slot 0, so other members may be at slot 1.
 #[test]
 fn only_a_few_exchange_messages_of_due_slots_are_kept() {
     use crate::protocol::all_reduce::CHUNK;

@@ -1,4 +1,4 @@
-//! A member of the tree that passes on what does not belong there.
+//! A member of the tree that passes on items that do not belong there.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::protocol::pairwise::ViewKey;
 use crate::protocol::signed::Signed;
 use crate::protocol::view::{self, Order, Report, Stage};
 
-/// In its first view the leader puts a release of slot 0 in the place of one of slot 1.
+/// In its first view, the leader replaces releases of slot 1 by releases of slot 0.
 #[test]
 fn a_release_of_an_earlier_slot_convicts_nobody() {
     for seed in 0..6 {
@@ -40,7 +40,7 @@ fn a_release_of_an_earlier_slot_convicts_nobody() {
     }
 }
 
-/// The leader goes on before a subtree has spoken.
+/// The leader continues before a subtree has reported.
 #[test]
 fn an_order_that_comes_early_makes_nobody_blame_those_below() {
     for seed in 0..20 {
@@ -57,7 +57,7 @@ fn an_order_that_comes_early_makes_nobody_blame_those_below() {
     }
 }
 
-/// Of two siblings one has given the other what it signed: their parent would pass it on twice.
+/// One of two siblings has given its signed item to the other one: their parent would pass it on twice.
 #[test]
 fn an_item_of_a_sibling_is_held_against_who_passes_it_on() {
     for seed in 0..3 {

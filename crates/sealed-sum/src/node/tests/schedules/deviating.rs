@@ -1,6 +1,6 @@
-//! The same with a peer that does not follow the protocol: a leader that changes its orders and whose
-//! promises do not bind it, a disk that is lost, a server that gives what is not true. Nothing is opened
-//! twice, no honest peer is blamed, and once all is healed every honest peer finishes.
+//! Random schedules with one deviating peer. It is a leader that changes its orders and ignores promises.
+//! Or it is a peer that loses its disk, or a server that sends false answers. No slot is opened twice,
+//! and no honest peer is blamed. Once all is healed, every honest peer finishes.
 
 use super::super::network::{Fault, Network, Rewrite};
 use super::{PARTS, all, bound_ms, patient, random_fault};
@@ -13,10 +13,10 @@ use crate::protocol::transfer::{self, Held};
 use crate::protocol::view::{self, Order};
 use crate::session::{Faults, Peer};
 
-/// How many by default, of each kind.
+/// Default number of schedules of each kind.
 const SCHEDULES: u64 = 24;
 
-/// One order in four is not what it should be.
+/// Changes one in four orders of the liar.
 fn orders(liar: Peer, mut random: Stream) -> Rewrite {
     Box::new(move |from, _, message| {
         let Message::View(view::Message::Down(ballot, order)) = message else { return None };
@@ -51,7 +51,7 @@ fn orders(liar: Peer, mut random: Stream) -> Rewrite {
     })
 }
 
-/// One answer in two is not what it should be, and it says that it has everything.
+/// Changes one in two answers of the liar, which also claims to have everything.
 fn answers(liar: Peer, slots: u32, mut random: Stream) -> Rewrite {
     Box::new(move |from, _, message| {
         if from != liar || random.below(2) > 0 {
@@ -100,7 +100,7 @@ fn run(kind: Kind, seed: u64) -> u64 {
             net.liars.insert(one);
             net.bugs.insert(one, Bug::IgnoresPromises);
             net.rewrite = Some(orders(one, random));
-            // So it begins with its fault, and once more with an empty disk.
+            // This starts the leader with its deviation, and later once more with an empty disk.
             let again = at(&mut net);
             for (ms, fault) in [(0, Fault::Crash(one)), (again, Fault::Wipe(one))] {
                 net.at_ms(ms, fault);
@@ -147,8 +147,8 @@ fn deviating_schedules_with_a_lost_disk_are_safe_and_end() {
     (0..PARTS).for_each(|part| all(part, SCHEDULES, "deviating_schedules", |seed| run(Kind::Disk, seed)));
 }
 
-/// Marks left out a peer that votes, for one that had lost its disk was taken to vote; and proposers whom
-/// some refused kept the others from leading.
+/// In the past, marks left out a voting peer, because a peer that had lost its disk was counted as
+/// voting. Also, proposers that some peers refused kept the others from leading.
 #[test]
 fn a_lost_disk_does_not_stop_those_who_vote() {
     for seed in [910_216, 910_504, 910_536, 910_592, 910_656, 910_923, 2_001_312, 2_004_088] {
