@@ -3,8 +3,7 @@
 //! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 2; spec, section "Task fedavg-xclp").
 //!
 //! Slots: those of the task `fedavg`, and four before each round that begins with a propagation:
-//! * `points-P`: the number of points of each member, and the number of given labels of each class over
-//! all;
+//! * `points-P`: the number of points of each member, and the total of given labels of each class;
 //! * `computed-P` and `labelled-P`, as in the task `xclp`;
 //! * `counts-P`: the number of labels of each class after the propagation, given and found.
 //!
