@@ -58,7 +58,6 @@ pub(crate) fn name_of(channel: Channel) -> &'static str {
 /// Reads the frames of a file. Also returns a warning, if there is any.
 ///
 /// # Errors
-///
 /// Returns an error if the file cannot be read or holds no frames.
 pub(crate) fn load(path: &Path) -> Result<(Vec<TracedFrame>, Option<String>), Failure> {
     let failed = |error| files::failed(path, &error);

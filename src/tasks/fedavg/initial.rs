@@ -17,7 +17,6 @@ pub(super) const MISSING: &str = "fedavg.initial: the session starts from a netw
 /// in the folder of the session file.
 ///
 /// # Errors
-///
 /// Returns one line for the user.
 pub(super) fn beside(
     file: &Path,
@@ -51,7 +50,6 @@ pub(super) fn beside(
 /// Checks a network that the session may start from, and returns its weights.
 ///
 /// # Errors
-///
 /// Returns one line that names the first field of the session file that differs from the network.
 pub(crate) fn weights(
     session: &Session,

@@ -139,7 +139,6 @@ impl Fedavg {
     /// Makes a peer with these rows.
     ///
     /// # Errors
-    ///
     /// [`FedavgError::Data`] if the rows do not fit the session, or if the peer has none.
     pub(crate) fn new(
         session: Session,
@@ -157,7 +156,6 @@ impl Fedavg {
     /// Makes a peer with these rows; only some may have labels.
     ///
     /// # Errors
-    ///
     /// [`FedavgError::Data`] if the rows do not fit the session, or if the peer has none.
     pub(super) fn partly(
         session: Session,

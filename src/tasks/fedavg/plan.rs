@@ -43,7 +43,6 @@ impl Plan {
     /// Makes the plan of a session of the task `fedavg` with these parameters.
     ///
     /// # Errors
-    ///
     /// [`FedavgError::Session`] if the session was not checked and its network does not fit.
     pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
         let network = spec.build(&session.data)?;

@@ -192,7 +192,6 @@ impl FedavgSpec {
     /// Builds the network for rows as in `data`.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Value`] if such a network does not exist.
     pub(crate) fn build(&self, data: &DataSpec) -> Result<Network, SessionError> {
         Network::new(&self.network, data.width() as usize, data.classes.len())

@@ -54,7 +54,6 @@ impl Subprocess {
     /// Starts the program; each answer may take as long as `limit`.
     ///
     /// # Errors
-    ///
     /// Returns one line for the user.
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("--trainer {command}: cannot be started: {error}");

@@ -14,7 +14,6 @@ pub(crate) trait Trainer: std::fmt::Debug + Send + Sync {
     /// Trains as ordered.
     ///
     /// # Errors
-    ///
     /// Returns one line for the user; this peer then leaves the session, and the others continue without
     /// it.
     fn train(&self, order: &Order<'_>) -> Result<Trained, String>;
@@ -51,7 +50,6 @@ impl Order<'_> {
     /// the trainer gave no figures, they are computed with the new weights.
     ///
     /// # Errors
-    ///
     /// Returns one line if the figures are impossible.
     pub(crate) fn answered(&self, weights: Vec<f32>, figures: Option<(f64, f64)>) -> Result<Trained, String> {
         let Some((loss, accuracy)) = figures else {
@@ -109,7 +107,6 @@ pub(crate) fn write_rows(rows: &Dataset) -> Vec<u8> {
 /// order.
 ///
 /// # Errors
-///
 /// Returns one line that names the first tensor that is missing, superfluous or of another type or
 /// shape, or the first number that is not finite.
 pub(crate) fn read_weights(network: &Network, bytes: &[u8]) -> Result<Vec<f32>, String> {

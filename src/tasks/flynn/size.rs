@@ -51,7 +51,6 @@ impl Sizes {
     /// Resolves the sizes for rows and classes as in `data`.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Value`] if a size is out of range or malformed.
     pub fn resolve(&self, data: &DataSpec, readout: impl Into<Readout>) -> Result<ModelSpec, SessionError> {
         let d = data.dimension();

@@ -63,7 +63,6 @@ impl RoundNoise {
     /// member may be replaced by any other, so the sensitivity is twice the longest update.
     ///
     /// # Errors
-    ///
     /// Returns `None` if the variance is too large to be drawn. In a checked session it never is.
     #[must_use]
     pub fn variance(&self, share: u32) -> Option<u64> {
