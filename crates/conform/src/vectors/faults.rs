@@ -336,7 +336,7 @@ pub(crate) fn faults() -> Value {
         ("credit for no transfer", KEYS, child, leader, Message::Transfer(transfer::Message::Credit(1, 0))),
     ];
     // The receiver has promised a higher ballot. It neither blames nor ignores the message, but answers
-    // with a refusal.
+    // that it does not join.
     let (blames, answered) = {
         let mut run = Run::new();
         run.until(PROMISED);

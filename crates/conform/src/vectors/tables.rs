@@ -79,7 +79,7 @@ pub(super) fn grouped() -> String {
     TABLE.replacen("label = ", "group = \"patient\"\nlabel = ", 1)
 }
 
-/// Returns a private session that protects a whole group.
+/// Returns a private session with the group as its unit: a whole group may be replaced.
 pub(super) fn of_groups() -> String {
     grouped() + "[privacy]\nepsilon = 2\ntop = 5\nunit = \"group\"\ngroup_rows = 4\n"
 }

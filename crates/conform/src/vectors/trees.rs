@@ -133,7 +133,7 @@ impl Said {
         let mut below = |n: u32| random.below(n);
         let ballot = Ballot { counter: 100, proposer: session.committee()[0] };
         let committed = below(40);
-        // Some authors promise, often just a quorum; a few connections are broken, and a few peers are
+        // At least a quorum of the committee promises; a few connections are broken, and a few peers are
         // away.
         let (broken, away) = (below(4), below(3));
         let quorum =

@@ -1,5 +1,5 @@
-//! Separate networks for the processes: a partition, and discovery by mDNS. The tests need root and `ip
-//! netns`.
+//! Separate networks for the processes: a partition, and discovery by mDNS. The tests need root and
+//! `ip netns`.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,7 +62,7 @@ impl Lan {
         command
     }
 
-    /// Separates these peers from the others: from now on they can only reach each other.
+    /// Separates these peers from the others: from now on, these can reach only each other.
     fn cut_off(&self, peers: &[usize]) {
         let hub = &self.name;
         let mut done =
