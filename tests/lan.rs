@@ -106,7 +106,7 @@ impl Report {
         Self::of(child.wait_with_output().expect("its end"))
     }
 
-    /// Returns the only line that begins so and has all these parts.
+    /// Returns the only line that begins with `begins` and has all these parts.
     #[track_caller]
     fn line(&self, begins: &str, parts: &[&str]) -> &str {
         let fits = |line: &&String| line.starts_with(begins) && parts.iter().all(|part| line.contains(part));

@@ -197,7 +197,7 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
         "{four_hundred}, {hundred}"
     );
     assert!(more_peers < 30 * (16 * 100 * 6 + 3 * 40), "{more_peers}");
-    // Four times the counts make more chunks, but most of them are empty.
+    // Four times as large a count vector has more chunks, but most of them are empty.
     assert!(more_bits < 2 * hundred, "{more_bits}, {hundred}");
 }
 

@@ -33,7 +33,7 @@ fn work_is_done_although_nobody_reads_standard_error() {
     let peers: Vec<_> = swarm.keys.iter().zip(["a", "b", "c"]).collect();
     let peers: Vec<_> = peers.iter().map(|(key, name)| format!("{name}={}", key.public())).collect();
     for (what, errors) in gone() {
-        // It prints a warning, because `session new` drafts a label column with few rows.
+        // The command must succeed, even though it cannot write to standard error.
         let mut words = vec!["session", "new", "flynn", "--name", "d", "--features", "2", "--classes", "x,y"];
         words.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
         words.extend(["--out", "new.toml", "--force"]);

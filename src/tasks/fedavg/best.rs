@@ -100,7 +100,7 @@ impl Plan {
         Map::from_iter([("best_round".to_owned(), json!(round))])
     }
 
-    /// Returns the weights that a round has made(0: the first weights).
+    /// Returns the weights that a round has made (0: the first weights).
     pub(super) fn made(&self, round: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
         self.weights(self.first() + round, history)
     }

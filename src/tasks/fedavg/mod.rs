@@ -233,7 +233,7 @@ impl Fedavg {
             return Ok(None);
         }
         let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-        // The split ignores classes: within small classes, no row would be held out.
+        // The split ignores classes: a split within each class would hold out no rows of small classes.
         let all = vec![0; rows];
         let split = train_test(split::Rows::new(&all, self.data.groups()), percent, &seed);
         if split.test.is_empty() || split.train.is_empty() {
@@ -426,7 +426,7 @@ impl Fedavg {
             return Err(WordsError::Opened("share").into());
         }
         let carried = layout.carried(opened, history.members(slot).len(), round as usize)?;
-        // A peer that returns may no longer have the vector of the round before.
+        // A peer that returns may lack the vector of the round before.
         let known = slot == self.plan.first() || history.vector(slot - 1).is_some();
         if known && carried != self.plan.carried(slot, history)? {
             return Err(WordsError::Opened("history").into());

@@ -47,9 +47,9 @@ struct Estimate {
     rows: usize,
     /// Mean of the repetitions with the session's noise.
     private: f64,
-    /// Smallest of them.
+    /// Smallest accuracy of the repetitions with noise.
     least: f64,
-    /// Largest of them.
+    /// Largest accuracy of the repetitions with noise.
     most: f64,
     /// Mean without noise.
     plain: f64,
@@ -58,7 +58,7 @@ struct Estimate {
 }
 
 impl Estimate {
-    /// Returns whether the noisy model keeps at least half of its advantage over guessing.
+    /// Returns whether the noisy model keeps at least half of the plain model's advantage over guessing.
     fn is_useful(&self) -> bool {
         self.private >= self.chance + (self.plain - self.chance) / 2.0
     }

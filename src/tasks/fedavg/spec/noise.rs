@@ -78,8 +78,8 @@ impl RoundNoise {
         (variance * members as f64).sqrt() / (f64::from(share) * members as f64)
     }
 
-    /// Returns the length of the noise on all weights after all rounds, divided by the longest sum of
-    /// the updates. Above 1 the network learns little.
+    /// Returns the length of the noise on all weights after all rounds, divided by the greatest possible
+    /// length of the sum of updates. Above 1 the network learns little.
     #[must_use]
     pub fn drowns(&self, members: usize, weights: usize) -> f64 {
         let rounds = f64::from(self.rounds);

@@ -379,8 +379,8 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
         assert_eq!((told.file, &told.details["evaluation"]["pooled"]), (good.file.clone(), &Value::Null));
         opened[slot] = honest;
     }
-    // Rows that only one model predicts correctly, more than it predicts correctly at all, on both
-    // sides.
+    // More rows that only one model predicts correctly than rows that this model predicts correctly in
+    // total, on both sides.
     let mut bytes = opened[slot].to_vec();
     for word in [330, 331] {
         bytes[8 * word + 5] = 1;
