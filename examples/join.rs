@@ -1,6 +1,6 @@
-//! Take part in a session from a program: `cargo run --example join`.
+//! Takes part in a session from a program: `cargo run --example join`.
 //!
-//! A hospital needs [`take_part`] alone. Here three of them are threads of one program.
+//! A hospital only needs [`take_part`]. Here, three hospitals are threads of one program.
 
 use std::error::Error;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use ndarray::Array2;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Joins with these rows and gives the model of all peers' rows.
+/// Joins with these rows, and returns the model of all peers' rows.
 fn take_part(
     file: &Path,
     key: &Path,
@@ -40,7 +40,7 @@ fn take_part(
     })
 }
 
-/// Rows of one hospital: the sick have higher values.
+/// Returns the rows of one hospital: sick patients have higher values.
 fn rows(hospital: usize) -> (Array2<f32>, Vec<Option<u16>>) {
     let sick = |row: usize| row % 2;
     let value = |(row, column)| (10 * sick(row) + (7 * row + 3 * column + hospital) % 5) as f32;

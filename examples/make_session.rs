@@ -1,7 +1,7 @@
-//! Make a session and write its file: `cargo run --example make_session`.
+//! Makes a session and writes its file: `cargo run --example make_session`.
 //!
-//! Each hospital makes a key with `flyswarm id` and sends its peer id. One of them runs this, and sends the
-//! file to the others.
+//! Each hospital makes a key with `flyswarm id` and sends its peer id. One hospital runs this program
+//! and sends the file to the others.
 
 use std::error::Error;
 
@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     println!("wrote {}: session {}", file.display(), session.id());
     assert_eq!(Session::load(&file)?, session);
 
-    // A program can tell the rule that a session breaks.
+    // A program can find out which rule a session breaks.
     match wards.min_peers(7).build() {
         Err(SessionError::Value { field, limit, .. }) => println!("{field} must be {limit}"),
         other => return Err(format!("7 of 3 peers: {other:?}").into()),

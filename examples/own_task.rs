@@ -1,7 +1,7 @@
 //! A task of your own: `cargo run --example own_task`.
 //!
-//! It counts how many readings of all peers lie in each of four ranges. No peer sees another one's counts.
-//! CONTRIBUTING.md says how to make such a task a command.
+//! It counts the readings of all peers in each of four ranges. No peer sees the counts of another peer.
+//! CONTRIBUTING.md describes how to make such a task a command.
 
 use std::error::Error;
 use std::net::TcpListener;
@@ -24,8 +24,8 @@ struct Histogram {
 }
 
 impl Task for Histogram {
-    /// A random number that no peer can choose comes first; then the sums, here one of 4 words of 4 bytes.
-    /// The last two texts stand in every receipt and report.
+    /// First comes a random number that no peer can choose; then the sums, here one of 4 words of 4
+    /// bytes. The last two texts appear in every receipt and report.
     fn plan(&self) -> Vec<Aggregate> {
         let reveals = "how many readings of all peers lie in each range";
         vec![Aggregate::coin(), Aggregate::exact("bins", 4, BINS.into(), "readings by range", reveals)]

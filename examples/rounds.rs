@@ -1,16 +1,18 @@
-//! A task of one's own with many rounds.
+//! Your own task with many rounds.
 //!
 //! ```sh
 //! rounds [--nodes 5] [--rounds 100] [--bytes 1048576]  # over libp2p, a process for each node
 //! rounds --kill SECONDS [...]                           # the same; processes are killed at random
-//! rounds --links MS [...]                               # in virtual time, over links of so many ms
+//! rounds --links MS [...]                               # in virtual time, over links of MS ms
 //! ```
 //!
-//! Before `rounds` stands `cargo run --release --example rounds --`. Every round sums one vector, and needs
-//! the sum of the round before and no other ([`Task::needed_by_plan`]). Every node holds every sum against
-//! the plain one. The first and the third print the time of a round; the first also memory and disk. The
-//! second runs sessions one after another until so many seconds are over. In each of them one process after
-//! another is killed (SIGKILL), and started again after up to three seconds.
+//! Put `cargo run --release --example rounds --` in front of `rounds`. Every round sums one vector, and
+//! only needs the sum of the round before ([`Task::needed_by_plan`]). Every node checks every sum
+//! against the plain one.
+//!
+//! The first and the third command print the time of a round; the first also prints memory and disk. The
+//! second command runs one session after another until SECONDS have passed. In each session, one process
+//! after another is killed (SIGKILL), and restarted after up to three seconds.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 
@@ -36,12 +38,12 @@ use futures::executor::{block_on, block_on_stream};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The longest time that a killed process is away, and between two kills, in milliseconds.
+/// Longest time that a killed process is away, and longest time between two kills, in milliseconds.
 const AWAY_MS: u32 = 3000;
-/// A session without news for this long has failed.
+/// A session without news for this time has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Sums one vector a round; a peer repeats one word of its own.
+/// Task that sums one vector in each round; a peer repeats one word of its own.
 #[derive(Debug)]
 struct Rounds {
     me: Peer,
@@ -49,7 +51,7 @@ struct Rounds {
     words: u64,
 }
 
-/// A peer's word in a round.
+/// Returns a peer's word in a round.
 fn word(peer: Peer, slot: u32) -> u32 {
     slot.wrapping_mul(0x9e37_79b9) ^ u32::from(peer.0).wrapping_mul(0x85eb_ca6b)
 }
@@ -65,7 +67,7 @@ impl Task for Rounds {
         Ok(word(self.me, slot).to_le_bytes().repeat(self.words as usize).into())
     }
 
-    /// Holds the sum against the plain one of its members.
+    /// Checks the sum against the plain one of its members.
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let Some(sum) = history.vector(slot).filter(|_| slot > 0) else { return Ok(()) };
         let members = history.members(slot);
@@ -88,13 +90,13 @@ impl Task for Rounds {
     }
 }
 
-/// The session's sizes, from the command line.
+/// Sizes of the session, from the command line.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     nodes: u16,
     rounds: u32,
     bytes: u64,
-    /// Which of several sessions.
+    /// Number of the session.
     number: u32,
 }
 
@@ -122,7 +124,7 @@ impl Sizes {
         Arc::new(Rounds { me, rounds: self.rounds, words: self.bytes / 4 })
     }
 
-    /// The depth of the tree of a view of all nodes.
+    /// Returns the depth of the tree of a view of all nodes.
     fn depth(self) -> u32 {
         u32::from(self.nodes).ilog2()
     }
@@ -155,8 +157,8 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// Runs one node. Tells its address, what it opens and its end on standard output, one line each; reads
-/// others' addresses from standard input.
+/// Runs one node. Prints its address, its opened sums and its end on standard output, one line each.
+/// Reads the addresses of the others from standard input.
 fn run_node(sizes: Sizes, me: Peer, state: PathBuf) -> Result<(), Failure> {
     let identity = sizes.identities()[me.index()].clone();
     let id = identity.public();
@@ -187,17 +189,17 @@ fn run_node(sizes: Sizes, me: Peer, state: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The processes of one session.
+/// Processes of one session.
 struct Processes {
     sizes: Sizes,
     folder: PathBuf,
     children: Vec<Option<(Child, ChildStdin)>>,
-    /// Each node's latest address, as its line on standard output.
+    /// Latest address of each node, as its line on standard output.
     addresses: Vec<String>,
     sender: mpsc::Sender<(usize, String)>,
     news: mpsc::Receiver<(usize, String)>,
     finished: Vec<bool>,
-    /// When each round was first opened somewhere, and over how many members.
+    /// Time when each round was first opened by any node, and the number of its members.
     opened: Vec<(Instant, usize)>,
 }
 
@@ -247,7 +249,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Takes in what the processes say, for at most this long.
+    /// Reads the output of the processes, for at most this long.
     fn listen(&mut self, time: Duration) -> Result<(), Failure> {
         let until = Instant::now() + time;
         while let Ok((i, line)) = self.news.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -287,7 +289,7 @@ impl Processes {
         self.finished.iter().all(|&finished| finished)
     }
 
-    /// A field of each process's `/proc/PID/status`, in kB.
+    /// Returns a field of each process's `/proc/PID/status`, in kB.
     fn status(&self, field: &str) -> impl Iterator<Item = u64> {
         let of = move |(child, _): &(Child, ChildStdin)| {
             let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
@@ -297,7 +299,7 @@ impl Processes {
         self.children.iter().flatten().map(of)
     }
 
-    /// Memory of all processes now, in kB.
+    /// Returns the current memory of all processes, in kB.
     fn memory(&self) -> u64 {
         self.status("VmRSS:").sum()
     }
@@ -311,7 +313,7 @@ impl Drop for Processes {
     }
 }
 
-/// One session; its time a round, memory and disk.
+/// Runs one session, and prints its time for each round, its memory and its disk space.
 fn measured(sizes: Sizes) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let mut all = Processes::start(sizes, folder.path().to_owned())?;
@@ -326,7 +328,7 @@ fn measured(sizes: Sizes) -> Result<(), Failure> {
             late = late.max(all.memory());
         }
     }
-    // They linger: each process is still there.
+    // The peers linger: all processes still run.
     let peak = all.status("VmHWM:").max().unwrap_or(0);
     let disk = size(folder.path())?;
     let Sizes { nodes, rounds, bytes, .. } = sizes;
@@ -343,7 +345,7 @@ fn measured(sizes: Sizes) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sessions one after another, in each of which processes are killed and started again, one at a time.
+/// Runs one session after another; in each, kills and restarts processes, one at a time.
 fn killed(sizes: Sizes, time: Duration) -> Result<(), Failure> {
     let (begun, mut random) = (Instant::now(), Stream::new(b"rounds", "example/kills", &[]));
     let (mut sessions, mut kills, mut rounds, mut fewer) = (0, 0, 0, 0);
@@ -379,7 +381,7 @@ fn killed(sizes: Sizes, time: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The time of a round over links of so many milliseconds, without a clock.
+/// Prints the time of a round over links of this latency in milliseconds, without a clock.
 fn simulated(sizes: Sizes, ms: f64) -> Result<(), Failure> {
     let participants =
         Participants::with_tasks(sizes.session()?, sizes.identities(), |me| Ok(sizes.task(me)))?;
@@ -405,12 +407,12 @@ fn simulated(sizes: Sizes, ms: f64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes of all files under a folder.
+/// Returns the bytes of all files under a folder.
 fn size(folder: &Path) -> std::io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        // The nodes still write: a file may be gone by now.
+        // The nodes still write: a file may have disappeared.
         let Ok(about) = entry.metadata() else { continue };
         sum += if about.is_dir() { size(&entry.path())? } else { about.len() };
     }

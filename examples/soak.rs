@@ -1,13 +1,14 @@
-//! Sessions one after another in one process, and what is left of them: memory, open files, threads, disk.
+//! Sessions one after another in one process, and the resources that they leave in use: memory, open
+//! files, threads, disk.
 //!
 //! ```sh
 //! soak [--sessions 1000] [--nodes 3] [--bytes 65536]
 //! ```
 //!
-//! Before `soak` stands `cargo run --example soak --`. Every session sums one vector over libp2p on the
-//! loopback device, with nodes that are made anew and share nothing but the process; every node holds the sum
-//! against the plain one. Their state stays where it is, as on a machine that takes part in one session after
-//! another. A line is printed after each tenth of the sessions.
+//! Put `cargo run --example soak --` in front of `soak`. Every session sums one vector over libp2p on
+//! the loopback device. Its nodes are new, and share only the process. Every node checks the sum against
+//! the plain one. Their state is kept, as on a machine that takes part in one session after another. A
+//! line is printed after each tenth of the sessions.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 
@@ -25,7 +26,7 @@ use futures::executor::block_on;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Sums one vector; a peer repeats its number.
+/// Task that sums one vector; a peer repeats its number.
 #[derive(Debug)]
 struct Once {
     me: Peer,
@@ -86,7 +87,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One session of all nodes.
+/// Runs one session of all nodes.
 fn session(identities: &[Identity], number: u64, words: u64, folder: &Path) -> Result<(), Failure> {
     let mut text = format!(
         "name = \"soak-{number}\"\nrun_id = \"{number:032x}\"\ncreated = 2026-11-22T12:00:00Z\ntask = \"custom\"\n\
@@ -127,7 +128,7 @@ fn session(identities: &[Identity], number: u64, words: u64, folder: &Path) -> R
     })
 }
 
-/// Memory of this process, in kB.
+/// Returns the memory of this process, in kB.
 fn memory() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no memory")?;
@@ -138,7 +139,7 @@ fn count(folder: &str) -> std::io::Result<usize> {
     Ok(std::fs::read_dir(folder)?.count())
 }
 
-/// Bytes of all files under a folder.
+/// Returns the bytes of all files under a folder.
 fn size(folder: &Path) -> std::io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {

@@ -1,5 +1,5 @@
-//! All integration tests in one binary: each would link the whole program once more.
-//! `cargo test --test all lan::` runs those of one file.
+//! All integration tests in one binary, because each further binary would link the whole program again.
+//! `cargo test --test all lan::` runs the tests of one file.
 #![allow(missing_docs)]
 
 mod cli;
@@ -12,7 +12,8 @@ mod processes;
 mod sim;
 mod toy;
 
-/// Says that a test is skipped: a line that is seen although the test passes, for it goes past the harness.
+/// Reports that a test is skipped. The line bypasses the harness, so it is visible although the test
+/// passes.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");

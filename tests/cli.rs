@@ -1,5 +1,5 @@
-//! The real binary: what a user sees of bad input, and of a demo. Errors are one line that names what to
-//! mend.
+//! The real binary: messages to the user for invalid input, and the output of a demo. An error is one
+//! line that names the value to correct.
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
 
@@ -64,7 +64,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
     }
     let out = |words: &[&str]| {
         let output = flyswarm(folder.path(), words);
-        // Where rows are read, and only there, one line says that no names were compared.
+        // Only a command that reads rows prints a line that names were not compared.
         let said = if words.contains(&"--data") {
             "kept/bob.csv: neither file nor model has names of columns: names not compared\n"
         } else {

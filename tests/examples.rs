@@ -1,4 +1,4 @@
-//! The examples of the public API run as they stand.
+//! Runs the examples of the public API unchanged.
 
 #[path = "../examples/join.rs"]
 mod join;

@@ -1,4 +1,4 @@
-//! The simulator: the shipped scenarios in their small form, the same run from the same seed, bad files,
+//! The simulator: the shipped scenarios in their small form, equal runs from equal seeds, invalid files,
 //! random faults.
 
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ fn only(text: &str, seed: u64) -> RunReport {
     run(name, scenario, &file.folder, &mut |_| {}).unwrap()
 }
 
-/// The folders of scenarios in this repository.
+/// Returns the folders of scenarios in this repository.
 fn folders() -> [PathBuf; 2] {
     ["simulations", "lab/simulations"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
 }
 
-/// Runs the small form of a shipped scenario; nothing may fail.
+/// Runs the small form of a shipped scenario; it must not fail.
 fn shipped(name: &str) -> Vec<RunReport> {
     let paths = folders().map(|folder| folder.join(format!("{name}.toml")));
     let path = paths.iter().find(|path| path.exists()).unwrap();
@@ -119,8 +119,7 @@ fn the_scenario_for_processes_is_one_view_and_the_pooled_model() {
 fn the_model_does_not_depend_on_the_split() {
     let runs = shipped("non-iid");
     let digests: Vec<_> = runs.iter().map(|run| &run.accuracy.as_ref().unwrap().digest).collect();
-    // The seed of the lifting matrix comes from the same pads in all of them, so even the models are the
-    // same.
+    // The seed of the lifting matrix comes from the same pads in all runs, so even the models are equal.
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 
@@ -138,7 +137,7 @@ fn a_crash_at_every_stage_leaves_one_result() {
 
 #[test]
 fn a_fault_in_every_round_loses_no_round() {
-    // simulations/rounds.toml and rounds-cut.toml do it over 20 rounds.
+    // simulations/rounds.toml and rounds-cut.toml do this over 20 rounds.
     let faults = [("crash", 3, "sum"), ("partition", 1, "accept"), ("crash", 4, "release")];
     let fault = |(round, (kind, peer, stage)): (u32, (&str, u16, &str))| {
         let at = format!("{{ slot = \"round-{round}\", stage = \"{stage}\" }}");
@@ -187,8 +186,8 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
     else {
         panic!("five variants")
     };
-    // Eight peers: 14 ways on the tree, each of at most 8 releases of 6 bytes a count, and the headers of 3
-    // chunks.
+    // Eight peers: 14 transfers on the tree, each of at most 8 releases of 6 bytes for each count, and
+    // the headers of 3 chunks.
     assert!(
         hundred < 14 * (8 * 100 * 6 + 3 * 40) && sealed > 50 * hundred,
         "{hundred} bytes, sealed {sealed}"
@@ -198,7 +197,7 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
         "{four_hundred}, {hundred}"
     );
     assert!(more_peers < 30 * (16 * 100 * 6 + 3 * 40), "{more_peers}");
-    // Four times the counts are more chunks, but most of them are empty.
+    // Four times as large a count vector has more chunks, but most of them are empty.
     assert!(more_bits < 2 * hundred, "{more_bits}, {hundred}");
 }
 
@@ -247,18 +246,18 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("keys") && page.contains("crash is over"), "runs and faults are named");
-    // What was learnt comes first, and of bytes and time no factor below 1 without why.
+    // The results come first. Every factor of bytes or time below 1 is explained.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
     let order = ["Results", "same as in one place", "Cost", "Against one party", "Each run"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
-    // These runs have faults, and no factor.
+    // These runs have faults, and so no factor.
     assert!(page.contains("Runs with faults have no factor (-)") && !page.contains(" x slower"));
     assert!(!page.contains("is slower than one party"));
     assert_eq!(page.matches("<table").count(), page.matches("<caption>").count());
     let hidden = page.matches("aria-hidden=\"true\"").count();
     assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\" aria-label=\"").count() + hidden);
 
-    // No name becomes markup.
+    // Names are escaped, so they cannot become markup.
     let evil = "<script>alert(1)</script>\"'&";
     let mut named = before.clone();
     (named.scenario, named.about, named.runs[0].name) = (evil.into(), evil.into(), evil.into());
@@ -288,7 +287,7 @@ fn rows_are_held_out_in_a_scenario_and_the_model_is_still_that_of_the_rows_in_on
         assert!((60..=120).contains(&rows), "{rows} of 300");
         assert_eq!(found["learn_all"], learn_all);
         let page = report::render(&results);
-        // A factor below 1 is told in words, with what the time went to.
+        // A factor below 1 is given in words, with the main cost.
         assert!(results.runs[0].training.as_ref().unwrap().speed_up() < 1.0);
         assert!(
             page.contains(" x slower</td>") && page.contains("test is slower than one party with all rows")
@@ -336,8 +335,8 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     assert_ne!(first.trace_hash, other.trace_hash);
 }
 
-/// Fixed once, on x86-64: another machine, compiler or profile must find the same. It changes with the
-/// protocol and the session's encoding.
+/// Computed once, on x86-64: another machine, compiler or profile must find the same. It changes with
+/// the protocol and the session's encoding.
 #[test]
 fn the_trace_of_a_fixed_scenario_is_the_one_written_down() {
     let text = format!("peers = 5\nseed = 42\n{SUM}[random]\nfaults = 3\n");
@@ -396,10 +395,11 @@ fn every_field_and_kind_is_documented() {
     assert!(fields > 50, "only {fields} fields were found");
 }
 
-/// How many schedules each of the four parts runs: 500 for each task.
+/// Number of schedules in each of the four parts: 500 for each task.
 const SCHEDULES: u64 = 250;
 
-/// Four faults drawn from each seed, then everything is healed: everybody must finish, and every check hold.
+/// Runs four random faults from each seed, and then heals everything: all peers must finish, and every
+/// check must pass.
 fn schedules(task: &str, part: u64) {
     let env = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let all = env("FLYSWARM_SCHEDULES").unwrap_or(SCHEDULES);
@@ -437,12 +437,12 @@ fn random_faults_leave_models_exact_and_everybody_with_the_result_2() {
 
 const COLUMNS: [&str; 16] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
 
-/// These columns of numbers in a session file.
+/// Returns these columns of numbers for a session file.
 fn described() -> String {
     COLUMNS.map(|name| format!("[[table.column]]\nname = \"{name}\"\nkind = \"number\"\n")).concat()
 }
 
-/// Four visits of each patient, which look alike; the outcome of a patient follows from nothing.
+/// Returns four visits of each patient, which look alike. The outcome of a patient is random.
 fn visits(patients: u32) -> String {
     let mut state = 7u32;
     let mut draw = || {

@@ -1,5 +1,5 @@
-//! The options of private sessions: each bad value is refused by the name of the option, and whoever has
-//! spent its budget sends nothing.
+//! The options of private sessions: each invalid value is refused by the name of the option, and a peer
+//! with a spent budget sends nothing.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ use flyswarm::tasks::SketchSpec;
 
 use crate::processes::swarm::{Swarm, files};
 
-/// A private session of the task `sketch`, and in its second form of the task `flynn`.
+/// Makes a private session of the task `sketch`, or otherwise of the task `flynn`.
 fn private(sketches: bool) -> impl FnOnce(&mut Session) {
     move |session| {
         session.data.scaling = Scaling::UnitNorm;
@@ -29,7 +29,7 @@ fn run(swarm: &Swarm, words: &[&str]) -> Output {
     command.current_dir(swarm.folder.path()).args(words).stdin(Stdio::null()).output().expect("it runs")
 }
 
-/// Alice joins with these words more.
+/// Lets Alice join with these additional words.
 fn join(swarm: &Swarm, more: &[&str]) -> Output {
     let words = [
         "join",
@@ -46,8 +46,8 @@ fn join(swarm: &Swarm, more: &[&str]) -> Output {
     run(swarm, &[&words[..], &["--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json"], more].concat())
 }
 
-/// Exit code 2, nobody was spoken to, and an error that has all of `words`: one line, but for what the parser
-/// of arguments says itself, which adds its hint.
+/// Checks for exit code 2, no contact with any peer, and an error with all of `words`. The error is one
+/// line; only the argument parser adds its own hint.
 fn refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
@@ -143,7 +143,7 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
         assert_eq!(files(swarm.folder.path()), before, "nothing is written");
         refused(&join(&swarm, &["--dataset", "ward", "--budget", "0.999999"]), &[budget]);
         if !sketches {
-            // Few rows for so small a budget: a script is told the forecast, and nothing is spent.
+            // The rows are few for so small a budget: a script gets the forecast, and nothing is spent.
             let stopped = join(&swarm, &["--dataset", "ward"]);
             let errors = String::from_utf8_lossy(&stopped.stderr);
             assert_eq!(stopped.status.code(), Some(2), "{errors}");
@@ -163,8 +163,8 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
     refused(&join(&exact, &["--dataset", "ward", "--budget", "1"]), &words);
 }
 
-/// The first session takes the whole budget; the second is refused before it listens, and under another name
-/// of the rows it would not be.
+/// The first session spends the whole budget. The second is refused before it listens. Under another
+/// name of the rows it would not be refused.
 #[test]
 fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
     let mut swarm = Swarm::new(3, private(true));

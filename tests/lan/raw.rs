@@ -1,4 +1,4 @@
-//! A peer of the roster made of libp2p's own parts, which answers what the doctor asks as a test wants it.
+//! A peer of the roster made of libp2p's own parts. It answers the doctor as the test requires.
 
 use std::thread;
 
@@ -19,18 +19,18 @@ struct Parts {
     ping: ping::Behaviour,
 }
 
-/// What is wrong with the peer.
+/// Fault of the peer.
 #[derive(Clone)]
 pub enum Odd {
-    /// Its clock is so many seconds ahead; it tells this about itself.
+    /// The peer's clock is this number of seconds ahead; it sends these bytes about itself.
     Clock(i64, Vec<u8>),
-    /// It answers a probe with these bytes and nothing else.
+    /// The peer answers a probe with these bytes and nothing else.
     Nonsense(Vec<u8>),
-    /// It speaks none of our protocols.
+    /// The peer speaks none of our protocols.
     Foreign,
 }
 
-/// Dials `victim` at `address` again and again, until what it gives is dropped.
+/// Dials `victim` at `address` again and again, until the returned sender is dropped.
 #[must_use]
 pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> Sender<()> {
     let (stop, mut stopped) = channel();
@@ -55,7 +55,7 @@ pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> 
                 for channel in Channel::BOTH {
                     let mut incoming = control.accept(StreamProtocol::new(channel.protocol())).expect("once");
                     tokio::spawn(async move {
-                        // Held, so that they stay open.
+                        // The streams are kept, so that they stay open.
                         let mut held = Vec::new();
                         while let Some((_, stream)) = incoming.next().await {
                             held.push(stream);

@@ -1,4 +1,4 @@
-//! A full session with everything logged and its metrics read: no key material is among what was written.
+//! A full session with complete logs and metrics: no key material is in the written files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,21 +10,21 @@ use crate::processes::swarm::{Swarm, files};
 
 fn http(port: u16, request: &str) -> String {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    // It may close before it has all.
+    // The server may close the connection before it has read everything.
     let _ = connection.write_all(request.as_bytes());
     let mut text = String::new();
     let _ = connection.read_to_string(&mut text);
     text
 }
 
-/// Every way in which 32 secret bytes are likely to be written.
+/// Returns every likely text form of 32 secret bytes.
 fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     let list = |separator: &str| {
         let numbers: Vec<_> = secret.iter().map(u8::to_string).collect();
         numbers[..12].join(separator).into_bytes()
     };
     let hex = hex::encode(secret);
-    // The middle of a base64 text, whatever precedes it: three alignments, the ends left out.
+    // The middle of a base64 text, for any text before it: three alignments, without the ends.
     let base64 = |skip: usize| {
         const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let letters = secret[skip..].chunks_exact(3).take(6).flat_map(|three| {
@@ -68,7 +68,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         if i > 0 {
             command.arg("--log-json");
         }
-        // The harness keeps the first MiB of standard error; a log of everything has more.
+        // The harness keeps the first MiB of standard error; a full log is longer.
         let log = folder.join(format!("{i}.log"));
         let mut through = Command::new("sh");
         through.args(["-c", "log=$1; shift; exec \"$@\" 2>\"$log\"", "sh"]).arg(log);
@@ -90,7 +90,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     assert!(stranger.starts_with("HTTP/1.1 403 "), "{stranger}");
     let long = format!("GET /{} HTTP/1.0\r\n", "x".repeat(20_000));
     let refused = http(ports[0], &long);
-    // The refusal is lost where the connection is reset before it is read.
+    // The refusal is lost if the connection is reset before it is read.
     assert!(
         refused.is_empty() || refused.starts_with("HTTP/1.1 431 "),
         "a request without an end: {refused}"
@@ -99,7 +99,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         let ended = swarm.wait_end(i);
         assert_eq!(ended.code, Some(0), "{ended:?}");
     }
-    // The numbers are there.
+    // The metrics are present.
     assert!(during.starts_with("HTTP/1.0 200 OK\r\n") && during.ends_with("# EOF\n"), "{during}");
     let lines: Vec<_> = after.lines().collect();
     for line in ["flyswarm_finished 1", "flyswarm_faults_total{peer=\"bob\"} 0"] {
@@ -112,7 +112,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
             .unwrap_or_else(|| panic!("{begins} in {after}"));
         line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
     };
-    // One, or more on a busy machine.
+    // One view, or more on a busy machine.
     assert!(value("flyswarm_views_total") >= 1, "{after}");
     let session = &swarm.session;
     let size = 4 * session
@@ -122,7 +122,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         .counts(session.data.classes.len()) as u64;
     assert_eq!(value("flyswarm_aggregate_bytes{aggregate=\"counts\"}"), size);
     assert!(value("flyswarm_sum_bytes{aggregate=\"counts\",way=\"down\"}") >= size);
-    // Its neighbour in the tree is the other peer if that one leads the view.
+    // The other peer is its neighbour in the tree if that peer leads the view.
     let sent = |peer: &str| {
         let begins = format!("flyswarm_bytes_total{{direction=\"sent\",peer=\"{peer}\"");
         lines.iter().filter(|line| line.starts_with(&begins)).count()
@@ -143,8 +143,8 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     }
     let said: String = swarm.log.iter().map(|told| told.value.to_string()).collect();
     texts.push(("standard output".to_owned(), said.into_bytes()));
-    // What must not be there: identities, the secret half that signs and agrees, the network key, and what
-    // files of mode 0600 hold.
+    // Secrets that must not appear: identities, the secret half for signatures and key agreement, the
+    // network key, and the contents of files of mode 0600.
     let mut secrets: Vec<Vec<u8>> = Vec::new();
     for identity in &swarm.keys {
         let seed = identity.seed();
@@ -167,7 +167,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         }
         assert!(!holds(text, b"flyswarm-identity 1"), "{name} holds a key file");
     }
-    // The search finds what is there.
+    // The search finds a planted secret.
     let planted = [b"level=debug key=".as_slice(), hex::encode(&secrets[0]).as_bytes()].concat();
     assert!(spellings(&secrets[0]).iter().any(|spelling| holds(&planted, spelling)));
     let left = files(&folder).iter().filter(|path| path.extension().is_some_and(|end| end == "log")).count();

@@ -1,4 +1,5 @@
-//! What every finished session must satisfy: one result, exact over the members that its receipts name.
+//! Conditions that every finished session must satisfy: one result, exact over the members in its
+//! receipts.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::swarm::{NAMES, Swarm};
 
-/// Names of the members of an aggregate in a receipt.
+/// Returns the names of the members of an aggregate in a receipt.
 pub fn members(receipt: &Value, aggregate: &str) -> Vec<String> {
     let aggregates = receipt["aggregates"].as_array().expect("aggregates");
     let found = aggregates.iter().find(|each| each["name"] == aggregate).expect("the aggregate");
@@ -23,8 +24,8 @@ pub fn members(receipt: &Value, aggregate: &str) -> Vec<String> {
         .collect()
 }
 
-/// Names of the peers whose rows the model is of: the members of its counts, of these the drawn ones where
-/// some were drawn.
+/// Returns the names of the peers whose rows the model uses: the members of its counts, or only the
+/// drawn ones if peers were drawn.
 fn learnt(receipt: &Value) -> Vec<String> {
     let mut counted = members(receipt, "counts");
     if receipt["aggregates"].as_array().expect("aggregates").iter().any(|each| each["name"] == "draw") {
@@ -34,7 +35,7 @@ fn learnt(receipt: &Value) -> Vec<String> {
     counted
 }
 
-/// Rows of these peers together.
+/// Returns the rows of these peers together.
 fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
     let peers = names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer"));
     let mut rows: Vec<_> = peers.flat_map(|peer| swarm.parts[peer].clone()).collect();
@@ -42,8 +43,8 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
     rows
 }
 
-/// The model that the receipt's members must arrive at, computed in one place. Aggregates may have different
-/// members: what was opened before a peer was lost stays.
+/// Computes in one place the model that the receipt's members must arrive at. Aggregates may have
+/// different members: a sum that was opened before a peer was lost stays valid.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     let Some(spec) = swarm.session.task.get::<flyswarm::tasks::FlynnSpec>().copied() else {
         panic!("{:?}", swarm.session.task)
@@ -64,8 +65,8 @@ fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     Model::new(sketch, spec.model.gamma, classes, scaler, counts).expect("a model")
 }
 
-/// Checks that `peers` ended with the same model, the right one, and receipts that agree. Gives the members
-/// that were counted.
+/// Checks that `peers` ended with the same correct model and with receipts that agree. Returns the
+/// counted members.
 pub fn same_and_exact(swarm: &Swarm, peers: &[usize]) -> Vec<String> {
     let receipts: Vec<_> = peers.iter().map(|&i| swarm.receipt(i)).collect();
     let first = receipts.first().expect("somebody");

@@ -1,4 +1,5 @@
-//! Real sessions of tables with a group column: rows of one patient stay together, and no pseudonym leaves.
+//! Real sessions of tables with a group column: the rows of a patient stay together, and pseudonyms stay
+//! secret.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,7 @@ const COLUMNS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 const PATIENTS: usize = 60;
 const VISITS: usize = 4;
 
-/// Visits of a peer's patients, which look alike; the outcome of a patient follows from nothing.
+/// Returns the visits of a peer's patients, which look alike. The outcome of a patient is random.
 fn visits(peer: usize) -> String {
     let mut state = 7 + peer as u32;
     let mut draw = || {
@@ -37,7 +38,7 @@ fn visits(peer: usize) -> String {
     text
 }
 
-/// Three peers with such visits, in a session that `change` makes.
+/// Makes three peers with such visits, in a session that `change` adjusts.
 fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     let swarm = Swarm::new(3, |session| {
         let columns = COLUMNS.map(|name| ColumnSpec::new(name.to_owned(), Kind::Number)).to_vec();
@@ -59,7 +60,7 @@ fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     swarm
 }
 
-/// Runs all peers with these arguments more, and returns what each said.
+/// Runs all peers with these additional arguments, and returns their events.
 fn run(swarm: &mut Swarm, more: &[&str]) -> Vec<Value> {
     (0..3).for_each(|i| swarm.start(i, more));
     for i in 0..3 {
@@ -71,7 +72,7 @@ fn run(swarm: &mut Swarm, more: &[&str]) -> Vec<Value> {
     swarm.log.iter().map(|told| told.value.clone()).collect()
 }
 
-/// Whether a file below a folder, but for the peers' own tables, has a pseudonym in it.
+/// Returns whether a file below a folder contains a pseudonym, except for the peers' own tables.
 fn leaks(folder: &Path) -> bool {
     fs::read_dir(folder).expect("a folder").any(|entry| {
         let path = entry.expect("an entry").path();
@@ -84,7 +85,8 @@ fn leaks(folder: &Path) -> bool {
     })
 }
 
-/// Of each of a peer's patients how many rows its result has learnt from, as `report` says.
+/// Returns for each of a peer's patients how many rows its result has used for training, as `report`
+/// shows.
 fn learnt_of_patients(swarm: &Swarm, peer: usize) -> Vec<u64> {
     let (text, file) = (visits(peer), swarm.folder.path().join("one.csv"));
     let (header, rows) = text.split_once('\n').expect("a header");
@@ -100,14 +102,14 @@ fn learnt_of_patients(swarm: &Swarm, peer: usize) -> Vec<u64> {
     learnt.collect()
 }
 
-/// That all visits of a patient are learnt from, or none, and some patients are held out.
+/// Checks that training uses all visits of a patient or none, and that some patients are held out.
 fn whole_patients(swarm: &Swarm) {
     let learnt = learnt_of_patients(swarm, 0);
     assert!(learnt.iter().all(|&rows| rows == 0 || rows == VISITS as u64), "{learnt:?}");
     assert!(learnt.contains(&0) && learnt.contains(&(VISITS as u64)), "{learnt:?}");
 }
 
-/// The balanced accuracy that a receipt tells of held-out rows, and how many there were.
+/// Returns a receipt's balanced accuracy on held-out rows, and the number of these rows.
 fn held_out(receipt: &Value) -> (f64, u64) {
     let swarm = &receipt["evaluation"]["pooled"]["swarm"];
     (

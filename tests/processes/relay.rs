@@ -1,4 +1,4 @@
-//! Peers that cannot dial each other, and the relay through which they meet.
+//! Peers that cannot dial each other, and the relay that connects them.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::check::same_and_exact;
 use super::swarm::{PATIENCE, PROGRAM, Swarm, random};
 
-/// The place of a relay: its key, and a port that was free.
+/// Identity and port of a relay; the port was free.
 pub(super) struct Place {
     key: Identity,
     port: u16,
@@ -84,7 +84,7 @@ impl Relay {
         self.child.id()
     }
 
-    /// Waits until it has told so many events of this name.
+    /// Waits until the relay has reported this number of events of this name.
     fn wait(&mut self, name: &str, count: usize) {
         let until = Instant::now() + PATIENCE;
         while self.events(name).len() < count {
@@ -102,10 +102,10 @@ impl Relay {
     }
 }
 
-/// At such an address no TCP connection is taken, so that hole punching comes to nothing.
+/// This address accepts no TCP connections, so that hole punching fails.
 const NO_HOLE: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
 
-/// Peers that are told no address of each other.
+/// Makes peers that get no addresses of each other.
 fn apart(peers: usize, change: impl FnOnce(&mut Session)) -> Swarm {
     let mut swarm = Swarm::new(peers, change);
     swarm.apart = (0..peers).flat_map(|i| (0..peers).map(move |j| (i, j))).collect();
@@ -117,7 +117,7 @@ fn peers_that_cannot_dial_each_other_meet_through_a_relay_which_serves_no_strang
     let place = Place::new();
     let mut swarm = apart(3, |session| session.relays = vec![place.address()]);
     let mut relay = place.start(&swarm, &[]);
-    // Three that are in no session of the relay's.
+    // Three peers that are in none of the relay's sessions.
     let mut strangers = apart(3, |session| {
         session.relays = vec![place.address()];
         (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (3_000, 1_000);
@@ -150,7 +150,7 @@ fn peers_that_meet_through_a_relay_need_it_no_more_once_a_hole_is_punched() {
     let mut relay = place.start(&swarm, &[]);
     swarm.start_all();
     swarm.wait_all(&[0, 1, 2], "view");
-    // The session does not end before the relay does.
+    // The session must not end before the relay does.
     swarm.signal(2, "STOP");
     assert!(relay.events("opened").len() >= 3, "they have met there");
     drop(relay);
@@ -174,9 +174,9 @@ fn when_a_relay_dies_the_view_fails_and_the_next_relay_is_used() {
     let mut relay = first.start(&swarm, &[]);
     swarm.start_all();
     swarm.wait_event(0, "view");
-    // The sum does not end before the relay does.
+    // The sum must not end before the relay does.
     swarm.signal(2, "STOP");
-    // All that are in the view are connected through it.
+    // All peers of the view are connected through the relay.
     relay.wait("opened", 2);
     drop(relay);
     let mut next = second.start(&swarm, &[]);
@@ -198,7 +198,7 @@ fn a_relay_that_falls_silent_is_given_up_and_found_again() {
         (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (40_000, 1_000);
     });
     let mut relay = place.start(&swarm, &[]);
-    // Alone: nothing but pings goes through its connection.
+    // The peer is alone: only pings go through its connection.
     swarm.start(0, &[]);
     relay.wait("reserved", 1);
     let signal = |name: &str| {
@@ -224,7 +224,7 @@ fn no_more_places_and_circuits_are_given_than_the_operator_allows() {
     for i in 0..3 {
         assert_eq!(swarm.wait_end(i).code, Some(3), "three need three circuits");
     }
-    // Both requests of one peer that has no place, and circuits beyond the first.
+    // Both requests of a peer without a place are denied, and circuits beyond the first.
     relay.wait("denied", 2);
     let mut places = 0i32;
     let mut most = 0;

@@ -1,4 +1,4 @@
-//! A relay under a flood of requests from a peer that it serves, and of strangers.
+//! A relay under a flood of requests from one of its own peers, and of strangers.
 
 use std::fs;
 use std::time::Duration;
@@ -13,15 +13,16 @@ use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, noise, tcp, yamux};
 use super::relay::Place;
 use super::swarm::{Swarm as Session, random};
 
-/// A request for a place, and the protocol in which it is made (circuit relay v2).
+/// Request for a place, and its protocol (circuit relay v2).
 const RESERVE: [u8; 3] = [2, 8, 0];
 const HOP: StreamProtocol = StreamProtocol::new("/libp2p/circuit/relay/0.2.0/hop");
 
-/// Requests before the memory is looked at first, and after that.
+/// Requests before memory is first measured, and requests after that.
 const FIRST: usize = 3_000;
 const MORE: usize = 20_000;
 const STRANGERS: usize = 200;
-/// By how much the relay may grow meanwhile. What it kept of each request would be some hundred bytes.
+/// Largest growth of the relay's memory meanwhile. If it kept each request, it would need some hundred
+/// bytes for each.
 const GROWTH: u64 = 6 << 20;
 
 fn swarm(identity: &Identity) -> Swarm<libp2p_stream::Behaviour> {
@@ -36,7 +37,7 @@ fn swarm(identity: &Identity) -> Swarm<libp2p_stream::Behaviour> {
         .build()
 }
 
-/// Asks for a place so many times on one connection; how many were answered.
+/// Asks for a place `times` times on one connection, and returns the number of answers.
 async fn ask(control: &mut libp2p_stream::Control, relay: PeerId, times: usize) -> usize {
     let mut answered = 0;
     for _ in 0..times {
@@ -49,7 +50,7 @@ async fn ask(control: &mut libp2p_stream::Control, relay: PeerId, times: usize) 
     answered
 }
 
-/// The memory of a process, in bytes.
+/// Returns the memory of a process, in bytes.
 fn memory(process: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/status")).expect("Linux");
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");

@@ -1,4 +1,4 @@
-//! A peer that comes back when all others have the result and are gone.
+//! A peer that comes back when all others have the result and have ended.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::PROGRAM;
 use super::swarm::Swarm;
 
-/// As a user starts it: without --force.
+/// Returns the command as a user types it: without --force.
 fn again(swarm: &Swarm, i: usize) -> Command {
     let usual = swarm.command(i);
     let mut command = Command::new(PROGRAM);
@@ -14,7 +14,7 @@ fn again(swarm: &Swarm, i: usize) -> Command {
     command
 }
 
-/// The names of the files in a peer's state of the session.
+/// Returns the names of the files in a peer's state of the session.
 fn state(swarm: &Swarm, i: usize) -> Vec<String> {
     let key = swarm.keys[i].public().to_string();
     let folder = swarm.folder.path().join("state").join(key).join(swarm.session.id().to_string());
@@ -38,7 +38,7 @@ fn a_peer_that_comes_back_late_gets_the_result_from_one_that_is_started_again() 
     assert_eq!(kept.len(), 3);
     assert!(kept.iter().all(|told| told.value["without_result"] == serde_json::json!(["dave"])), "{kept:?}");
 
-    // All are gone: it says what to do.
+    // All others have ended: the peer prints what to do.
     let dave = again(&swarm, 3);
     swarm.start_command(3, dave);
     let ended = swarm.wait_end(3);

@@ -1,4 +1,4 @@
-//! What the program has promised holds when its terminal, its page or its peers behave in unusual ways.
+//! The program keeps its promises even if its terminal, its page or its peers behave in unusual ways.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::PROGRAM;
 use super::check::same_and_exact;
 use super::swarm::{Ended, Swarm};
 
-/// Runs a command whose standard error has gone in this way.
+/// Runs a command with this broken standard error.
 fn mute(folder: &Path, words: &[&str], errors: Stdio) -> Output {
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder).args(words).stdin(Stdio::null()).stderr(errors);
     command.output().expect("it runs")
 }
 
-/// Standard errors that take nothing: a full disk, and a pipe whose reader has gone.
+/// Returns standard errors that accept nothing: a full disk, and a pipe whose reader has ended.
 fn gone() -> Vec<(&'static str, Stdio)> {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -33,7 +33,7 @@ fn work_is_done_although_nobody_reads_standard_error() {
     let peers: Vec<_> = swarm.keys.iter().zip(["a", "b", "c"]).collect();
     let peers: Vec<_> = peers.iter().map(|(key, name)| format!("{name}={}", key.public())).collect();
     for (what, errors) in gone() {
-        // It warns, for few rows of a label column are drafted.
+        // The command must succeed, even though it cannot write to standard error.
         let mut words = vec!["session", "new", "flynn", "--name", "d", "--features", "2", "--classes", "x,y"];
         words.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
         words.extend(["--out", "new.toml", "--force"]);
@@ -87,7 +87,7 @@ fn a_node_whose_terminal_closes_leaves_with_a_word() {
     let mut swarm = Swarm::new(3, |session| session.timing.start_wait_ms = 60_000);
     swarm.start(0, &[]);
     swarm.wait_event(0, "listening");
-    // A terminal may say so twice; the second is no reason to end at once.
+    // A terminal may send the signal twice; the second one must not end the program at once.
     swarm.signal(0, "HUP");
     swarm.signal(0, "HUP");
     left(&swarm.wait_end(0));
@@ -112,7 +112,7 @@ fn a_node_that_was_started_with_nohup_stays() {
     left(&swarm.wait_end(0));
 }
 
-/// Each peer of each session hears first where its peers' processes of the other session listen, as by mDNS.
+/// Each peer of each session first gets the addresses of the processes of the other session, as by mDNS.
 #[test]
 fn two_sessions_of_the_same_identities_at_once_both_finish() {
     let mut one = Swarm::new(3, |_| {});

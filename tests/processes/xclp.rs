@@ -1,4 +1,4 @@
-//! Sessions of the task `xclp` as real processes: four with rows and two without.
+//! Sessions of the task `xclp` as real processes: four peers with rows and two without.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::swarm::{NAMES, PROGRAM, Swarm};
 pub const OWNERS: usize = 4;
 pub const PEERS: usize = 6;
 
-/// Whether the label of an owner's row at this place is known.
+/// Returns whether the label of an owner's row at this index is known.
 pub fn known(place: usize) -> bool {
     place.is_multiple_of(4)
 }
@@ -41,7 +41,7 @@ pub fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     swarm
 }
 
-/// Runs peer i, the first four with rows.
+/// Runs peer i; the first four have rows.
 pub fn start(swarm: &mut Swarm, i: usize) {
     if i < OWNERS {
         return swarm.start(i, &[]);

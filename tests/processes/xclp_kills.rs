@@ -1,5 +1,5 @@
-//! XCLP's processes killed with -9 in each stage and role. The others end with what the pooled rows of all
-//! over whose rows was computed give in one place, line for line, and so does a peer that comes back in time.
+//! Processes of XCLP that are killed with -9 in each stage and role. The others must have the result of
+//! the pooled rows that took part, line for line. A peer that comes back in time must have it too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,14 +18,14 @@ use super::check::members;
 use super::swarm::{NAMES, PROGRAM, Swarm};
 use super::xclp::{OWNERS, PEERS, known, spec, start, swarm};
 
-/// Where a peer is killed.
+/// Moment when a peer is killed.
 struct Point {
     name: &'static str,
-    /// What its process has just said: event, aggregate, and stage of it where it has one.
+    /// Event that its process has just reported: name, aggregate, and its stage if it has one.
     said: (&'static str, &'static str, &'static str),
-    /// How long before, milliseconds.
+    /// Time from the event to the kill, in milliseconds.
     later: u64,
-    /// Whether it is tried too with a peer that stays away.
+    /// True if the point is also tried with a peer that stays away.
     for_good: bool,
 }
 
@@ -37,7 +37,7 @@ const fn point(
     Point { name, said, later: 0, for_good }
 }
 
-/// In the order of a session.
+/// Points in the order of a session.
 static POINTS: [Point; 10] = [
     point("rows open", ("opened", "rows", ""), true),
     point("computing begins", ("roles", "", ""), false),
@@ -58,13 +58,13 @@ fn says(value: &Value, (event, aggregate, stage): (&str, &str, &str)) -> bool {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
-    /// With rows; it does not compute.
+    /// An owner of rows that does not compute.
     Owner,
-    /// One of the three that compute, with rows or not.
+    /// One of the three computing peers, with or without rows.
     Party,
 }
 
-/// Who has the role; before they are drawn, who may get it.
+/// Returns a peer with the role; before the roles are drawn, a peer that may get it.
 fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
     if !drawn {
         return if role == Role::Owner { 1 } else { PEERS - 1 };
@@ -79,8 +79,8 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
     }
 }
 
-/// The labels that the members of a receipt must have, by owner: those of the pooled rows of all over whose
-/// rows was computed.
+/// Returns the labels that the members of a receipt must have, by owner. They are those of the pooled
+/// rows of all owners that took part.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
     let of = |aggregate: &str| members(receipt, aggregate).into_iter().collect::<BTreeSet<_>>();
     let (counted, computed) = (of("rows"), of("computed"));
@@ -113,7 +113,8 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
     tasks.iter().map(|(i, _)| *i).zip(lines).collect()
 }
 
-/// Checks all that `finished`, and gives the owners whose rows were labelled, and the seed of the planes.
+/// Checks the results of all `finished` peers. Returns the owners whose rows were labelled, and the seed
+/// of the planes.
 fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> (Vec<usize>, [u8; 32]) {
     let receipt = swarm.receipt(finished[0]);
     for &i in finished {
@@ -147,7 +148,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
     });
     (0..PEERS).for_each(|i| start(&mut swarm, i));
     let victim = victim(&mut swarm, role, point.said.1 != "rows");
-    // It may have said so while the roles were waited for.
+    // It may have reported the event during the wait for the roles.
     if !swarm.told(victim, point.said.0).iter().any(|value| says(value, point.said)) {
         swarm.wait(&context, |told| (told.peer == victim && says(&told.value, point.said)).then_some(()));
     }
@@ -163,7 +164,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
     let mut finished = Vec::new();
     for (i, name) in NAMES.iter().enumerate().take(PEERS).filter(|(i, _)| returns || *i != victim) {
         let ended = swarm.wait_end(i);
-        // Who was away while the others finished has no labels, and is told so.
+        // A peer that was away while the others finished has no labels, and reports this.
         let without =
             i == victim && ended.code == Some(3) && ended.errors.contains("finished without this peer");
         assert!(ended.code == Some(0) || without, "{context}: {name} {ended:?}");
@@ -189,7 +190,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
     assert!(others.clone().all(|i| labelled.contains(&i)), "{context}: labels of {labelled:?}");
 }
 
-/// In every stage, one swarm after the other.
+/// Kills a peer in every stage, one swarm after the other.
 fn killed_everywhere(role: Role, returns: bool) {
     for point in POINTS.iter().filter(|point| returns || point.for_good) {
         killed(role, point, returns);
@@ -216,7 +217,7 @@ fn a_computing_party_that_is_killed_in_any_stage_and_stays_away_is_replaced() {
     killed_everywhere(Role::Party, false);
 }
 
-/// What a peer has in its state folder, by file name.
+/// Returns the contents of a peer's state folder, by file name.
 fn state(swarm: &Swarm, i: usize) -> Vec<(String, Vec<u8>)> {
     let (mut files, mut folders) = (Vec::new(), vec![swarm.folder.path().join("state")]);
     let id = swarm.keys[i].public().to_string();
@@ -234,7 +235,7 @@ fn state(swarm: &Swarm, i: usize) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Words of the codes of all owners' rows.
+/// Returns the words of the codes of all owners' rows.
 fn code_words(swarm: &Swarm, planes: &[u8; 32]) -> BTreeSet<[u8; 8]> {
     let data = digits();
     let of = |rows: &Vec<usize>| Codes::of(&data.subset(rows), planes, spec().bits as usize).expect("codes");
@@ -243,16 +244,16 @@ fn code_words(swarm: &Swarm, planes: &[u8; 32]) -> BTreeSet<[u8; 8]> {
     rows.map(|word| word.to_le_bytes()).collect()
 }
 
-/// The files that hold a word of somebody's code.
+/// Returns the files that contain a word of any code.
 fn with_codes<'a>(files: &'a [(String, Vec<u8>)], words: &BTreeSet<[u8; 8]>) -> Vec<&'a str> {
     let word = |window: &[u8]| <[u8; 8]>::try_from(window).is_ok_and(|word| words.contains(&word));
     let has = |bytes: &[u8]| bytes.windows(8).any(word);
     files.iter().filter(|(_, bytes)| has(bytes)).map(|(name, _)| &**name).collect()
 }
 
-/// While a session runs a peer's state has sums and the results of its exchanges, which a restart needs: of
-/// an owner its commitment, of a party its shares of the output, then the owner's output. No row, code, key
-/// or share of an input.
+/// Checks a peer's state while a session runs. It has sums and the results of its exchanges, which a
+/// restart needs: the commitment of an owner, a party's shares of the output, then the owner's output.
+/// It has no row, code, key or share of an input.
 fn only_what_a_restart_needs(swarm: &Swarm, i: usize, files: &[(String, Vec<u8>)]) {
     let (row, rows) = (digits().classes().len() + 2, |i: usize| swarm.parts[i].len());
     let mut lengths = BTreeSet::from([0, 4, 65, 4 * PEERS, 4 * 9 * PEERS]);
@@ -266,7 +267,7 @@ fn only_what_a_restart_needs(swarm: &Swarm, i: usize, files: &[(String, Vec<u8>)
     }
 }
 
-/// When it is over nothing of the exchange is left.
+/// Checks that nothing of the exchange is left after the session.
 fn nothing_is_left(swarm: &Swarm, i: usize) {
     for (name, bytes) in state(swarm, i) {
         let stays = ["lock", "over", "promised", "joined", "released", "silent", "paid"].contains(&&*name);

@@ -32,9 +32,9 @@ from primitives.encoding import Malformed
 import peer
 import store
 
-BESIDE = 3  # cases at a time
-LIMIT = 180  # seconds for one; the check itself gives up sooner
-RACES = ("M10.1",)  # after the others' decision the same message breaks no rule
+BESIDE = 3  # cases at the same time
+LIMIT = 180  # seconds for one case; the check itself gives up sooner
+RACES = ("M10.1",)  # once the others have decided, the same message breaks no rule
 
 
 class Flaw(NamedTuple):
@@ -322,7 +322,7 @@ TABLE = [
     ("M11.1", "key-low-order", "takes a shared secret of zero", zero_is_a_shared_secret),
     ("M13.1", "total-too-early", "sends without credit", no_credit_needed),
     ("M14.1", "record-forged", "believes all that it fetches", what_was_fetched_is_believed),
-    # Not caught:
+    # These flaws are not caught:
     ("M8.3", "state-lost", "votes although its state is lost", lost_state_is_not_noticed),
     ("M9.2 taken", "key-of-another", "takes items of any author", items_of_any_author),
     ("M10.2", "restarted-in-accept", "forgets what it has released", released_is_forgotten),
@@ -333,7 +333,8 @@ TABLE = [
 FLAWS = {name.replace(" ", "-"): Flaw(name.split(" ")[0], case, what, patch)
          for name, case, what, patch in TABLE}
 
-# What nothing catches, and why. Where FLAWS has the name it was tried in that case, and the case passed.
+# MUSTs that no case catches, with the reason. If FLAWS has the name, the flaw was tried, and the case
+# passed.
 UNCAUGHT = {
     "M1.1": "no case has a session that asks for what a peer may lack",
     "M3.1": "no case has a roster with bad keys; `identity` of the vectors does",

@@ -14,8 +14,8 @@ from typing import Any
 
 import trio
 
-# `import libp2p` brings in hosts, QUIC, DHT and all the rest, and takes 1 s. These packages are left empty:
-# their modules are found as ever. `QUICStream` is only named, in a type.
+# `import libp2p` loads hosts, QUIC, DHT and everything else, and takes 1 s. These packages are left
+# empty; their modules are found as usual. `QUICStream` is only named, in a type.
 for package in ("libp2p", "libp2p.network", "libp2p.network.connection", "libp2p.security",
                 "libp2p.transport"):
     sys.modules[package] = importlib.util.module_from_spec(importlib.util.find_spec(package))
@@ -36,7 +36,7 @@ from primitives.crypto import PEER_ID_PREFIX, Identity  # noqa: E402
 
 NOISE, YAMUX = "/noise", "/yamux/1.0.0"
 PIECE = 64 << 10
-GATHER = 0.002  # s, for more to come where a read got too little
+GATHER = 0.002  # s, to wait for more data after a read of too little
 logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 

@@ -74,7 +74,7 @@ def test_flynn() -> None:
         assert columns.tolist() == x["matrix"] and won.tolist() == x["winners"]
         counts = model.counts_of(s, prepared, labels, seed)
         assert counts.tobytes().hex() == x["counts"]
-        nothing = model.prepared(s, seed, rows[:0], moments)  # of a peer without rows
+        nothing = model.prepared(s, seed, rows[:0], moments)  # for a peer without rows
         assert not model.counts_of(s, nothing, labels[:0], seed).any()
     large = d["large"]
     columns = model.matrix(seed, large["m"], large["d"], large["s"]).astype("<u4")
@@ -147,7 +147,7 @@ def main() -> None:
             try:
                 run()
                 print(f"{name[5:]}: good")
-            except Exception as error:  # shown, and the next is tried
+            except Exception as error:  # shown; the next test still runs
                 failed += 1
                 print(f"{name[5:]}: {type(error).__name__}: {error}")
     sys.exit(1 if failed else 0)

@@ -32,13 +32,13 @@ from primitives.session import parse_session
 import peer
 from session import Session
 
-BESIDE = 2  # sessions at a time
-LIMIT = 150  # seconds for one
+BESIDE = 2  # sessions at the same time
+LIMIT = 150  # seconds for one session
 PEERS = 5
 
 
 class Lie(NamedTuple):
-    leads: bool  # whether the liar is the first to lead
+    leads: bool  # True if the liar is the first to lead
     what: str
     patch: Callable[[], None]
 

@@ -72,7 +72,7 @@ class Machine:
         self.now = self.started = now
         self.stopped = False
 
-        # what is on disk, and what was opened of it
+        # values on disk, and the vectors opened from them
         self.promised, self.joined, self.lost_state, kept = loaded.small
         self.traces: dict[int, Any] = dict(kept)
         self.accepted: AcceptedState | None = loaded.accepted
@@ -80,35 +80,35 @@ class Machine:
         self.committed: list[CommittedState] = list(loaded.committed)
         self.opened: dict[int, bytes] = {}
         self.opening = 0
-        self.candidates: dict[bytes, tuple[Record, bytes]] = {}  # what was accepted or fetched, by digest
+        self.candidates: dict[bytes, tuple[Record, bytes]] = {}  # records accepted or fetched, by digest
         if self.accepted is not None:
             self.keep_candidate(self.accepted.record, self.accepted.total)
 
-        # the others
+        # other peers
         self.up_peers: set[int] = set()
         self.said: dict[int, int] = {}
-        self.known: dict[int, int] = {}   # greeted peers, and how many slots they have committed
+        self.known: dict[int, int] = {}   # greeted peers, with the number of slots they have committed
         self.said_in_view: dict[int, bool] = {}
         self.mismatched: set[int] = set()
         self.blamed: set[int] = set()
-        self.complete: set[int] = set()   # peers that have said that they have everything
+        self.complete: set[int] = set()   # peers that have reported that they have everything
 
         # elections and views
         self.seen = max(self.promised.counter, self.joined.counter)
         self.view: View | None = None
-        self.last_view: View | None = None  # the present one, or the last
+        self.last_view: View | None = None  # the present view, or the last one
         self.failed_views = 0
         self.led_in_vain: Counter[int] = Counter()
-        self.last_alive = self.heard_of_view = now  # in a view, or a slot committed
+        self.last_alive = self.heard_of_view = now  # in a view, or when a slot was committed
         self.done_since: float | None = None
-        self.whole = len(self.session.plan)   # how many slots are summed
-        self.refusal: str | None = None   # why the task does not go on after the last of them
+        self.whole = len(self.session.plan)   # number of slots to sum
+        self.refusal: str | None = None   # why the task does not continue after the last of them
 
         self.proposer = Proposer(self)
         self.transfers = Transfers(self)
         self.guard(self.reopen)
 
-    # --- what the driver calls
+    # --- called by the driver
 
     @event
     def up(self, peer: int) -> None:

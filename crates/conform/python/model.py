@@ -169,7 +169,7 @@ def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> num
         near = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins)))
         x = near.reshape(len(x), bins * session.features)
     elif kind in ("unit-norm", "center", "standard"):
-        x = quotient(x, numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1:]))  # `sum` has another order
+        x = quotient(x, numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1:]))  # `sum` adds in another order
     return x.astype(numpy.float32)
 
 
@@ -206,7 +206,7 @@ def matrix(seed: bytes, m: int, d: int, s: int) -> numpy.ndarray:
 
 def winners(x: numpy.ndarray, columns: numpy.ndarray, rho: int) -> numpy.ndarray:
     found = numpy.empty((len(x), rho), numpy.int64)
-    for n, row in enumerate(x):  # row by row: memory stays small
+    for n, row in enumerate(x):  # row by row, to keep memory small
         p = numpy.cumsum(row[columns], axis=1)[:, -1]
         found[n] = numpy.sort(numpy.argsort(-p, kind="stable")[:rho])
     return found
@@ -224,7 +224,7 @@ def counts_of(session: Session, x: numpy.ndarray, labels: numpy.ndarray, seed: b
     return counts.reshape(-1).astype("<u4")
 
 
-# --- the task as the machine sees it
+# --- the task for the machine
 
 
 class Task(NamedTuple):

@@ -32,7 +32,8 @@ def listen_at(text: str) -> socket.socket:
 def run(arguments: argparse.Namespace) -> tuple[int, str]:
     """Exit code and what to say."""
     listener = listen_at(arguments.listen)
-    # Only now, as they take long: so who dials meanwhile waits, and does not back off.
+    # Imported only now, because they take long: the listener is open, so peers that dial wait and do not
+    # back off.
     import trio
     from machine import Machine
     from model import Task, model_file, read_rows

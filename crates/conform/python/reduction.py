@@ -23,9 +23,9 @@ class Edge:
     """How many chunks have passed between this member and a neighbour."""
 
     sent: int = 0
-    acked: int = 0     # of these, credited by the neighbour
+    acked: int = 0     # chunks of `sent` that the neighbour has credited
     taken: int = 0
-    credited: int = 0  # of these, credited to the neighbour
+    credited: int = 0  # chunks of `taken` that were credited to the neighbour
 
 
 class Reduction:

@@ -12,7 +12,7 @@ from primitives.crypto import Draw, Identity
 from session import Session
 from store import NOTHING, Loaded
 
-STEP = 1000  # microseconds of a frame on its way, and of a job
+STEP = 1000  # microseconds for a frame to arrive, and for a job
 EMPTY = Loaded(NOTHING, None, None, [])
 
 
@@ -54,7 +54,7 @@ class Simulation:
                  draws: list[Draw]) -> None:
         self.us = 0
         self.log: list[dict[str, Any]] = []
-        self.dropped: list[tuple[int, int, str]] = []  # by whom, who, what for
+        self.dropped: list[tuple[int, int, str]] = []  # dropping peer, dropped peer, reason
         self.queue: list[tuple[int, int, Callable[[], None]]] = []
         self.number = 0
         self.machines = [Machine(session, identity, task, EMPTY, draw, Driver(self, me), 0.0)

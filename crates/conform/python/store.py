@@ -15,7 +15,7 @@ from typing import Any
 from primitives import encoding
 from primitives.encoding import Ballot, Malformed, decode
 
-# `Small` has what every peer keeps, and how committee members have shown themselves.
+# `Small` has the values that every peer keeps, and the traces of committee members.
 encoding.define("""
 Small         { promised: Ballot, joined: Ballot, lost_state: bool, traces: Vec<(peer, Trace)> }
 AcceptedState { ballot: Ballot, record: Record, total: Vec<u8> }

@@ -22,7 +22,7 @@ class Fetching:
     slot: int
     want: Any
     peer: int
-    progress: float  # when it last went on
+    progress: float  # time of the last progress
     head: Any = None
     pieces: list[bytes] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Transfers:
         """Each kind has its method."""
         getattr(self, f"on_{type(body).__name__.lower()}")(peer, body)
 
-    # --- as asker
+    # --- as the asking peer
 
     def asked(self, peer: int, slot: int | None = None) -> bool:
         """Whether this is what is being fetched, and from whom."""
@@ -142,7 +142,7 @@ class Transfers:
         if not self.asked(peer, body.slot) or fetching.head is not None:
             return
         if (fetching.want == Want.Committed) == isinstance(held, Held.Accepted):
-            return  # a late answer, to another question
+            return  # a late answer to another question
         if fetching.want == Want.Committed:
             expect(isinstance(held, Held.Committed), "bad-record", "a vector that is needed was dropped")
             check_committed(session, held.committed, body.slot)
@@ -181,7 +181,7 @@ class Transfers:
         else:
             m.keep_candidate(record, total)
 
-    # --- as asked
+    # --- as the asked peer
 
     def on_fetch(self, peer: int, body: Any) -> None:
         m, slot = self.machine, body.slot

@@ -32,7 +32,7 @@ PING = "/ipfs/ping/1.0.0"
 CHANNELS = {f"/flyswarm/{VERSION}/control": False, f"/flyswarm/{VERSION}/bulk": True}
 FRAME_LIMIT = 1_048_576
 QUEUE_LIMIT = {False: 4 << 20, True: 16 << 20}
-SETTLE = 10.0  # s, within which all four substreams must stand
+SETTLE = 10.0  # s, time limit to open all four substreams
 OVERDUE = 5.0
 Address = tuple[str, int]
 
@@ -69,10 +69,10 @@ class Connection:
         self.scope = trio.CancelScope()
         self.incoming: dict[bool, Substream] = {}
         self.outgoing: dict[bool, Substream] = {}
-        self.standing = trio.Event()  # all four substreams
+        self.standing = trio.Event()  # set once all four substreams are open
         self.echo_due = math.inf
         self.queues = {bulk: Queue(limit) for bulk, limit in QUEUE_LIMIT.items()}
-        self.ended: set[bool] = set()  # channels on which the other side has said all
+        self.ended: set[bool] = set()  # channels on which the other side has finished sending
 
     def close(self) -> None:
         """At once, without a farewell that might block."""
@@ -125,7 +125,7 @@ class Node:
         self.roster = session.roster
         self.names = session.names
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster))}
-        self.chosen: dict[int, Connection] = {}  # those that stand are known to the machine
+        self.chosen: dict[int, Connection] = {}  # the machine knows those that are set up
         self.last_up = dict.fromkeys(self.links, time.monotonic())
         self.outcome: tuple[int, str] | None = None  # exit code and text
         self.over = trio.Event()
@@ -169,7 +169,7 @@ class Node:
         except PeerIDMismatchesPubkey:
             raise
         except Exception:
-            return  # whatever went wrong, the connection is closed
+            return  # the connection is closed after any error
         finally:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
@@ -209,7 +209,7 @@ class Node:
     async def incoming(self, connection: Connection, stream: Substream) -> None:
         try:
             protocol = await offer(stream, [*CHANNELS, PING])
-        except (MultiselectError, MuxedStreamError):  # it asked for something else, and went away
+        except (MultiselectError, MuxedStreamError):  # the other side asked for another protocol, and left
             await stream.reset()
             return
         if protocol == PING:
@@ -224,7 +224,7 @@ class Node:
             raise Broken("a second substream of one protocol")
         connection.incoming[bulk] = stream
         if not self.chooses(peer) and self.chosen.get(peer) is not connection:
-            if peer in self.chosen:  # dead at the chooser
+            if peer in self.chosen:  # the choosing peer has lost this connection
                 self.chosen[peer].close()
                 self.give_up(self.chosen[peer])
             self.chosen[peer] = connection
@@ -250,7 +250,7 @@ class Node:
 
     async def dial(self, peer: int, addresses: list[Address]) -> None:
         wait, since = 0.2, self.last_up[peer]
-        avoided: dict[Address, float] = {}  # where another has answered, until when
+        avoided: dict[Address, float] = {}  # addresses of another peer, with the time to avoid them until
         while peer not in self.machine.blamed:
             if self.last_up[peer] != since:
                 wait, since = 0.2, self.last_up[peer]
@@ -272,7 +272,7 @@ class Node:
                 await trio.sleep(wait * random.uniform(1.0, 1.25))
                 wait = min(2 * wait, 5.0)
 
-    # --- what the machine is told
+    # --- events for the machine
 
     def tell(self, event: Callable[..., None], *arguments: Any) -> None:
         """An error here is not that of a connection, and ends all."""
@@ -293,7 +293,7 @@ class Node:
             async for _ in signals:
                 self.tell(self.machine.leave)
 
-    # --- what the machine asks for
+    # --- requests of the machine
 
     def send(self, to: int, bulk: bool, header: bytes, payload: bytes) -> None:
         connection = self.chosen.get(to)
@@ -338,7 +338,7 @@ class Node:
             nursery.start_soon(self.ticks)
             nursery.start_soon(self.interrupts)
             await self.over.wait()
-            for connection in self.chosen.values():  # what is queued is written; the other side then closes
+            for connection in self.chosen.values():  # queued frames are written; the other side then closes
                 for queue in connection.queues.values():
                     queue.inlet.close()
             with trio.move_on_after(3.0):

@@ -45,7 +45,7 @@ from reduction import Reduction
 if TYPE_CHECKING:
     from machine import Machine
 
-NO_VALUE = bytes(32)  # acknowledged by who does not vote
+NO_VALUE = bytes(32)  # acknowledged by a member that does not vote
 
 
 class EndView(Exception):
@@ -87,7 +87,7 @@ class View:
         for peer, above in parents.items():
             depths[peer] = 0 if above is None else depths[above] + 1
         self.height, self.depth = max(depths.values()), depths[machine.me]
-        self.waiting_children: dict[int, float] = {}  # not greeted yet: until when
+        self.waiting_children: dict[int, float] = {}  # not greeted yet, with the time limit
         self.begun = self.looked = self.job_since = self.since = machine.now
         self.heard = {peer: machine.now for peer in self.neighbours}
         self.budget, self.level = 0.0, machine.seconds("view_timeout_ms") + 2.0
@@ -105,15 +105,15 @@ class View:
         self.new_slot(-1)
 
     def new_slot(self, slot: int) -> None:
-        self.slot = slot  # the one under way
+        self.slot = slot  # current slot
         self.reduction: Reduction | None = None
         self.computing = False
         self.pad: bytes | None = None
         self.deal: Signed | None = None
         self.total: bytes | None = None
         self.child_totals: dict[int, bytes] = {}
-        self.record: Record | None = None  # ordered accepted
-        self.accepting = False             # ... and not done yet
+        self.record: Record | None = None  # record that was ordered to be accepted
+        self.accepting = False             # ... and is not processed yet
         self.acknowledged = False
 
     def subtree(self, top: int) -> set[int]:
@@ -395,7 +395,8 @@ class View:
                 return  # the machine fetches it from the leader
             self.total = machine.candidates[digest][1]
         self.accepting = False
-        # Who has promised a later view, which has not begun, takes part in this one without a vote.
+        # A member may have promised a later view that has not begun. It then takes part in this one
+        # without a vote.
         free = done is not None or machine.promised <= self.ballot
         votes = machine.in_committee and not machine.lost_state and free
         if votes:

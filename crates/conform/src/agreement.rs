@@ -1,58 +1,60 @@
-//! Whether real processes did what the simulator says that they do.
+//! Comparison of real processes with the simulator.
 //!
-//! Both play the same [`Participants`](flyswarm::sim::participants::Participants) with the same randomness.
-//! So all that does not depend on time must be the same: the result, the views, and the order in which each
-//! peer passes through the stages. Who says "I am still working" or "I have finished" a moment before another does depend
-//! on it, so the bytes of all frames may differ by [`BYTES_PERCENT`]. Where something goes wrong on the way,
-//! time also decides how far the others have got by then and who leads the next view: of such a run only that
-//! the same peers have a result, and all the same one, must agree.
+//! Both run the same [`Participants`](flyswarm::sim::participants::Participants) with the same
+//! randomness. So all values that do not depend on time must be equal: the result, the views, and the
+//! order of each peer's stages.
+//!
+//! Time decides which peer first sends "I am still working" or "I have finished". So the bytes of all
+//! frames may differ by [`BYTES_PERCENT`]. If a fault happens, time also decides how far the other peers
+//! have got and which peer leads the next view. After a fault, only the results must agree: the same
+//! peers have one, and all have the same one.
 
 use flyswarm::protocol::view::Stage;
 use flyswarm::sim::outcome::RunReport;
 use flyswarm::sim::tally::{Count, PURPOSES, Purpose, Span};
 use serde::Serialize;
 
-/// By how much the bytes of all encoded frames may differ, percent.
+/// Largest allowed difference between the bytes of all encoded frames, percent.
 pub(crate) const BYTES_PERCENT: f64 = 1.0;
 
-/// The actions of one peer's processes, all its lives together.
+/// Actions of one peer's processes, over all its restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Played {
-    /// The stages in the order in which they were entered: aggregate, stage.
+    /// Stages (aggregate, stage), in the order that the peer entered them.
     pub(crate) stages: Vec<(String, Stage)>,
-    /// The views that it entered, by ballot.
+    /// Views that the peer entered, by ballot.
     pub(crate) views: Vec<String>,
-    /// The frames that it sent, in the order of [`PURPOSES`].
+    /// Frames that the peer sent, in the order of [`PURPOSES`].
     pub(crate) sent: Vec<Count>,
-    /// The digest of its result; see [`digest`](flyswarm::sim::outcome::digest).
+    /// Digest of the peer's result; see [`digest`](flyswarm::sim::outcome::digest).
     pub(crate) result: Option<String>,
-    /// Seconds until it had the result.
+    /// Seconds until the peer had the result.
     pub(crate) finished_s: Option<f64>,
-    /// The reason why it ended without a result.
+    /// Reason why the peer ended without a result.
     pub(crate) reason: Option<String>,
 }
 
 /// One compared value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Line {
-    /// Name.
+    /// Name of the value.
     pub(crate) what: String,
-    /// Its value in virtual time.
+    /// Value in virtual time.
     pub(crate) simulated: String,
-    /// Its value for the processes.
+    /// Value for the processes.
     pub(crate) real: String,
-    /// Whether they agree; `None` where they need not.
+    /// True if the values agree; `None` if they need not agree.
     pub(crate) agrees: Option<bool>,
 }
 
-/// A run held against the processes that played it.
+/// Comparison of a run with the real processes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Agreement {
-    /// The run.
+    /// Name of the run.
     pub(crate) run: String,
-    /// The compared values.
+    /// Compared values.
     pub(crate) lines: Vec<Line>,
-    /// The processes, in the order of the peers.
+    /// Results of the processes, in the order of the peers.
     pub(crate) played: Vec<Played>,
 }
 
@@ -70,7 +72,7 @@ impl Agreement {
         Self { run: outcome.name.clone(), lines, played }
     }
 
-    /// The first value that must agree and does not.
+    /// Returns the first value that must agree and does not.
     #[must_use]
     pub(crate) fn difference(&self) -> Option<&Line> {
         self.lines.iter().find(|line| line.agrees == Some(false))
@@ -81,7 +83,8 @@ fn line(what: &str, simulated: String, real: String, agrees: Option<bool>) -> Li
     Line { what: what.into(), simulated, real, agrees }
 }
 
-/// The same peers have the same result; where nothing went wrong, the very one of virtual time.
+/// Compares the results. The same peers must have the same result. Without a fault, it must also equal
+/// the result in virtual time.
 fn result(outcome: &RunReport, played: &[Played]) -> Line {
     let simulated: Vec<_> =
         outcome.hosts.iter().map(|host| host.finished_ms.and(outcome.result.as_deref())).collect();
@@ -115,7 +118,7 @@ fn views(outcome: &RunReport, played: &[Played]) -> Line {
     )
 }
 
-/// Each peer goes through the same stages in the same order.
+/// Compares the stages: each peer must pass through the same stages in the same order.
 fn stages(outcome: &RunReport, played: &[Played]) -> Line {
     let name = |(aggregate, stage): &(String, Stage)| format!("{aggregate}.{stage:?}").to_lowercase();
     let mut counts = (0, 0);

@@ -1,4 +1,4 @@
-//! `flyswarm-conform check`: a program that somebody else wrote, among our own nodes.
+//! `flyswarm-conform check`: runs another program as a peer among our own nodes.
 
 mod cases;
 mod junit;
@@ -19,46 +19,48 @@ use crate::files::now;
 use crate::{files, print};
 use flyswarm::cli::Failure;
 
-/// Check another program as a peer: in each place of the tree, late, restarted, beside nodes that die
+/// Check another program as a peer: in each place of the tree, late, restarted, next to nodes that die
 ///
-/// Runs sessions of the task flynn on this machine; one peer of each is the program. These words of its
-/// command are replaced: {session} {key} {data} {state} {out} by files, {listen} by an address such as
-/// /ip4/127.0.0.1/tcp/4001. {data} is a CSV file without header, labels last; {state} is a folder that may
-/// not exist yet; the model is expected in {out}. The addresses of all are in the session file. The program
-/// must end with exit code 0 once it has the model and nobody needs it any more.
+/// Runs sessions of the task flynn on this machine; one peer of each session is the program. These words
+/// in its command are replaced: {session} {key} {data} {state} {out} by files, {listen} by an address
+/// such as /ip4/127.0.0.1/tcp/4001. {data} is a CSV file without a header, with the labels last. {state}
+/// is a folder that may not exist yet. The program must write the model to {out}. The session file has
+/// the addresses of all peers. The program must end with exit code 0 once it has the model and the other
+/// peers need nothing more from it.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Such as 'peer {session} --key {key} --data {data} --state {state} --out {out} --listen {listen}'
+    /// Command of the program, such as 'peer {session} --key {key} --data {data} --state {state} --out
+    /// {out} --listen {listen}'
     #[arg(long, value_name = "COMMAND", required_unless_present = "list")]
     program: Option<String>,
-    /// Print the names of all cases, and what each is about
+    /// Print the names and descriptions of all cases
     #[arg(long)]
     list: bool,
-    /// What is added to the command where there is a network key, such as '--network-key {network-key}'
-    /// [default: that case is not tried]
+    /// Words to add to the command if the session has a network key, such as '--network-key
+    /// {network-key}' [default: that case is skipped]
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     with_network_key: Option<String>,
-    /// These cases alone, by name, between commas
+    /// Run only these cases, by name, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Print one JSON object a case and line
+    /// Print one JSON object per case, one on each line
     #[arg(long)]
     json: bool,
-    /// Cases that run beside each other
+    /// Number of cases that run at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64).map(usize::from))]
     jobs: usize,
-    /// Also write what came out for a CI system, as JUnit does
+    /// Also write the results for a CI system, as a JUnit file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Keep files, output and traces of all cases in this folder, which must not exist
+    /// Keep files, output and traces of all cases in this folder, which must not exist yet
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
 
-/// What came of a case.
+/// Result of a case.
 struct Outcome {
     case: Case,
-    /// What is wrong; `None` where it was not tried.
+    /// Errors that were found; `None` if the case was not tried.
     wrong: Option<Vec<String>>,
     seconds: f64,
 }
@@ -128,7 +130,7 @@ impl Check {
         Ok(cases.into_iter().filter(wanted).collect())
     }
 
-    /// Tries all cases, some beside each other, and prints what came of them in their order.
+    /// Tries all cases, several at the same time, and prints their results in the order of the cases.
     fn side_by_side(
         &self,
         cases: &[Case],
@@ -155,7 +157,7 @@ impl Check {
             drop(sender);
             let (mut early, mut outcomes) = (BTreeMap::new(), Vec::new());
             for (name, outcome) in done {
-                // An error ends the check; the cases under way come to their ends first.
+                // An error ends the check; the running cases finish first.
                 early.insert(name, outcome.inspect_err(|_| next.store(cases.len(), Ordering::Relaxed))?);
                 while let Some(outcome) = cases.get(outcomes.len()).and_then(|case| early.remove(case.name)) {
                     print(out, &self.line(&outcome))?;
@@ -180,7 +182,7 @@ impl Check {
     }
 }
 
-/// A line for each section of the specification.
+/// Returns one line for each section of the specification.
 fn by_section(outcomes: &[Outcome]) -> String {
     let mut sections = BTreeMap::<u32, Vec<&Outcome>>::new();
     for outcome in outcomes {

@@ -1,7 +1,8 @@
-//! Peers that deviate on purpose: `flyswarm-conform check` sees with them what another program does then.
+//! Peers that deviate on purpose: `flyswarm-conform check` uses them to test another program's reaction.
 //!
-//! A deviation changes what one node of ours sends to one other peer. Some break a rule, and the other must
-//! blame (spec, section 17); some are correct in an unusual form, and the other must go on.
+//! A deviation changes the messages that one of our nodes sends to one other peer, the checked one. Some
+//! deviations break a rule, and the checked peer must blame the node (spec, section 17). Others are
+//! correct in an unusual form, and the checked peer must continue.
 
 mod broken;
 mod integers;
@@ -16,58 +17,58 @@ use flyswarm::protocol::message::Message;
 use flyswarm::protocol::wire::{self, Frame};
 use flyswarm::session::Peer;
 
-/// Where the node that deviates stands.
+/// Position of the deviating node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// Directly above the other, at the root.
+    /// Directly above the checked peer, at the root.
     Leader,
-    /// Directly below the other, which is the root.
+    /// Directly below the checked peer, which is the root.
     Child,
-    /// At the root, two levels above the other.
+    /// At the root, two levels above the checked peer.
     Above,
 }
 
-/// Which messages a node deviates with.
+/// Messages that a node changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// The first one to the other that can be changed.
+    /// The first message to the checked peer that can be changed.
     Once,
-    /// Each one to the other that can be changed.
+    /// Each message to the checked peer that can be changed.
     Always,
-    /// The first one to somebody else that gives occasion. It is sent as well.
+    /// The first suitable message to a third peer, which is also sent unchanged.
     Beside,
 }
 
-/// What the other must do.
+/// Reaction that the checked peer must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Blame the node that deviates, and go on with the others.
+    /// Blame the deviating node, and continue with the others.
     Blame,
-    /// Go on as if nothing was.
+    /// Continue as if nothing had happened.
     GoOn,
 }
 
-/// A way to deviate.
+/// A kind of deviation.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// What is sent.
+    /// Description of the sent messages.
     pub(crate) about: &'static str,
-    /// Where the specification says what must follow, and the numbers of its MUSTs.
+    /// Sections of the specification that require the reaction, and the numbers of its MUSTs.
     pub(crate) sections: &'static str,
     pub(crate) from: From,
     pub(crate) expected: Expected,
-    /// Whether all nodes deviate; if not, one does.
+    /// True if all nodes deviate; otherwise one does.
     pub(crate) all: bool,
     when: When,
-    /// The deviation of all the others, without which this one would be overtaken.
+    /// Deviation of all the other nodes, if this one needs it to take effect first.
     pub(crate) others: Option<&'static str>,
-    /// Whether the other never greets it, so that nobody can wait for the whole roster.
+    /// True if the checked peer never greets the node, so that a full roster cannot be waited for.
     pub(crate) ungreeted: bool,
-    /// Whether the session's vectors need more chunks than may be without credit.
+    /// True if the session's vectors need more chunks than may be sent without credit.
     pub(crate) long: bool,
-    /// The most bytes that are written at once.
+    /// Most bytes that are written at once.
     piece: Option<usize>,
-    /// What the other is sent at a message; `None` where it gives no occasion.
+    /// Returns the frames to send instead of a message; `None` if the message is not suitable.
     change: fn(&Case<'_>) -> Option<Vec<Frame>>,
 }
 
@@ -90,7 +91,7 @@ impl Kind {
         Self { name, about, sections, from, expected, all, when, others, ungreeted, long, piece, change }
     }
 
-    /// Whether what is sent takes long to arrive.
+    /// Returns whether the messages take long to arrive.
     pub(crate) fn is_slow(&self) -> bool {
         self.piece.is_some()
     }
@@ -99,7 +100,7 @@ impl Kind {
 /// A message that is about to be sent.
 struct Case<'a> {
     ctx: &'a Context,
-    /// The peer that the deviation is towards.
+    /// Peer that receives the deviation.
     to: Peer,
     message: &'a Message,
 }
@@ -110,7 +111,7 @@ impl Case<'_> {
     }
 }
 
-/// A way to deviate towards one peer.
+/// A deviation towards one peer.
 pub(crate) struct Deviation {
     ctx: Arc<Context>,
     kind: &'static Kind,
@@ -118,12 +119,12 @@ pub(crate) struct Deviation {
     done: bool,
 }
 
-/// All ways to deviate.
+/// Returns all kinds of deviation.
 pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
     broken::BY_LEADER.iter().chain(&broken::BY_CHILD).chain(&unusual::KINDS)
 }
 
-/// This way to deviate, towards the peer of this name.
+/// Returns this deviation, towards the peer of this name.
 pub(crate) fn towards(ctx: &Arc<Context>, way: &str, towards: &str) -> Result<Deviation, Error> {
     let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
     let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
@@ -139,7 +140,7 @@ impl std::fmt::Debug for Deviation {
 }
 
 impl Deviation {
-    /// What is sent in place of `message`; `None` if it is sent as it is.
+    /// Returns the frames to send instead of `message`; `None` if it is sent unchanged.
     pub(crate) fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
         let when = self.kind.when;
         let aside = when == When::Beside;
@@ -155,7 +156,7 @@ impl Deviation {
         Some(Sent { frames, begins: first.then_some(self.towards) })
     }
 
-    /// The most bytes that are written at once, if it is another number than usual.
+    /// Returns the most bytes that are written at once, if it is not the usual number.
     pub(crate) fn piece(&self) -> Option<usize> {
         self.kind.piece
     }

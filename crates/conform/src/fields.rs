@@ -1,5 +1,5 @@
-//! The fields of an encoded item, each with its bytes: what somebody needs who writes a peer in another
-//! language, and sees that a frame is not as it should be.
+//! The fields of an encoded item, each with its bytes. They help the author of a peer in another
+//! language to find the error in a frame.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use flyswarm::protocol::wire::canonical;
 /// A field of an item, in the order of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// Names of structs' fields and of variants, and places in lists: `View.Up.1.Keys[0].author`.
+    /// Names of struct fields and of variants, and indices in lists: `View.Up.1.Keys[0].author`.
     pub(crate) path: String,
-    /// Its bytes within the encoded item.
+    /// Range of its bytes within the encoded item.
     pub(crate) at: Range<usize>,
     pub(crate) value: String,
-    /// Whether it is a byte of a list.
+    /// Value of the byte, if the field is a byte of a list.
     byte: Option<u8>,
-    /// Bytes of its type, of an unsigned integer that is encoded as short as it can be.
+    /// Number of bytes of its type, if the field is an unsigned integer in the shortest encoding.
     pub(crate) width: Option<usize>,
 }
 
-/// The fields of `item` as [`canonical`] encodes it.
+/// Returns the fields of `item` in the encoding of [`canonical`].
 pub(crate) fn fields<T: Serialize>(item: &T) -> Vec<Field> {
     let mut walk = Walk::default();
     match item.serialize(&mut walk) {
@@ -42,13 +42,13 @@ struct Walk {
 }
 
 impl Walk {
-    /// A field that is encoded as `encoded` is.
+    /// Adds a field whose encoding is that of `encoded`.
     fn field<T: Serialize + ?Sized>(&mut self, encoded: &T, value: String) {
         let length = canonical(&encoded).len();
         self.raw(length, value);
     }
 
-    /// An unsigned integer.
+    /// Adds an unsigned integer.
     fn integer<T: Serialize>(&mut self, encoded: T, value: String) {
         self.field(&encoded, value);
         if let Some(field) = self.fields.last_mut() {
@@ -62,7 +62,7 @@ impl Walk {
         self.fields.push(Field { path: self.path.clone(), at, value, byte: None, width: None });
     }
 
-    /// The variant of an enum; what it holds comes below its name.
+    /// Adds the variant of an enum; its contents come below its name.
     fn variant(&mut self, index: u32, name: &'static str) -> usize {
         self.integer(index, name.to_owned());
         let length = self.path.len();
@@ -77,7 +77,7 @@ impl Walk {
         self.path.push_str(name);
     }
 
-    /// Walks through `item`, which is called `name` below the path.
+    /// Walks through `item`, which has this name below the path.
     fn below<T: Serialize + ?Sized>(&mut self, name: &str, item: &T) -> Result<(), Error> {
         let length = self.path.len();
         self.deeper(name);
@@ -87,14 +87,14 @@ impl Walk {
     }
 }
 
-/// A list, or an item that has several parts.
+/// A list, or an item with several parts.
 struct Parts<'a> {
     walk: &'a mut Walk,
-    /// Where the path of the item begins and ends, and its first field.
+    /// Length of the path before the item, and index of its first field.
     path: usize,
     first: usize,
     count: usize,
-    /// Places are written `[0]`; those of tuples `.0`.
+    /// True if indices are written `[0]`; indices of tuples are written `.0`.
     listed: bool,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Parts<'a> {
         self.walk.below(&name, item)
     }
 
-    /// Bytes are one field.
+    /// Ends the item, and joins bytes to one field.
     fn finish(self) {
         let walk = self.walk;
         let bytes: Option<Vec<u8>> = walk.fields[self.first..].iter().map(|field| field.byte).collect();

@@ -11,12 +11,12 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use zeroize::Zeroizing;
 
-/// Checks that a file can be written here.
+/// Checks that a file can be written at this path.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     files::try_out(path).map_err(|error| failed(path, &error))
 }
 
-/// Writes a file whole or not at all; `force` replaces one that exists.
+/// Writes a file completely or not at all; `force` replaces an existing file.
 pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     files::write_whole(path, bytes, force).map_err(|error| failed(path, &error))
 }
@@ -26,12 +26,13 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     files::write_private(path, bytes, false).map_err(|error| failed(path, &error))
 }
 
-/// Makes a folder, with those above it.
+/// Makes a folder and its missing parents.
 pub(crate) fn create_folder(path: &Path) -> Result<(), Failure> {
     files::create_folders(path, false).map_err(|error| failed(path, &error))
 }
 
-/// The error of a file, with its name: a wrong path is the user's, a failing disk the machine's.
+/// Returns the error for a file, with its name. A wrong path is an error of the user, a failing disk one
+/// of the machine.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
@@ -44,7 +45,7 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// 32 bytes from the operating system.
+/// Returns 32 random bytes from the operating system.
 pub(crate) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
     SysRng
@@ -53,7 +54,7 @@ pub(crate) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
     Ok(bytes)
 }
 
-/// A new number of a session, and the time.
+/// Returns a new session number, and the time.
 #[allow(clippy::disallowed_methods, reason = "a session has the time at which it was made")]
 pub(crate) fn new_run() -> Result<Run, Failure> {
     let mut number = [0; 16];

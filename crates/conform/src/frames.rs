@@ -1,4 +1,4 @@
-//! Frames as files hold them: a trace of `join`, a file of the test vectors, or a stream's bytes.
+//! Frames in a file: a trace of `join`, a file of the test vectors, or the bytes of a stream.
 
 use std::path::Path;
 
@@ -11,24 +11,24 @@ use flyswarm::protocol::Fault;
 use flyswarm::protocol::message::{Channel, Message};
 use flyswarm::protocol::wire::{self, MAX_FRAME};
 
-/// The largest file that is read, bytes: a trace has each frame in hexadecimal digits.
+/// Largest file that is read, in bytes. A trace has each frame in hexadecimal digits.
 const LIMIT: u64 = 2 << 30;
 
 /// A frame of a file.
 pub(crate) struct TracedFrame {
-    /// When it was sent or received, microseconds.
+    /// Time at which it was sent or received, microseconds.
     pub(crate) us: Option<u64>,
-    /// Places in the roster.
+    /// Index of the sender in the roster; `to` is that of the receiver.
     pub(crate) from: Option<u64>,
     pub(crate) to: Option<u64>,
-    /// `None` where the file does not say.
+    /// Channel of the frame; `None` if the file does not give it.
     pub(crate) channel: Option<Channel>,
     pub(crate) header: Vec<u8>,
     pub(crate) payload: Bytes,
 }
 
 impl TracedFrame {
-    /// What it says; where its channel is not known, on the one where it decodes.
+    /// Decodes the message. If the channel is unknown, uses the one on which the frame can be decoded.
     pub(crate) fn message(&self) -> Result<Message, Fault> {
         let on = |channel| wire::decode(channel, &self.header, self.payload.clone());
         match self.channel {
@@ -37,7 +37,7 @@ impl TracedFrame {
         }
     }
 
-    /// Between whom, and on which channel.
+    /// Returns the sender, the receiver and the channel.
     pub(crate) fn way(&self) -> String {
         let name = |peer: Option<u64>| peer.map_or("?".to_owned(), |peer| peer.to_string());
         let channel = self.channel.map_or("", name_of);
@@ -55,10 +55,10 @@ pub(crate) fn name_of(channel: Channel) -> &'static str {
     }
 }
 
-/// What a file holds, and what is to be said of it.
+/// Reads the frames of a file. Also returns a warning, if there is any.
 ///
 /// # Errors
-/// Where the file cannot be read, or holds no frames.
+/// Returns an error if the file cannot be read or holds no frames.
 pub(crate) fn load(path: &Path) -> Result<(Vec<TracedFrame>, Option<String>), Failure> {
     let failed = |error| files::failed(path, &error);
     let wrong = |why: String| Failure::Input(format!("{}: {why}", path.display()));
@@ -78,7 +78,7 @@ pub(crate) fn load(path: &Path) -> Result<(Vec<TracedFrame>, Option<String>), Fa
     Ok((hexadecimal(text).map_err(wrong)?, None))
 }
 
-/// JSON, also of a trace whose end was not written because its writer was killed.
+/// Parses JSON. Accepts a trace with a missing end, whose writer was killed.
 fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
     serde_json::from_str(text).map(|value| (value, None)).or_else(|error| {
         let whole = text.rfind(",\n").map(|end| format!("{}\n]}}", &text[..end]));
@@ -87,7 +87,7 @@ fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
     })
 }
 
-/// The frames of a trace or of a file of the test vectors.
+/// Returns the frames of a trace or of a file of the test vectors.
 fn listed(value: &Value) -> Result<Vec<TracedFrame>, String> {
     let list = ["log", "messages", "bad"].iter().find_map(|name| value[name].as_array()).or(value.as_array());
     let list =
@@ -117,13 +117,13 @@ fn listed(value: &Value) -> Result<Vec<TracedFrame>, String> {
     frames.collect()
 }
 
-/// The frames of a stream that is written in hexadecimal digits, with or without spaces.
+/// Returns the frames of a stream in hexadecimal digits, with or without spaces.
 pub(crate) fn hexadecimal(text: &str) -> Result<Vec<TracedFrame>, String> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     stream(&hex::decode(digits).map_err(|error| format!("no hexadecimal digits: {error}"))?)
 }
 
-/// The frames of a stream (spec, section "Frames").
+/// Returns the frames of a stream (spec, section "Frames").
 fn stream(bytes: &[u8]) -> Result<Vec<TracedFrame>, String> {
     let mut frames = Vec::new();
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! The ground of a check: a folder with a session's files, our own nodes, and the program that is checked.
+//! Setup of a check: a folder with a session's files, our own nodes, and the checked program.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -30,16 +30,16 @@ use flyswarm::tasks::{FlynnSpec, ModelSpec};
 use flyswarm_data::digits::digits;
 use flyswarm_data::{Dataset, deal};
 
-/// Between two looks at what runs.
+/// Time between two looks at the running processes.
 const TICK: Duration = Duration::from_millis(100);
 const NAMES: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 const HOLDERS: usize = 3;
 
-/// Ports for programs, from the first on. Systems give higher ones to outgoing connections, which could take
-/// the port of a program that starts late.
+/// Ports for programs: the first one, and their number. Operating systems use higher ports for outgoing
+/// connections, which could take the port of a program that starts late.
 const PORTS: (u16, u16) = (10_000, 20_000);
 
-/// A listener on the next free port of [`PORTS`]; processes begin at different ones.
+/// Returns a listener on the next free port of [`PORTS`]; processes begin at different ports.
 fn free_listener() -> std::io::Result<TcpListener> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let (first, count) = PORTS;
@@ -55,7 +55,7 @@ fn free_listener() -> std::io::Result<TcpListener> {
     }
 }
 
-/// Where the program that is checked stands in the first view's tree.
+/// Position of the checked program in the first view's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Leader,
@@ -63,23 +63,23 @@ pub(super) enum Place {
     Leaf,
 }
 
-/// A session of which one peer is the program that is checked.
+/// A session with the checked program as one peer.
 pub(super) struct Ground {
     folder: PathBuf,
     session: Session,
-    /// Of the peers, in the order of the roster.
+    /// Names of the peers, in the order of the roster.
     names: Vec<String>,
     parts: Vec<Dataset>,
     /// Peers in the order of the first view's tree.
     pub(super) tree: Vec<usize>,
-    /// The peer that is checked.
+    /// Number of the checked peer.
     pub(super) checked: usize,
     ours: Nodes,
-    /// The command, with its places.
+    /// Command with its placeholders.
     program: String,
     foreign: Option<Child>,
     ended: Option<ExitStatus>,
-    /// What our own have said, by peer.
+    /// Events of our own nodes, by peer.
     pub(super) told: Vec<Vec<Value>>,
     complaints: Vec<String>,
     codes: Vec<Option<ExitStatus>>,
@@ -109,13 +109,13 @@ fn write_csv(path: &Path, data: &Dataset) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| failed(path, &error))
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a path as one word for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
 impl Ground {
-    /// Writes the files of a session in which the program is at this place, if all come at once.
+    /// Writes the files of a session that gives the program this position if all peers come at once.
     pub(super) fn new(
         folder: PathBuf,
         program: &str,
@@ -164,18 +164,18 @@ impl Ground {
             roster,
         };
         let mut session = session.check().map_err(|error| Failure::Input(error.to_string()))?;
-        // The roster is in the order of the keys, and a peer's number is its place there.
+        // The roster is in the order of the keys, and a peer's number is its index in the roster.
         let names: Vec<_> = session.roster.iter().map(|entry| entry.name.clone()).collect();
         let place_of = |name: &str| NAMES.iter().position(|other| *other == name).unwrap_or_default();
         let parts = names.iter().map(|name| parts[place_of(name)].clone()).collect();
-        // The number decides who leads, and the tree.
+        // The session number decides the leader and the tree.
         let (tree, checked) = loop {
             let first = Ballot { counter: 1, proposer: session.committee()[0] };
             let settings = session.settings();
             let tree = Claims::whole(&settings).tree(&settings, first);
             let tree = tree.ok_or_else(|| Failure::Input("no view of this session can begin".into()))?;
             let tree: Vec<_> = tree.order().iter().map(|peer| peer.index()).collect();
-            // A foreign peer is never the first of the roster, so that its place is not 0 either.
+            // The foreign peer is never the first of the roster, so that its number is not 0 either.
             let at = match place {
                 Place::Leader => 0,
                 Place::Inner => 1,
@@ -207,7 +207,7 @@ impl Ground {
         })
     }
 
-    /// Where a peer listens.
+    /// Returns the address where a peer listens.
     pub(super) fn address(&self, i: usize) -> &str {
         &self.session.roster[i].addresses[0]
     }
@@ -224,7 +224,7 @@ impl Ground {
         &self.names[i]
     }
 
-    /// The peer that stands there, seen from the one that is checked.
+    /// Returns the peer at this position, seen from the checked one.
     pub(super) fn neighbour(&self, from: From) -> usize {
         match from {
             From::Leader | From::Above => self.tree[0],
@@ -254,7 +254,7 @@ impl Ground {
         self.ours.start(i, &arguments, Some(&self.file(i, "trace.json")))
     }
 
-    /// Starts the program that is checked; what it prints goes into files.
+    /// Starts the checked program; its output goes into files.
     pub(super) fn start_checked(&mut self) -> Result<(), Failure> {
         let i = self.checked;
         let mut command = self.program.clone();
@@ -276,7 +276,7 @@ impl Ground {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("exec {command}")).stdin(Stdio::null());
         shell.stdout(open("out")?).stderr(open("err")?);
-        // A group of its own: what it has started ends with it.
+        // The shell gets its own process group, so that the processes it has started end with it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         let child = shell.spawn().map_err(|error| Failure::Environment(format!("sh: {error}")))?;
@@ -284,7 +284,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Ends the checked program at once, with all that it has started.
+    /// Ends the checked program at once, with all processes that it has started.
     pub(super) fn kill_checked(&mut self) {
         if let Some(mut child) = self.foreign.take() {
             let group = format!("-{}", child.id());
@@ -294,7 +294,7 @@ impl Ground {
         }
     }
 
-    /// Takes the checked program's state away.
+    /// Removes the checked program's state.
     pub(super) fn forget(&self) -> Result<(), Failure> {
         let path = self.file(self.checked, "state");
         match fs::remove_dir_all(&path) {
@@ -315,7 +315,7 @@ impl Ground {
         self.ours.signal(i, name)
     }
 
-    /// Hears what our own nodes say for a moment. Whether there is time left.
+    /// Collects the events of our own nodes for a moment. Returns whether there is time left.
     pub(super) fn hear(&mut self) -> Result<bool, Failure> {
         let until = (now() + TICK).min(self.until);
         while let Ok((i, said)) = self.ours.next(until) {
@@ -334,22 +334,23 @@ impl Ground {
         Ok(now() < self.until)
     }
 
-    /// Whether one of our own has told an event that begins with these fields.
+    /// Returns whether one of our own nodes has reported an event with these fields.
     pub(super) fn heard(&self, i: usize, fields: &[(&str, &str)]) -> bool {
         self.told[i].iter().any(|event| fields.iter().all(|(name, value)| event[*name] == *value))
     }
 
-    /// Whether any of our own has.
+    /// Returns whether any of our own nodes has.
     pub(super) fn anyone(&self, fields: &[(&str, &str)]) -> bool {
         (0..self.peers()).any(|i| self.heard(i, fields))
     }
 
-    /// Whether the nodes `ours` and the checked one have ended.
+    /// Returns whether the nodes `ours` and the checked program have ended.
     pub(super) fn over(&self, ours: &[usize]) -> bool {
         self.foreign.is_none() && ours.iter().all(|&i| self.codes[i].is_some())
     }
 
-    /// What is wrong at the end: with our own nodes `ours`, with the checked program, with what they give.
+    /// Returns the errors at the end: of our own nodes `ours`, of the checked program, and of their
+    /// models.
     pub(super) fn judge(&self, ours: &[usize], must_end_well: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let name = &*self.names[self.checked];
@@ -380,7 +381,8 @@ impl Ground {
             Some(status) => wrong.push(format!("it ended with {status}: {}", last(&said()))),
             None => wrong.push(format!("it did not end in time: {}", last(&said()))),
         }
-        // The date and the program of a file differ from peer to peer (section 19); all else must be equal.
+        // The date and the program name in a file differ from peer to peer (section 19); all else must
+        // be equal.
         let others: Vec<_> = ours.iter().filter_map(|&i| Model::load(&self.file(i, "model")).ok()).collect();
         if others.windows(2).any(|pair| !alike(&pair[0], &pair[1])) {
             wrong.push("the others' models are not equal".to_owned());
@@ -400,7 +402,8 @@ impl Ground {
         wrong
     }
 
-    /// A peer of ours with which the checked program has closed the connection for good before the end.
+    /// Reports one of our peers if the checked program has closed the connection with it for good before
+    /// the end.
     pub(super) fn false_blame(&self) -> Option<String> {
         let checked = self.name(self.checked);
         let away = |told: &Vec<Value>| {
@@ -413,7 +416,7 @@ impl Ground {
         Some(format!("it has closed the connection with {}, which has broken no rule", self.name(whom)))
     }
 
-    /// Whether the models are those of all rows in one place: nobody was lost, so all are counted.
+    /// Checks that the models equal that of all rows in one place. No peer was lost, so all rows count.
     pub(super) fn judge_rows(&self, ours: usize) -> Result<Option<String>, Failure> {
         let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };
         let Some(spec) = self.session.task.get::<FlynnSpec>().copied() else { return Ok(None) };
@@ -426,7 +429,7 @@ impl Ground {
     }
 }
 
-/// Whether two models are those of one session.
+/// Returns whether two models are from the same session.
 fn alike(a: &Model, b: &Model) -> bool {
     let origin = |model: &Model| {
         model.origin().map(|origin| Origin { unix: 0, program: String::new(), ..origin.clone() })
@@ -442,7 +445,7 @@ fn differences(model: &Model, other: &Model) -> String {
     }
 }
 
-/// The last line of a text, or that there is none.
+/// Returns the last line of a text, or a note that the text is empty.
 fn last(text: &str) -> &str {
     text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing")
 }

@@ -1,5 +1,5 @@
-//! `flyswarm-conform join`: a node of `flyswarm join` that stops or deviates on purpose, or draws what a file
-//! says.
+//! `flyswarm-conform join`: a node of `flyswarm join` that stops or deviates on purpose, or takes its
+//! random values from a file.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,21 +20,21 @@ use crate::play;
 
 /// Run `flyswarm join` with switches that are for tests only
 ///
-/// Takes the arguments of `flyswarm join` and, in any place: --hold-at AGGREGATE.STAGE stops the node there
-/// until it is killed; --deviate WAY PEER makes it deviate in a way of
-/// `check` towards a peer; --randomness FILE makes it draw what `play --prepare` has written. Never use it
-/// with real data.
+/// Takes the arguments of `flyswarm join` and these switches, in any place: --hold-at AGGREGATE.STAGE
+/// stops the node there until it is killed; --deviate WAY PEER makes it deviate towards a peer, in a way
+/// of `check`; --randomness FILE makes it draw the values that `play --prepare` has written. Never use
+/// it with real data.
 #[derive(Debug, Args)]
 pub(crate) struct Join {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
-/// The switches of a node.
+/// Switches of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Switches {
     pub(crate) hold_at: Option<String>,
-    /// The way, and the name of the peer.
+    /// The way to deviate, and the name of the peer.
     pub(crate) deviate: Option<(String, String)>,
     pub(crate) seed: Option<[u8; 32]>,
 }
@@ -48,7 +48,7 @@ impl Join {
 }
 
 impl Switches {
-    /// Takes the switches out of a command line; the rest is that of `flyswarm join`.
+    /// Takes the switches out of a command line; the rest is for `flyswarm join`.
     fn split(arguments: Vec<OsString>) -> Result<(Self, Vec<OsString>), Failure> {
         let (mut switches, mut rest) = (Self::default(), Vec::new());
         let mut words = arguments.into_iter();
@@ -75,7 +75,7 @@ impl Switches {
     }
 }
 
-/// The slot and stage that a text such as `counts.sum` names.
+/// Returns the slot and the stage of a text such as `counts.sum`.
 fn place(ctx: &Context, text: &str) -> Result<(u32, Stage), Error> {
     const STAGES: [(&str, Stage); 6] = [
         ("keys", Stage::Keys),
@@ -92,7 +92,7 @@ fn place(ctx: &Context, text: &str) -> Result<(u32, Stage), Error> {
     Ok((u32::try_from(slot).map_err(|_| wrong())?, stage))
 }
 
-/// What the switches put between a node and its network.
+/// Effects of the switches, between a node and its network.
 #[derive(Debug)]
 pub(crate) struct SwitchedNode {
     hold_at: Option<(u32, Stage)>,

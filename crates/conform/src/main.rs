@@ -1,7 +1,7 @@
-//! `flyswarm-conform`: for people who write a peer in another language.
+//! `flyswarm-conform`: for authors of a peer in another language.
 //!
-//! It reads and compares what peers send, and checks another program among nodes of our own. Some of those
-//! nodes stop or deviate on purpose; `flyswarm` itself has no code that does.
+//! It reads and compares messages of peers, and checks another program among our own nodes. Some of
+//! those nodes stop or deviate on purpose; `flyswarm` itself has no code for that.
 
 mod agreement;
 mod check;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use flyswarm::cli::{self, Failure};
 
-/// Read and compare what peers send, and check a peer that is written in another language
+/// Read and compare messages of peers, and check a peer that is written in another language
 #[derive(Debug, Parser)]
 #[command(name = "flyswarm-conform", version, arg_required_else_help = true)]
 enum Command {
@@ -37,7 +37,7 @@ enum Command {
     Join(join::Join),
     SimulateProcesses(processes::SimulateProcesses),
     SimulatedPeer(simulated_peer::SimulatedPeer),
-    /// Every other command is that of `flyswarm`
+    /// Any other command is passed to `flyswarm`
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The text without what acts on a terminal: names in it may come from others.
+/// Escapes control characters for a terminal: names in the text may come from other peers.
 fn harmless(text: &str, kept: &[char]) -> String {
     let escape = |c: char| match c.is_control() && !kept.contains(&c) {
         true => c.escape_default().to_string(),

@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use crate::files::now;
 
-/// What a process says.
+/// Output of a process.
 pub(crate) enum Said {
     /// A line of JSON on its standard output.
     Event(Value),
-    /// All of its standard error.
+    /// Its whole standard error.
     Complaint(String),
-    /// Its standard output has come to an end.
+    /// End of its standard output.
     End,
 }
 
-/// The processes of some peers, at most one of each at a time. Dropping kills those that still run.
+/// Processes of some peers, at most one of each at a time. Dropping kills those that still run.
 pub(crate) struct Nodes {
     peers: Vec<Node>,
     sender: mpsc::Sender<(usize, u32, Said)>,
@@ -31,12 +31,12 @@ pub(crate) struct Nodes {
 
 #[derive(Default)]
 struct Node {
-    /// Under this id the others are told where it listens, if they are told.
+    /// Id that the other peers know it by, if they get its address.
     id: Option<String>,
-    /// How often it was started.
+    /// Number of starts.
     starts: u32,
     running: Option<(Child, Option<ChildStdin>)>,
-    /// Where it listens.
+    /// Address where it listens.
     address: Option<Value>,
 }
 
@@ -47,21 +47,21 @@ impl Drop for Nodes {
 }
 
 impl Nodes {
-    /// Of so many peers, none of which runs yet.
+    /// Makes this number of peers; none of them runs yet.
     pub(crate) fn new(peers: usize) -> Self {
         let (sender, said) = mpsc::channel();
         Self { peers: (0..peers).map(|_| Node::default()).collect(), sender, said }
     }
 
-    /// Peers with these ids, which are told where the others listen.
+    /// Makes peers with these ids, which get each other's addresses.
     pub(crate) fn introduced_by(ids: impl IntoIterator<Item = String>) -> Self {
         let mut nodes = Self::new(0);
         nodes.peers = ids.into_iter().map(|id| Node { id: Some(id), ..Node::default() }).collect();
         nodes
     }
 
-    /// Starts the process of peer `i`, which does not run, with these arguments; it writes its frames to
-    /// `trace`.
+    /// Starts the process of peer `i`, which must not run yet, with these arguments. The process writes
+    /// its frames to `trace`.
     pub(crate) fn start(
         &mut self,
         i: usize,
@@ -70,7 +70,7 @@ impl Nodes {
     ) -> Result<(), Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::Environment(format!("own program: {error}")))?;
-        // It ends with its standard input.
+        // The process ends when its standard input ends.
         let mut process = Command::new(&program)
             .args(arguments)
             .envs(trace.map(|trace| ("FLYSWARM_TRACE", trace)))
@@ -98,7 +98,7 @@ impl Nodes {
         std::thread::spawn(move || {
             let mut text = String::new();
             if let Some(stderr) = stderr {
-                // What is not text cannot be shown.
+                // Bytes that are not text cannot be shown.
                 let _ = stderr.take(1 << 16).read_to_string(&mut text);
             }
             let _ = complaints.send((i, starts, Said::Complaint(text)));
@@ -107,7 +107,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// The next thing that a running process says; where one listens, the others are told first.
+    /// Returns the next output of a running process. If a process listens, first sends its address to
+    /// the others.
     pub(crate) fn next(&mut self, until: Instant) -> Result<(usize, Said), RecvTimeoutError> {
         loop {
             let (i, starts, said) = self.said.recv_timeout(until.saturating_duration_since(now()))?;
@@ -124,43 +125,43 @@ impl Nodes {
         }
     }
 
-    /// Tells peer `to` where the peer `whom` listens.
+    /// Sends peer `to` the address of the peer `whom`.
     fn introduce(&mut self, whom: usize, to: usize) {
         let Node { id: Some(id), address: Some(address), .. } = &self.peers[whom] else { return };
         let line = format!("{}\n", json!({"peer": id, "address": address}));
         if let Some((_, Some(input))) = self.peers[to].running.as_mut().filter(|_| whom != to) {
-            // One that has ended is noticed by its end.
+            // If the peer has ended, its end event reports it.
             let _ = input.write_all(line.as_bytes());
         }
     }
 
-    /// Whether every peer has said where it listens.
+    /// Returns whether every peer has reported its address.
     pub(crate) fn introduced(&self) -> bool {
         self.peers.iter().all(|peer| peer.address.is_some())
     }
 
-    /// Whether the peer has a process whose end nobody has waited for.
+    /// Returns whether the peer has a process that was not waited for yet.
     pub(crate) fn running(&self, i: usize) -> bool {
         self.peers[i].running.is_some()
     }
 
-    /// How often the peer was started.
+    /// Returns how often the peer was started.
     pub(crate) fn starts(&self, i: usize) -> u32 {
         self.peers[i].starts
     }
 
-    /// Ends a process at once, if it runs. What it has said before can still be heard until it is started
+    /// Ends a process at once, if it runs. Its earlier output can still be read until it is started
     /// again.
     pub(crate) fn kill(&mut self, i: usize) {
         if let Some((mut process, _)) = self.peers[i].running.take() {
             self.peers[i].address = None;
-            // It may have ended already.
+            // The process may have ended already.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    /// Waits for the end of a process that has nothing more to say.
+    /// Waits for the end of a process whose output has ended.
     pub(crate) fn wait(&mut self, i: usize) -> Result<Option<ExitStatus>, Failure> {
         let Some((mut process, _)) = self.peers[i].running.take() else { return Ok(None) };
         self.peers[i].address = None;

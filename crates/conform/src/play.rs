@@ -1,4 +1,4 @@
-//! `flyswarm-conform play`: the peers of a trace, played to a live one.
+//! `flyswarm-conform play`: plays the peers of a trace to a live peer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -23,30 +23,30 @@ use flyswarm::protocol::message::{Channel, Message};
 use flyswarm::protocol::view::{self, Order, Report};
 use flyswarm::session::{Entry, Peer, Session};
 
-/// How long the live peer is waited for.
+/// Longest wait for the live peer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between the frames of two peers, so that they arrive in the order of the trace.
+/// Time between the frames of two peers, so that they arrive in the order of the trace.
 const APART: Duration = Duration::from_millis(20);
-/// One look at a peer's events.
+/// Time for one look at a peer's events.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Play the peers of a trace to a live one, and compare what it sends with what was recorded
+/// Play the peers of a trace to a live one, and compare its messages with the recorded ones
 ///
-/// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). All its peers but one are played;
-/// the one that is left is the program that is tried. It runs with the files that --prepare writes, listens
-/// at an address of its own, and draws what the trace shows that was drawn, so that all its bytes can be
-/// compared: the key of the view, and for each pad the coefficients and the ephemeral secret (spec, section
-/// 12).
+/// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). All its peers but one are
+/// played; the remaining one is the live peer, the program under test. It runs with the files that
+/// --prepare writes, and listens at its own address. It draws the same random values as in the trace, so
+/// that all its bytes can be compared: the key of the view, and for each pad the coefficients and the
+/// ephemeral secret (spec, section 12).
 #[derive(Debug, Args)]
 pub(crate) struct Play {
     trace: PathBuf,
-    /// The peers that are played, by their places in the roster, between commas
+    /// Peers to play, by their numbers in the roster (from 0), separated by commas
     #[arg(long = "as", value_name = "PEERS", value_delimiter = ',', required = true)]
     played: Vec<u16>,
-    /// Where the live peer listens, such as /ip4/127.0.0.1/tcp/4001
+    /// Address where the live peer listens, such as /ip4/127.0.0.1/tcp/4001
     #[arg(long, value_name = "ADDRESS", required_unless_present = "prepare")]
     at: Option<Multiaddr>,
-    /// Key files of the played peers, in their order [default: the seeds that the trace shows]
+    /// Key files of the played peers, in their order [default: the seeds in the trace]
     #[arg(long, value_name = "FILE")]
     keys: Vec<PathBuf>,
     /// Write the files of the live peer into this folder and end: session.toml, peer.key, peer.csv (labels
@@ -58,14 +58,14 @@ pub(crate) struct Play {
     json: bool,
 }
 
-/// A peer that is played.
+/// A played peer.
 struct Role {
     network: Network,
     events: Events,
     up: bool,
-    /// Why its connection ended.
+    /// Reason why its connection ended.
     lost: Option<String>,
-    /// What came from the live peer and was not compared yet.
+    /// Frames from the live peer that were not compared yet.
     came: BTreeMap<Channel, VecDeque<TracedFrame>>,
 }
 
@@ -99,7 +99,7 @@ impl Play {
         }
     }
 
-    /// The played peers, each on its way to the live one.
+    /// Connects the played peers to the live one.
     fn roles(&self, value: &Value, session: &Session, live: Peer) -> Result<BTreeMap<u64, Role>, Failure> {
         let mut roles = BTreeMap::new();
         for (place, &number) in self.played.iter().enumerate() {
@@ -144,11 +144,11 @@ fn from_net(channel: net::Channel) -> Channel {
     }
 }
 
-/// A difference as a person and as a program read it.
+/// A difference as text and as JSON.
 type Differs = (String, Value);
 
-/// Sends what the played peers have sent, in the order of the trace, each frame when all has come that was
-/// recorded before it. How many frames were compared, or the first that differs.
+/// Sends the recorded frames of the played peers, in the order of the trace. Each frame is sent once all
+/// frames recorded before it have come. Returns the number of compared frames, or the first difference.
 fn play(
     frames: &[TracedFrame],
     roles: &mut BTreeMap<u64, Role>,
@@ -195,7 +195,7 @@ fn play(
     Ok(Ok(compared))
 }
 
-/// The next frame that the live peer sends to a role.
+/// Returns the next frame that the live peer sends to a role.
 fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<TracedFrame, String> {
     let until = now() + PATIENCE;
     loop {
@@ -214,7 +214,7 @@ fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<Tr
 }
 
 impl Role {
-    /// Takes the events of a moment.
+    /// Takes the events that come within [`LOOK`].
     fn look(&mut self) {
         while let Ok(event) = self.events.recv_timeout(LOOK) {
             match event {
@@ -240,12 +240,13 @@ impl Role {
     }
 }
 
-/// That a peer still computes depends on how fast it is.
+/// Returns whether the frame only reports that a peer still computes. Such frames depend on the peer's
+/// speed.
 fn is_working(frame: &TracedFrame) -> bool {
     matches!(frame.message(), Ok(Message::View(view::Message::KeepAlive(_))))
 }
 
-/// The first difference, whatever the order of items (spec, section 9).
+/// Returns the first difference, in any order of items (spec, section 9).
 fn differs(recorded: &TracedFrame, came: &TracedFrame) -> Option<(String, [String; 2])> {
     let ordered = |frame: &TracedFrame| match frame.message() {
         Ok(message) => {
@@ -261,7 +262,7 @@ fn again(frame: &TracedFrame) -> TracedFrame {
     TracedFrame { us, from, to, channel, header: header.clone(), payload: Bytes::clone(payload) }
 }
 
-/// The same message, its items by their authors.
+/// Returns the same message with its items sorted by their authors.
 fn sorted(mut message: Message) -> Message {
     match &mut message {
         Message::View(view::Message::Up(_, report)) => match report {
@@ -302,12 +303,12 @@ fn whole(path: &Path) -> Result<Value, Failure> {
         .map_err(|error| Failure::Input(format!("{}: no JSON: {error}", path.display())))
 }
 
-/// 32 bytes of a list by the peers' numbers.
+/// Returns 32 bytes from a list that is indexed by peers.
 fn seed(value: &Value, name: &str, peer: u16) -> Option<[u8; 32]> {
     hex::decode(value[name][usize::from(peer)].as_str()?).ok()?.try_into().ok()
 }
 
-/// The seed of everything that our own program draws, from a file that `--prepare` has written.
+/// Returns the seed for all random values of our own program, from a file that `--prepare` has written.
 pub(crate) fn node_seed(path: &Path) -> Result<[u8; 32], Failure> {
     let value = whole(path)?;
     let digits = value["node_seed"].as_str().unwrap_or_default();
@@ -315,7 +316,7 @@ pub(crate) fn node_seed(path: &Path) -> Result<[u8; 32], Failure> {
     bytes.ok_or_else(|| Failure::Input(format!("{}: no node_seed of 32 bytes", path.display())))
 }
 
-/// Writes the files of the live peer. `wrong` says what the trace lacks.
+/// Writes the files of the live peer. `wrong` makes the error if the trace lacks something.
 fn prepare(
     value: &Value,
     (toml, session): (&str, &Session),

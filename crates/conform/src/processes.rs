@@ -23,21 +23,21 @@ use crate::files::now;
 use crate::nodes::{Nodes, Said};
 use crate::print;
 
-/// Longer than any time-out of a session that goes well; only a failing run waits for it.
+/// Longer than any time-out of a successful session; only a failing run waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Run a scenario in virtual time and as real processes over libp2p on this machine, and compare both
 ///
-/// The results and views must be the same, the bytes of all frames within 1 %, the stages in the same order.
-/// Exit code 3 if they are not.
+/// The results and views must be equal, the bytes of all frames within 1 %, the stages in the same
+/// order. Exit code 3 if they are not.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateProcesses {
-    /// The scenario, such as simulations/processes.toml
+    /// Scenario file, such as simulations/processes.toml
     file: PathBuf,
-    /// Instead of the seed in the file
+    /// Seed to use instead of the one in the file
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The small form of the scenario, as the tests run it
+    /// Run the small form of the scenario, as the tests do
     #[arg(long)]
     small: bool,
     /// Print JSON
@@ -80,7 +80,7 @@ impl SimulateProcesses {
     }
 }
 
-/// A run compared with real processes.
+/// Returns the table for a run compared with real processes.
 fn table(agreement: &Agreement) -> String {
     let strings = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
     let mut rows = vec![strings([&agreement.run, "virtual time", "processes", ""])];
@@ -100,7 +100,7 @@ fn table(agreement: &Agreement) -> String {
     out
 }
 
-/// Refuses what cannot be done with processes on this machine.
+/// Refuses a scenario that processes on this machine cannot run.
 fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
     let refused = |field: &str, why: &str| {
         Err(ScenarioError(format!("{name}: {field} cannot be had with processes: {why}")))
@@ -145,7 +145,7 @@ fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// What is done to a process at some time.
+/// Action on a process at some time.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Kill(usize),
@@ -154,7 +154,7 @@ enum Doing {
     Resume(usize),
 }
 
-/// A fault that waits for a peer to reach a stage.
+/// A fault that waits until a peer reaches a stage.
 struct Waiting {
     peer: usize,
     slot: String,
@@ -164,20 +164,21 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The peer itself stops there and is killed, so that nothing after the stage leaves, as in virtual time.
+    /// Returns whether the peer itself must stop at the stage to be killed. Then nothing after the stage
+    /// is sent, as in virtual time.
     fn holds(&self) -> bool {
         self.fault.kind == Kind::Crash && self.targets == [self.peer]
     }
 }
 
-/// The processes of one run.
+/// Processes of one run.
 struct Play<'a> {
     nodes: Nodes,
-    /// The arguments that every process has.
+    /// Arguments that every process gets.
     common: Vec<OsString>,
     folder: &'a Path,
     played: Vec<Played>,
-    /// What each peer's present process has sent.
+    /// Frames that each peer's present process has sent.
     sent: Vec<Vec<Count>>,
     doings: BTreeMap<(Duration, usize), Doing>,
     waiting: Vec<Waiting>,
@@ -187,7 +188,7 @@ struct Play<'a> {
     sequence: usize,
 }
 
-/// Plays run number `number` of the file; what each peer did.
+/// Plays run number `number` of the file, and returns the actions of each peer.
 fn play(small: bool, path: &Path, number: usize, file: &File) -> Result<Vec<Played>, Failure> {
     let scenario = &file.runs[number].1;
     let cast = Participants::new(scenario, &file.folder).map_err(|error| Failure::Input(error.0))?;
@@ -262,7 +263,7 @@ impl Play<'_> {
         self.nodes.start(i, &arguments, None)
     }
 
-    /// Puts a fault, and its end, on the time line.
+    /// Puts a fault and its end on the time line.
     fn plan(&mut self, at: Duration, fault: &Fault, targets: &[usize]) {
         let after = fault.for_s.map(|seconds| at + Duration::from_secs_f64(seconds));
         for &i in targets {
@@ -270,8 +271,8 @@ impl Play<'_> {
                 Kind::Crash => (Doing::Kill(i), Doing::Start(i)),
                 Kind::Pause => (Doing::Pause(i), Doing::Resume(i)),
                 Kind::Restart => (Doing::Start(i), Doing::Start(i)),
-                // Refused by `check`, but for the healing that ends random faults, of which there is nothing
-                // to heal.
+                // `check` refuses all other faults. The exception is the healing at the end of random
+                // faults; here it has nothing to do.
                 _ => continue,
             };
             for (at, doing) in std::iter::once((at, doing)).chain(after.map(|after| (after, undoing))) {
@@ -335,7 +336,7 @@ impl Play<'_> {
         }
     }
 
-    /// Adds what the process that has ended had sent to what the peer has sent.
+    /// Adds the frames of the ended process to those of the peer.
     fn close(&mut self, i: usize) {
         let sent = std::mem::take(&mut self.sent[i]);
         let all = &mut self.played[i].sent;
@@ -395,7 +396,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A peer is at a stage for which a fault waits.
+    /// Triggers the fault that waits for a peer at this stage, if there is any.
     fn reached(&mut self, i: usize, slot: &str, stage: Stage, held: bool) -> Result<(), Failure> {
         let due = self.waiting.iter().position(|waiting| {
             waiting.peer == i && waiting.slot == slot && waiting.stage == stage && waiting.holds() == held

@@ -23,43 +23,44 @@ use crate::join::Switches;
 
 /// One peer of a scenario as a process of its own; `simulate-processes` starts them
 ///
-/// Its randomness follows from the scenario's seed, so that it does what the simulated peer does, and nothing
-/// that it masks is secret. Hence it takes neither a session file nor a key nor rows: session, key and rows
-/// are the scenario's, and the key follows from the same seed.
+/// Its randomness follows from the scenario's seed. So it does the same as the simulated peer, and its
+/// masked values are not secret. Session, key and rows come from the scenario, so it takes none of them
+/// as arguments. The key follows from the same seed.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct SimulatedPeer {
-    /// The scenario
+    /// Scenario file
     file: PathBuf,
-    /// Its small form
+    /// Use its small form
     #[arg(long)]
     small: bool,
-    /// Which of its runs, from 0
+    /// Number of the run, from 0
     #[arg(long)]
     run: usize,
     #[arg(long)]
     seed: u64,
-    /// Which peer, from 0
+    /// Number of the peer, from 0
     #[arg(long)]
     peer: u16,
-    /// How often the peer was started before
+    /// Number of earlier starts of the peer
     #[arg(long)]
     start: u32,
-    /// The folder of promises and results
+    /// Folder for promises and results
     #[arg(long)]
     state: PathBuf,
-    /// Where the scenario lets the peer crash: it stops at AGGREGATE.STAGE, and is killed
+    /// Stage at which the scenario lets the peer crash: the process stops at AGGREGATE.STAGE, and is
+    /// killed
     #[arg(long, value_name = "AGGREGATE.STAGE")]
     hold_at: Option<String>,
 }
 
 fn tell(value: &Value) {
     let mut out = std::io::stdout().lock();
-    // The reader of the lines may have gone; the session goes on.
+    // The reader of the lines may have ended; the session continues.
     let _ = writeln!(out, "{value}").and_then(|()| out.flush());
 }
 
-/// The line that says where another peer listens.
+/// Line that gives the address of another peer.
 #[derive(Deserialize)]
 struct Known {
     peer: String,

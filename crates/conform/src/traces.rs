@@ -1,4 +1,4 @@
-//! `flyswarm-conform decode` and `diff`: what frames say, and where two traces differ.
+//! `flyswarm-conform decode` and `diff`: contents of frames, and differences between two traces.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,19 +27,19 @@ const SHOWN: usize = 32;
 pub(crate) struct Decode {
     #[arg(required_unless_present = "hex", conflicts_with = "hex")]
     file: Option<PathBuf>,
-    /// The bytes of a stream: one frame or several, each with its length before it
+    /// Bytes of a stream: one or several frames, each preceded by its length
     #[arg(long, value_name = "DIGITS")]
     hex: Option<String>,
-    /// Print one JSON object a frame and line
+    /// Print one JSON object per frame, one on each line
     #[arg(long)]
     json: bool,
 }
 
-/// Print the first field in which two traces differ
+/// Print the first field that differs between two traces
 ///
-/// Frames between the same two peers on the same channel are compared in their order; how those of others lie
-/// between them does not count, and times do not. What only one file has of a pair of peers is left out, so
-/// that one peer's trace can be compared with a whole session's.
+/// Compares frames between the same two peers on the same channel, in their order. Times, and the order
+/// relative to the frames of other peers, are ignored. Frames that only one file has for a pair of peers
+/// are left out, so that the trace of one peer can be compared with that of a whole session.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     mine: PathBuf,
@@ -78,13 +78,13 @@ impl Decode {
     }
 }
 
-/// Bytes that say the same in more of them than needed: a peer must take them, and the fields' places are
-/// those of the shortest.
+/// Returns whether an encoding is longer than needed. A peer must accept it, and the positions of the
+/// fields are those of the shortest encoding.
 fn is_longer(frame: &TracedFrame, message: &Message) -> bool {
     wire::encode(message).header != frame.header
 }
 
-/// A frame as a person reads it.
+/// Returns a frame as text.
 fn text(place: usize, frame: &TracedFrame) -> String {
     let mut text = format!("frame {}", place + 1);
     if let Some(us) = frame.us {
@@ -114,7 +114,7 @@ fn text(place: usize, frame: &TracedFrame) -> String {
     text
 }
 
-/// A frame as a program reads it.
+/// Returns a frame as JSON.
 fn value(place: usize, frame: &TracedFrame) -> Value {
     let mut value = json!({
         "frame": place + 1, "us": frame.us, "from": frame.from, "to": frame.to,
@@ -134,7 +134,7 @@ fn value(place: usize, frame: &TracedFrame) -> Value {
     value
 }
 
-/// Frames of one pair of peers, in one direction, on one channel: places in the file's list.
+/// Frames of one pair of peers, in one direction, on one channel: indices in the file's list.
 type Ways = BTreeMap<(Option<u64>, Option<u64>, Option<&'static str>), Vec<usize>>;
 
 fn ways(frames: &[TracedFrame]) -> Ways {
@@ -145,13 +145,13 @@ fn ways(frames: &[TracedFrame]) -> Ways {
     ways
 }
 
-/// A difference between two files: where it is, and what stands there.
+/// A difference between two files: its place, and the values there.
 struct Difference {
-    /// The frame's place in the first file, and among those of its way.
+    /// Index of the frame in the first file; `count` is its index among the frames of its way.
     place: usize,
     count: usize,
     what: String,
-    /// What the files have there; nothing where one goes on and the other does not.
+    /// Values of the two files; `None` if one file ends there and the other continues.
     sides: Option<[String; 2]>,
 }
 
@@ -191,7 +191,7 @@ impl Diff {
                 false => print(out, &format!("the same: {compared} frames\n")),
             };
         };
-        // Where only the second file goes on, the way is that of the frames before.
+        // If only the second file continues, the way is that of the frames before.
         let frame = &mine[first.place.min(mine.len() - 1)];
         print(out, &if self.json { first.value(frame) } else { first.text(frame) })?;
         Err(Failure::Input(format!("{my_name} and {their_name} differ")))
@@ -216,7 +216,7 @@ impl Difference {
     }
 }
 
-/// Where one file has more frames of a way than the other.
+/// Returns the difference if one file has more frames of a way than the other.
 fn ends_early(
     mine: &[TracedFrame],
     theirs: &[TracedFrame],
@@ -230,13 +230,13 @@ fn ends_early(
         std::cmp::Ordering::Less => (&theirs[others[common]], "theirs"),
     };
     let kind = next.message().map_or_else(|fault| fault.to_string(), |message| kind(&message));
-    // Both have a frame of this way.
+    // Both files have a frame of this way.
     let place = places.get(common).or(places.last()).copied()?;
     let what = format!("after {common} frames only {who} goes on, with {kind}");
     Some(Difference { place, count: common, what, sides: None })
 }
 
-/// A message's name, with that of what it holds.
+/// Returns a message's name, with the name of its contents.
 pub(crate) fn kind(message: &Message) -> String {
     let fields = fields(message);
     let name = |place: usize| fields.get(place).filter(|field| !field.path.contains('.'));
@@ -249,7 +249,7 @@ pub(crate) fn kind(message: &Message) -> String {
     }
 }
 
-/// The first difference between two frames: what it is, and what each has there.
+/// Returns the first difference between two frames: its description and the two values.
 pub(crate) fn difference(mine: &TracedFrame, theirs: &TracedFrame) -> Option<(String, [String; 2])> {
     let (a, b) = match (mine.message(), theirs.message()) {
         (Ok(a), Ok(b)) => (a, b),

@@ -1,11 +1,11 @@
-//! Test vectors of `protocol-spec.md`: `tests/vectors/*.json`, good ones and ones that must be refused.
+//! Test vectors of `protocol-spec.md`, valid and invalid ones: `tests/vectors/*.json`.
 //!
-//! The code in `crates/conform/src/vectors/*.rs` makes the files. This test fails if it makes something else
-//! than what is committed, and every maker of bad vectors fails when one of them is not refused.
+//! The code in `crates/conform/src/vectors/*.rs` makes the files. This test fails if the output differs
+//! from the committed files. A maker of invalid vectors fails if one of them is accepted.
 //! `scripts/check-vectors.py` recomputes the files from the specification alone.
 //!
-//! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them: an explicit
-//! approval of a new format, and so a new protocol version.
+//! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them. This
+//! explicitly approves a new format, and so a new protocol version.
 
 mod bad;
 mod faults;
@@ -35,7 +35,7 @@ use serde_json::Value;
 
 type Maker = fn() -> Value;
 
-/// Names of the files and what makes them.
+/// Names of the files, with the functions that make them.
 const FILES: [(&str, Maker); 25] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
@@ -86,24 +86,24 @@ fn the_committed_vectors_are_those_that_the_code_makes() {
     }
 }
 
-/// Bytes as a vector shows them.
+/// Writes bytes as hexadecimal digits for a vector.
 fn hex(bytes: impl AsRef<[u8]>) -> Value {
     Value::String(hex::encode(bytes))
 }
 
-/// `N` bytes that follow from a label alone.
+/// Returns `N` bytes that follow from a label alone.
 fn bytes<const N: usize>(label: &str) -> [u8; N] {
     let mut out = [0; N];
     Stream::new(b"flyswarm test vectors", label, &[]).fill(&mut out);
     out
 }
 
-/// An identity that follows from its number alone.
+/// Returns an identity that follows from its number alone.
 fn identity(number: usize) -> Identity {
     Identity::from_seed(bytes(&format!("identity {number}")))
 }
 
-/// A source of "randomness" that gives exactly the bytes it was made of, so that a vector can show them.
+/// A source of "randomness" that returns exactly its given bytes, so that a vector can show them.
 struct Given(std::collections::VecDeque<u8>);
 
 impl Given {

@@ -1,10 +1,10 @@
-//! Real processes: sessions whose nodes are held at a stage, killed, paused and restarted, and the commands
-//! `check`, `diff` and `play`. Each test of a session says what the others must end with.
+//! Real processes: sessions whose nodes are held at a stage, killed, paused and restarted, and the
+//! commands `check`, `diff` and `play`. Each test of a session checks how the other peers end.
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
 
-/// Swarms of processes, as the tests of `flyswarm` have them. Not all that they can do is needed here.
+/// Swarms of processes, shared with the tests of `flyswarm`. Some of their functions are not used here.
 #[path = "../../../tests/processes/check.rs"]
 mod check;
 #[path = "processes/commands.rs"]
@@ -36,8 +36,8 @@ use swarm::Swarm;
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_flyswarm-conform");
 
 impl Swarm {
-    /// The first view's peers in tree order, if all are there: 0 leads, 1 is an inner node, the others of
-    /// five are leaves.
+    /// Returns the first view's peers in tree order, if all are present: 0 leads, 1 is an inner node,
+    /// the others of five are leaves.
     pub fn first_tree(&self) -> Vec<usize> {
         let ballot = Ballot { counter: 1, proposer: self.session.committee()[0] };
         let settings = self.session.settings();
@@ -45,14 +45,15 @@ impl Swarm {
         tree.order().iter().map(|peer| peer.index()).collect()
     }
 
-    /// When events of this name were told, by anybody.
+    /// Returns the times of all events of this name, of any peer.
     pub fn log_at(&self, name: &str) -> Vec<Instant> {
         let log = self.log.iter().chain(&self.waiting);
         log.filter(|told| told.value["event"] == name).map(|told| told.at).collect()
     }
 }
 
-/// Says that a test is skipped: a line that is seen although the test passes, for it goes past the harness.
+/// Reports that a test is skipped. The line bypasses the harness, so it is visible although the test
+/// passes.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");

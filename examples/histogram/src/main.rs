@@ -1,4 +1,5 @@
-//! The command line of flyswarm with one task more: `histogram`, the worked example of CONTRIBUTING.md.
+//! The command line of flyswarm with one additional task: `histogram`, the worked example of
+//! CONTRIBUTING.md.
 //!
 //! `cargo run --package flyswarm-histogram -- join --session counts.toml --data rows.csv`
 

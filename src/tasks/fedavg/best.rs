@@ -1,7 +1,8 @@
-//! Which weights are the best, and when training ends (spec, section "Task fedavg", *Early end*).
+//! Selection of the best weights and the early end of training (spec, section "Task fedavg", *Early
+//! end*).
 //!
-//! A round tells how good the weights are from which it starts, by the rows that its members hold out. So
-//! weights are judged a round after they are made, and everybody judges alike: by opened words alone.
+//! A round evaluates its start weights on the held-out rows of its members. So weights are judged one
+//! round after they are made. All peers judge alike, because they use opened words alone.
 
 use serde_json::{Map, Value, json};
 
@@ -9,17 +10,18 @@ use super::super::History;
 use super::words::Figures;
 use super::{FedavgError, Plan};
 
-/// The weights that are the best so far.
+/// The best weights so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Best {
-    /// The round that made them, from 1; 0: the first weights.
+    /// Round that made them, from 1; 0 for the first weights.
     pub round: u32,
-    /// How many have been judged after them, none of them better.
+    /// Number of weights judged after them; none of those was better.
     pub since: u32,
 }
 
 impl Best {
-    /// Of weights with these losses, in order; of equal ones the first. `None` where none are judged.
+    /// Returns the best of weights with these losses, in order; the first of equal ones. Returns `None`
+    /// if no weights have been judged.
     pub fn of(losses: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut best: Option<(u32, Self)> = None;
         for (round, loss) in (0..).zip(losses) {
@@ -31,28 +33,29 @@ impl Best {
         best.map(|(_, best)| best)
     }
 
-    /// How many have been judged after these, and after those that the first `uncounted` rounds made.
+    /// Returns the number of weights judged after these, not counting those that the first `uncounted`
+    /// rounds made.
     pub fn waited(self, uncounted: u32) -> u32 {
         (self.round + self.since).saturating_sub(self.round.max(uncounted))
     }
 }
 
-/// What the opened rounds say of the weights.
+/// Figures of the weights, read from the opened rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
-    /// The figures of each round, from the first.
+    /// Figures of each round, from the first.
     pub(super) curve: Vec<Figures>,
-    /// Those of the last weights, once `scores` is open.
+    /// Figures of the last weights, once `scores` is open.
     scores: Option<Figures>,
 }
 
 impl Judged {
-    /// The best weights so far.
+    /// Returns the best weights so far.
     pub(super) fn best(&self) -> Option<Best> {
         Best::of(self.curve.iter().chain(&self.scores).map(|figures| figures.judged()))
     }
 
-    /// The figures of the weights that a round has made.
+    /// Returns the figures of the weights that a round has made.
     pub(super) fn figures(&self, round: u32) -> Figures {
         let round = round as usize;
         let of_round = self.curve.get(round).copied();
@@ -61,7 +64,8 @@ impl Judged {
 }
 
 impl Plan {
-    /// What the rounds that are committed say; `None` while the vector that tells it is not here.
+    /// Returns the figures of the committed rounds, or `None` if this peer lacks the vector that carries
+    /// them.
     pub(super) fn judged(&self, history: &History) -> Option<Judged> {
         let open = history.committed() > self.last();
         let scores = if open { Some(self.scores(history).ok()?) } else { None };
@@ -69,25 +73,26 @@ impl Plan {
         Some(Judged { curve, scores })
     }
 
-    /// Whether the last slot that is committed is the one behind an early end.
+    /// Returns whether the last committed slot is the one after an early end.
     pub(in crate::tasks) fn ends(&self, history: &History) -> bool {
         history.committed().checked_sub(1).is_some_and(|slot| self.closes(slot, history))
     }
 
-    /// Whether the opened vector of a round is needed for the weights in it, or may be.
+    /// Returns whether the weights in the opened vector of a round are needed for the result, or may be.
     pub(in crate::tasks) fn may_be_result(&self, slot: u32, history: &History) -> bool {
         let Some(round) = self.round(slot).filter(|_| self.spec.patience > 0) else { return false };
-        // While the rounds do not tell, any may be the best.
+        // Until the figures are known, any round may be the best.
         self.judged(history).and_then(|judged| judged.best()).is_none_or(|best| best.round == round + 1)
     }
 
-    /// The round whose weights are the result: the best one with a `patience`, else the last.
+    /// Returns the round whose weights are the result: the best one with a `patience`, otherwise the
+    /// last.
     pub(super) fn result(&self, judged: &Judged) -> u32 {
         let best = judged.best().filter(|_| self.spec.patience > 0);
         best.map_or(self.spec.rounds, |best| best.round)
     }
 
-    /// What an event and the report say of the best round; nothing without a `patience`.
+    /// Returns the best round for an event and the report; empty without a `patience`.
     pub(super) fn told(&self, judged: &Judged) -> Map<String, Value> {
         let Some(Best { round, .. }) = judged.best().filter(|_| self.spec.patience > 0) else {
             return Map::new();
@@ -95,7 +100,7 @@ impl Plan {
         Map::from_iter([("best_round".to_owned(), json!(round))])
     }
 
-    /// The weights that a round has made, 0: the first ones.
+    /// Returns the weights that a round has made (0: the first weights).
     pub(super) fn made(&self, round: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
         self.weights(self.first() + round, history)
     }

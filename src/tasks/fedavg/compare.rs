@@ -1,5 +1,5 @@
-//! The result of a run: its accuracy, and whether the weights are those that the rows of each
-//! round's members give in one place.
+//! Checks of a simulated run: the accuracy of its result, and whether the weights equal those computed
+//! in one place from the rows of each round's members.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::tasks::fedavg::{Fedavg, Plan};
 use crate::tasks::{History, Task};
 use flyswarm_learn::learner::Classifier;
 
-/// The accuracy of the run's result.
+/// Returns the accuracy of the run's result.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     let spec = run.session.task.get::<FedavgSpec>();
     Worth {
@@ -25,14 +25,14 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     }
 }
 
-/// What the receipt of the first finished peer says of held-out rows.
+/// Returns the evaluation on held-out rows from the receipt of the first finished peer.
 pub(in crate::tasks) fn evaluation(run: &Ended<'_>) -> Option<Value> {
     let (peer, _) = run.first()?;
     run.outcome(peer)?.ok()?.details.remove("evaluation")
 }
 
-/// The accuracy of the network that the first finished peer has, of one that is trained on all rows in one
-/// place, and of one that is trained on those of the peer with the most.
+/// Compares the network of the first finished peer with two others: one trained on all rows in one
+/// place, and one trained on the rows of the peer with the most.
 fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
     let (rows, (peer, history)) = (run.rows, run.first()?);
     let outcome = run.outcome(peer)?;
@@ -68,7 +68,7 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> O
     })
 }
 
-/// Adds up what the members of each slot put in, without a protocol.
+/// Adds up the contributions of the members of each slot, without a protocol.
 fn in_one_place(
     session: &Session,
     spec: &FedavgSpec,
@@ -84,7 +84,7 @@ fn in_one_place(
     let plan = tasks.first().ok_or("there are no peers")?.plan();
     let mut history = History::default();
     for ((slot, aggregate), value) in (0u32..).zip(&plan).zip(values) {
-        // The coin has no vector; what it opened is the seed.
+        // The coin has no vector; its opened value is the seed.
         let (members, mut total) = match slot {
             0 => (&[][..], seed.to_vec()),
             _ => (&value.members[..], vec![0; aggregate.len()]),

@@ -1,8 +1,8 @@
-//! How good the result is on the rows that are held out (spec, section "Task fedavg", *Predictions*).
+//! Evaluation of the result on held-out rows (spec, section "Task fedavg", *Predictions*).
 //!
-//! The rounds sum one loss and one accuracy. Counts by class are summed once, of the result alone, behind
-//! `scores`, or after an early end in place of the next round: from the differences of two rounds one
-//! member's table would follow.
+//! The rounds sum one loss and one accuracy. Counts by class are summed once, for the result alone.
+//! Their slot follows `scores`; after an early end it replaces the next round. With counts in two
+//! rounds, their difference would reveal the table of a single member.
 
 use bytes::Bytes;
 use flyswarm_learn::learner::{Tape, surprise};
@@ -16,18 +16,18 @@ use super::{Fedavg, FedavgError, Plan, Prepared};
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 
-/// What is opened of how held-out rows are predicted.
+/// Evaluation from the opened sum of predictions.
 pub(super) struct Evaluated {
-    /// All members' rows, if any are scored.
+    /// Figures over the rows of all members, if any are scored.
     pub(super) figures: Option<Figures>,
-    /// This peer's own.
+    /// Figures of this peer's own rows.
     own: Option<Figures>,
-    /// What the receipt says; nothing if the sum was not opened.
+    /// Text for the receipt; `None` if the sum was not opened.
     told: Option<Value>,
 }
 
 impl Plan {
-    /// The aggregate.
+    /// Returns the aggregate of the predictions.
     pub(super) fn predicted(classes: usize) -> Aggregate {
         let reveals = "how right and wrong predictions of each class fall, where a small number tells that a \
                        member has such a row; how sure and how well ordered predictions are, of at least 10 \
@@ -36,14 +36,16 @@ impl Plan {
         Aggregate::exact("predictions", 8, words, "how good the network is, by class", reveals)
     }
 
-    /// Classes whose rows the sum of `slot` scores: enough members hold some out, also without those that the
-    /// slot before had lost. So who is lost in training costs figures, and not the result.
+    /// Returns which classes the sum of `slot` scores. Enough members must hold out rows of the class,
+    /// even without the members that the slot before lost. So a member lost in training costs figures,
+    /// but not the result.
     pub(super) fn scored(&self, slot: u32, history: &History) -> Vec<bool> {
         let lost = holders::lost(HOLDERS, history, history.members(slot.saturating_sub(1)));
         holders::scored(&self.session, HOLDERS, history.vectors(), lost)
     }
 
-    /// What was opened; `None` before that, and in it `None` if no rows have these numbers.
+    /// Returns the opened sums. The outer `None`: they are not open. The inner `None`: no rows can have
+    /// these numbers.
     fn opened_predictions(&self, history: &History) -> Option<Option<Sums>> {
         let last = history.committed().checked_sub(1).filter(|_| self.predicts())?;
         let bytes = history.vector(last)?;
@@ -57,7 +59,8 @@ impl Plan {
         Some(Sums::from_words(self.session.data.classes.len(), &words))
     }
 
-    /// Of two classes the number of the one with fewer held-out rows, of equally many the second.
+    /// Returns the number of the class with fewer held-out rows, if there are two classes; the second if
+    /// they have equally many.
     pub(super) fn rarer_class(&self, history: &History) -> Option<u16> {
         let [first, second] = self.opened_predictions(history)??.class_rows()[..] else { return None };
         (first + second > 0).then(|| u16::from(first >= second))
@@ -65,7 +68,7 @@ impl Plan {
 }
 
 impl Fedavg {
-    /// Which classes this peer has rows of, and of which it holds some out where any are.
+    /// Returns the classes that this peer has rows of, and those that it holds out rows of.
     pub(super) fn holders(&self, history: &History) -> Result<Bytes, FedavgError> {
         let classes = self.plan.session.data.classes.len();
         Ok(match self.split(history)? {
@@ -74,7 +77,7 @@ impl Fedavg {
         })
     }
 
-    /// This peer's held-out rows of classes that `slot` scores, as the network takes them.
+    /// Returns this peer's held-out rows of the classes that `slot` scores, scaled for the network.
     fn scored_rows(&self, slot: u32, history: &History) -> Result<Option<Dataset>, FedavgError> {
         let Prepared { held: Some(held), .. } = self.prepared(history)? else { return Ok(None) };
         let scored = self.plan.scored(slot, history);
@@ -84,7 +87,7 @@ impl Fedavg {
         Ok((!rows.is_empty()).then(|| held.subset(&rows)))
     }
 
-    /// How the result predicts this peer's held-out rows.
+    /// Scores the result on this peer's held-out rows.
     fn own_predictions(&self, slot: u32, history: &History) -> Result<Sums, FedavgError> {
         let (plan, classes) = (&self.plan, self.plan.session.data.classes.len());
         let Some(held) = self.scored_rows(slot, history)? else { return Ok(Sums::empty(classes, true)) };
@@ -94,12 +97,13 @@ impl Fedavg {
         Ok(Sums::of_scores(classes, held.labels(), &surprise(&scores)))
     }
 
-    /// This peer's numbers for `predictions`, in this slot: what others may see of its rows.
+    /// Returns this peer's numbers for `predictions` in this slot, reduced to the part that others may
+    /// see.
     pub(super) fn predictions(&self, slot: u32, history: &History) -> Result<Vec<u64>, FedavgError> {
         Ok(self.own_predictions(slot, history)?.shown().words())
     }
 
-    /// Whether any of this peer's rows is in `predictions`, in this slot.
+    /// Returns whether `predictions` uses any of this peer's rows in this slot.
     pub(super) fn rows_in_predictions(&self, slot: u32, history: &History) -> RowUse {
         match self.scored_rows(slot, history) {
             Ok(None) => RowUse::LeftOut("none of its rows is held out and scored"),
@@ -107,7 +111,7 @@ impl Fedavg {
         }
     }
 
-    /// What is to be said of the opened sum.
+    /// Evaluates the opened sum for the receipt and for this peer.
     pub(super) fn evaluated(&self, history: &History) -> Result<Evaluated, FedavgError> {
         let plan = &self.plan;
         let Some(opened) = plan.opened_predictions(history) else {
@@ -118,12 +122,12 @@ impl Fedavg {
         let scored = plan.scored(slot, history);
         let left_out: Vec<_> =
             names.iter().zip(scored).filter(|(_, scored)| !scored).map(|(class, _)| class).collect();
-        // The pool's positive class is this peer's too.
+        // This peer uses the pool's positive class too.
         let positive = plan.rarer_class(history);
         let figures = opened.as_ref().and_then(|sums| Figures::new(names, sums, positive));
         let told = json!({
             "held_out_percent": plan.spec.held_out, "classes_not_scored": left_out,
-            // Any member could have added what it liked.
+            // Any member could have added arbitrary numbers.
             "contradictory": opened.is_none(),
             "pooled": figures.as_ref().map(|figures| json!({"swarm": figures})),
             "headline": figures.as_ref().map(|figures| figures.headline("held-out rows")),
@@ -136,7 +140,7 @@ impl Fedavg {
 }
 
 impl Evaluated {
-    /// The outcome with all members' figures for the receipt, and this peer's own next to it.
+    /// Adds the figures of all members to the receipt, and this peer's own figures to the outcome.
     pub(super) fn extend(self, mut outcome: Outcome) -> Result<Outcome, FedavgError> {
         outcome.details.extend(self.told.map(|told| ("evaluation".to_owned(), told)));
         outcome.warnings = self.figures.map_or_else(Vec::new, |figures| figures.warnings(Whose::Pool));

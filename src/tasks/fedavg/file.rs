@@ -6,13 +6,13 @@ use serde_json::json;
 
 use crate::tasks::{Contents, ResultFile};
 
-/// A network, and what `flyswarm personalise` makes of one.
+/// File types: a network, and the personal model that `flyswarm personalise` makes from one.
 pub(super) const FILES: &[ResultFile] = &[
     ResultFile { name: "a network", recognised: Classifier::looks_like, contents: Some(network) },
     ResultFile { name: "a personal model", recognised: PersonalModel::looks_like, contents: Some(personal) },
 ];
 
-/// The contents of a personal model's file.
+/// Reads the contents of a personal model's file.
 fn personal(bytes: &[u8]) -> Result<Contents, String> {
     let model = PersonalModel::decode(bytes).map_err(|error| error.to_string())?;
     let (network, datastore, mixture) = (model.network(), model.datastore(), model.mixture());
@@ -40,7 +40,7 @@ fn personal(bytes: &[u8]) -> Result<Contents, String> {
     Ok(Contents { kind: "personal", digest: model.digest(), text: lines.join("\n"), json })
 }
 
-/// The contents of a network's file.
+/// Reads the contents of a network's file.
 fn network(bytes: &[u8]) -> Result<Contents, String> {
     let network = Classifier::decode(bytes).map_err(|error| error.to_string())?;
     let (session, id) = network.session();

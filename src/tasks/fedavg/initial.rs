@@ -1,4 +1,4 @@
-//! A network file whose weights a session starts from, held against the session (spec, section "Task fedavg",
+//! Checks of the network file whose weights a session starts from (spec, section "Task fedavg",
 //! *Network*).
 
 use std::path::Path;
@@ -10,14 +10,14 @@ use flyswarm_learn::learner::{Architecture, Classifier};
 use crate::session::Session;
 use crate::tasks::FedavgSpec;
 
-/// Why there are no first weights.
+/// Error text if the first weights are missing.
 pub(super) const MISSING: &str = "fedavg.initial: the session starts from a network file, and none was given";
 
-/// The weights of the network that the session starts from, if it names one: of a file beside the session
-/// file.
+/// Reads the weights of the network that the session starts from, if it names one. The network file lies
+/// in the folder of the session file.
 ///
 /// # Errors
-/// One line.
+/// Returns one line for the user.
 pub(super) fn beside(
     file: &Path,
     session: &Session,
@@ -31,7 +31,7 @@ pub(super) fn beside(
         if path.extension().is_none_or(|ending| ending != "safetensors") {
             continue;
         }
-        // Another file of that name may be of another program.
+        // Another program may have written the file of that name.
         let Ok(network) = Classifier::load(&path) else { continue };
         if network.digest() == *wanted {
             let weights = weights(session, spec, &network).map(Some);
@@ -47,10 +47,10 @@ pub(super) fn beside(
     ))
 }
 
-/// The weights of a network from which the session may start.
+/// Checks a network that the session may start from, and returns its weights.
 ///
 /// # Errors
-/// One line that names the first field of the session file that is not as in the network.
+/// Returns one line that names the first field of the session file that differs from the network.
 pub(crate) fn weights(
     session: &Session,
     spec: &FedavgSpec,
@@ -97,7 +97,7 @@ pub(crate) fn weights(
         let said = |table: Option<&TableSchema>| if table.is_some() { "given" } else { "absent" };
         return differs("[table]", said(ours), said(theirs));
     }
-    // Names of columns do not say what their numbers mean: an ordinal's levels may have another order.
+    // Equal column names do not mean equal numbers: the levels of an ordinal may have another order.
     let described = |table: Option<&TableSchema>| table.map_or(Vec::new(), |table| table.columns.clone());
     let used = |columns: Vec<ColumnSpec>| columns.into_iter().filter(|column| column.kind != Kind::Ignored);
     for (ours, theirs) in used(described(ours)).zip(used(described(theirs))) {
@@ -109,7 +109,7 @@ pub(crate) fn weights(
     Ok(network.weights().into())
 }
 
-/// The fields of a session file that say what a network is, with their values.
+/// Returns the fields of a session file that describe a network, with their values.
 fn parts(architecture: &Architecture) -> [(&'static str, String); 4] {
     let (image, filters, hidden) = match architecture {
         Architecture::Logistic => (None, None, Vec::new()),

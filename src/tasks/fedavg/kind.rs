@@ -1,4 +1,4 @@
-//! The task's line of the registry, and how a peer's task is made.
+//! Entry of the task in the registry, and the function that builds a peer's task.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::tasks::{
 };
 use flyswarm_learn::learner::Classifier;
 
-/// Rows of a peer below which the usual rounds are few steps (docs/quality.md, "Which task for which table").
+/// Rows of a peer below which the usual rounds have only few steps (docs/quality.md, "Which task for
+/// which table").
 const FEW_ROWS: usize = 500;
 
 /// Percent of each peer's rows that `session new` holds out, as with the task `flynn`.
 const HELD_OUT: i64 = 20;
 
-/// The task's line of the registry.
+/// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     options: &[
         EPSILON,
@@ -81,7 +82,7 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Where a user finds how good the network is.
+/// Returns where a user finds the quality of the network.
 pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
     match spec.held_out {
         0 => {
@@ -95,7 +96,7 @@ pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
     }
 }
 
-/// Starts a trainer of the peer's own, which may take as long as the session lets a computation take, and
+/// Starts the user's own trainer, within the time limit that the session sets for a computation, and
 /// reads the network that the session starts from.
 #[cfg(all(feature = "cli", feature = "net"))]
 fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<Option<Build>, String> {
@@ -110,10 +111,10 @@ fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<O
     Ok((trainer.is_some() || weights.is_some()).then(|| build(spec.clone(), trainer, weights)))
 }
 
-/// The task with these parameters.
+/// Returns the built-in task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
-    // A session that was checked has a network; an empty plan is refused by the engine.
+    // A checked session has a network; the engine refuses an empty plan.
     let plan = Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.aggregates());
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
@@ -126,8 +127,8 @@ pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
     }
 }
 
-/// Makes a peer's task, which `trainer` trains for where there is one. `initial` has the first weights, where
-/// the session names a network file.
+/// Makes a peer's task. `trainer` trains for it, if given. `initial` has the first weights if the
+/// session names a network file.
 pub(crate) fn build(
     spec: FedavgSpec,
     trainer: Option<Arc<dyn Trainer>>,

@@ -1,18 +1,27 @@
-//! The task `fedavg`: a network that is trained in rounds (McMahan et al., "Communication-Efficient Learning
-//! of Deep Networks from Decentralized Data", AISTATS 2017, without a server; spec, section "Task fedavg").
+//! The task `fedavg`: a network that is trained in rounds (McMahan et al., "Communication-Efficient
+//! Learning of Deep Networks from Decentralized Data", AISTATS 2017, without a server; spec, section
+//! "Task fedavg").
 //!
-//! Slots: the coin, whose seed fixes the first weights, the batches and who trains; `holders`, which peers
-//! have rows of which class; `rows`, how many there are; `moments` where the scaling needs them; `round-1` to
-//! `round-R`; `scores`, loss and accuracy of the last weights; `predictions` if rows are held out, how the
-//! result predicts those of each class. After an early end the slot of the next round has the words of
-//! `predictions`, and is the last. In a round every member trains from the same
-//! weights on its own rows. The sum of (n_m / n) w_m, divided by the sum of the shares n_m / n, is the next
-//! weights: a mean over whoever was there.
+//! Slots, in order:
+//! * the coin; its seed fixes the first weights, the batches and the members that train;
+//! * `holders`: the peers that have rows of each class;
+//! * `rows`: the number of rows;
+//! * `moments`, if the scaling needs them;
+//! * `round-1` to `round-R`;
+//! * `scores`: loss and accuracy of the last weights;
+//! * `predictions`, if rows are held out: the predictions of the result for each class.
 //!
-//! A peer may send a share only of rows that n counts, or shares might add up to more than 1. So n is that of
-//! the slot with the most members so far (the last one of them), and a peer that was not there sends its rows
-//! alone, once, and takes part from the next round on. Each round's vector has the rows of its members, and
-//! carries on n and the figures of the rounds before: a peer that comes late needs the last one and no other.
+//! After an early end, the slot of the next round has the words of `predictions` and is the last.
+//!
+//! In a round every member trains from the same weights on its own rows. The next weights are the sum of
+//! (n_m / n) w_m, divided by the sum of the shares n_m / n: the mean over the members that are present.
+//!
+//! A peer may send a share only if n counts its rows; otherwise the shares could add up to more than 1.
+//! So n is taken from the slot with the most members so far (the last of equal ones). A peer that was
+//! not in that slot first sends its number of rows alone, and trains from the next round on.
+//!
+//! Each round's vector has the rows of its members. It also carries n and the figures of the earlier
+//! rounds. So a peer that comes late needs only the last vector.
 //!
 //! A private session has the slots coin, `rows` and the rounds, and opens no figures (`private`).
 
@@ -59,27 +68,27 @@ use words::{Figures, ONE, WordsError, mean_word};
 
 /// Slot of `rows`.
 const ROWS: u32 = 2;
-/// Why a peer's rows are in no round.
+/// Reason why a peer's rows are in no round.
 pub(super) const UNLABELLED: &str = "none of its rows has a label";
-/// Members that are drawn beyond the fewest that a sum needs, where there are as many: one may be lost.
+/// Members drawn in addition to the fewest that a sum needs, if the session has enough: one may be lost.
 const RESERVE: usize = 1;
 
-/// One peer's part.
+/// Part of one peer in the task.
 #[derive(Debug)]
 pub(crate) struct Fedavg {
     pub(super) plan: Plan,
     me: Peer,
-    /// The rows with labels.
+    /// Rows with labels.
     data: Arc<Dataset>,
-    /// Rows without labels, from which a task may learn that is built on this one.
+    /// Rows without labels, for a task that is built on this one.
     others: Option<Dataset>,
-    /// What trains; the built-in learner where nothing else does.
+    /// The user's trainer; `None` for the built-in learner.
     trainer: Option<Arc<dyn Trainer>>,
-    /// Its scaled rows, once the slots before the first round are committed.
+    /// This peer's scaled rows, once the slots before the first round are committed.
     prepared: OnceLock<Prepared>,
 }
 
-/// A peer's rows as the network takes them.
+/// A peer's rows, scaled for the network.
 #[derive(Debug)]
 struct Prepared {
     train: Dataset,
@@ -87,22 +96,23 @@ struct Prepared {
     others: Option<Dataset>,
 }
 
-/// Labels that were given and found, and how many of each class all members have together.
+/// Given and found labels, and the number of rows of each class over all members.
 pub(super) struct LabelledRows {
     pub(super) labels: PseudoLabels,
     pub(super) class_weights: Vec<f32>,
 }
 
-/// Why there are no weights.
+/// Reason why the weights are missing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FedavgError {
     /// The rows do not fit the session.
     #[error("{0}")]
     Data(String),
-    /// The opened moments are no moments.
+    /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// A weight or a loss has left the range of the words, or the opened words are no members' sum.
+    /// A weight or a loss is outside the range of the words, or the opened words are not a sum over the
+    /// members.
     #[error(transparent)]
     Words(WordsError),
     /// The session's network does not fit its rows.
@@ -111,7 +121,7 @@ pub(crate) enum FedavgError {
     /// The peer's own trainer has failed.
     #[error("{0}")]
     Trainer(String),
-    /// The weights make no model.
+    /// The weights do not form a valid model.
     #[error("{0}")]
     Classifier(#[from] ClassifierError),
     /// A slot that this depends on is not open.
@@ -126,10 +136,10 @@ impl From<WordsError> for FedavgError {
 }
 
 impl Fedavg {
-    /// A peer with these rows.
+    /// Makes a peer with these rows.
     ///
     /// # Errors
-    /// [`FedavgError::Data`] where the rows do not fit the session, or there are none.
+    /// [`FedavgError::Data`] if the rows do not fit the session, or if the peer has none.
     pub(crate) fn new(
         session: Session,
         spec: FedavgSpec,
@@ -143,10 +153,10 @@ impl Fedavg {
         Ok(Self::with(Plan::new(session, spec)?, me, data, None))
     }
 
-    /// A peer with these rows, some of which have labels.
+    /// Makes a peer with these rows; only some may have labels.
     ///
     /// # Errors
-    /// [`FedavgError::Data`] where the rows do not fit the session, or there are none.
+    /// [`FedavgError::Data`] if the rows do not fit the session, or if the peer has none.
     pub(super) fn partly(
         session: Session,
         spec: FedavgSpec,
@@ -180,7 +190,7 @@ impl Fedavg {
         Self { plan, me, data, others, trainer: None, prepared: OnceLock::new() }
     }
 
-    /// The labels of the rows that this peer trains on, labelled ones first.
+    /// Returns the labels of the rows that this peer trains on, labelled rows first.
     pub(super) fn given(&self, history: &History) -> Result<Vec<Option<u16>>, FedavgError> {
         let Prepared { train, others, .. } = self.prepared(history)?;
         let mut labels: Vec<_> = train.labels().iter().copied().map(Some).collect();
@@ -188,7 +198,7 @@ impl Fedavg {
         Ok(labels)
     }
 
-    /// These rows as the network takes them.
+    /// Returns these rows, scaled for the network.
     pub(super) fn points(&self, history: &History) -> Result<Dataset, FedavgError> {
         let Prepared { train, others, .. } = self.prepared(history)?;
         let others = others.as_ref().map_or(&[][..], Dataset::values);
@@ -208,7 +218,7 @@ impl Fedavg {
             None => Prepared { train: rows, held: None, others },
             Some(Split { train, test }) => {
                 let held = rows.subset(&test);
-                // Nor is anything learnt from the unlabelled rows of a group that is held out.
+                // Unlabelled rows of a held-out group are not used for training either.
                 let others = others.map(|others| groups::without(&others, &held));
                 Prepared { train: rows.subset(&train), held: Some(held), others }
             }
@@ -216,14 +226,14 @@ impl Fedavg {
         Ok(self.prepared.get_or_init(|| prepared))
     }
 
-    /// Which of the rows with labels are held out; `None` if the session holds none out.
+    /// Returns which labelled rows are held out; `None` if the session holds none out.
     fn split(&self, history: &History) -> Result<Option<Split>, FedavgError> {
         let (percent, rows) = (self.plan.spec.held_out, self.data.rows());
         if percent == 0 {
             return Ok(None);
         }
         let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-        // Over all rows at once: of small classes none would be held out.
+        // The split ignores classes: a split within each class would hold out no rows of small classes.
         let all = vec![0; rows];
         let split = train_test(split::Rows::new(&all, self.data.groups()), percent, &seed);
         if split.test.is_empty() || split.train.is_empty() {
@@ -235,18 +245,18 @@ impl Fedavg {
         Ok(Some(split))
     }
 
-    /// The rows with labels that are trained on, from 0.
+    /// Returns the labelled rows that are used for training, from 0.
     pub(super) fn trained_on(&self, history: &History) -> Option<Vec<usize>> {
         let split = self.split(history).ok()?;
         Some(split.map_or_else(|| (0..self.data.rows()).collect(), |split| split.train))
     }
 
-    /// What this peer's n_m is.
+    /// Returns this peer's n_m.
     fn own(&self) -> u32 {
         self.plan.counts(self.rows())
     }
 
-    /// Whether any of its rows has a label.
+    /// Returns whether any of its rows has a label.
     pub(super) fn has_labels(&self) -> bool {
         self.data.rows() > 0
     }
@@ -255,12 +265,12 @@ impl Fedavg {
         self.data.rows() + self.others.as_ref().map_or(0, Dataset::rows)
     }
 
-    /// The work of so many forward passes over all rows.
+    /// Returns the work of this number of forward passes over all rows.
     pub(super) fn passes(&self, passes: f64) -> Work {
         Work { lift: passes * self.plan.network.work() as f64 * self.rows() as f64, ..Work::default() }
     }
 
-    /// This peer's words for a round, from 0.
+    /// Returns this peer's words for a round, from 0.
     fn train(
         &self,
         slot: u32,
@@ -282,7 +292,7 @@ impl Fedavg {
         if !learns {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
         }
-        // The weights at the start are not kept beside those that become of them: networks may be large.
+        // The start weights are not kept next to the trained ones, because networks may be large.
         let start = plan.weights(slot, history)?;
         let tested = self.test(held.as_ref(), &start);
         let trained = self.learn(slot, round, history, found, start)?;
@@ -290,7 +300,7 @@ impl Fedavg {
         Ok(layout.write(Some((&trained.weights, figures)), share, self.own(), &carried)?)
     }
 
-    /// What this peer makes of the weights from which a round starts.
+    /// Trains from the start weights of a round.
     fn learn(
         &self,
         slot: u32,
@@ -328,14 +338,14 @@ impl Fedavg {
         Ok(trained)
     }
 
-    /// What weights say of the rows that this peer holds out; nothing where there are none.
+    /// Evaluates weights on the rows that this peer holds out; empty if it holds none out.
     fn test(&self, held: Option<&Dataset>, weights: &[f32]) -> Batch {
         held.map_or(Batch::default(), |held| {
             self.plan.network.evaluate(weights, held.view(), held.labels(), &mut Tape::default())
         })
     }
 
-    /// This peer's words for `scores`.
+    /// Returns this peer's words for `scores`.
     fn scores(&self, history: &History) -> Result<Bytes, FedavgError> {
         let (plan, slot) = (&self.plan, self.plan.last());
         let mut words = vec![0; words::FIGURES + 1];
@@ -353,7 +363,8 @@ impl Fedavg {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    /// This peer's vector for a slot; `found` where it has more than the given labels for a round.
+    /// Returns this peer's vector for a slot. `found` has the labels for a round if the peer has more
+    /// than the given ones.
     pub(super) fn vector(
         &self,
         slot: u32,
@@ -391,7 +402,8 @@ impl Fedavg {
         }
     }
 
-    /// What this peer's vector for a slot has of its rows; `learns` is whether it has rows to train on.
+    /// Returns which of its rows this peer's vector for a slot uses; `learns` is true if it has rows to
+    /// train on.
     pub(super) fn rows_in(&self, slot: u32, history: &History, learns: bool) -> RowUse {
         match slot {
             HOLDERS if self.plan.noise.is_none() && !self.has_labels() => RowUse::LeftOut(UNLABELLED),
@@ -405,7 +417,7 @@ impl Fedavg {
         }
     }
 
-    /// Holds an opened round against what everybody knew before it.
+    /// Checks an opened round against the values that all peers knew before it.
     fn check_round(&self, slot: u32, round: u32, history: &History) -> Result<(), FedavgError> {
         let layout = self.plan.layout();
         let opened = self.plan.opened(slot, "the round", history)?;
@@ -414,7 +426,7 @@ impl Fedavg {
             return Err(WordsError::Opened("share").into());
         }
         let carried = layout.carried(opened, history.members(slot).len(), round as usize)?;
-        // Whoever comes back may not have the round before any more.
+        // A peer that returns may lack the vector of the round before.
         let known = slot == self.plan.first() || history.vector(slot - 1).is_some();
         if known && carried != self.plan.carried(slot, history)? {
             return Err(WordsError::Opened("history").into());
@@ -423,7 +435,7 @@ impl Fedavg {
     }
 }
 
-/// Figures of the rows trained on and of those held out.
+/// Returns the figures of the training rows and of the held-out rows.
 fn figures_of(seen: Batch, held: Batch) -> Figures {
     let part = |batch: Batch| {
         let rows = batch.rows.max(1) as f64;
@@ -477,12 +489,12 @@ impl Task for Fedavg {
         checked.map_err(|error| error.to_string())
     }
 
-    /// The last round, until the next is committed; the last of all to the end.
+    /// Keeps the last round until the next is committed, and the last of all to the end.
     fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
         self.plan.round(slot).is_none_or(|_| slot + 1 >= committed.min(self.plan.last()))
     }
 
-    /// With a `patience` also the round whose weights are the best so far.
+    /// With a `patience`, also keeps the round whose weights are the best so far.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         self.needed_by_plan(slot, history.committed()) || self.plan.may_be_result(slot, history)
     }
@@ -508,7 +520,7 @@ impl Task for Fedavg {
         figures
     }
 
-    /// A round and `scores` hold rows with a label of the peers that train. The rest is of all rows.
+    /// A round and `scores` use labelled rows of the peers that train. The other slots use all rows.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         self.rows_in(slot, history, self.has_labels())
     }
@@ -561,7 +573,7 @@ impl Task for Fedavg {
     fn work(&self, slot: u32, history: &History) -> Work {
         let rows = self.rows() as f64;
         let spec = &self.plan.spec;
-        // Forward, and twice as much backward.
+        // The forward pass, and twice as much for the backward pass.
         let row = self.plan.network.work() as f64;
         let lift = match self.plan.round(slot) {
             Some(_) if self.plan.closes(slot, history) => row * rows,

@@ -1,4 +1,5 @@
-//! What follows from the session file alone: slots, who trains, and what the opened words stand for.
+//! Plan of a session, derived from the session file alone: its slots, its members and the meaning of the
+//! opened words.
 
 use std::sync::Arc;
 
@@ -21,28 +22,28 @@ use crate::session::{Peer, Session};
 use crate::tasks::{FedavgSpec, RoundNoise, Weighting};
 use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling};
 
-/// What follows from the session file alone.
+/// Plan of a session, derived from the session file alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(super) session: Session,
     pub(super) spec: FedavgSpec,
     pub(in crate::tasks) network: Network,
     scaling: Scaling,
-    /// How a table becomes rows, where that is described.
+    /// Preparation of a table into rows, if the session describes one.
     pub(super) preparation: Option<Arc<TableSchema>>,
-    /// The first weights, where the session names a network file.
+    /// The first weights, if the session names a network file.
     pub(super) initial: Option<Arc<[f32]>>,
-    /// The noise of a private session, which opens nothing but rounds.
+    /// Noise of a private session, which opens only its rounds.
     pub(super) noise: Option<RoundNoise>,
-    /// The weights of so many first rounds do not count for a `patience`.
+    /// Number of first rounds whose weights do not count for a `patience`.
     pub(in crate::tasks) uncounted: u32,
 }
 
 impl Plan {
-    /// The plan of a session of the task `fedavg` with these parameters.
+    /// Makes the plan of a session of the task `fedavg` with these parameters.
     ///
     /// # Errors
-    /// [`FedavgError::Session`] where the session was not checked and its network does not fit.
+    /// [`FedavgError::Session`] if the session was not checked and its network does not fit.
     pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
         let network = spec.build(&session.data)?;
         let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
@@ -50,7 +51,7 @@ impl Plan {
         Ok(Self { session, spec, network, scaling, preparation, initial: None, noise, uncounted: 0 })
     }
 
-    /// What is opened of columns.
+    /// Returns the sums of columns that the session opens.
     pub(super) fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
@@ -62,37 +63,37 @@ impl Plan {
         Layout { weights: self.network.weights(), figures, rounds: self.spec.rounds as usize, predictions }
     }
 
-    /// Slot of `rows`. A private session does not tell who has rows of which class.
+    /// Returns the slot of `rows`. A private session does not reveal the classes of each peer.
     pub(super) fn rows(&self) -> u32 {
         if self.noise.is_some() { ROWS - 1 } else { ROWS }
     }
 
-    /// Slot of the first round.
+    /// Returns the slot of the first round.
     pub(in crate::tasks) fn first(&self) -> u32 {
         self.rows() + 1 + u32::from(self.opens_moments().is_some())
     }
 
-    /// Slot of `scores`; of a private session, which has none, the end of its plan.
+    /// Returns the slot of `scores`. A private session has none: there it is the end of the plan.
     pub(super) fn last(&self) -> u32 {
         self.first() + self.spec.rounds
     }
 
-    /// Slot of `predictions`, if there is one: behind all others.
+    /// Returns the slot of `predictions`, if the plan has it: after all others.
     pub(super) fn predictions(&self) -> u32 {
         self.last() + 1
     }
 
-    /// Whether rows are held out, and how they are predicted is summed.
+    /// Returns whether rows are held out and their predictions are summed.
     pub(in crate::tasks) fn predicts(&self) -> bool {
         self.spec.held_out > 0 && self.noise.is_none()
     }
 
-    /// The round of a slot, from 0.
+    /// Returns the round of a slot, from 0.
     pub(in crate::tasks) fn round(&self, slot: u32) -> Option<u32> {
         slot.checked_sub(self.first()).filter(|&round| round < self.spec.rounds)
     }
 
-    /// The aggregates of the session.
+    /// Returns the aggregates of the session.
     #[must_use]
     pub(crate) fn aggregates(&self) -> Vec<Aggregate> {
         let data = &self.session.data;
@@ -131,8 +132,9 @@ impl Plan {
         plan
     }
 
-    /// The slot whose members' rows are the n of `slot`, a round or `scores`: of those before it the one with
-    /// the most members, of equal ones the last. Moments count nobody.
+    /// Returns the slot whose members' rows are the n of `slot`, which is a round or `scores`. It is the
+    /// earlier slot with the most members, the last of equal ones. The slot of the moments does not
+    /// count.
     pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
         let rounds = (self.first()..slot).take_while(|&before| before < self.last());
         let (mut base, mut most) = (self.rows(), history.members(self.rows()).len());
@@ -145,7 +147,8 @@ impl Plan {
         base
     }
 
-    /// The peers that may train in `slot`: those whose rows n counts, or those of them that are drawn.
+    /// Returns the peers that may train in `slot`: those whose rows n counts, or the drawn ones among
+    /// them.
     ///
     /// The draw: the counted peers in the order of the roster are shuffled by Stream(seed, "fedavg/members",
     /// slot as u32 LE); the first K train, K = ceil(members x counted), at least one more than a sum needs.
@@ -165,7 +168,7 @@ impl Plan {
         counted
     }
 
-    /// Fewest members that may train in a round.
+    /// Returns the fewest members that may train in a round.
     pub(super) fn fewest(&self) -> usize {
         if self.noise.is_some() {
             SMALLEST_SUM
@@ -183,7 +186,7 @@ impl Plan {
         history.vector(slot).ok_or(FedavgError::Closed(name))
     }
 
-    /// What the members carry on into `slot`, a round or `scores`.
+    /// Returns the values that the members carry into `slot`, which is a round or `scores`.
     pub(super) fn carried(&self, slot: u32, history: &History) -> Result<Carried, FedavgError> {
         let Some(before) = slot.checked_sub(1).filter(|&before| self.round(before).is_some()) else {
             let rows = self.opened(self.rows(), "rows", history)?;
@@ -203,13 +206,13 @@ impl Plan {
         Ok(carried)
     }
 
-    /// Whether training ends with the last of the rounds that have these figures.
+    /// Returns whether training ends with the last of the rounds that have these figures.
     fn over(&self, curve: &[Figures]) -> bool {
         let best = Best::of(curve.iter().map(|figures| figures.judged()));
         self.spec.patience > 0 && best.is_some_and(|best| best.waited(self.uncounted) >= self.spec.patience)
     }
 
-    /// Whether the slot of a round sums predictions in its place, because training has ended before it.
+    /// Returns whether the slot of a round sums predictions instead, because training ended before it.
     pub(in crate::tasks) fn closes(&self, slot: u32, history: &History) -> bool {
         let Some(round) = self.round(slot).filter(|_| self.spec.patience > 0) else { return false };
         let before = match history.vector(slot) {
@@ -223,12 +226,12 @@ impl Plan {
         before.is_ok_and(|before| self.over(&before.curve))
     }
 
-    /// Whether a slot sums how held-out rows are predicted.
+    /// Returns whether a slot sums the predictions for held-out rows.
     pub(super) fn sums_predictions(&self, slot: u32, history: &History) -> bool {
         slot == self.predictions() || self.closes(slot, history)
     }
 
-    /// The weights from which the members train in `slot`, or that `scores` tests.
+    /// Returns the start weights of the members in `slot`, or the weights that `scores` tests.
     pub(crate) fn weights(&self, slot: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
         if slot <= self.first() {
             let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
@@ -245,7 +248,7 @@ impl Plan {
         }
     }
 
-    /// The scaler from what has been opened.
+    /// Returns the scaler from the opened values.
     pub(super) fn scaler(&self, history: &History) -> Result<Scaler, FedavgError> {
         let moments = match self.scaling.needs_moments() {
             Some(_) => Some(&self.opened(ROWS + 1, "moments", history)?[..]),
@@ -254,7 +257,7 @@ impl Plan {
         Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
     }
 
-    /// How a member trains in a round, from 0.
+    /// Returns how a member trains in a round, from 0.
     pub(super) fn settings(&self, round: u32) -> Settings {
         let spec = &self.spec;
         #[expect(clippy::cast_possible_truncation, reason = "steps are taken in binary32")]
@@ -271,7 +274,7 @@ impl Plan {
         }
     }
 
-    /// What counts as a peer's n_m.
+    /// Returns a peer's n_m if it has this number of rows.
     pub(super) fn counts(&self, rows: usize) -> u32 {
         match self.spec.weighting {
             Weighting::Rows => u32::try_from(rows).unwrap_or(u32::MAX),
@@ -279,7 +282,7 @@ impl Plan {
         }
     }
 
-    /// The share of a peer with n_m of n, rounded down.
+    /// Returns the share of a peer with n_m of n, rounded down.
     pub(super) fn share(&self, own: u32, all: u32) -> Result<u32, FedavgError> {
         if own > all || all == 0 {
             let text = format!("this peer's {own} rows are more than the {all} that were counted");
@@ -289,7 +292,7 @@ impl Plan {
         Ok(u32::try_from(share).unwrap_or(ONE))
     }
 
-    /// The figures of the last weights.
+    /// Returns the figures of the last weights.
     pub(super) fn scores(&self, history: &History) -> Result<Figures, FedavgError> {
         let words = self.opened(self.last(), "scores", history)?;
         let words: Vec<u32> = words.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
@@ -298,7 +301,7 @@ impl Plan {
         Ok(Figures { loss, accuracy, held_loss, held_accuracy })
     }
 
-    /// Figures by name; those of rows that are held out where there are some.
+    /// Returns the figures by name; those of held-out rows if the session holds any out.
     pub(super) fn named(&self, figures: Figures) -> Map<String, Value> {
         let round = |number: f64| (number * 1e4).round() / 1e4;
         let mut named = Map::new();
@@ -311,7 +314,7 @@ impl Plan {
         named
     }
 
-    /// The model of the whole plan.
+    /// Returns the model of the whole plan.
     pub(crate) fn classifier(&self, history: &History) -> Result<Classifier, FedavgError> {
         let judged = self.judged(history).ok_or(FedavgError::Closed("the last round"))?;
         let made = self.with_weights(self.scaler(history)?, self.made(self.result(&judged), history)?)?;
@@ -332,8 +335,8 @@ impl Plan {
         })
     }
 
-    /// The same network trained on rows in one place, after each of as many rounds: what that of the peers is
-    /// held against.
+    /// Trains the same network on rows in one place and returns it after each round, as the baseline for
+    /// the network of the peers.
     pub(crate) fn in_one_place(
         &self,
         rows: &Dataset,

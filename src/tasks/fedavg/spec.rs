@@ -1,4 +1,4 @@
-//! The task `fedavg` in a session file.
+//! The parameters of the task `fedavg` in a session file.
 
 mod noise;
 
@@ -25,7 +25,7 @@ pub(crate) const NETWORK: [TaskOption; 3] = [
     TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
 ];
 
-/// The shape of the network in a session file.
+/// Shape of the network in a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Logistic,
@@ -33,12 +33,12 @@ enum Shape {
     Cnn,
 }
 
-/// How much a member's weights count in the mean.
+/// Weight of a member in the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weighting {
-    /// By its rows.
+    /// By its number of rows.
     Rows,
-    /// As much as any other's.
+    /// Equal for all members.
     Equal,
 }
 
@@ -71,37 +71,38 @@ pub struct FedavgSpec {
     pub batch: u32,
     /// The learning rate: above 0, at most 10. Default 0.05.
     pub rate: f64,
-    /// How the rate goes down. Default cosine.
+    /// Decay of the rate. Default cosine.
     pub schedule: Schedule,
-    /// 0 to 0.999. Default 0.9.
+    /// Momentum: 0 to 0.999. Default 0.9.
     pub momentum: f64,
-    /// 0 to 1. Default 1e-4.
+    /// Weight decay: 0 to 1. Default 1e-4.
     pub weight_decay: f64,
     /// FedProx's mu (Li et al., MLSys 2020): 0 to 1,000. Default 0.
     pub proximal: f64,
-    /// Longest update of a member, in the Euclidean norm; 0, the default: any.
+    /// Longest update of a member, in the Euclidean norm; 0, the default, sets no limit.
     pub clip: f64,
     /// Share of the members that train in a round, drawn by the coin: 0.001 to 1. Default 1.
     pub members: f64,
-    /// How much a member counts. Default: by its rows.
+    /// Weight of a member in the mean. Default: by its rows.
     pub weighting: Weighting,
-    /// Percent of each member's rows that it does not train on but tests on: 0 to 50. Default 0.
+    /// Percent of each member's rows that are used for testing instead of training: 0 to 50. Default 0.
     pub held_out: u32,
-    /// Rounds in a row without a lower loss of the rows held out, after which training ends: up to 10,000.
-    /// The result is then the weights of the best round. 0, the default: all rounds, and the last weights.
+    /// Training ends after this number of rounds in a row without a lower loss on held-out rows: up to
+    /// 10,000. The result is then the weights of the best round. With 0, the default, all rounds run and
+    /// the result is the last weights.
     pub patience: u32,
-    /// Whether images are turned over (left and right) at random. Default false.
+    /// True if images are flipped (left and right) at random. Default false.
     pub flip: bool,
-    /// Most pixels by which images are moved at random: 0 to 64. Default 0.
+    /// Largest random shift of images, in pixels: 0 to 64. Default 0.
     pub shift: u32,
-    /// Channels, height and width of a row, where it is an image: a channel after the other, line by line.
+    /// Channels, height and width of a row, if it is an image: one channel after the other, line by
+    /// line.
     pub image: Option<[u32; 3]>,
-    /// The digest of the network file whose weights are the first ones; `None`, the default: the coin draws
-    /// them.
+    /// Digest of the network file with the first weights; `None`, the default: the coin draws them.
     pub initial: Option<[u8; 32]>,
 }
 
-/// The parameters, and the network as the section `[fedavg]` describes it.
+/// The parameters, with the network as the section `[fedavg]` describes it.
 struct Section {
     shape: Shape,
     hidden: Vec<u32>,
@@ -182,28 +183,28 @@ fn refuse<T>(field: &str, value: impl fmt::Display, limit: &str) -> Result<T, Se
     Err(SessionError::value(field, value, limit))
 }
 
-/// So many numbers.
+/// Converts a list to an array of `N` numbers, or refuses its length.
 fn numbers<const N: usize>(field: &str, given: &[u32]) -> Result<[u32; N], SessionError> {
     given.try_into().or_else(|_| refuse(&format!("the length of {field}"), given.len(), &N.to_string()))
 }
 
 impl FedavgSpec {
-    /// The network for rows as in `data`.
+    /// Builds the network for rows as in `data`.
     ///
     /// # Errors
-    /// [`SessionError::Value`] where there is none.
+    /// [`SessionError::Value`] if such a network does not exist.
     pub(crate) fn build(&self, data: &DataSpec) -> Result<Network, SessionError> {
         Network::new(&self.network, data.width() as usize, data.classes.len())
             .or_else(|error| refuse("fedavg.network", self.network.name(), &format!("possible: {error}")))
     }
 
-    /// How many weights the network has for rows as in `data`.
+    /// Returns the number of weights of the network for rows as in `data`.
     #[must_use]
     pub fn weights(&self, data: &DataSpec) -> usize {
         self.build(data).map_or(0, |network| network.weights())
     }
 
-    /// What is done to images.
+    /// Returns the random changes to images.
     pub(crate) fn augment(&self) -> Option<Augment> {
         let image = self.image.filter(|_| self.flip || self.shift > 0)?;
         let image = image.map(|side| side as usize);
@@ -227,7 +228,7 @@ impl FedavgSpec {
         }
     }
 
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,
@@ -356,7 +357,7 @@ impl Spec for FedavgSpec {
 }
 
 impl Section {
-    /// The parameters; `given` are the fields that the file has.
+    /// Resolves the parameters; `given` are the fields that the file has.
     fn resolve(self, given: &[&str]) -> Result<FedavgSpec, SessionError> {
         let Self { shape, hidden, filters, image, spec } = self;
         let has = |name: &str| given.contains(&name);

@@ -1,8 +1,8 @@
-//! `join --trainer COMMAND`: a program of the user's own trains in place of the built-in learner.
+//! `join --trainer COMMAND`: the user's own program trains instead of the built-in learner.
 //!
-//! It gets a line of JSON for each round on standard input and answers with one; rows and weights lie in a
-//! folder that nobody else can look into (`docs/trainer.md`). The command is on the command line and nowhere
-//! else: a session file, which another has written, cannot start programs here.
+//! For each round, the program gets one line of JSON on standard input and answers with one line. Rows
+//! and weights lie in a folder that only this user can open (`docs/trainer.md`). The command comes from
+//! the command line alone: a session file, which another person has written, cannot start programs here.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use super::trainer::{Order, Trainer, read_weights, write_rows, write_weights};
 
-/// The longest line of an answer.
+/// Longest line of an answer, in bytes.
 const MAX_LINE: u64 = 1 << 16;
 
 /// A program that trains.
@@ -38,28 +38,28 @@ struct Running {
     has_rows: bool,
 }
 
-/// What the program answers.
+/// Answer of the program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
     round: u32,
     rows: usize,
-    /// The mean cross-entropy of its rows, nats.
+    /// Mean cross-entropy of its rows, nats.
     loss: f64,
-    /// The part of its rows whose class was right.
+    /// Fraction of its rows whose class was predicted correctly.
     accuracy: f64,
 }
 
 impl Subprocess {
-    /// Starts the program; an answer may take as long as `limit`.
+    /// Starts the program; each answer may take as long as `limit`.
     ///
     /// # Errors
-    /// One line.
+    /// Returns one line for the user.
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("--trainer {command}: cannot be started: {error}");
         let mut folder = tempfile::Builder::new();
         folder.prefix("flyswarm-trainer-");
-        // Of itself it would be open to all.
+        // By default the folder would be open to all users.
         #[cfg(unix)]
         let owner = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         #[cfg(unix)]
@@ -67,7 +67,7 @@ impl Subprocess {
         let folder = folder.tempdir().map_err(failed)?;
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).env("FLYSWARM_FOLDER", folder.path());
-        // A group of its own: what the shell has started ends with it.
+        // The shell gets its own process group, so that the processes it has started end with it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
@@ -103,11 +103,11 @@ impl Subprocess {
         }
         write("weights.safetensors", write_weights(order.network, order.start))?;
         let answer = self.path("answer.safetensors");
-        // That of another round is none of this.
+        // The answer of another round is not valid for this one.
         let _ = fs::remove_file(&answer);
         let mut line = order.told();
         line["folder"] = json!(self.folder.path());
-        // Of a program that has ended below.
+        // A write error means that the program has ended; this is handled below.
         let _ = writeln!(running.orders, "{line}").and_then(|()| running.orders.flush());
         let line = match running.answers.recv_timeout(self.limit) {
             Ok(line) => line,
@@ -115,7 +115,8 @@ impl Subprocess {
                 return Err(format!("no answer in {} s, it was stopped", self.limit.as_secs_f64()));
             }
             Err(RecvTimeoutError::Disconnected) => {
-                // It may have closed its output and live on: a moment for it to end by itself.
+                // The program may have closed its output but still run: it gets a moment to end by
+                // itself.
                 for _ in 0..25 {
                     if !matches!(running.child.try_wait(), Ok(None)) {
                         break;
@@ -138,7 +139,7 @@ impl Subprocess {
                 said.round, said.rows
             ));
         }
-        // Names are at most as long as a header of 64 KiB.
+        // The names of the tensors fit in a header of 64 KiB.
         let most = 4 * order.network.weights() as u64 + (1 << 17);
         let mut bytes = Vec::new();
         fs::File::open(&answer)
@@ -170,9 +171,10 @@ impl Drop for Subprocess {
     }
 }
 
-/// Ends the program and what it has started. One that has ended already is no error.
+/// Ends the program and the processes that it has started. A program that has already ended is not an
+/// error.
 fn end(child: &mut Child) {
-    // Once it was waited for, its number may be another's.
+    // After the wait, another process may have got its number.
     if !matches!(child.try_wait(), Ok(None)) {
         return;
     }

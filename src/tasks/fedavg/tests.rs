@@ -1,5 +1,6 @@
-//! The rounds against a plain program that does the same in one place: the same bits, whoever is lost or
-//! comes late. The plain program knows the learner, and nothing of words, slots and carried numbers.
+//! The rounds against a plain program that does the same in one place. The results are equal to the bit,
+//! even if members are lost or come late. The plain program uses the learner, but no words, slots or
+//! carried numbers.
 
 mod early;
 mod evaluate;
@@ -34,7 +35,7 @@ fn identities(peers: u16) -> Vec<Identity> {
     identities
 }
 
-/// A session of so many peers over the digits, with these lines for `[fedavg]`.
+/// Makes a session of this number of peers over the digits, with these lines for `[fedavg]`.
 fn session(peers: u16, lines: &str) -> Session {
     Session::parse(&text(peers, lines)).unwrap()
 }
@@ -59,7 +60,7 @@ fn spec(session: &Session) -> &FedavgSpec {
     spec
 }
 
-/// Every peer's rows of the digits: peer i has 15 + 5 i.
+/// Returns every peer's rows of the digits: peer i has 15 + 5 i.
 fn parts(peers: u16) -> Vec<Arc<Dataset>> {
     let mut next = 0;
     let part = |peer: u16| {
@@ -83,12 +84,13 @@ fn committed(slot: u32, members: &[Peer]) -> Committed {
     Committed { sum, members: members.to_vec(), total: [0; 32], deals: [0; 32] }
 }
 
-/// Sums slot after slot over the members that `members` gives; a vector that is not needed any more is gone.
+/// Sums slot after slot over the members that `members` gives; drops each vector that later slots do not
+/// need.
 fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
     federated_to(u32::MAX, tasks, members)
 }
 
-/// The same up to this slot.
+/// Does the same up to this slot.
 fn federated_to(end: u32, tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
     let everybody: Vec<_> = (0u16..).map(Peer).take(tasks.len()).collect();
     let mut slots = vec![(committed(0, &everybody), Bytes::copy_from_slice(&COIN))];
@@ -117,7 +119,7 @@ fn federated_to(end: u32, tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) 
     Ok(History::of(slots))
 }
 
-/// What one member makes of the weights, in one place.
+/// Trains one member on the weights, in one place.
 fn trained(
     session: &Session,
     seed: &[u8; 32],
@@ -155,7 +157,7 @@ fn trained(
     trained
 }
 
-/// The loss of a peer's rows that it holds out.
+/// Returns the loss on a peer's held-out rows.
 fn held_loss(session: &Session, seed: &[u8; 32], part: &Dataset, weights: &[f32]) -> f64 {
     let spec = spec(session);
     let data = Scaler::fit(&session.data.scaling.of_rows(), part).unwrap().transform(part);
@@ -166,7 +168,8 @@ fn held_loss(session: &Session, seed: &[u8; 32], part: &Dataset, weights: &[f32]
     (tested.loss / held.rows() as f64).min(15.0)
 }
 
-/// The weights of the result, in one place: exact sums in fixed point, or with `float` plain FedAvg.
+/// Returns the weights of the result, in one place: exact sums in fixed point, or with `float` plain
+/// FedAvg.
 fn plain(
     session: &Session,
     seed: &[u8; 32],
@@ -177,7 +180,7 @@ fn plain(
     plain_rounds(session, seed, parts, members, float).0
 }
 
-/// The same, which round made them, and how many rounds there were.
+/// Returns the same, with the round that made them and the number of rounds.
 fn plain_rounds(
     session: &Session,
     seed: &[u8; 32],
@@ -192,7 +195,7 @@ fn plain_rounds(
         Weighting::Rows => parts[peer.index()].rows() as u64,
         Weighting::Equal => 1,
     };
-    // The largest group that was ever there, the last of equal ones: only theirs count.
+    // Only the rows of the largest group that was ever present count, the last of equal ones.
     let mut counted = members(2);
     for slot in 3..=3 + spec.rounds {
         let (made, end) = (slot - 3, slot == 3 + spec.rounds);
@@ -217,8 +220,8 @@ fn plain_rounds(
                 best = (loss, weights.clone(), made);
             }
         }
-        // Of a round that judges too often that nothing is better the weights are of no use, unless it is the
-        // last one: `scores` judges these.
+        // If a round exhausts the patience, its own weights are not used. The last round is an
+        // exception: `scores` judges its weights.
         if end || spec.patience > 0 && made - best.2 >= spec.patience && made + 1 < spec.rounds {
             let rounds = if end { made } else { made + 1 };
             return if spec.patience > 0 { (best.1, best.2, rounds) } else { (weights, made, rounds) };
@@ -250,7 +253,7 @@ fn bits(weights: &[f32]) -> Vec<u32> {
     weights.iter().map(|weight| weight.to_bits()).collect()
 }
 
-/// Who is there in a slot: all but those that `lost` and `late` say.
+/// Returns the members of a slot: all but those that `lost` and `late` exclude.
 fn members(peers: u16, lost: (u16, u32), late: (u16, u32)) -> impl Fn(u32) -> Vec<Peer> {
     move |slot| {
         let away = |peer: u16| (peer == lost.0 && slot == lost.1) || (peer == late.0 && slot < late.1);
@@ -291,7 +294,8 @@ proptest! {
                     prop_assert_eq!(bits(&tasks[1].plan.weights(8, &history).unwrap()), bits(&plain));
                 }
             }
-            // Of four that are drawn two may be away, and after an early end one who holds a class out.
+            // Two of four drawn members may be away, and after an early end also one that holds out a
+            // class.
             Err(error) => {
                 let away = spec(&session).patience > 0 && error.contains("hold rows of class");
                 prop_assert!(options.starts_with("members") || away, "{error}");
@@ -300,7 +304,7 @@ proptest! {
     }
 }
 
-/// Does what the built-in learner does, for the peer of this number; fails in a round.
+/// Trains like the built-in learner, for the peer of this number. It fails in the given round, if any.
 #[derive(Debug)]
 struct Own(u16, Option<u32>);
 
@@ -334,7 +338,7 @@ fn a_trainer_gets_what_the_built_in_learner_gets_and_its_failure_is_told_by_its_
     );
     let error = federated(&with(Some(1)), everybody).unwrap_err();
     assert_eq!(error, "the trainer in round 2: it has ended");
-    // The others go on without it.
+    // The others continue without it.
     let members = members(5, (2, 4), (9, 0));
     let history = federated(&with(Some(1)), &members).unwrap();
     let plan = &tasks(&session, &parts)[0].plan;
@@ -344,7 +348,8 @@ fn a_trainer_gets_what_the_built_in_learner_gets_and_its_failure_is_told_by_its_
     );
 }
 
-/// A session of five in the simulator: a peer crashes at this stage of the second round, and is away so long.
+/// Runs five peers in the simulator: one crashes at this stage of the second round, and is away for
+/// `away_s`.
 fn crashed(session: &Session, parts: &[Arc<Dataset>], stage: &str, away_s: u32) -> Swarm {
     let at = format!("{{ slot = \"round-2\", stage = \"{stage}\" }}");
     let fault = format!("kind = \"crash\", peers = 2, at = {at}, for_s = {away_s}");
@@ -427,7 +432,7 @@ fn weights_out_of_range_and_nan_are_refused_by_name_before_anything_is_sent() {
 
 #[test]
 fn the_largest_numbers_of_the_most_members_do_not_leave_the_ring() {
-    // As many as a session may have, with shares that add up to 1, all at the limit: the worst that may come.
+    // The worst case: the most peers of a session, with shares that add up to 1, all at the limit.
     for sign in [1.0, -1.0] {
         let share = ONE / 1024;
         let word = mean_word(sign * LIMIT, share, String::new).unwrap();
@@ -444,7 +449,7 @@ fn a_sum_of_members_that_carry_different_histories_is_refused_by_everybody() {
     let everybody: Vec<_> = (0..4).map(Peer).collect();
     let history = federated(&tasks, |_| everybody.clone()).unwrap();
     let layout = tasks[0].plan.layout();
-    // The last round again, with one word of one member changed.
+    // Opens the last round again, with one word of one member changed.
     let last = tasks[0].plan.last() - 1;
     let refused = |at: usize, change: u32| {
         let mut vector = history.vector(last).unwrap().to_vec();
@@ -459,7 +464,7 @@ fn a_sum_of_members_that_carry_different_histories_is_refused_by_everybody() {
     let words = layout.words();
     assert!(refused(layout.weights + words::FIGURES, u32::MAX / 2).contains("share"));
     assert!(refused(layout.weights + words::FIGURES + 2, 1).contains("number of rows"));
-    // As if all four had said one row more.
+    // As if each of the four had reported one row more.
     assert!(refused(layout.weights + words::FIGURES + 2, 4).contains("history"));
     assert!(refused(words - 2 * words::FIGURES, 3).contains("figure of a round"));
 }
@@ -487,7 +492,7 @@ fn a_peer_without_rows_is_refused_and_so_is_a_round_of_too_few_that_train() {
     assert!(rounds.len() > 1, "another draw in another round");
 }
 
-/// A network file of the session's shape, and the session that starts from it.
+/// Makes a network file of the session's shape, and a session that starts from it.
 fn started(peers: u16, lines: &str, weights: impl Fn(&Plan) -> Vec<f32>) -> (Classifier, Session) {
     let drawn = session(peers, lines);
     let plan = Plan::new(drawn.clone(), spec(&drawn).clone()).unwrap();
@@ -514,10 +519,10 @@ fn rounds_start_from_the_weights_of_the_file_that_the_session_names() {
         tasks.iter_mut().for_each(|task| task.plan.initial = Some(start.clone()));
         federated(&tasks, everybody).unwrap()
     };
-    // The weights that the coin would have drawn: all is as without a file.
+    // These are the weights that the coin would have drawn: the result is as without a file.
     let (file, named) = started(4, lines, |plan| plan.network.initial(&COIN));
     assert_eq!(bits(&weights(&named, &from(&file, &named))), bits(&weights(&plain, &drawn)));
-    // The weights at the end: the first round begins where the last one has ended.
+    // Starts from the final weights: the first round begins where the last one ended.
     let (file, named) = started(4, lines, |_| weights(&plain, &drawn));
     let history = from(&file, &named);
     let loss = |session: &Session, history: &History| {

@@ -1,20 +1,21 @@
-//! A trainer of the user's own in place of the built-in learner: what it is asked, and weights as a file in
-//! the format safetensors (`docs/trainer.md`).
+//! The user's own trainer instead of the built-in learner: its orders, and weights as a file in the
+//! format safetensors (`docs/trainer.md`).
 
 use flyswarm_learn::learner::{Batch, Network, Settings, Tape, Tensor, Trained};
 use serde_json::{Map, Value, json};
 
 use crate::data::Dataset;
 
-/// The longest header of a file with weights: some ten tensors.
+/// Longest header of a file with weights, in bytes: enough for about ten tensors.
 const MAX_HEADER: usize = 1 << 16;
 
-/// What trains.
+/// A program that trains a network.
 pub(crate) trait Trainer: std::fmt::Debug + Send + Sync {
     /// Trains as ordered.
     ///
     /// # Errors
-    /// One line for the user; this peer then leaves the session, and the others go on without it.
+    /// Returns one line for the user; this peer then leaves the session, and the others continue without
+    /// it.
     fn train(&self, order: &Order<'_>) -> Result<Trained, String>;
 }
 
@@ -22,19 +23,19 @@ pub(crate) trait Trainer: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Order<'a> {
     pub(crate) network: &'a Network,
-    /// From 0.
+    /// Number of the round, from 0.
     pub(crate) round: u32,
     pub(crate) rounds: u32,
-    /// The weights to start from.
+    /// Weights to start from.
     pub(crate) start: &'a [f32],
-    /// Scaled rows, without those that are held out; the same in every round.
+    /// Scaled rows without the held-out ones; the same in every round.
     pub(crate) rows: &'a Dataset,
-    /// What the session asks for.
+    /// Training settings of the session.
     pub(crate) settings: Settings,
 }
 
 impl Order<'_> {
-    /// What a trainer is told of the round.
+    /// Returns the description of the round for a trainer.
     pub(crate) fn told(&self) -> Value {
         let settings = self.settings;
         json!({
@@ -45,11 +46,11 @@ impl Order<'_> {
         })
     }
 
-    /// What a trainer has learnt: its weights, and the mean loss (nats) and the accuracy of the rows. Where
-    /// it says nothing of them, they are those of the new weights.
+    /// Returns the training result: the weights, the mean loss (nats) and the accuracy on the rows. If
+    /// the trainer gave no figures, they are computed with the new weights.
     ///
     /// # Errors
-    /// One line, where the figures cannot be.
+    /// Returns one line if the figures are impossible.
     pub(crate) fn answered(&self, weights: Vec<f32>, figures: Option<(f64, f64)>) -> Result<Trained, String> {
         let Some((loss, accuracy)) = figures else {
             let (rows, labels) = (self.rows.view(), self.rows.labels());
@@ -66,7 +67,7 @@ impl Order<'_> {
     }
 }
 
-/// A file of these tensors: name, type, shape and little-endian numbers.
+/// Writes a file of these tensors: name, type, shape and little-endian numbers.
 pub(crate) fn safetensors(tensors: &[(&str, &str, &[usize], Vec<u8>)]) -> Vec<u8> {
     let (mut header, mut at) = (Map::new(), 0);
     for (name, dtype, shape, numbers) in tensors {
@@ -84,7 +85,7 @@ pub(crate) fn safetensors(tensors: &[(&str, &str, &[usize], Vec<u8>)]) -> Vec<u8
     bytes
 }
 
-/// The file with the weights of a network.
+/// Writes the file with the weights of a network.
 pub(crate) fn write_weights(network: &Network, weights: &[f32]) -> Vec<u8> {
     let tensors = network.tensors();
     let numbers = |tensor: &Tensor| {
@@ -94,7 +95,7 @@ pub(crate) fn write_weights(network: &Network, weights: &[f32]) -> Vec<u8> {
     safetensors(&each.collect::<Vec<_>>())
 }
 
-/// The file with rows (`x`, F32) and the class of each (`y`, I64).
+/// Writes the file with the rows (`x`, F32) and the class of each (`y`, I64).
 pub(crate) fn write_rows(rows: &Dataset) -> Vec<u8> {
     let x = rows.values().iter().flat_map(|value| value.to_le_bytes()).collect();
     let y = rows.labels().iter().flat_map(|&label| i64::from(label).to_le_bytes()).collect();
@@ -102,11 +103,12 @@ pub(crate) fn write_rows(rows: &Dataset) -> Vec<u8> {
     safetensors(&[("x", "F32", &[count, features], x), ("y", "I64", &[count], y)])
 }
 
-/// The weights of a network from a file that another program has written, its tensors in any order.
+/// Reads the weights of a network from a file of another program, which may have its tensors in any
+/// order.
 ///
 /// # Errors
-/// One line that names the first tensor that is missing, too many or of another type or shape, or the first
-/// number that is not finite.
+/// Returns one line that names the first tensor that is missing, superfluous or of another type or
+/// shape, or the first number that is not finite.
 pub(crate) fn read_weights(network: &Network, bytes: &[u8]) -> Result<Vec<f32>, String> {
     let none = || "is not a file in the format safetensors".to_owned();
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(none)?;

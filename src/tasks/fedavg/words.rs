@@ -1,35 +1,36 @@
-//! The words of a round: means in fixed point, the share, rows, and what the members carry on from round to
-//! round (spec, section "Task fedavg").
+//! The words of a round: means in fixed point, the share, rows, and the values that the members carry
+//! from round to round (spec, section "Task fedavg").
 //!
-//! A mean is a number of every member, times its share: 32-bit words, signed, with 27 fractional bits. With
-//! shares that add up to at most 1 and numbers below [`LIMIT`] in magnitude no sum of words leaves the ring.
+//! A mean is the sum of each member's number times its share, in signed 32-bit words with 27 fractional
+//! bits. No sum of words leaves the ring if the shares add up to at most 1 and the numbers are below
+//! [`LIMIT`] in magnitude.
 
 use bytes::Bytes;
 
 use crate::crypto::mask::{Word, capacity};
 pub(super) use crate::tasks::WHOLE_SHARE as ONE;
 
-/// Numbers of a round beside the weights that are means: [`Figures`].
+/// Numbers of a round that are means, in addition to the weights: [`Figures`].
 pub(super) const FIGURES: usize = 4;
 /// Words after the means: the share, rows, and the rows in use in two halves.
 const TAIL: usize = 4;
-/// Words of a number of predictions: 16 bits each.
+/// Words for each number of the predictions: 16 bits each.
 const PARTS: usize = 4;
-/// Most peers of a session: each rounds by half a unit.
+/// Most peers of a session; each rounds by half a unit.
 const PEERS: u64 = 1024;
 
-/// The largest magnitude of a number: just below 16. The largest sum is that of the signed words, and as many
-/// halves of a unit are left as there may be peers.
+/// Largest magnitude of a number: just below 16. The largest sum of such numbers fits in a signed word,
+/// even with half a unit of rounding error from each peer.
 pub(crate) const LIMIT: f64 = (capacity(Word::W32, 2) - PEERS) as f64 / ONE as f64;
 
-/// What a round tells of itself: means over its members, by their shares.
+/// Figures of a round: means over its members, weighted by their shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     /// Mean cross-entropy of the rows, nats; at most 15.
     pub(crate) loss: f64,
-    /// Part of the rows whose class was right, 0 to 1.
+    /// Fraction of the rows whose class was predicted correctly, 0 to 1.
     pub(crate) accuracy: f64,
-    /// The same over rows that are held out.
+    /// Mean cross-entropy of the held-out rows.
     pub(crate) held_loss: f64,
     pub(crate) held_accuracy: f64,
 }
@@ -43,7 +44,7 @@ impl Figures {
         Self { loss, accuracy, held_loss, held_accuracy }
     }
 
-    /// Losses in thousandths, parts in ten thousandths: what is carried on.
+    /// Returns the values that are carried on: losses in thousandths, fractions in ten thousandths.
     fn coarse(self) -> [u32; FIGURES] {
         let scaled = [1e3, 1e4, 1e3, 1e4].into_iter().zip(self.numbers());
         let mut coarse = [0; FIGURES];
@@ -55,7 +56,7 @@ impl Figures {
         coarse
     }
 
-    /// The loss of rows held out, in thousandths: what weights are judged by.
+    /// Returns the loss on held-out rows, in thousandths. It decides which weights are better.
     pub(super) fn judged(self) -> u32 {
         self.coarse()[2]
     }
@@ -66,23 +67,23 @@ impl Figures {
     }
 }
 
-/// Why words cannot be made or read.
+/// Reason why words cannot be made or read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum WordsError {
     /// A number that does not fit.
     #[error("{what} is {value}, must be between -16 and 16 to be summed")]
     Range { what: String, value: f64 },
-    /// The opened words cannot be those of members that follow the rules.
-    /// Weights that leave no room for the noise of a private session.
+    /// The weights leave no room for the noise of a private session.
     #[error("{0}, must be between -{1} and {1} in a private session")]
     Noise(String, f64),
+    /// The opened words cannot come from members that follow the rules.
     #[error("the opened {0} is not one of members that all have the same rounds behind them")]
     Opened(&'static str),
 }
 
-/// A number times a share.
+/// Returns the word for a number times a share.
 pub(super) fn mean_word(number: f64, share: u32, what: impl Fn() -> String) -> Result<u32, WordsError> {
-    // Also refuses NaN.
+    // This also refuses NaN.
     if number.is_nan() || number.abs() > LIMIT {
         return Err(WordsError::Range { what: what(), value: number });
     }
@@ -91,30 +92,30 @@ pub(super) fn mean_word(number: f64, share: u32, what: impl Fn() -> String) -> R
     Ok(word.cast_unsigned())
 }
 
-/// The mean that an opened word stands for, by the opened share.
+/// Returns the mean of an opened word, by the opened share.
 pub(super) fn mean(word: u32, share: u32) -> f64 {
     f64::from(word.cast_signed()) / f64::from(share)
 }
 
-/// The layout of a round's words: `weights` and `figures` means, the share, rows, rows in use (two halves),
-/// and for each of `rounds` the figures that are carried on. After an early end the words before the share
+/// Layout of a round's words: `weights` and `figures` means, the share, rows, rows in use (two halves),
+/// and the carried figures of each of `rounds`. After an early end, the words before the share instead
 /// have [`PARTS`] words for each of `predictions` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) weights: usize,
-    /// [`FIGURES`]; 0 in a private session, which tells none and carries none on.
+    /// [`FIGURES`]; 0 in a private session, which opens and carries no figures.
     pub(super) figures: usize,
     pub(super) rounds: usize,
-    /// How many numbers say how the result predicts, if training may end early.
+    /// Number of numbers that describe the predictions of the result, if training may end early.
     pub(super) predictions: usize,
 }
 
-/// What all members carry on.
+/// Values that all members carry on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Carried {
-    /// Rows in use: what shares are shares of.
+    /// Rows in use: the shares are fractions of them.
     pub(super) rows: u32,
-    /// Figures of the rounds before, from the first.
+    /// Figures of the earlier rounds, from the first.
     pub(super) curve: Vec<Figures>,
 }
 
@@ -123,12 +124,13 @@ impl Layout {
         self.share_at() + TAIL + self.figures * self.rounds
     }
 
-    /// The place of the share.
+    /// Returns the position of the share.
     fn share_at(self) -> usize {
         (self.weights + self.figures).max(PARTS * self.predictions)
     }
 
-    /// A member's words; `share` is 0 for one that does not train, and `means` are then not looked at.
+    /// Writes a member's words. `share` is 0 for a member that does not train; its `means` are then not
+    /// used.
     pub(super) fn write(
         self,
         means: Option<(&[f32], Figures)>,
@@ -142,20 +144,20 @@ impl Layout {
                 words.push(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
             }
             for number in figures.numbers() {
-                // A loss has no bound of its own.
+                // A loss has no upper limit of its own.
                 words.push(mean_word(number.min(15.0), share, || "the loss".into())?);
             }
         }
         Ok(self.finish(words, if means.is_some() { share } else { 0 }, rows, carried))
     }
 
-    /// A member's words in the slot behind the round with which training ends early.
+    /// Writes a member's words in the slot after an early end.
     pub(super) fn write_predictions(self, numbers: &[u64], rows: u32, carried: &Carried) -> Bytes {
         let parts = |number: &u64| [0, 16, 32, 48].map(|bits| (number >> bits) as u32 & 0xffff);
         self.finish(numbers.iter().flat_map(parts).collect(), 0, rows, carried)
     }
 
-    /// The words with their tail.
+    /// Appends the tail to the words.
     fn finish(self, mut words: Vec<u32>, share: u32, rows: u32, carried: &Carried) -> Bytes {
         words.resize(self.share_at(), 0);
         words.extend([share, rows, carried.rows & 0xffff, carried.rows >> 16]);
@@ -164,7 +166,8 @@ impl Layout {
         words.into_iter().flat_map(u32::to_le_bytes).collect()
     }
 
-    /// The numbers that were summed in place of a round. A part is below 2^16 at each of at most 1,024 peers.
+    /// Returns the numbers that were summed instead of a round. Each of at most 1,024 peers adds a part
+    /// below 2^16.
     pub(super) fn predictions(self, opened: &[u8]) -> Vec<u64> {
         let words: Vec<_> = (0..PARTS * self.predictions).map(|at| self.word(opened, at)).collect();
         let number = |parts: &[u32; PARTS]| {
@@ -177,12 +180,12 @@ impl Layout {
         opened.as_chunks::<4>().0.get(at).map_or(0, |&word| u32::from_le_bytes(word))
     }
 
-    /// The opened share.
+    /// Returns the opened share.
     pub(super) fn share(self, opened: &[u8]) -> u32 {
         self.word(opened, self.share_at())
     }
 
-    /// The new weights.
+    /// Returns the new weights.
     pub(super) fn weights(self, opened: &[u8]) -> Vec<f32> {
         let share = self.share(opened);
         let words = opened.as_chunks::<4>().0.iter().take(self.weights);
@@ -191,7 +194,7 @@ impl Layout {
         words.map(weight).collect()
     }
 
-    /// The round's own figures.
+    /// Returns the round's own figures.
     pub(super) fn figures(self, opened: &[u8]) -> Figures {
         let share = self.share(opened);
         if self.figures == 0 {
@@ -200,12 +203,13 @@ impl Layout {
         Figures::of([0, 1, 2, 3].map(|at| mean(self.word(opened, self.weights + at), share)))
     }
 
-    /// The rows of the members of the round.
+    /// Returns the rows of the members of the round.
     pub(super) fn rows(self, opened: &[u8]) -> u32 {
         self.word(opened, self.share_at() + 1)
     }
 
-    /// What `members` carried on into round `round` (from 0): every one of them the same.
+    /// Returns the values that `members` carried into round `round` (from 0). All of them must carry the
+    /// same.
     pub(super) fn carried(self, opened: &[u8], members: usize, round: usize) -> Result<Carried, WordsError> {
         let members = u32::try_from(members).unwrap_or(u32::MAX).max(1);
         let first = self.share_at() + 2;
@@ -229,7 +233,7 @@ impl Layout {
 }
 
 impl Carried {
-    /// The figures of one more round.
+    /// Appends the figures of one more round.
     pub(super) fn push(&mut self, figures: Figures) {
         self.curve.push(Figures::of_coarse(figures.coarse()));
     }

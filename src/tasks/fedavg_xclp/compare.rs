@@ -1,4 +1,4 @@
-//! The network of a run, compared with networks that learn from the given labels alone.
+//! Comparison of a run's network with networks that learn from the given labels alone.
 
 use crate::data::Dataset;
 use crate::model::score::Confusion;
@@ -9,13 +9,13 @@ use crate::tasks::fedavg::Plan;
 use crate::tasks::fedavg::compare::evaluation;
 use flyswarm_learn::learner::Classifier;
 
-/// The rows of a peer whose label was given.
+/// Returns the rows of a peer that have a given label.
 fn labelled(part: &Rows) -> Dataset {
     let known: Vec<usize> = (0..part.labels.len()).filter(|&row| part.labels[row].is_some()).collect();
     part.data.subset(&known)
 }
 
-/// The accuracy of the run's result.
+/// Returns the accuracy of the run's result.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     let spec = run.session.task.get::<FedavgXclpSpec>();
     Worth {
@@ -25,8 +25,8 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     }
 }
 
-/// The accuracy of the network that every finished peer has, of one that is trained on all given labels in
-/// one place, and of one that is trained on those of the peer with the most.
+/// Compares the network of the finished peers with two others: one trained on all given labels in one
+/// place, and one trained on the given labels of the peer with the most.
 fn accuracy(run: &Ended<'_>, spec: &FedavgXclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
     let rows = run.rows;
     let mut networks = Vec::new();

@@ -1,17 +1,17 @@
-//! Where the slots of the two tasks stand among those of the session.
+//! Positions of the slots of the two tasks in the session.
 
-/// Part of a propagation: how many points each member has, and the given labels of each class.
+/// Part of a propagation: the number of points of each member, and the given labels of each class.
 pub(super) const POINTS: u32 = 0;
-/// Part of a propagation: who computed.
+/// Part of a propagation: the members that computed.
 pub(super) const COMPUTED: u32 = 1;
-/// Part of a propagation: the labels are with their owners.
+/// Part of a propagation: the owners have received their labels.
 pub(super) const LABELLED: u32 = 2;
-/// Part of a propagation: labels of each class, given and found.
+/// Part of a propagation: the number of labels of each class, given and found.
 pub(super) const COUNTS: u32 = 3;
 /// Slots of a propagation.
 const PARTS: u32 = 4;
 
-/// What follows from the session file.
+/// Layout of the slots, derived from the session file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Slot of the first round in the task `fedavg`.
@@ -21,47 +21,47 @@ pub(super) struct Layout {
     pub(super) after: u32,
     /// Rounds from one propagation to the next; at least 1.
     pub(super) refresh: u32,
-    /// Slots behind the rounds: the scores, and how held-out rows are predicted.
+    /// Number of slots after the rounds: the scores, and the predictions for held-out rows.
     pub(super) last: u32,
 }
 
-/// Whose a slot is.
+/// Task that a slot belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The slot of this number in the task `fedavg`.
     Training(u32),
-    /// A propagation, from 0, and the part of it.
+    /// Number of a propagation, from 0, and its part.
     Propagation(u32, u32),
 }
 
 impl Layout {
-    /// How many propagations there are.
+    /// Returns the number of propagations.
     pub(super) fn propagations(self) -> u32 {
         (self.rounds - self.after).div_ceil(self.refresh)
     }
 
-    /// Slots of the session.
+    /// Returns the number of slots of the session.
     pub(super) fn slots(self) -> u32 {
         self.first + self.rounds + self.last + PARTS * self.propagations()
     }
 
-    /// The round, from 0, before which a propagation stands.
+    /// Returns the round, from 0, that follows a propagation.
     pub(super) fn round(self, number: u32) -> u32 {
         self.after + number * self.refresh
     }
 
-    /// The propagation whose labels a round trains on.
+    /// Returns the propagation whose labels a round trains on.
     pub(super) fn latest(self, round: u32) -> Option<u32> {
         round.checked_sub(self.after).map(|rounds| rounds / self.refresh)
     }
 
-    /// The first slot of a propagation.
+    /// Returns the first slot of a propagation.
     pub(super) fn propagation(self, number: u32) -> u32 {
         self.first + self.round(number) + PARTS * number
     }
 
-    /// How many slots are committed when nobody needs a propagation's labels any more: those of the next one
-    /// are counted, or all rounds are over.
+    /// Returns how many slots are committed when the labels of a propagation can be dropped. By then the
+    /// labels of the next one are counted, or all rounds are over.
     pub(super) fn end(self, number: u32) -> u32 {
         match number + 1 < self.propagations() {
             true => self.propagation(number + 1) + COUNTS,
@@ -82,7 +82,7 @@ impl Layout {
         matches!(self.place(slot), Place::Training(_))
     }
 
-    /// How many slots of the task `fedavg` are among the first `committed` of the session.
+    /// Returns how many slots of the task `fedavg` are among the first `committed` of the session.
     pub(super) fn trained(self, committed: u32) -> u32 {
         match self.place(committed) {
             Place::Training(slot) => slot,
@@ -123,7 +123,7 @@ mod tests {
             for round in 0..rounds {
                 let latest = layout.latest(round);
                 assert_eq!(latest.is_some(), round >= after);
-                // The labels that a round trains on are still there while it is not committed.
+                // The labels for a round are kept until the round is committed.
                 let slot = places.iter().position(|&place| place == Place::Training(3 + round));
                 assert!(
                     latest.is_none_or(|number| slot.is_some_and(|slot| slot as u32 <= layout.end(number)))

@@ -1,14 +1,16 @@
-//! The task `fedavg-xclp`: a network that is trained in rounds, on labels that were given and on labels that
-//! are propagated over the representations of all members' rows (Scott, Yeo & Lampert, *Cross-client Label
-//! Propagation*, TMLR 2023, Algorithm 2; spec, section "Task fedavg-xclp").
+//! The task `fedavg-xclp`: a network that is trained in rounds, on given labels and on propagated
+//! labels. The labels are propagated over the representations of all members' rows (Scott, Yeo &
+//! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 2; spec, section "Task fedavg-xclp").
 //!
-//! Slots: those of the task `fedavg`, and four before each round with a propagation: `points-P`, how many
-//! points each member has and how many labels of each class they have together; `computed-P` and
-//! `labelled-P`, as in the task `xclp`; `counts-P`, how many labels of each class there are now, given and
-//! found. A point is a row's representation under the weights of that round.
+//! Slots: those of the task `fedavg`, and four before each round that begins with a propagation:
+//! * `points-P`: the number of points of each member, and the total of given labels of each class;
+//! * `computed-P` and `labelled-P`, as in the task `xclp`;
+//! * `counts-P`: the number of labels of each class after the propagation, given and found.
 //!
-//! The parts of the two tasks are those of `Fedavg` and `Xclp`, each of which sees its own slots alone.
-//! A member that was not there when labels were propagated trains on the labels that it was given.
+//! A point is a row's representation under the start weights of that round.
+//!
+//! The parts of the two tasks are `Fedavg` and `Xclp`. Each of them sees its own slots alone. A member
+//! that missed a propagation trains on its given labels.
 
 mod compare;
 mod layout;
@@ -37,7 +39,7 @@ use crate::session::{Peer, Section, Session, SessionError};
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
-/// What follows from the session file alone.
+/// Plan of a session, derived from the session file alone.
 #[derive(Clone, Debug)]
 struct Plan {
     session: Session,
@@ -46,14 +48,14 @@ struct Plan {
     xclp: xclp::Plan,
 }
 
-/// One peer's part.
+/// Part of one peer in the task.
 struct FedavgXclp {
     plan: Plan,
     me: Peer,
     fedavg: Fedavg,
-    /// The places of its rows with and without a label.
+    /// Positions of its rows with and without a label.
     places: [Vec<usize>; 2],
-    /// Whether training may end early.
+    /// True if training may end early.
     patient: bool,
     secret: Zeroizing<[u8; 32]>,
     /// This peer's part in each propagation, once it has its points.
@@ -70,7 +72,7 @@ impl Plan {
     fn new(session: Session, spec: &FedavgXclpSpec) -> Result<Self, String> {
         let fedavg = fedavg::Plan::new(session.clone(), spec.fedavg.clone());
         let mut fedavg = fedavg.map_err(|error| error.to_string())?;
-        // Training does not end before labels have been found and there was time to learn from them.
+        // Training ends only after labels were found and the network had time to learn from them.
         fedavg.uncounted = spec.after;
         let layout = Layout {
             first: fedavg.first(),
@@ -88,7 +90,7 @@ impl Plan {
         self.session.data.classes.len()
     }
 
-    /// The aggregates of the session.
+    /// Returns the aggregates of the session.
     fn aggregates(&self) -> Vec<Aggregate> {
         let (trained, classes) = (self.fedavg.aggregates(), self.classes() as u64);
         let propagated = self.xclp.aggregates();
@@ -98,7 +100,7 @@ impl Plan {
                 let name = ["points", "computed", "labelled", "counts"][part as usize];
                 let of_xclp = &propagated[1 + part.min(LABELLED) as usize];
                 let (words, is, reveals) = match part {
-                    // The labels of each class stand behind the rows.
+                    // The labels of each class follow the numbers of rows.
                     POINTS => (
                         of_xclp.words + classes,
                         "rows of each member, and given labels",
@@ -119,36 +121,36 @@ impl Plan {
         (0..self.layout.slots()).map(aggregate).collect()
     }
 
-    /// The history as the training sees it.
+    /// Returns the part of the history that the training sees.
     fn trained(&self, history: &History) -> History {
         history.only((0..history.committed()).filter(|&slot| self.layout.is_training(slot)))
     }
 
-    /// The history as a propagation sees it.
+    /// Returns the part of the history that a propagation sees.
     fn propagated(&self, number: u32, history: &History) -> History {
         let first = self.layout.propagation(number);
         history.only([0, first + POINTS, first + COMPUTED, first + LABELLED])
     }
 
-    /// The opened counts of a class each behind `skipped` words of a slot.
+    /// Returns the opened counts of each class, after `skipped` words of a slot.
     fn counts(&self, slot: u32, skipped: usize, history: &History) -> Option<Vec<u64>> {
         let words = history.vector(slot)?.as_chunks::<4>().0.iter().skip(skipped);
         Some(words.map(|&word| u32::from_le_bytes(word).into()).collect())
     }
 
-    /// How many labels of each class were given for the points of a propagation.
+    /// Returns the number of given labels of each class among the points of a propagation.
     fn given(&self, number: u32, history: &History) -> Option<Vec<u64>> {
         let slot = self.layout.propagation(number) + POINTS;
         self.counts(slot, self.session.roster.len(), history)
     }
 
-    /// How many labels of each class there are after a propagation, given and found.
+    /// Returns the number of labels of each class after a propagation, given and found.
     fn all(&self, number: u32, history: &History) -> Option<Vec<u64>> {
         self.counts(self.layout.propagation(number) + COUNTS, 0, history)
     }
 }
 
-/// The task's line of the registry.
+/// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     partly: true,
     options: &[
@@ -187,10 +189,10 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// The task with these parameters.
+/// Returns the built-in task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgXclpSpec) -> BuiltIn {
-    // A session that was checked has a network; an empty plan is refused by the engine.
+    // A checked session has a network; the engine refuses an empty plan.
     let plan = Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.aggregates());
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
@@ -223,7 +225,8 @@ impl FedavgXclp {
         Ok(Self { plan, me, fedavg, places, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
-    /// This peer's part in a propagation: from when the round before it is committed to when the next one is.
+    /// Returns this peer's part in a propagation. It works once the round before is committed, until the
+    /// next round is.
     fn propagation(&self, number: u32, history: &History) -> Result<&Xclp, String> {
         let place = self.propagations.get(number as usize).ok_or("no such propagation")?;
         if let Some(xclp) = place.get() {
@@ -236,7 +239,8 @@ impl FedavgXclp {
         let rows = self.fedavg.points(&trained).map_err(failed)?;
         let given = self.fedavg.given(&trained).map_err(failed)?;
         let (mut keys, _) = self.plan.fedavg.network.represent(&weights, rows.view(), &mut Tape::default());
-        // Zero has no direction. Such a row is as near to every other row of the kind as can be.
+        // A zero vector has no direction. All ones make such a row as near to all other rows of its kind
+        // as possible.
         keys.rows_mut().into_iter().filter(|key| key.iter().all(|&value| value == 0.0)).for_each(
             |mut key| {
                 key.fill(1.0);
@@ -249,7 +253,7 @@ impl FedavgXclp {
         Ok(place.get_or_init(|| Xclp::with_plan(self.plan.xclp.clone(), self.me, data, given, secret)))
     }
 
-    /// The labels that this peer trains on after a propagation.
+    /// Returns the labels that this peer trains on after a propagation.
     fn labels(&self, number: u32, history: &History) -> Result<PseudoLabels, String> {
         let given = self.fedavg.given(&self.plan.trained(history)).map_err(|error| error.to_string())?;
         let classes = self.plan.classes();
@@ -262,7 +266,7 @@ impl FedavgXclp {
         Ok(PseudoLabels::new(&given, &scores, classes))
     }
 
-    /// What this peer trains on in a round, where labels have been propagated before it.
+    /// Returns the labels for training in a round, if a propagation came before it.
     fn found(&self, round: u32, history: &History) -> Result<Option<LabelledRows>, String> {
         let Some(number) = self.plan.layout.latest(round) else { return Ok(None) };
         let closed = "the counts of labels are not open";
@@ -271,7 +275,7 @@ impl FedavgXclp {
         Ok(Some(LabelledRows { labels: self.labels(number, history)?, class_weights }))
     }
 
-    /// This peer's words for a slot of a propagation that come from no exchange.
+    /// Returns this peer's words for a slot of a propagation that needs no exchange between peers.
     fn words(&self, number: u32, part: u32, history: &History) -> Result<Bytes, String> {
         let classes = self.plan.classes();
         if part == COUNTS {
@@ -289,7 +293,7 @@ impl FedavgXclp {
 }
 
 fn words(counts: impl IntoIterator<Item = u64>) -> Bytes {
-    // As many rows as fit the words of a sum: `holders::fits` has checked it.
+    // The number of rows fits a word of the sum: `holders::fits` has checked it.
     counts.into_iter().flat_map(|count| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes()).collect()
 }
 
@@ -361,12 +365,13 @@ impl Task for FedavgXclp {
             Place::Training(slot) => self.fedavg.needed_by_plan(slot, layout.trained(committed)),
             // Shares of the output are kept until every owner has its own.
             Place::Propagation(_, COMPUTED) => committed <= slot + 1,
-            // The labels are those of all rounds until they are found anew.
+            // The labels serve all rounds until the next propagation.
             Place::Propagation(number, _) => committed <= layout.end(number),
         }
     }
 
-    /// With a `patience` also the round whose weights are the best so far; after an early end no labels.
+    /// With a `patience`, also keeps the round with the best weights so far; keeps no labels after an
+    /// early end.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         let retained = self.needed_by_plan(slot, history.committed());
         if !self.patient {
@@ -397,8 +402,8 @@ impl Task for FedavgXclp {
         }
     }
 
-    /// Labels that a propagation has found are forgotten after it: a peer without a label of its own counts
-    /// as one that trains from the propagation on that has delivered to it.
+    /// A round uses the found labels of the latest propagation alone. So a peer without given labels
+    /// counts as training only if that propagation has delivered labels to it.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         let trained = self.plan.trained(history);
         let layout = self.plan.layout;
@@ -428,7 +433,7 @@ impl Task for FedavgXclp {
         }
     }
 
-    /// With what a propagation has delivered, also the rows without a label.
+    /// Returns also the rows without a given label, if a propagation has delivered labels.
     fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
         let training = self.plan.trained(history);
         let rounds = (0..history.committed()).filter(|&slot| match self.plan.layout.place(slot) {

@@ -1,4 +1,4 @@
-//! The task `fedavg-xclp` in a session file.
+//! The parameters of the task `fedavg-xclp` in a session file.
 
 use std::any::Any;
 use std::fmt::{self, Write};
@@ -17,12 +17,12 @@ use crate::tasks::{FedavgSpec, XclpSpec};
 /// "Cross-client Label Propagation", TMLR 2023, Algorithm 2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FedavgXclpSpec {
-    /// How the network is trained.
+    /// Training of the network.
     pub fedavg: FedavgSpec,
-    /// How labels are propagated. The default of `power` is 3 here, as in the authors' code.
+    /// Propagation of the labels. The default of `power` is 3 here, as in the authors' code.
     pub xclp: XclpSpec,
-    /// Rounds that train on given labels alone, before labels are found for the first time: 0 to 9,999.
-    /// Default: half of all rounds, as in the authors' code.
+    /// Rounds that train on given labels alone, before the first propagation: 0 to 9,999. Default: half
+    /// of all rounds, as in the authors' code.
     pub after: u32,
     /// Rounds between one propagation and the next: 1 (the paper) to 10,000. Default 10.
     pub refresh: u32,
@@ -37,19 +37,19 @@ static FIELDS: &[Row<FedavgXclpSpec>] = fields::fields! { "pseudo_labels";
 };
 
 impl FedavgXclpSpec {
-    /// This training, with the usual propagation.
+    /// Combines this training with the usual propagation.
     #[must_use]
     pub fn new(fedavg: FedavgSpec) -> Self {
         Self { after: fedavg.rounds / 2, fedavg, xclp: Self::usual(), refresh: 10 }
     }
 
-    /// The usual propagation.
+    /// Returns the usual propagation.
     #[must_use]
     pub fn usual() -> XclpSpec {
         XclpSpec { power: 3, ..XclpSpec::default() }
     }
 
-    /// How often labels are propagated in a session.
+    /// Returns the number of propagations in a session.
     #[must_use]
     pub fn propagations(&self) -> u32 {
         self.fedavg.rounds.saturating_sub(self.after).div_ceil(self.refresh.max(1))
@@ -57,7 +57,7 @@ impl FedavgXclpSpec {
 }
 
 impl FedavgXclpSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,

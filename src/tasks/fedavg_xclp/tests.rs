@@ -1,5 +1,6 @@
-//! What ends a session of the task, what is kept, and what peers without labels send. The rounds themselves
-//! are held against a plain program by whole nodes (`node/tests/fedavg_xclp.rs`).
+//! Errors that end a session of the task, the vectors that are kept, and the words of peers without
+//! labels. The rounds themselves are compared with a plain program by whole nodes
+//! (`node/tests/fedavg_xclp.rs`).
 
 use super::*;
 use crate::protocol::ballot::Ballot;
@@ -37,7 +38,7 @@ fn toml(head: &str, peers: usize) -> String {
     head.to_owned() + &(0..peers).map(entry).collect::<String>()
 }
 
-/// A task over five rows with these labels.
+/// Makes a task over five rows with these labels.
 fn task(head: &str, labels: &[Option<u16>]) -> Result<Arc<dyn Task>, String> {
     let session = Session::parse(&toml(head, usize::from(PEERS))).unwrap();
     let values = (0u8..15).map(f32::from).collect();
@@ -49,7 +50,7 @@ fn task(head: &str, labels: &[Option<u16>]) -> Result<Arc<dyn Task>, String> {
         .map(|task| Arc::new(task) as Arc<dyn Task>)
 }
 
-/// Slots over these members, the last ones of which have these words.
+/// Makes a history of slots over these members; the last slot has these words.
 fn history(slots: usize, members: &[Peer], last: &[u32]) -> History {
     let vector = |slot: usize| -> Bytes {
         if slot == 0 {
@@ -97,7 +98,7 @@ fn a_peer_without_labels_sends_no_share_and_no_figures_before_any_are_found() {
         let vector = task.contribution(first, &history).unwrap();
         vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
     };
-    // Twelve weights, four figures, then the share; the number of rows is said in any case.
+    // Twelve weights and four figures, then the share; the number of rows is always given.
     assert!(words(&bare)[..17].iter().all(|&word| word == 0));
     assert_eq!((words(&bare)[17], words(&labelled)[16], words(&labelled)[17]), (5, (1 << 27) / 4, 5));
 }
@@ -118,7 +119,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
     let strict = HEAD.replace("few_rows = true", "few_rows = false");
     let task = task(&strict, &[Some(1), None, None, None, None]).unwrap();
     let points = slot(&*task, "points-1");
-    // Three rows of each peer, and given labels behind them.
+    // Three rows of each peer, followed by the given labels.
     let opened = history(points as usize + 1, &everybody(), &[3, 3, 3, 3, 1, 1, 0]);
     let told = task.check(points, &opened).unwrap_err();
     assert!(told.starts_with("12 rows together, at least 20 are needed"), "{told}");
@@ -127,7 +128,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
     task.allows(points + 1, &opened, &everybody()).unwrap();
     let told = task.allows(points + 1, &opened, &everybody()[..2]).unwrap_err();
     assert!(told.starts_with("10 rows together"), "{told}");
-    // Of two members with labels one is gone.
+    // One of two members with labels is gone.
     let head = HEAD.replace("min_contributors = 1", "min_contributors = 2");
     let task = self::task(&head, &[Some(1), None, None, None, None]).unwrap();
     for part in [POINTS, COUNTS] {
@@ -152,7 +153,7 @@ fn shares_are_forgotten_at_once_and_labels_when_the_next_ones_are_counted() {
     for name in ["points-2", "labelled-2", "counts-2"] {
         assert!(retained(name, end) && !retained(name, end + 1), "{name}");
     }
-    // The weights from which labels are propagated.
+    // The weights that the labels are propagated from.
     assert!(retained("round-1", place("round-2")) && !retained("round-1", place("round-2") + 1));
 }
 

@@ -1,4 +1,5 @@
-//! The model of a run: its accuracy, and whether it is that of the rows in one place.
+//! Checks of a simulated run: the accuracy of its model, and whether the model equals that of the rows
+//! in one place.
 
 use serde_json::Value;
 
@@ -10,7 +11,8 @@ use crate::tasks::compare::{Accuracy, Ended, Worth};
 use crate::tasks::flynn::Plan;
 use crate::tasks::sketch::compare::ranking;
 
-/// The accuracy of the run's model, and how unlike the peers' rows are if their sketches were compared.
+/// Returns the accuracy of the run's model, and the dissimilarity of the peers' rows if sketches were
+/// compared.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     let spec = run.session.task.get::<FlynnSpec>();
     let (accuracy, evaluation) = spec.and_then(|spec| accuracy(run, *spec, failures)).unzip();
@@ -18,8 +20,8 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     Worth { accuracy, ranking, evaluation: evaluation.flatten() }
 }
 
-/// The accuracy of the model that the first finished peer has, of that of all rows in one place, and of that
-/// of the peer with the most rows; and what that peer's receipt says of held-out rows.
+/// Compares the model of the first finished peer with the models of all rows in one place and of the
+/// peer with the most rows. Also returns the evaluation on held-out rows from that peer's receipt.
 fn accuracy(
     run: &Ended<'_>,
     spec: FlynnSpec,
@@ -76,7 +78,7 @@ fn accuracy(
     Some((accuracy, evaluation))
 }
 
-/// The rows of several peers as one set.
+/// Joins the rows of several peers to one set.
 pub(super) fn together(parts: &[&Dataset]) -> Option<Dataset> {
     let first = parts.first()?;
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();

@@ -1,12 +1,15 @@
-//! How good the model is, without anybody showing rows (spec, section 15.4).
+//! Quality of the model, measured without showing any rows (spec, section 15.4).
 //!
-//! Each peer holds rows out by a hash of their values. A model of everybody's other rows, under a lifting
-//! matrix of its own, is opened as `learnt`; with it each peer scores its held-out rows, and beside it by a
-//! model of its own other rows and by its nearest neighbours among them. `calibration` sums how likely the
-//! held-out rows are under each calibration; the one that suits them becomes the model's, and states the
-//! confidence in `scores`, which sums how the predictions went. The
-//! final counts are under another matrix, so that their difference from `learnt` does not show the held-out
-//! rows.
+//! Each peer holds rows out by a hash of their values. The slot `learnt` opens a model of all other
+//! rows, under a lifting matrix of its own. Each peer predicts its held-out rows with this model, with a
+//! model of its own other rows, and by the nearest neighbours among these.
+//!
+//! `calibration` sums the likelihood of the held-out rows under each calibration. The best calibration
+//! becomes that of the model, and gives the confidence in `scores`. `scores` sums how well the
+//! predictions fit.
+//!
+//! The final counts use another matrix, so that their difference from `learnt` does not show the
+//! held-out rows.
 
 pub(crate) mod spec;
 
@@ -32,48 +35,51 @@ use crate::tasks::common::evaluation::{Evaluation, NEIGHBOURS};
 use crate::tasks::{History, Outcome, Work, common::holders};
 use flyswarm_data::scaling::Scaler;
 
-/// The aggregate: counts of the rows that are not held out.
+/// Aggregate: counts of the rows that are not held out.
 pub(super) const LEARNT: &str = "learnt";
-/// The aggregate: how likely the held-out rows are, for each calibration.
+/// Aggregate: likelihood of the held-out rows under each calibration.
 pub(super) const CALIBRATION: &str = "calibration";
-/// The aggregate: how the held-out rows were predicted.
+/// Aggregate: quality of the predictions for the held-out rows.
 pub(super) const SCORES: &str = "scores";
 
 impl Plan {
-    /// Whether each class has enough peers that hold rows of it out; only such rows are scored.
+    /// Returns for each class whether enough peers hold out rows of it. Only rows of such classes are
+    /// scored.
     fn scored(&self, opened: &[Bytes]) -> Vec<bool> {
         holders::scored(&self.session, self.holders(), opened, 0)
     }
 
-    /// Held-out rows of a peer of which enough peers make [`FEWEST_ROWS`].
+    /// Returns the number of held-out rows that a peer needs, so that enough such peers have
+    /// [`FEWEST_ROWS`] together.
     fn many(&self) -> u64 {
         FEWEST_ROWS.div_ceil(u64::from(self.session.privacy.min_contributors.max(1)))
     }
 
-    /// How many peers hold [`Plan::many`] rows out.
+    /// Returns how many peers hold out [`Plan::many`] rows.
     fn holding_many_out(&self, opened: &[Bytes]) -> u32 {
         let words = opened.get(self.holders() as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
         words.get(1 + 2 * self.session.data.classes.len()).map_or(0, |&word| u32::from_le_bytes(word))
     }
 
-    /// Whether a calibration is fitted: a sum over fewer rows would tell of single ones.
+    /// Returns whether a calibration is fitted. With fewer rows, the sum would reveal something about
+    /// single ones.
     pub(super) fn calibrates(&self, opened: &[Bytes]) -> bool {
         self.holding_many_out(opened) >= u32::from(self.session.privacy.min_contributors.max(1))
     }
 
-    /// The opened losses; of no rows if none are opened.
+    /// Returns the opened losses; losses over zero rows if none are open.
     pub(super) fn opened_losses(&self, opened: &[Bytes]) -> Losses {
         let bytes = self.opened(CALIBRATION, opened).map_or(&[][..], |bytes| &bytes[..]);
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         Losses::from_words(&words).unwrap_or_else(Losses::empty)
     }
 
-    /// The calibration that suits the held-out rows, if enough are.
+    /// Returns the calibration that fits the held-out rows best, if there are enough.
     pub(super) fn calibration(&self, opened: &[Bytes]) -> Option<Calibration> {
         self.opened_losses(opened).fit()
     }
 
-    /// The model of everybody's rows that are not held out.
+    /// Returns the model of all rows that are not held out.
     fn learnt(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
         let (names, m) = (&self.session.data.classes, self.model.m as usize);
         let counts = self.opened(LEARNT, opened).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
@@ -84,20 +90,20 @@ impl Plan {
         Ok(model.with_calibration(self.calibration(opened)))
     }
 
-    /// Which rows of a peer are kept, and which are held out.
+    /// Splits the rows of a peer into kept and held-out ones.
     pub(crate) fn split(&self, data: &Dataset, opened: &[Bytes]) -> Result<Split, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
         Ok(self.split_under(data, &seed))
     }
 
-    /// The same under a given seed.
+    /// Does the same under a given seed.
     fn split_under(&self, data: &Dataset, seed: &[u8; 32]) -> Split {
         let spec = self.evaluate.unwrap_or_default();
         held_out(data, spec.held_out.into(), spec.most as usize, seed)
     }
 
-    /// The calibration from the rows of all peers in one place, under a given seed and scaler: what they must
-    /// arrive at together.
+    /// Returns the calibration from the rows of all peers in one place, under a given seed and scaler.
+    /// The peers together must arrive at the same one.
     pub(super) fn pooled_calibration(
         &self,
         parts: &[&Dataset],
@@ -125,14 +131,14 @@ impl Plan {
         Ok(Losses::of(&model.frequencies(), held.labels(), &model.predictor().scores(&held)?).fit())
     }
 
-    /// The seed of the model that scores.
+    /// Returns the seed of the model that scores.
     fn seed_of_scores(opened: &[Bytes]) -> Result<[u8; 32], FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
         Ok(*derive(&seed, "evaluate/matrix", &[]))
     }
 
-    /// Whether `calibration` or `scores` may be summed over `members`: of those that hold rows out, and rows
-    /// of each class that is scored, enough are left.
+    /// Checks whether `calibration` or `scores` may be summed over `members`: enough of those that hold
+    /// out rows must be left, and for `scores` enough for each scored class.
     pub(super) fn allows_held_out(
         &self,
         slot: u32,
@@ -162,8 +168,8 @@ impl Plan {
         Ok(())
     }
 
-    /// What is opened of everybody's figures, and what the receipt says of them.
-    /// `rarer` is the rarer of two classes in the model.
+    /// Returns the opened figures of all peers, and the text of the receipt about them. `rarer` is the
+    /// rarer of two classes in the model.
     fn evaluation(
         &self,
         spec: EvaluateSpec,
@@ -175,7 +181,7 @@ impl Plan {
         let left_out = names.iter().zip(self.scored(opened)).filter(|(_, scored)| !scored);
         let left_out: Vec<_> = left_out.map(|(class, _)| class).collect();
         let found = Evaluation::from_bytes(names.len(), bytes);
-        // Any member could have added what it liked.
+        // Any member could have added arbitrary numbers.
         let contradictory = found.is_none();
         let pooled = found.and_then(|found| found.compared(names, spec.positive.or(rarer)));
         let losses = self.opened_losses(opened);
@@ -196,9 +202,9 @@ impl Plan {
 }
 
 impl Flynn {
-    /// The places of this peer's rows that are learnt from for the scores, and of those that are held out.
+    /// Returns the positions of this peer's training rows and held-out rows for the scores.
     pub(super) fn split(&self, opened: &[Bytes]) -> Result<&Split, FlynnError> {
-        // Every row is hashed, once: the seed of a session is opened once.
+        // Every row is hashed only once, because the seed of a session is opened once.
         if let Some(split) = self.split.get() {
             return Ok(split);
         }
@@ -206,13 +212,13 @@ impl Flynn {
         Ok(self.split.get_or_init(|| split))
     }
 
-    /// This peer's rows: those that are learnt from for the scores, and those that are held out.
+    /// Returns this peer's training rows and its held-out rows for the scores.
     pub(super) fn parts(&self, opened: &[Bytes]) -> Result<(Dataset, Dataset), FlynnError> {
         let split = self.split(opened)?;
         Ok((self.data.subset(&split.train), self.data.subset(&split.test)))
     }
 
-    /// Which classes this peer has rows of, and of which it holds some out where any are.
+    /// Returns the classes that this peer has rows of, and those that it holds out rows of.
     pub(super) fn holders(&self, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         let classes = self.plan.session.data.classes.len();
         match self.plan.evaluate {
@@ -224,7 +230,7 @@ impl Flynn {
         }
     }
 
-    /// The counts of the rows that are not held out.
+    /// Returns the counts of the rows that are not held out.
     pub(super) fn learnt(&self, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         let hash = FlyHash::new(&self.plan.sketch(Plan::seed_of_scores(opened)?)?);
         let (kept, _) = self.parts(opened)?;
@@ -233,7 +239,7 @@ impl Flynn {
         Ok(counts.to_le_bytes().into())
     }
 
-    /// How likely this peer's held-out rows are under each calibration.
+    /// Returns the likelihood of this peer's held-out rows under each calibration.
     pub(super) fn losses(&self, opened: &[Bytes]) -> Result<Losses, FlynnError> {
         let (_, held) = self.parts(opened)?;
         if !self.plan.calibrates(opened) || held.rows() == 0 {
@@ -244,7 +250,7 @@ impl Flynn {
         Ok(Losses::of(&model.frequencies(), held.labels(), &scores))
     }
 
-    /// How this peer's held-out rows are predicted.
+    /// Returns how well this peer's held-out rows are predicted.
     pub(super) fn own(&self, opened: &[Bytes]) -> Result<&Evaluation, FlynnError> {
         if let Some(own) = self.own.get() {
             return Ok(own);
@@ -253,7 +259,7 @@ impl Flynn {
         Ok(self.own.get_or_init(|| own))
     }
 
-    /// Whether any of this peer's rows is held out and scored.
+    /// Returns whether any of this peer's rows is held out and scored.
     pub(super) fn scores_rows(&self, opened: &[Bytes]) -> bool {
         let scored = self.plan.scored(opened);
         let is_scored = |label: &u16| scored.get(usize::from(*label)).is_some_and(|scored| *scored);
@@ -271,8 +277,8 @@ impl Flynn {
         compared(&self.plan.learnt(opened)?, &kept, &held)
     }
 
-    /// The outcome with everybody's figures for the receipt and this peer's own beside it.
-    /// The class that sensitivity is about is the rarer one of the model, as `flyswarm report` takes it too.
+    /// Adds the figures of all peers to the receipt, and this peer's own to the outcome. The positive
+    /// class is the rarer one of the model, as in `flyswarm report`.
     pub(super) fn with_evaluation(
         &self,
         mut outcome: Outcome,
@@ -287,7 +293,7 @@ impl Flynn {
         let Some(pooled) = pooled else { return Ok(outcome) };
         outcome.summary = pooled.headline("held-out rows");
         outcome.warnings = pooled.warnings(Whose::Pool);
-        // The pool's positive class is this peer's too.
+        // This peer uses the pool's positive class too.
         let positive =
             pooled.swarm.positive.and_then(|positive| names.iter().position(|name| *name == positive.class));
         let own = self.own(opened).map_err(|error| error.to_string())?;
@@ -295,7 +301,7 @@ impl Flynn {
         Ok(outcome)
     }
 
-    /// Learning from most rows, twice, and comparing the held-out ones with them.
+    /// Returns the work of learning from most rows twice, and of comparing the held-out rows with them.
     pub(super) fn work_of_evaluation(&self, rows: f64) -> Work {
         let Some(EvaluateSpec { held_out, most, .. }) = self.plan.evaluate else { return Work::default() };
         let (m, s) = (f64::from(self.plan.model.m), f64::from(self.plan.model.s));
@@ -306,8 +312,8 @@ impl Flynn {
     }
 }
 
-/// How `held` is predicted: by `model`, by a model with its settings of `kept` alone, and by the nearest rows
-/// of these. Labels are numbers of the model's classes; neither is empty.
+/// Evaluates three predictions of `held`: by `model`, by a model with its settings of `kept` alone, and
+/// by the nearest rows of `kept`. Labels are numbers of the model's classes. Neither set is empty.
 pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<Evaluation, FlynnError> {
     let (sketch, names) = (model.sketch(), model.classes());
     let own = Scaler::fit(&sketch.parameters().scaling, kept)?;

@@ -1,4 +1,4 @@
-//! The file of a model, as `flyswarm inspect` shows it.
+//! Display of a model's file by `flyswarm inspect`.
 
 use flyswarm_data::scaling::Scaling;
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use crate::model::file::{MAGIC, VERSION};
 use crate::model::outside::ColumnRange;
 use crate::tasks::{Contents, ResultFile};
 
-/// A model.
+/// File type: a model.
 pub(super) const MODEL: ResultFile =
     ResultFile { name: "a model", recognised: |bytes| bytes.starts_with(MAGIC), contents: Some(contents) };
 
-/// The contents of a model's file.
+/// Reads the contents of a model's file.
 fn contents(bytes: &[u8]) -> Result<Contents, String> {
     let model = Model::decode(bytes).map_err(|error| error.to_string())?;
     let parameters = model.sketch().parameters();
@@ -95,9 +95,9 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
     Ok(Contents { kind: "model", digest: model.digest(), text: lines.join("\n"), json })
 }
 
-/// Name, kind and what is known of the values of each column.
+/// Returns the name, the kind and the known values of each column.
 fn columns_json(model: &Model) -> Value {
-    // A few bytes can say that there are a million columns of which nothing is known.
+    // A file of a few bytes can claim a million columns without any known values.
     let known = model.scaler().means().len();
     let each = matches!(model.scaler().scaling(), Scaling::Range { lo, .. } if lo.len() > 1);
     if model.columns().is_empty() && known == 0 && !each {

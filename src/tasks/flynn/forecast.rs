@@ -1,8 +1,8 @@
-//! What a private session may be worth, estimated before any budget is spent: its own sizes, budget and
-//! noise on made-up rows of its size. No row of any peer is looked at.
+//! Forecast of a private session's quality, before any budget is spent. It runs the session's own sizes,
+//! budget and noise on synthetic rows. The rows of the peers are not used.
 //!
-//! The rows are those of [`clusters`]: separate ones, which nearest neighbours do well on. Real
-//! rows are often harder, so the estimate says more where it is bad than where it is good.
+//! The rows are those of [`clusters`]: well separated, and easy for nearest neighbours. Real rows are
+//! often harder, so a bad estimate is more reliable than a good one.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -17,53 +17,54 @@ use flyswarm_learn::tuning::noisy::Noisy;
 use flyswarm_learn::tuning::search::TrialError;
 use serde_json::json;
 
-/// Rows to score on.
+/// Number of rows to score on.
 const TEST_ROWS: usize = 1000;
-/// Most rows to learn from: more are cut off, which makes the estimate too low rather than too high.
+/// Most rows to learn from. Further rows are ignored, which makes the estimate too low rather than too
+/// high.
 const MOST_ROWS: usize = 20_000;
-/// Most dimensions: drawing clusters costs their square for each row.
+/// Most dimensions. Drawing clusters takes quadratic time in them for each row.
 const MOST_FEATURES: usize = 30;
-/// Clusters of a class.
+/// Clusters of each class.
 const CLUSTERS: usize = 3;
-/// New data, matrix and noise each time.
+/// Repetitions, each with new data, matrix and noise.
 const REPETITIONS: u64 = 9;
 
-/// Why there is no forecast.
+/// Reason why a forecast cannot be made.
 #[derive(Debug, thiserror::Error)]
 enum ForecastError {
-    /// Sizes that make no data.
+    /// Sizes that allow no data.
     #[error(transparent)]
     Data(#[from] SyntheticError),
-    /// Sizes that make no model.
+    /// Sizes that allow no model.
     #[error(transparent)]
     Model(#[from] TrialError),
 }
 
-/// Balanced accuracy on made-up rows, from 0 to 1.
+/// Balanced accuracy on synthetic rows, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Estimate {
-    /// Rows of all peers that were learnt from.
+    /// Training rows of all peers.
     rows: usize,
-    /// With the session's noise: the mean of a few repetitions, the smallest and the largest.
+    /// Mean of the repetitions with the session's noise.
     private: f64,
-    /// The smallest of them.
+    /// Smallest accuracy of the repetitions with noise.
     least: f64,
-    /// The largest.
+    /// Largest accuracy of the repetitions with noise.
     most: f64,
-    /// Without noise.
+    /// Mean without noise.
     plain: f64,
-    /// By guessing.
+    /// Accuracy of guessing.
     chance: f64,
 }
 
 impl Estimate {
-    /// Whether the model keeps at least half of what it would know beyond guessing without noise.
+    /// Returns whether the noisy model keeps at least half of the plain model's advantage over guessing.
     fn is_useful(&self) -> bool {
         self.private >= self.chance + (self.plain - self.chance) / 2.0
     }
 }
 
-/// The forecast for a private session whose peers have so many rows each; `None` for other sessions.
+/// Forecasts a private session whose peers have this number of rows each; `None` for other sessions.
 pub(super) fn forecast(session: &Session, rows_each: usize) -> Result<Option<Forecast>, String> {
     let found = estimate(session, rows_each, 0).map_err(|error| format!("forecast: {error}"))?;
     let (Some(found), Some(spec), Some(noise)) =
@@ -89,7 +90,7 @@ pub(super) fn forecast(session: &Session, rows_each: usize) -> Result<Option<For
     Ok(Some(Forecast { text, json, useful: found.is_useful() }))
 }
 
-/// The same seed gives the same estimate.
+/// Makes the estimate. The same seed gives the same estimate.
 fn estimate(session: &Session, rows_each: usize, seed: u64) -> Result<Option<Estimate>, ForecastError> {
     let (Some(spec), Some(noise)) = (session.task.get::<FlynnSpec>(), &session.privacy.noise) else {
         return Ok(None);
@@ -97,7 +98,7 @@ fn estimate(session: &Session, rows_each: usize, seed: u64) -> Result<Option<Est
     let (model, classes) = (spec.model, session.data.classes.len());
     let parties = session.roster.len();
     let rows = rows_each.saturating_mul(parties).clamp(parties.max(classes), MOST_ROWS);
-    // Room for a corner of the cube for each cluster.
+    // Enough dimensions to give each cluster its own corner of the cube.
     let needed = (classes * CLUSTERS).next_power_of_two().ilog2() as usize;
     let d = (session.data.features as usize).clamp(2, MOST_FEATURES).max(needed);
     let scaling = if session.data.scaling == Scaling::UnitNorm { OfRows::UnitNorm } else { OfRows::None };

@@ -1,4 +1,4 @@
-//! The task's line of the registry.
+//! Entry of the task in the registry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::session::{Section, Session, SessionError};
 use crate::tasks::new::EPSILON;
 use crate::tasks::{BuiltIn, FlynnSpec, Labels, NewFile, OwnSlots, Shared, TaskKind, TaskOption};
 
-/// The task's line of the registry.
+/// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     options: &[
         EPSILON,
@@ -73,7 +73,7 @@ fn evaluation_note(session: &Session) -> Option<&'static str> {
     })
 }
 
-/// The task with these parameters.
+/// Returns the built-in task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FlynnSpec) -> BuiltIn {
     let plan = Plan::new(session.clone(), spec).aggregates();

@@ -1,19 +1,25 @@
-//! The task `flynn`: one exact classifier from everybody's rows (Ram and Sinha, AAAI 2022, section 3 and
-//! Algorithm 2; spec, section "Task flynn").
+//! The task `flynn`: one exact classifier from the rows of all peers (Ram and Sinha, AAAI 2022, section
+//! 3 and Algorithm 2; spec, section "Task flynn").
 //!
-//! Slots: the coin, whose seed fixes the lifting matrix; `holders`, which peers have rows of which class;
-//! `moments` where the scaling needs global means; `counts`, the class filters as counts. Counts add up, so
-//! the sum over the peers' counts is the counts of the pooled rows, bit for bit (Theorem 4).
+//! Slots, in order:
+//! * the coin; its seed fixes the lifting matrix;
+//! * `holders`: the peers that have rows of each class;
+//! * `moments`, if the scaling needs global means;
+//! * `counts`: the class filters as counts.
 //!
-//! With `[evaluate]` three slots stand before `counts`: `learnt`, the counts of the rows that are not held
-//! out, `calibration`, from which it follows how sure predictions may be, and `scores`, how well these counts
-//! predict the rows that are held out (`evaluate`).
+//! Counts add up: the sum of the peers' counts equals the counts of the pooled rows, bit for bit
+//! (Theorem 4).
 //!
-//! With `select` the slots of `sketch` up to the draw stand in the place of the coin and `moments`;
-//! then come `holders` and `counts`, into which the peers that were not drawn put zeros.
+//! With `[evaluate]` three slots come before `counts` (`evaluate`):
+//! * `learnt`: the counts of the rows that are not held out;
+//! * `calibration`: it determines how confident predictions may be;
+//! * `scores`: how well the counts of `learnt` predict the held-out rows.
 //!
-//! With `privacy.epsilon` the slots are the coin and `counts`, which holds what
-//! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) makes of them (Algorithm 2 with noise;
+//! With `select` the slots of `sketch` up to the draw replace the coin and `moments`. Then come
+//! `holders` and `counts`; the peers that were not drawn put zeros into them.
+//!
+//! With `privacy.epsilon` the slots are the coin and `counts`. The counts then are the output of
+//! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) (Algorithm 2 with noise;
 //! docs/privacy.md).
 
 mod compare;
@@ -55,58 +61,58 @@ use flyswarm_learn::model::calibration::Losses;
 pub use kind::KIND;
 pub(crate) use kind::built_in;
 
-/// One peer's part.
+/// Part of one peer in the task.
 #[derive(Debug)]
 pub struct Flynn {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
-    /// Its part in the slots up to the draw, where peers are drawn.
+    /// Its part in the slots up to the draw, if peers are drawn.
     selection: Option<SketchTask>,
-    /// Which of its rows are held out, once the seed is opened.
+    /// Split of its rows into training and held-out rows, once the seed is opened.
     split: OnceLock<Split>,
-    /// How well its held-out rows are predicted, once that is known.
+    /// Evaluation of its own held-out rows, once it is known.
     own: OnceLock<Evaluation>,
 }
 
-/// What follows from the session file alone.
+/// Plan of a session, derived from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
     model: ModelSpec,
     scaling: Scaling,
-    /// Of the slots up to the draw, where peers are drawn.
+    /// Plan of the slots up to the draw, if peers are drawn.
     selection: Option<sketch::Plan>,
     evaluate: Option<EvaluateSpec>,
-    /// How a table becomes rows, where that is described.
+    /// Preparation of a table into rows, if the session describes one.
     preparation: Option<Arc<TableSchema>>,
 }
 
-/// Why there is no task or no model.
+/// Reason why a task or a model cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FlynnError {
     /// The rows do not fit the session.
     #[error("{0}")]
     Data(String),
-    /// The opened sums do not make a model.
+    /// The opened sums do not form a valid model.
     #[error("the opened sums make no model: {0}")]
     Model(#[from] ModelError),
-    /// The session's parameters make no sketch.
+    /// The session's parameters do not form a valid sketch.
     #[error("{0}")]
     Parameters(#[from] crate::sketch::ParameterError),
-    /// The opened moments are no moments.
+    /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] scaling::ScalingError),
     /// Peers cannot be drawn.
     #[error(transparent)]
     Selection(#[from] sketch::TaskError),
-    /// There are fewer opened vectors than the plan has slots.
+    /// The number of opened vectors is less than the number of slots in the plan.
     #[error("{0} opened vectors, the plan has {1}")]
     Incomplete(usize, usize),
 }
 
 impl Plan {
-    /// The plan of a session of the task `flynn` with these parameters.
+    /// Makes the plan of a session of the task `flynn` with these parameters.
     #[must_use]
     pub fn new(session: Session, FlynnSpec { model, select, evaluate }: FlynnSpec) -> Self {
         let scaling = session.data.scaling.of_rows();
@@ -115,35 +121,36 @@ impl Plan {
         Self { session, model, scaling, selection, evaluate, preparation }
     }
 
-    /// The session.
+    /// Returns the session.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// What is opened of columns.
+    /// Returns the sums of columns that the session opens.
     fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
 
-    /// Slot of `holders`.
+    /// Returns the slot of `holders`.
     fn holders(&self) -> u32 {
         let before = self.selection.as_ref().map(|selection| selection.aggregates().len());
         before.and_then(|slots| u32::try_from(slots).ok()).unwrap_or(HOLDERS)
     }
 
-    /// Whose rows are learnt from, by the opened scores and second coin; `None` where everybody's are.
+    /// Returns the peers whose rows are used for training, by the opened scores and second coin; `None`
+    /// if all are.
     pub fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, FlynnError> {
         Ok(self.selection.as_ref().map(|selection| selection.draw(opened)).transpose()?.flatten())
     }
 
-    /// What the counts will mean.
+    /// Returns how the counts are to be read.
     #[must_use]
     pub fn readout(&self) -> Readout {
         self.model.readout()
     }
 
-    /// The aggregates of the session.
+    /// Returns the aggregates of the session.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let data = &self.session.data;
@@ -161,7 +168,8 @@ impl Plan {
         let words = self.model.counts(classes) as u64;
         let counts = Aggregate::exact("counts", 4, words, "the model", reveals);
         if let Some(noise) = self.session.privacy.noise {
-            // No exact sum beside the noisy one: who has which class, and means, would have to be paid for.
+            // A noisy session opens no exact sums: the holders of the classes and the means would cost
+            // budget too.
             let kind = if noise.mode == NoiseMode::Central { Summed::Noised } else { Summed::Released };
             return vec![Aggregate::coin(), Aggregate { kind, ..counts }];
         }
@@ -195,13 +203,13 @@ impl Plan {
         plan
     }
 
-    /// What was opened of the aggregate of this name.
+    /// Returns the opened vector of the aggregate with this name.
     fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Option<&'a Bytes> {
         let slot = self.aggregates().iter().position(|aggregate| aggregate.name == name)?;
         opened.get(slot)
     }
 
-    /// The sketch that the opened seed fixes.
+    /// Returns the sketch that the opened seed fixes.
     pub fn sketch(&self, seed: [u8; 32]) -> Result<Sketch, FlynnError> {
         let (data, model) = (&self.session.data, &self.model);
         let parameters = Parameters {
@@ -216,17 +224,17 @@ impl Plan {
         Ok(parameters.check(data.classes.len())?)
     }
 
-    /// The scaler from the opened moments, if the scaling has any.
+    /// Returns the scaler from the opened moments, if the scaling has any.
     pub fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, FlynnError> {
         Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
     }
 
-    /// The scaler from what has been opened.
+    /// Returns the scaler from the opened values.
     fn opened_scaler(&self, opened: &[Bytes]) -> Result<Scaler, FlynnError> {
         self.scaler(self.opened("moments", opened).map(|bytes| &bytes[..]))
     }
 
-    /// The model that the opened vectors of the whole plan make.
+    /// Makes the model from the opened vectors of the whole plan.
     pub fn model(&self, opened: &[Bytes]) -> Result<Model, FlynnError> {
         let slots = self.aggregates().len();
         let (Some(seed), Some(counts)) = (opened.first().and_then(seed), opened.get(slots - 1)) else {
@@ -246,7 +254,7 @@ impl Plan {
         self.named(model.with_calibration(self.calibration(opened)))
     }
 
-    /// The model with what the session says of its columns.
+    /// Adds the session's description of the columns to the model.
     fn named(&self, model: Model) -> Result<Model, FlynnError> {
         Ok(match &self.preparation {
             Some(preparation) => model.with_preparation(preparation.clone())?,
@@ -254,11 +262,11 @@ impl Plan {
         })
     }
 
-    /// Where a model comes from that is written at `unix`, in seconds since 1970.
+    /// Returns the origin of a model that is written at `unix`, in seconds since 1970.
     fn origin(&self, history: &History, draw: Option<&Draw>, unix: u64) -> Origin {
         let session = &self.session;
         let members = history.values().last().map_or(&[][..], |value| &value.members);
-        // Whoever was not drawn was a member with zeros.
+        // A peer that was not drawn was a member with zeros.
         let counted = |peer: &&Peer| draw.is_none_or(|draw| draw.chosen.contains(&peer.index()));
         Origin {
             session: session.name.clone(),
@@ -272,19 +280,20 @@ impl Plan {
         }
     }
 
-    /// The same model from rows in one place, under a given seed: what all peers together must arrive at.
+    /// Makes the same model from rows in one place, under a given seed. All peers together must arrive
+    /// at it.
     pub fn pooled(&self, data: &Dataset, seed: [u8; 32]) -> Result<Model, FlynnError> {
         self.scaled(data, seed, Scaler::fit(&self.scaling, data)?)
     }
 
-    /// The model of rows in one place under what was opened of seed and moments: what the peers that were
-    /// drawn must arrive at.
+    /// Makes the model of rows in one place under the opened seed and moments. The drawn peers must
+    /// arrive at it.
     pub fn pooled_under(&self, data: &Dataset, opened: &[Bytes]) -> Result<Model, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
         self.scaled(data, seed, self.opened_scaler(opened)?)
     }
 
-    /// The model of rows in one place under a given seed and scaler.
+    /// Makes the model of rows in one place under a given seed and scaler.
     pub fn scaled(&self, data: &Dataset, seed: [u8; 32], scaler: Scaler) -> Result<Model, FlynnError> {
         let sketch = self.sketch(seed)?;
         let classes = self.session.data.classes.clone();
@@ -294,8 +303,8 @@ impl Plan {
 }
 
 impl Flynn {
-    /// A peer with these rows, which may be none. `secret` is known to nobody else: where peers are drawn,
-    /// its part of the second coin follows from it.
+    /// Makes a peer with these rows, which may be empty. `secret` is known to this peer alone. If peers
+    /// are drawn, its part of the second coin follows from it.
     pub fn new(
         session: Session,
         spec: FlynnSpec,
@@ -319,23 +328,23 @@ impl Flynn {
         })
     }
 
-    /// The same of rows that were made of a table so, where the session alone does not say it.
+    /// Sets the preparation that made the rows from a table, if the session alone does not describe it.
     fn prepared(mut self, preparation: Option<Arc<TableSchema>>) -> Self {
         self.plan.preparation = preparation.or(self.plan.preparation);
         self
     }
 
-    /// Whether this peer's rows are learnt from.
+    /// Returns whether this peer's rows are used for training.
     fn takes_part(&self, opened: &[Bytes]) -> Result<bool, FlynnError> {
         Ok(self.plan.drawn(opened)?.is_none_or(|draw| draw.chosen.contains(&self.me.index())))
     }
 
-    /// The part in the slots up to the draw, where this is one of them.
+    /// Returns the part in the slots up to the draw, if `slot` is one of them.
     fn before(&self, slot: u32) -> Option<&SketchTask> {
         self.selection.as_ref().filter(|_| slot < self.plan.holders())
     }
 
-    /// Whether enough of the drawn peers are there for a sum of theirs.
+    /// Checks that enough of the drawn peers are present for a sum of their rows.
     fn enough_drawn(&self, drawn: usize) -> Result<(), String> {
         if drawn < SMALLEST_SUM {
             return Err(format!(
@@ -370,7 +379,7 @@ impl Flynn {
         })
     }
 
-    /// Of this peer's rows, exactly.
+    /// Returns the exact counts of this peer's rows.
     fn counts(&self, opened: &[Bytes]) -> Result<Counts, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(0, 1))?;
         let hash = FlyHash::new(&self.plan.sketch(seed)?);
@@ -422,7 +431,7 @@ impl Task for Flynn {
             Some(evaluate::SCORES) if !self.scores_rows(opened) => {
                 RowUse::LeftOut("none of its rows is held out and scored")
             }
-            // Everybody puts zeros.
+            // All peers put zeros.
             Some(evaluate::CALIBRATION) if !self.plan.calibrates(opened) => RowUse::NotUsed,
             Some(evaluate::CALIBRATION) if !parts().1 => RowUse::LeftOut("none of its rows is held out"),
             Some(evaluate::LEARNT) if !parts().0 => RowUse::LeftOut("all of its rows are held out"),
@@ -489,7 +498,7 @@ impl Task for Flynn {
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;
-        // Whoever was not drawn has put in nothing that could be missed.
+        // A peer that was not drawn has contributed only zeros, so its loss does not matter.
         let at = self.plan.holders();
         let counted = history.members(at);
         let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
@@ -501,7 +510,8 @@ impl Task for Flynn {
         if let Some(selection) = self.before(slot) {
             selection.check(slot, history)?;
             if slot == HOLDERS {
-                // Before anything is sketched: fewer than are to be drawn could not be learnt from.
+                // Checked before any sketch is made: a draw of fewer peers could not be used for
+                // training.
                 let word = history.vector(slot).and_then(|word| word[..].try_into().ok());
                 let present = u32::from_le_bytes(word.unwrap_or_default());
                 if (present as usize) < SMALLEST_SUM {

@@ -1,5 +1,5 @@
-//! Settings of FlyNN for a new session file: good ones for most data, those of the paper, those of a file of
-//! `tune`, or the best of a short search on some rows.
+//! Settings of FlyNN for a new session file: good ones for most data, those of the paper, those of a
+//! `tune` file, or the best of a short search on some rows.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use crate::session::{DataSpec, Scaling, Score, Session, SessionError};
 use crate::tasks::new::{NewFile, Sets, TaskOption};
 use crate::tasks::{ModelSpec, Setting, Size, Sizes};
 
-/// Rows that are searched on, a stratified sample, in so many folds.
+/// Number of rows for the search, a stratified sample, and number of folds.
 const ROWS: usize = 2000;
 const FOLDS: usize = 3;
-/// Candidates at most, the default and known good ones first.
+/// Most candidates; the default and known good ones come first.
 const CANDIDATES: usize = 24;
 
 pub(crate) const PAPER: TaskOption =
@@ -38,7 +38,7 @@ pub(crate) const TUNING: TaskOption = TaskOption {
     sets: Sets::FromRows,
 };
 
-/// The sizes and the readout of a model.
+/// Sizes and readout of a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Model {
@@ -49,7 +49,7 @@ struct Model {
     score: Score,
 }
 
-/// What a model is made of: the lines that `tune` writes.
+/// Settings of a model: the lines that `tune` writes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -58,39 +58,39 @@ struct Settings {
     flynn: Model,
 }
 
-/// The best single setting over many sets (docs/quality.md).
+/// Returns the best single setting over many data sets (docs/quality.md).
 fn usual() -> Settings {
     let [m, s, rho] = [PRESET_M, PRESET_S, PRESET_RHO].map(|size| Size::Absolute(size as i64));
     Settings::new(Scaling::SoftBins { bins: PRESET_BINS }, false, Sizes { m, s, rho }, PRESET_READOUT)
 }
 
-/// The paper's method, with sizes inside its search ranges (m 2d to 2048d, s 2 to 0.5d, rho 8 to 256, gamma 0
-/// to 0.8).
+/// Returns the paper's method, with sizes inside its search ranges (m 2d to 2048d, s 2 to 0.5d, rho 8 to
+/// 256, gamma 0 to 0.8).
 fn of_paper() -> Settings {
     let [m, s] = ["256d", "0.3d"].map(|size| Size::Multiple(size.into()));
     let readout = Readout { score: Score::Decay, gamma: 0.5 };
     Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho: Size::Absolute(64) }, readout)
 }
 
-/// The paper's method with noise (appendix D.8): few bits, each of which many rows set, and nothing that
-/// needs exact means.
+/// Returns the paper's method with noise (appendix D.8): few bits, each set by many rows, and no need
+/// for exact means.
 fn private() -> Settings {
     let [m, s, rho] = ["20d", "0.1d", "0.05m"].map(|size| Size::Multiple(size.into()));
     let readout = Readout { score: Score::Decay, gamma: 0.9 };
     Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho }, readout)
 }
 
-/// Percent of the rows in the largest class from which on others are rare.
+/// Percentage of rows in the largest class that makes the other classes rare.
 const RARE: u64 = 75;
-/// Rows below which no other task is named.
+/// Number of rows below which no other task is suggested.
 const FEWEST: u64 = 50;
 
-/// A line on another task that suits a table with these rows better, in the mean over the sets of
+/// Suggests another task if it suits a table with these rows better, in the mean over the sets of
 /// docs/quality.md ("Which task for which table").
 pub(crate) fn other_task(rows: &Dataset) -> Option<String> {
     let counts = rows.class_counts(rows.classes().len());
     let (all, largest) = (counts.iter().sum::<u64>(), counts.iter().max().copied()?);
-    // Of a few rows, or of one class at this site, nothing follows for all.
+    // A few rows, or one class at this site, do not represent all peers.
     if all < FEWEST || counts.iter().filter(|&&rows| rows > 0).count() < 2 {
         return None;
     }
@@ -110,7 +110,7 @@ pub(crate) fn other_task(rows: &Dataset) -> Option<String> {
     })
 }
 
-/// Proposes what a model is made of.
+/// Proposes the settings of a model.
 pub(crate) fn fill(file: &mut NewFile) -> Result<(), SessionError> {
     let (settings, tuning) = (file.option("settings"), file.option("tuning"));
     let settings = match (settings, tuning, &file.rows) {
@@ -152,7 +152,7 @@ fn toml_of(scaling: Scaling) -> Value {
     crate::tasks::new::value(&scaling.to_toml())
 }
 
-/// Gives a session the settings of a file; gives the model.
+/// Gives a session the settings of a file, and returns the model.
 pub(crate) fn give(session: &mut Session, file: &Path) -> Result<ModelSpec, SessionError> {
     let Settings { scaling, densify, flynn: Model { m, s, rho, gamma, score } } = Settings::read(file)?;
     (session.data.scaling, session.data.densify) = (scaling, densify);
@@ -160,8 +160,8 @@ pub(crate) fn give(session: &mut Session, file: &Path) -> Result<ModelSpec, Sess
     Sizes { m, s, rho }.resolve(&session.data, Readout { score, gamma })
 }
 
-/// Settings to compare, as `tune` tries them, with at most as many bits as the session's own; that one is not
-/// among them.
+/// Returns settings to compare, as `tune` tries them. They have at most as many bits as the session's
+/// own setting, which is not included.
 pub(crate) fn to_compare(file: &NewFile, count: usize) -> Result<Vec<Value>, SessionError> {
     let mut fields = file.fields.clone();
     fields.remove("tune");
@@ -194,14 +194,15 @@ impl Settings {
         Self { scaling, densify, flynn: Model { m, s, rho, gamma, score } }
     }
 
-    /// Reads what `tune --out`, or a session of the task tune, has written.
+    /// Reads a file that `tune --out` or a session of the task tune has written.
     fn read(path: &Path) -> Result<Self, SessionError> {
         read(path)
             .and_then(|text| toml::from_str(&text).map_err(|error| syntax(&text, &error)))
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
     }
 
-    /// The best of the candidates that can be tried on `data` within `time`, and a line on the search.
+    /// Returns the best candidate that can be tried on `data` within `time`, and a line about the
+    /// search.
     #[allow(clippy::disallowed_methods, reason = "the user bounds the time")]
     fn search(data: &Dataset, time: Duration) -> Result<(Self, String), SessionError> {
         let start = Instant::now();
@@ -246,7 +247,7 @@ impl Settings {
     }
 }
 
-/// A candidate as a session file says it; those that are tried have no bounds of their own.
+/// Writes a candidate as in a session file. Candidates of the search never have explicit bounds.
 fn setting(candidate: &Candidate) -> Option<Setting> {
     let scaling = match candidate.scaling {
         OfRows::None => Scaling::None,

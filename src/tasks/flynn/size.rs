@@ -1,4 +1,5 @@
-//! Sizes in a session file: absolute, or multiples of the dimension as in the paper ("m in [2d, 2048d]").
+//! Sizes in a session file: absolute, or multiples of the dimension as in the paper ("m in [2d,
+//! 2048d]").
 //!
 //! Multiples are truncated as the authors do (github.com/rithram/flynn): m = int(f d), s = max(2, int(f d)),
 //! rho = max(2, int(f m)), the product in binary64. "0.025d" with d = 784 is s = 19.
@@ -31,7 +32,7 @@ pub(crate) fn rho(m: u32) -> Limit {
 pub enum Size {
     /// A number.
     Absolute(i64),
-    /// A factor and the letter of what it multiplies: `256d`, `0.01m`.
+    /// A factor and the letter of the size that it multiplies: `256d`, `0.01m`.
     Multiple(String),
 }
 
@@ -50,7 +51,7 @@ impl Sizes {
     /// Resolves the sizes for rows and classes as in `data`.
     ///
     /// # Errors
-    /// [`SessionError::Value`] when one is out of range or not a size at all.
+    /// [`SessionError::Value`] if a size is out of range or malformed.
     pub fn resolve(&self, data: &DataSpec, readout: impl Into<Readout>) -> Result<ModelSpec, SessionError> {
         let d = data.dimension();
         let m = m(data.classes.len()).check(self.m.times("flynn.m", 'd', d, 0)?)?;
@@ -62,7 +63,7 @@ impl Sizes {
 }
 
 impl Size {
-    /// The number, or factor x `base` truncated and at least `least`.
+    /// Returns the number, or factor x `base` truncated and at least `least`.
     fn times(&self, field: &'static str, unit: char, base: u32, least: i128) -> Result<i128, SessionError> {
         let text = match self {
             Self::Absolute(number) => return Ok(i128::from(*number)),
@@ -79,7 +80,7 @@ impl Size {
                 format!("an integer or a multiple such as \"0.5{unit}\""),
             )
         })?;
-        // At most 32 digits x 2^28: no rounding to infinity, and far inside an i128.
+        // At most 32 digits x 2^28: it does not round to infinity, and it is far inside an i128.
         #[expect(clippy::cast_possible_truncation, reason = "truncation is the rule")]
         let product = (factor * f64::from(base)) as i128;
         Ok(product.max(least))
@@ -89,7 +90,7 @@ impl Size {
 impl FromStr for Size {
     type Err = std::convert::Infallible;
 
-    /// An integer if the text is one; any other text is a multiple, checked when it is resolved.
+    /// Reads an integer if the text is one. Any other text is a multiple, checked when it is resolved.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(text.parse().map_or_else(|_| Self::Multiple(text.into()), Self::Absolute))
     }

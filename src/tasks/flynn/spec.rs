@@ -1,4 +1,5 @@
-//! The task `flynn` in a session file: the sizes of the model, and whether peers are drawn first.
+//! The parameters of the task `flynn` in a session file: the sizes of the model, and whether peers are
+//! drawn first.
 
 use std::any::Any;
 use std::fmt::{self, Write};
@@ -19,16 +20,16 @@ use crate::tasks::{EvaluateSpec, Setting, Size, Sizes, SketchSpec};
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ModelSpec {
-    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at most 1
-    /// GiB.
+    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at
+    /// most 1 GiB.
     pub m: u32,
     /// Ones in a row of the matrix: 2 to d.
     pub s: u32,
     /// Ones in a hash: 1 to m.
     pub rho: u32,
-    /// Decay: a bit that a class has set c times weighs gamma^c. 0 <= gamma < 1.
+    /// Decay: a bit that rows of a class have set c times has weight gamma^c. 0 <= gamma < 1.
     pub gamma: f64,
-    /// How a prediction reads the counts: the paper's score, or an extension of it.
+    /// Readout of the counts for a prediction: the paper's score, or an extension of it.
     pub score: Score,
 }
 
@@ -37,10 +38,10 @@ pub struct ModelSpec {
 pub struct FlynnSpec {
     /// The model.
     pub model: ModelSpec,
-    /// The sketches by whose distances the training peers are drawn (`select = "sketch"`); `None` where all
-    /// peers train.
+    /// Sketches whose distances decide the draw of the training peers (`select = "sketch"`); `None` if
+    /// all peers train.
     pub select: Option<SketchSpec>,
-    /// Rows that are held out to say how good the model is; `None` where none are.
+    /// Settings for rows that are held out to measure the quality of the model; `None` without them.
     pub evaluate: Option<EvaluateSpec>,
 }
 
@@ -57,13 +58,13 @@ struct Raw {
 }
 
 impl ModelSpec {
-    /// Number of counts in the model: m x classes. At most 2^28.
+    /// Returns the number of counts in the model: m x classes. At most 2^28.
     #[must_use]
     pub fn counts(&self, classes: usize) -> usize {
         self.m as usize * classes
     }
 
-    /// How a prediction reads the counts.
+    /// Returns how a prediction reads the counts.
     #[must_use]
     pub fn readout(&self) -> Readout {
         Readout { score: self.score, gamma: self.gamma }
@@ -80,7 +81,7 @@ impl ModelSpec {
         Sizes { m, s, rho }.resolve(data, Readout { score, gamma })
     }
 
-    /// With the scaling of the session's own rows.
+    /// Returns the setting with the scaling of the session's own rows.
     pub(crate) fn setting(&self, data: &DataSpec) -> Setting {
         let Self { m, s, rho, .. } = *self;
         Setting { scaling: data.scaling, densify: data.densify, m, s, rho }
@@ -137,14 +138,14 @@ impl ModelSpec {
 }
 
 impl From<ModelSpec> for TaskSpec {
-    /// The task `flynn` with all peers.
+    /// Makes the task `flynn` with all peers.
     fn from(model: ModelSpec) -> Self {
         FlynnSpec { model, select: None, evaluate: None }.into()
     }
 }
 
 impl FlynnSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,

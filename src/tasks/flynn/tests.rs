@@ -1,5 +1,5 @@
-//! Peers that are drawn by their sketches: the opened counts are those of the drawn peers' rows in one place,
-//! and nobody else's are in them.
+//! Peers that are drawn by their sketches: the opened counts equal those of the drawn peers' rows in one
+//! place, and contain no other rows.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::session::TaskSpec;
 
 const COIN: [u8; 32] = [9; 32];
 
-/// Of so many peers, with these lines for `[data]` and `[sketch]`.
+/// Makes a session of this number of peers, with these lines for `[data]` and `[sketch]`.
 fn session(peers: usize, min_contributors: u16, scaling: &str, sketch: &str) -> Session {
     let classes: Vec<String> = digits().classes().iter().map(|class| format!("{class:?}")).collect();
     let mut text = format!(
@@ -42,8 +42,8 @@ pub(super) fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
         .collect()
 }
 
-/// The sum of what all peers contribute to each slot, opened one after another; the first check that refuses
-/// ends it.
+/// Returns the sums of all peers' contributions to each slot, opened in order. The first check that
+/// refuses ends it.
 pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).skip(1) {
@@ -63,7 +63,7 @@ pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     Ok(opened)
 }
 
-/// Every peer's rows: so many, taken in turn.
+/// Returns every peer's rows: this number of rows for each, taken in turn.
 pub(super) fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     let mut first = 0;
     let part = |&n: &usize| {
@@ -105,7 +105,7 @@ proptest! {
         let rules = &tasks[0].plan;
         let expected = rules.pooled_under(&together(&drawn), &opened).unwrap();
         prop_assert_eq!(rules.model(&opened).unwrap().digest(), expected.digest());
-        // The exact sum of vectors that each peer would make alone.
+        // The exact sum of the vectors that each peer would make alone.
         let mut sum = vec![0u32; spec(&session).model.counts(session.data.classes.len())];
         for &peer in &draws[0].chosen {
             let own = tasks[peer].counts(&opened).unwrap();
@@ -159,7 +159,7 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
         let error = allows(known, slot, &[&chosen[..2], &others].concat()).unwrap_err();
         assert_eq!(error, "only 2 of the drawn peers are there; a sum of their rows needs 3");
     }
-    // With one of them gone before the count the count says three; one more gone is one too many.
+    // One drawn peer leaves before the count, so the count is three. The loss of one more is too many.
     values[5] = value(5, &[&chosen[..3], &others].concat());
     let mut fewer = opened.clone();
     fewer[5] = std::iter::repeat_n(3u32, 11).flat_map(u32::to_le_bytes).collect();
@@ -179,7 +179,7 @@ fn with_rows_at_too_few_peers_nobody_is_learnt_from() {
     assert_eq!(error, "only 2 members have rows; at least 3 are to be drawn");
 }
 
-/// A peer that was not drawn puts in nothing, whatever rows it has.
+/// A peer that was not drawn contributes nothing, for any rows that it has.
 #[test]
 fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
     let session = session(6, 1, "", "chosen = 3\ntemperature = 0.001");
@@ -188,7 +188,7 @@ fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
         let rows: Vec<usize> = (0..data.rows()).filter(|&row| data.labels()[row] == class).take(60).collect();
         Arc::new(data.subset(&rows))
     };
-    // Five alike and one far off: a cold softmax draws the nearest.
+    // Five peers are alike and one is far away: a cold softmax draws the nearest ones.
     let parts: Vec<_> = [1, 1, 1, 1, 1, 6].map(of_class).to_vec();
     let tasks = tasks(&session, &parts);
     let opened = federated(&tasks).unwrap();

@@ -23,14 +23,14 @@ from .encoding import Acknowledgement, Ballot, Begun, Deal, Failure, Promised, R
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
-D = -121665 * pow(121666, -1, FIELD) % FIELD  # of the curve
+D = -121665 * pow(121666, -1, FIELD) % FIELD  # constant of the curve
 DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 PEER_ID_PREFIX = bytes.fromhex("002408011220")
 CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
             Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure", Begun: b"begin"}
 
 
-Draw = Callable[[int], bytes]  # so many random bytes
+Draw = Callable[[int], bytes]  # returns this number of random bytes
 
 
 class CryptoError(Refused):

@@ -97,10 +97,10 @@ def same(x: Any) -> Any:
 class Codec(NamedTuple):
     write: Callable[[Out, Any], None]
     read: Callable[[In], Any]
-    show: Callable[[Any], Any] = same  # as JSON, in the manner of the vectors
+    show: Callable[[Any], Any] = same  # converts a value to JSON, as in the vectors
 
 
-# --- codecs from codecs
+# --- codecs made from codecs
 
 
 def integers(width: int) -> Codec:
@@ -194,7 +194,7 @@ CODECS: dict[str, Codec] = {
 TYPES: dict[str, Any] = {}  # classes of structs, enums
 
 
-# --- codecs from text as in section 2.1
+# --- codecs made from text as in section 2.1
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from .crypto import ballot_bytes, tagged
 from .session import Session
 
 Mark = tuple[Any, int, int, int]  # ballot, author, suspect, slot
-Unit = tuple[Any, int, bool, bool]  # ballot, other end, whether it is the suspect, whether it lives
+Unit = tuple[Any, int, bool, bool]  # ballot, other end, True if that is the suspect, True if it is living
 
 
 def borne(count: int) -> int:

@@ -34,7 +34,7 @@ def check_booleans(part, name=""):
         for value in part:
             check_booleans(value)
     else:
-        # `clip` is one in a described column, and a number in the section of fedavg.
+        # `clip` is a boolean in a described column, and a number in the section of fedavg.
         need(name == "clip" or isinstance(part, bool) == (name in BOOLEAN), f"{name} is of another type")
 
 
@@ -98,7 +98,7 @@ class Slot(NamedTuple):
 
 
 class Session:
-    # Least, most and default.
+    # Minimum, maximum and default.
     TIMING = {
         "start_wait_ms": (0, 3_600_000, 10_000),
         "proposal_backoff_ms": (1, 3_600_000, 2_000),

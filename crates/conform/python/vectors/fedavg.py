@@ -133,7 +133,7 @@ def check_held_out(file, seed):
     for text, held in zip(file["predictions"], parts):
         confusion, bins, margins = [0] * classes**2, [[0] * 3 for _ in range(10)], [[] for _ in range(classes)]
         for row, label in held:
-            # One number of a row is not 0, so that binary32 rounds twice.
+            # Only one number of a row is not 0, so binary32 rounds twice.
             scores = [f32(f32(sum(w * x for w, x in zip(matrix[3 * c :], row))) + bias[c]) for c in range(classes)]
             predicted = scores.index(max(scores))
             confidence = 1 / sum(math.exp(score - scores[predicted]) for score in scores)
@@ -158,7 +158,7 @@ def check_held_out(file, seed):
         exact = [word for place, word in enumerate(found) if not (4 <= place < 34 and (place - 4) % 3 == 2)]
         expected = [*confusion, *(word for each in shown for word in each[:2]), *ranks]
         check("predictions of rows held out", exact == expected)
-        # A confidence is computed with another logarithm.
+        # The logarithm here differs from the one for the vectors, so confidences may differ a little.
         check("confidence of rows held out", abs(stated[2] - sum(each[2] for each in shown)) <= len(held))
     check("classes of two peers are ranked", ranked >= 2)
     check_ended(file)

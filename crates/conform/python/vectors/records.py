@@ -16,7 +16,7 @@ from primitives.encoding import Ballot, SumId, canonical, decode, shown
 from vectors.common import check, check_refused, session_of, vectors
 from vectors.wire import KINDS
 
-# Why the records and committed aggregates of items.json must be refused.
+# Reasons why the records and committed aggregates of items.json must be refused.
 RECORDS = {
     "deals do not match their digest": "the deals do not match their digest",
     "no such slot": "no such slot",

@@ -121,7 +121,7 @@ def check_sessions():
         trains = session.task in ("flynn", "tune")
         sizes = [session.m, session.s, session.rho] if trains else None
         check("dimension", session.dimension == case["dimension"] and sizes == case["sizes"])
-        # The plan of a custom task is another program's.
+        # Another program defines the plan of a custom task.
         plan = None if session.task == "custom" else [list(aggregate) for aggregate in session.plan]
         check("plan", plan == case["plan"])
     for case in file["bad"]:

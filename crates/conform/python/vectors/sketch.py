@@ -30,7 +30,8 @@ def srp_numbers(seed, rows, width, records):
             radius = math.sqrt(-2 * math.log((u + 1) / 2**53))
             entries += [single(radius * turn(2 * math.pi * (v / 2**53))) for turn in (math.cos, math.sin)]
         for record, number in zip(records, numbers):
-            # In binary64 a product of two binary32 is exact, and a sum is rounded to binary32 as if it were rounded once.
+            # A product of two binary32 is exact in binary64. A sum that is then rounded to binary32
+            # equals one rounded once.
             total = functools.reduce(lambda total, xy: single(total + single(xy[0] * xy[1])), zip(entries, record), 0.0)
             number[plane // planes] |= (total > 0) << (plane % planes)
     return numbers

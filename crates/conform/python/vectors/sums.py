@@ -63,7 +63,7 @@ def check_sum():
         for signed in signed_of(message):
             check("items are signed by the author", verifies(session, signed))
         names = innermost(shown("Message", message))
-        # The order or report, of messages of a view.
+        # The order or report of a view message.
         inner = message.message[1] if names[:2] in (["View", "Up"], ["View", "Down"]) else None
         match names:
             case ["Hello"]:
@@ -149,7 +149,7 @@ def check_sum():
         check_deal(session, record.value.sum, item, drawn)
     check("every deal is shown", len(file["deals"]) == sum(len(slots[slot].record.deals) for slot in opened))
 
-    # Every peer's vector from its rows, its masks, and the sum of all.
+    # Every peer's vector from its rows and masks, and the sum of all.
     scale = scaler(session, opened[2])
     rows_of_m = list(matrix(opened[0], session.m, session.dimension, session.s))
     rows = [[list(struct.unpack("<3f", struct.pack("<3f", *row))) for row in data["rows"]] for data in file["data"]]

@@ -154,7 +154,7 @@ def read_frame(channel, header, payload):
     return message
 
 
-# What is done to a good frame, and why it must be refused then.
+# Changes to a valid frame, with the reason why the result must be refused.
 DEFECTS = {
     "trailing byte": ("bytes left over", lambda channel, header, payload: (channel, header + "00", payload)),
     "cut short": ("ends early", lambda channel, header, payload: (channel, header[:-2], payload)),

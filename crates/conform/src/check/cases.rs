@@ -1,28 +1,28 @@
-//! The cases of a check: where the program stands, and what happens.
+//! Cases of a check: the place of the program in the tree, and the events.
 
 use std::collections::BTreeSet;
 
 use super::super::ground::Place;
 use crate::deviation::{self, From, Kind};
 
-/// What happens in a case.
+/// Event of a case.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Drama {
     Nothing,
     NetworkKey,
     /// A peer that is not in the roster connects to it.
     Stranger,
-    /// It comes when the others have begun without it.
+    /// The program starts after the others have begun without it.
     Late,
-    /// It and the leader are killed at this stage of the counts, and come back with their state.
+    /// The program and the leader are killed at this stage of the counts, and restart with their state.
     Restart(&'static str),
-    /// The same, and its state is lost.
+    /// The same, but the program's state is lost.
     Forgets,
     /// Our leader dies at this stage of the counts.
     LeaderDies(&'static str),
-    /// One of our own is committed for some seconds.
+    /// One of our own nodes is suspended for some seconds.
     Committed,
-    /// One of our own, or all of them, send it what they should not, or correct messages in an unusual form.
+    /// One or all of our own nodes send it invalid messages, or correct messages in an unusual form.
     Deviates(&'static Kind),
 }
 
@@ -30,13 +30,13 @@ pub(super) enum Drama {
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// What is checked.
+    /// Description of the check.
     pub(super) about: &'static str,
-    /// The sections of the specification that say how it should be, and the numbers of its MUSTs.
+    /// Sections of the specification with the rules, and the numbers of its MUSTs.
     pub(super) sections: &'static str,
     pub(super) peers: usize,
     pub(super) place: Place,
-    /// Whether vectors need more chunks than may be without credit.
+    /// True if the vectors need more chunks than may be sent without credit.
     pub(super) long: bool,
     pub(super) drama: Drama,
 }
@@ -142,7 +142,7 @@ const SESSIONS: [Case; 15] = [
     ),
 ];
 
-/// All cases, in the order in which they run.
+/// Returns all cases, in the order that they run in.
 pub(super) fn all() -> Vec<Case> {
     let deviations = deviation::kinds().map(|kind| Case {
         name: kind.name,
@@ -161,7 +161,7 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 impl Case {
-    /// The sections of the specification, by their numbers.
+    /// Returns the numbers of the sections of the specification.
     pub(super) fn numbers(&self) -> BTreeSet<u32> {
         let words = self.sections.trim_start_matches("sections").trim_start_matches("section");
         let mut numbers = BTreeSet::new();
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(two.numbers(), [7, 8, 9, 10, 13].into());
     }
 
-    /// Words in backticks that stand after `live: ` in a row of the table of MUSTs.
+    /// Returns the words in backticks after `live: ` in a row of the table of MUSTs.
     fn live(row: &str) -> Vec<&str> {
         let told = row.split('|').nth(3).and_then(|vectors| vectors.split_once("live: "));
         told.into_iter().flat_map(|(_, live)| live.split('`').skip(1).step_by(2)).collect()

@@ -1,8 +1,8 @@
-//! What came of the cases, for CI systems.
+//! Results of the cases in the JUnit format for CI systems.
 
 use super::Outcome;
 
-/// What CI systems read.
+/// Writes the results as a JUnit file.
 pub(super) fn text(outcomes: &[Outcome]) -> String {
     let escaped = |text: &str| {
         let text =

@@ -1,4 +1,4 @@
-//! One case: a session is run, with what happens in it, and judged.
+//! One case: runs a session with the case's event, and judges the program.
 
 use std::ffi::OsString;
 use std::net::TcpStream;
@@ -17,21 +17,21 @@ use flyswarm::cli::{self, Failure};
 use flyswarm::net::{Config, Event, Multiaddr, Network};
 use flyswarm::session::Timing;
 
-/// How long a case may take.
+/// Longest time for a case.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Rows of the matrix: small models, for the check is of the protocol.
+/// Rows of the matrix. The models are small, because the check is about the protocol.
 const SHORT: u32 = 512;
-/// So many that the counts of ten classes fill ten chunks.
+/// Rows of the matrix for a long vector: the counts of ten classes then fill ten chunks.
 const LONG: u32 = 60_000;
-/// How long a node is committed: longer than its neighbours wait for an answer to a ping.
+/// Time that a node is suspended: longer than its neighbours wait for an answer to a ping.
 const COMMITTED: Duration = Duration::from_secs(8);
-/// By then the program listens, and has met a stranger.
+/// Time limit for the program to listen and to meet a stranger.
 const MET: Duration = Duration::from_secs(20);
-/// By then a message has arrived, and what it asks for is on disk.
+/// Time for a message to arrive and for its effects to be saved to disk.
 const ARRIVES: Duration = Duration::from_millis(500);
 
 impl Check {
-    /// What is wrong with the program in a case; `None` where it is not tried.
+    /// Returns the program's errors in a case; `None` if the case is not tried.
     pub(super) fn try_out(&self, case: &Case, folder: PathBuf) -> Result<Option<Vec<String>>, Failure> {
         let mut program = self.program.clone().unwrap_or_default();
         if matches!(case.drama, Drama::NetworkKey) {
@@ -76,7 +76,7 @@ impl Check {
             ground.start_checked()?;
         }
         if let Some((Kind { expected: Expected::Blame, .. }, who)) = deviates {
-            // How it ends is not judged.
+            // The end of the deviating node is not judged.
             ours.retain(|i| *i != who);
         }
         play(case.drama, &mut ground, &mut ours, leader)?;
@@ -94,7 +94,7 @@ impl Check {
     }
 }
 
-/// Peers that must be there: one fewer where one is lost.
+/// Returns how many peers must take part: one fewer if a peer is lost.
 fn fewest(case: &Case) -> u16 {
     let loses = match case.drama {
         Drama::Late | Drama::Forgets | Drama::LeaderDies(_) => true,
@@ -109,13 +109,15 @@ fn timing(case: &Case) -> Timing {
     let timing = Timing { start_wait_ms: 20_000, linger_ms: 8_000, ..Timing::default() };
     match case.drama {
         Drama::Late => Timing { start_wait_ms: 1_500, ..timing },
-        // If three have the sum before it falls silent, they must be there until the fifth gives its view up.
+        // If three peers have the sum before this node is suspended, they must stay until the fifth
+        // gives up its view.
         Drama::Committed => Timing { linger_ms: 30_000, ..timing },
-        // Who is blamed never says that it has everything, and who lost a message waits for it.
+        // A blamed peer never reports that it has everything, and a peer that lost a message waits for
+        // it.
         Drama::Deviates(kind) => {
-            // A program that is interpreted takes seconds to begin.
+            // An interpreted program takes seconds to start.
             let start_wait_ms = if kind.ungreeted { 8_000 } else { timing.start_wait_ms };
-            // What is judged is how bytes are read, not how fast.
+            // The case checks how bytes are read, not how fast.
             let view_timeout_ms = if kind.is_slow() { 30_000 } else { 3_000 };
             Timing { start_wait_ms, linger_ms: 3_000, view_timeout_ms, ..timing }
         }
@@ -123,7 +125,7 @@ fn timing(case: &Case) -> Timing {
     }
 }
 
-/// Lets a session run to its end, with what the case wants to happen on the way.
+/// Runs a session to its end, and makes the case's event happen on the way.
 fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize) -> Result<(), Failure> {
     let mut done = matches!(drama, Drama::Nothing | Drama::NetworkKey | Drama::Stranger | Drama::Deviates(_));
     let mut committed: Option<(usize, std::time::Instant)> = None;
@@ -135,7 +137,7 @@ fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize)
                 done = true;
             }
             Drama::Restart(_) | Drama::Forgets if ground.heard(leader, &[("event", "held")]) => {
-                // What was sent to it before the leader stood still arrives.
+                // Messages that were sent to the program before the leader stopped still arrive.
                 std::thread::sleep(ARRIVES);
                 ground.kill_checked();
                 ground.kill(leader);
@@ -175,7 +177,8 @@ fn play(drama: Drama, ground: &mut Ground, ours: &mut Vec<usize>, leader: usize)
     Ok(())
 }
 
-/// Connects to the checked program with an identity that is not in the roster. What is wrong.
+/// Connects to the checked program with an identity that is not in the roster. Returns the error, if
+/// any.
 fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
     let failed = |error: String| Failure::Environment(format!("the stranger: {error}"));
     let address = ground.address(ground.checked).parse::<Multiaddr>();
@@ -189,7 +192,8 @@ fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
     let mut listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
     let wrong = loop {
         match events.recv_timeout(until.saturating_duration_since(now())) {
-            // Before or after the multiplexer stands; what is not there yet does not count.
+            // The connection may close before or after the multiplexer is set up. A failure to connect
+            // does not count until the program listens.
             Ok(Event::NotUp { known, .. }) if known || listens => break None,
             Ok(Event::NotUp { .. }) => listens = TcpStream::connect(("127.0.0.1", port)).is_ok(),
             Ok(Event::PeerUp { .. }) => break Some("it lets a peer in that is not in the roster".to_owned()),
@@ -205,7 +209,7 @@ fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
     Ok(wrong)
 }
 
-/// Whether all that the program is sent is correct, and its own state whole.
+/// Returns true if the program only gets correct messages and keeps its own state.
 fn nobody_is_at_fault(drama: Drama) -> bool {
     match drama {
         Drama::Deviates(kind) => kind.expected == Expected::GoOn,
@@ -214,7 +218,7 @@ fn nobody_is_at_fault(drama: Drama) -> bool {
     }
 }
 
-/// What is wrong where peer `who` has deviated.
+/// Returns the program's error after peer `who` has deviated.
 fn judge_deviation(kind: &Kind, ground: &Ground, who: usize) -> Option<String> {
     let (who_is, checked) = (ground.name(who), ground.name(ground.checked));
     let events = &ground.told[who];

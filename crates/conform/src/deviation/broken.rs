@@ -1,5 +1,5 @@
-//! Messages that break a rule. Each is what `tests/vectors/faults.json` has of its kind, in a session that
-//! runs.
+//! Messages that break a rule. Each is the message of its kind in `tests/vectors/faults.json`, but in a
+//! live session.
 
 use bytes::Bytes;
 
@@ -19,7 +19,7 @@ use flyswarm::protocol::view::{self, Order, Reason, Report};
 use flyswarm::protocol::wire::{self, Frame};
 use flyswarm::session::Peer;
 
-/// Above everything that a session has.
+/// Number above all slots and indices of a session.
 const FAR: u32 = 1000;
 
 type Change = fn(&Case<'_>) -> Option<Vec<Frame>>;
@@ -32,7 +32,7 @@ const fn by_child(name: &'static str, about: &'static str, sections: &'static st
     Kind::new(name, about, sections, (From::Child, Expected::Blame), change)
 }
 
-/// Sent by a leader to its child.
+/// Deviations of a leader towards its child.
 pub(super) const BY_LEADER: [Kind; 22] = [
     by_leader("prepare-for-another", "a prepare for another proposer", "section 8", |case| {
         let Message::Prepare(ballot) = case.message else { return None };
@@ -149,7 +149,7 @@ pub(super) const BY_LEADER: [Kind; 22] = [
     }),
 ];
 
-/// Sent by a child to its leader.
+/// Deviations of a child towards its leader.
 pub(super) const BY_CHILD: [Kind; 32] = [
     Kind {
         ungreeted: true,
@@ -336,12 +336,13 @@ pub(super) const BY_CHILD: [Kind; 32] = [
     ),
 ];
 
-/// In place of the first credit nine chunks of a total; no other credit, and not the true total.
+/// Sends nine chunks of a total instead of the first credit. Sends no other credit, and not the true
+/// total.
 fn total_ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::View(view::Message::Reduce(message)) = case.message else { return None };
     match *message {
         all_reduce::Message::Credit { sum, direction: Direction::Up, index } => {
-            // Without credit it may have sent the chunks before this one.
+            // The child may have sent the chunks before this one without credit.
             let last = all_reduce::WINDOW as u32;
             let data = Bytes::from_static(&[0; all_reduce::CHUNK]);
             let chunk = |index| {
@@ -358,13 +359,14 @@ fn total_ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     }
 }
 
-/// A hello that says that the first slot, the coin, is committed; who believes it asks for it at once.
+/// Makes a hello that claims that the first slot, the coin, is committed. A peer that believes it asks
+/// for it at once.
 fn ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::Hello { version, session, trace, .. } = case.message.clone() else { return None };
     Some(vec![wire::encode(&Message::Hello { version, session, committed: 1, trace })])
 }
 
-/// A decision of one peer alone.
+/// Makes a decision that only one peer has acknowledged.
 fn made_up(case: &Case<'_>, slot: u32) -> Committed {
     let ballot = Ballot { counter: 1, proposer: case.ctx.me };
     let members = case.ctx.session.peers().collect();
@@ -374,12 +376,12 @@ fn made_up(case: &Case<'_>, slot: u32) -> Committed {
     Committed { record, acknowledgements, pads: Vec::new(), releases: Vec::new() }
 }
 
-/// A message and then another.
+/// Sends a message and then another.
 fn after(case: &Case<'_>, next: &Message) -> Option<Vec<Frame>> {
     Some(vec![case.frame(), wire::encode(next)])
 }
 
-/// The same promise under a signature of another one.
+/// Returns the same promise with the signature of another one.
 fn unsigned(case: &Case<'_>, promise: &Signed<Promised>) -> Signed<Promised> {
     let mut another = promise.item.clone();
     another.ballot.counter ^= 1;
@@ -388,7 +390,7 @@ fn unsigned(case: &Case<'_>, promise: &Signed<Promised>) -> Signed<Promised> {
     forged
 }
 
-/// A peer that is neither this one nor the other.
+/// Returns a peer that is neither this node nor the checked peer.
 fn other(case: &Case<'_>) -> Peer {
     let mut peers = case.ctx.session.peers();
     peers.find(|peer| *peer != case.ctx.me && *peer != case.to).unwrap_or(case.to)
@@ -401,7 +403,7 @@ fn begin(case: &Case<'_>, change: impl FnOnce(&mut Begun)) -> Option<Vec<Frame>>
     Some(vec![wire::encode(&Message::Begin(Signed::new(case.ctx, begun)))])
 }
 
-/// Changes the leader's own promise, and signs it anew.
+/// Changes the leader's own promise, and signs it again.
 fn own(case: &Case<'_>, begun: &mut Begun, change: impl FnOnce(&mut Promised)) {
     if let Some(own) = begun.promises.iter_mut().find(|promise| promise.author == case.ctx.me) {
         let mut promised = own.item.clone();
@@ -456,7 +458,7 @@ fn chunk(
     Some(vec![wire::encode(&Message::View(view::Message::Reduce(chunk)))])
 }
 
-/// Adds a hash to a deal; its own deals are signed anew.
+/// Adds a hash to a deal; signs it again if it is the node's own.
 fn lengthen(case: &Case<'_>, deal: &mut Signed<Deal>) {
     deal.item.share_hashes.push([0; 32]);
     if deal.author == case.ctx.me {

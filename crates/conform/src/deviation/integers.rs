@@ -1,10 +1,10 @@
-//! The same message with every integer as long as its type allows (spec, section 2).
+//! The same message, with every integer encoded as long as its type allows (spec, section 2).
 
 use crate::fields::fields;
 use flyswarm::protocol::message::Message;
 use flyswarm::protocol::wire::canonical;
 
-/// The header of a message in its longest form.
+/// Returns the header of a message in its longest form.
 pub(super) fn longest(message: &Message) -> Vec<u8> {
     let bytes = canonical(message);
     let mut out = Vec::new();
@@ -13,7 +13,7 @@ pub(super) fn longest(message: &Message) -> Vec<u8> {
         match field.width {
             Some(width) => {
                 let value = if short.len() == 1 { short } else { &short[1..] };
-                // 251, 252 and 253 announce 2, 4 and 8 bytes.
+                // The bytes 251, 252 and 253 announce 2, 4 and 8 bytes.
                 out.push(match width {
                     2 => 251,
                     4 => 252,

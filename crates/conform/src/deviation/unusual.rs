@@ -1,4 +1,4 @@
-//! Correct traffic in unusual forms, messages that are lost, and what is to be ignored.
+//! Correct messages in unusual forms, lost messages, and messages that must be ignored.
 
 use bytes::Bytes;
 
@@ -121,7 +121,7 @@ fn reverse<T>(items: &mut [T]) -> bool {
     items.len() > 1
 }
 
-/// The four chunks of a credit one by one.
+/// Grants the four chunks of a credit one by one.
 fn credits(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::View(view::Message::Reduce(message)) = case.message else { return None };
     let all_reduce::Message::Credit { sum, direction, index } = *message else { return None };
@@ -132,7 +132,7 @@ fn credits(case: &Case<'_>) -> Option<Vec<Frame>> {
     Some((index.saturating_sub(all_reduce::CREDIT - 1)..=index).map(one).collect())
 }
 
-/// With its first keys a child also sends what its parent must ignore.
+/// Together with its first keys, a child sends messages that its parent must ignore.
 fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::View(view::Message::Up(ballot, Report::Keys(_))) = case.message else { return None };
     let sum = SumId { ballot: *ballot, slot: 2 };
@@ -169,7 +169,7 @@ fn unasked(case: &Case<'_>) -> Option<Vec<Frame>> {
     Some(frames)
 }
 
-/// The root also sends a leaf what it sends its children.
+/// The root also sends a leaf the messages for its children.
 fn from_no_neighbour(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::View(view::Message::Down(ballot, Order::Sum(slot))) = case.message else { return None };
     let sum = SumId { ballot: *ballot, slot: *slot };
@@ -182,7 +182,7 @@ fn from_no_neighbour(case: &Case<'_>) -> Option<Vec<Frame>> {
     Some(all.map(|message| wire::encode(&Message::View(message))).collect())
 }
 
-/// With what it holds of a later slot a child reports on the first one again.
+/// Before its report on a later slot, a child reports on the first slot again.
 fn earlier_slot(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::View(view::Message::Up(ballot, Report::TotalReady { slot: 1.., .. })) = case.message else {
         return None;

@@ -12,7 +12,7 @@ fn vectors(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name)
 }
 
-/// Every message of the vectors, with what it is called there.
+/// Returns every message of the vectors, with its name there.
 pub(crate) fn all() -> Vec<(String, Message)> {
     let messages: Value = serde_json::from_slice(&fs::read(vectors("messages.json")).unwrap()).unwrap();
     let named = |message: &Value| message["what"].as_str().unwrap().to_owned();
@@ -38,7 +38,7 @@ fn diff_as(mine: &Path, theirs: &Path, json: bool) -> (String, bool) {
     (String::from_utf8(out).unwrap(), result.is_ok())
 }
 
-/// The session of the vectors, changed, as a file.
+/// Writes the session of the vectors to a file, with a change.
 fn changed(folder: &Path, change: impl FnOnce(&mut Vec<Value>)) -> PathBuf {
     let mut value: Value = serde_json::from_slice(&fs::read(vectors("sum.json")).unwrap()).unwrap();
     change(value["log"].as_array_mut().unwrap());
@@ -135,7 +135,7 @@ fn of_a_trace_that_breaks_off_all_is_read_and_who_goes_on_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let whole: Value = serde_json::from_str(&fs::read_to_string(vectors("sum.json")).unwrap()).unwrap();
     let entries: Vec<_> = whole["log"].as_array().unwrap().iter().map(Value::to_string).collect();
-    // As `join` writes it, an entry a line.
+    // In the form that `join` writes: one entry on each line.
     let lines = format!("{{\"log\":[\n{}", entries.join(",\n"));
     let cut = folder.path().join("cut.json");
     fs::write(&cut, &lines[..lines.len() / 2]).unwrap();

@@ -1,4 +1,4 @@
-//! Frames that must be refused before anybody looks at what they say.
+//! Frames that must be refused before their contents are used.
 
 use bytes::Bytes;
 use flyswarm_sealed_sum::protocol::message::{Channel, Message};
@@ -70,7 +70,7 @@ pub(crate) fn bad() -> Value {
         &[],
     );
 
-    // Too long to be shown; the specification says what it is.
+    // Too long for the file; the specification describes it.
     let long = [vec![1, 253], (MAX_FRAME as u64).to_le_bytes().to_vec(), vec![0; MAX_FRAME]].concat();
     let fault = wire::decode(Control, &long, Bytes::new()).expect_err("longer than a frame");
     assert!(fault.to_string().contains("the limit is 1048576"), "{fault}");

@@ -1,4 +1,4 @@
-//! Messages that decode, and that their receiver must blame or ignore: each is put into the session of
+//! Messages that decode, but that their receiver must blame or ignore. Each is put into the session of
 //! `sum.json` at a time given in microseconds.
 
 use bytes::Bytes;
@@ -22,12 +22,12 @@ use super::messages::frame;
 use super::run::Run;
 use super::sessions::small;
 
-/// Nobody has said hello yet.
+/// No peer has sent a hello yet.
 const START: u64 = 0;
 const GREETED: u64 = 2_000;
 /// The leader has proposed, and the others have promised.
 const PROMISED: u64 = 3_000;
-/// The leader is in the view, and the others' keys are on their way.
+/// The leader is in the view, and the keys of the others are on their way.
 const BEGUN: u64 = 5_000;
 const KEYS: u64 = 6_000;
 const SUMMING: u64 = 16_500;
@@ -47,7 +47,7 @@ fn class(fault: &Fault) -> &'static str {
     }
 }
 
-/// The same item in the name of another author.
+/// Returns the same item in the name of another author.
 fn forged<T: Item>(mut signed: Signed<T>, author: Peer) -> Signed<T> {
     signed.author = author;
     signed
@@ -57,7 +57,7 @@ pub(crate) fn faults() -> Value {
     let session = small(3);
     let id = session.id().0;
     let all = [Peer(0), Peer(1), Peer(2)];
-    // The first of the committee leads the run; the two others are its children.
+    // The first of the committee leads the run; the other two are its children.
     let leader = session.committee()[0];
     let [child, other] = all.iter().copied().filter(|&each| each != leader).collect::<Vec<_>>()[..] else {
         panic!("three peers")
@@ -78,7 +78,8 @@ pub(crate) fn faults() -> Value {
         Message::Begin(Signed::new(by(ballot.proposer), Begun { ballot, promises }))
     };
     let begin = |ballot: Ballot| begin_with(ballot, vec![promise(leader, ballot), promise(child, ballot)]);
-    // The leader's promise, changed, for a view that would begin otherwise; and what the child promises it.
+    // Begins another view with a changed promise of the leader, and with the child's promise for that
+    // view.
     let begin_of = |change: &dyn Fn(&mut Promised)| {
         let mut own = promised(later);
         change(&mut own);
@@ -334,7 +335,8 @@ pub(crate) fn faults() -> Value {
         ),
         ("credit for no transfer", KEYS, child, leader, Message::Transfer(transfer::Message::Credit(1, 0))),
     ];
-    // Neither blamed nor ignored: the receiver, which has promised a higher one, says that it will not come.
+    // The receiver has promised a higher ballot. It neither blames nor ignores the message, but answers
+    // that it does not join.
     let (blames, answered) = {
         let mut run = Run::new();
         run.until(PROMISED);

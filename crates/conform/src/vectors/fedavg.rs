@@ -1,6 +1,6 @@
-//! The task `fedavg`: a session file, and every vector of six peers in two rounds, of which the last comes
-//! late. Its learning rate is so small that no weight moves, and its rows have one number that is not 0: so
-//! the words are the same on every processor, but for the last bits of a loss.
+//! The task `fedavg`: a session file, and every vector of six peers in two rounds; the last peer comes
+//! late. The learning rate is so small that the weights do not change, and each row has only one
+//! non-zero number. So the words are the same on every processor, except for the last bits of a loss.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ members = 0.5
 min_contributors = 1
 "#;
 
-/// A session with every field.
+/// Session with every field.
 pub(crate) const FULL: &str = r#"name = "vectors"
 task = "fedavg"
 [data]
@@ -62,7 +62,7 @@ shift = 2
 initial = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 "#;
 
-/// A private session.
+/// Private session.
 pub(crate) const PRIVATE: &str = r#"name = "vectors"
 task = "fedavg"
 [data]
@@ -78,7 +78,7 @@ delta = 1e-7
 colluders = 1
 "#;
 
-/// A session that holds rows out.
+/// Session with held-out rows.
 pub(crate) const HELD: &str = r#"name = "vectors"
 task = "fedavg"
 [data]
@@ -93,7 +93,8 @@ held_out = 40
 min_contributors = 1
 "#;
 
-/// Private sessions: the budget in zero-concentrated privacy, and the variance of a member's noise.
+/// Returns private sessions: the budget in zero-concentrated privacy, and the variance of a member's
+/// noise.
 fn noise() -> Vec<Value> {
     let cases = [("60.5", "1e-7", 3, 1.0, 5), ("8", "1e-5", 20, 0.25, 20), ("100", "0.01", 1, 4.0, 3)];
     let case = |(epsilon, delta, rounds, clip, counted): (&str, &str, u32, f64, u16)| {
@@ -116,8 +117,9 @@ fn noise() -> Vec<Value> {
     cases.into_iter().map(case).collect()
 }
 
-/// Losses in the order in which weights are judged: which are the best, and the round that ends training. In
-/// the task fedavg-xclp the weights of the rounds before the first propagation do not count.
+/// Returns losses in the order of the judged weights, with the best weights and the round that ends
+/// training. In the task fedavg-xclp, the weights of the rounds before the first propagation do not
+/// count.
 fn judged() -> Vec<Value> {
     let cases: [(u32, u32, &[u32]); 8] = [
         (2, 0, &[2303, 1900, 1700, 1700, 1701, 1600]),
@@ -146,16 +148,17 @@ fn judged() -> Vec<Value> {
 const PEERS: u16 = 6;
 const LATE: (Peer, u32) = (Peer(5), 4);
 
-/// A session in one place.
+/// A session computed in one place.
 struct Played {
     members: Vec<Vec<Peer>>,
-    /// Of each slot, of each member.
+    /// Vectors of each slot, by member.
     vectors: Vec<Vec<Value>>,
     slots: Vec<String>,
     outcome: flyswarm::tasks::Outcome,
 }
 
-/// Sums slot after slot over peers with these rows and labels, of which `late` has no part before its slot.
+/// Sums slot after slot over peers with these rows and labels; the peer `late` takes part from its slot
+/// on.
 fn played(session: &Session, seed: &[u8; 32], parts: Vec<(Vec<f32>, Vec<u16>)>, late: (Peer, u32)) -> Played {
     let kind = built_in(session).unwrap();
     let task = |(peer, (rows, labels)): (u16, (Vec<f32>, Vec<u16>))| {
@@ -199,12 +202,13 @@ fn played(session: &Session, seed: &[u8; 32], parts: Vec<(Vec<f32>, Vec<u16>)>, 
     Played { members: all_members, vectors, slots, outcome }
 }
 
-/// Rows that are held out: who holds rows of which class out, and how they are predicted, also in place of a
-/// round after an early end. Each row has one number that is not 0.
+/// Returns a session with held-out rows: its holders of each class, and its predictions, also those that
+/// replace a round after an early end. Each row has one non-zero number.
 fn held_out(seed: &[u8; 32]) -> Value {
     let text = toml(HELD, 4);
     let session = Session::parse(&text).unwrap();
-    // The last peer has two rows of the second class; the first three have enough of both to be ranked.
+    // The last peer has two rows of the second class. The first three have enough rows of both classes
+    // for ranks.
     let rows = |peer: u16| [70, 66, 60, 12][usize::from(peer)];
     let label = |peer: u16, row: u16| {
         if peer == 3 { u16::from(row < 2) } else { u16::from((row / 2).is_multiple_of(2)) }
@@ -222,7 +226,7 @@ fn held_out(seed: &[u8; 32]) -> Value {
         let slot = whole.slots.iter().position(|slot| slot == name).unwrap();
         whole.vectors[slot].clone()
     };
-    // No weight moves: the second round judges weights that are no better.
+    // The weights do not change: the second round judges weights that are not better.
     let patient = text.replacen("rounds = 1", "rounds = 4\npatience = 1", 1);
     let ended = played(&Session::parse(&patient).unwrap(), seed, parts(), (Peer(4), 0));
     let round = ended.slots.iter().position(|slot| slot == "round-3").unwrap();

@@ -1,6 +1,6 @@
-//! The task `fedavg-xclp`: a session file, its slots, and what its members sum around the first propagation.
-//! The network is a logistic one: its representation of a row is the row, on every processor. One row is
-//! zero throughout.
+//! The task `fedavg-xclp`: a session file, its slots, and the sums of its members around the first
+//! propagation. The network is logistic: on every processor, its representation of a row is the row
+//! itself. One row has only zeros.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(crate) fn fedavg_xclp() -> Value {
         if (peer, row) == (2.0, 4) { [0.0; 3] } else { [far(0), far(1), far(2)] }
     };
     let rows = |peer: u16| (0..ROWS).flat_map(|at| row(peer, at)).collect::<Vec<_>>();
-    // Of the classes 3, 2 and 1 labels; the last peer has none.
+    // The classes have 3, 2 and 1 labels; the last peer has none.
     let label = |peer: u16, row: usize| match (peer, row) {
         (0, 0 | 3) | (2, 1) => Some(0),
         (0, 1) | (1, 3) => Some(1),
@@ -77,7 +77,8 @@ pub(crate) fn fedavg_xclp() -> Value {
     let (mut points, mut counts) = (Vec::new(), Vec::new());
     for (slot, aggregate) in (0u32..).zip(tasks[0].plan()) {
         let name = aggregate.name.as_str();
-        // What two exchanges give is not made here: what the owners get is that of the integer reference.
+        // The results of the two exchanges are not computed here. The owners get those of the integer
+        // reference.
         let made: Vec<Bytes> = match name {
             "coin" => vec![Bytes::copy_from_slice(&seed)],
             "computed-1" | "labelled-1" => vec![vec![0; aggregate.len()].into()],

@@ -1,4 +1,5 @@
-//! What the seed fixes and what a peer makes of its rows: M, signs, scaling, hashes, counts, scores.
+//! Values that the seed fixes, and values that a peer computes from its rows: M, signs, scaling, hashes,
+//! counts, scores.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 use super::sessions::{EVALUATE, SMALL, TUNE, flynn_spec, small_text, toml};
 use super::{bytes, hex};
 
-/// Rows as a vector shows them: binary32, little-endian, in hex.
+/// Writes rows for a vector: binary32, little-endian, in hex.
 fn floats(values: &[f32]) -> Value {
     hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
 }
@@ -84,7 +85,7 @@ pub(crate) fn flynn() -> Value {
             "predicted": predictor.predict(&data).unwrap(),
         }));
     }
-    // The largest values, ordinary ones, and some below the resolution, side by side.
+    // The largest values, ordinary ones, and some below the resolution, next to each other.
     let mixed = [
         2f32.powi(80).next_down(),
         7.25,
@@ -113,7 +114,7 @@ pub(crate) fn flynn() -> Value {
             "deviations": doubles(scaler.deviations()),
         })
     });
-    // More rows than a peer with typical rows has at least, codes among them.
+    // More rows than the fewest of a peer with typical rows, with codes (-999) among them.
     let many = (0u8..90).map(|at| if at % 13 == 0 { -999.0 } else { f32::from(at) * 7.3 % 19.0 });
     let many = Dataset::new(2, many.collect(), Vec::new(), Vec::new()).unwrap();
     let compared = json!({
@@ -143,7 +144,7 @@ pub(crate) fn flynn() -> Value {
         .collect();
     refused.push(good[..9].to_vec());
     assert!(refused.iter().all(|words| Moments::from_words(words, 1).is_err()));
-    // A larger matrix, by the digest of its columns as u32 words.
+    // A larger matrix, given by the digest of its columns as u32 words.
     let large = Parameters { d: 784, m: 2000, s: 19, rho: 16, seed, densify: false, scaling: Scaling::None };
     let columns: Vec<u8> = FlyHash::new(&large.check(2).unwrap())
         .matrix()
@@ -163,14 +164,14 @@ pub(crate) fn flynn() -> Value {
     })
 }
 
-/// One peer's vectors of every slot with rows held out, as if the sums were its own alone, and which rows
-/// these are.
+/// Returns one peer's vectors of every slot with held-out rows, as if the sums were its own alone. Also
+/// names the held-out rows.
 pub(crate) fn evaluate() -> Value {
     let two = format!("{SMALL}[evaluate]\n[privacy]\nmin_contributors = 1\n");
-    // Of the last of three classes there is one row.
+    // The last of three classes has one row.
     let many =
         format!("{SMALL}[evaluate]\nheld_out = 50\npositive = \"dog\"\n[privacy]\nmin_contributors = 1\n");
-    // Of the third case enough rows are held out for a calibration, bins and ranks.
+    // The third case has enough held-out rows for a calibration, bins and ranks.
     let cases = [(EVALUATE, 3, 30), (&two, 2, 30), (&many, 2, 90)].map(|(head, classes, rows)| {
         let label = |i: u16| if i == 29 { classes - 1 } else { i % 2 };
         evaluation(&toml(head, 3), (0..rows).map(label).collect(), None)
@@ -220,8 +221,8 @@ fn evaluation(text: &str, labels: Vec<u16>, groups: Option<Vec<String>>) -> Valu
     case
 }
 
-/// One peer's vectors of every slot, as if the sums were its own alone, and the fold that it put each row
-/// into.
+/// Returns one peer's vectors of every slot, as if the sums were its own alone, and the fold of each
+/// row.
 pub(crate) fn tune() -> Value {
     let text = toml(TUNE, 3);
     let session = Session::parse(&text).unwrap();

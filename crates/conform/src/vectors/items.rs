@@ -20,7 +20,7 @@ use super::primitives::shown;
 use super::sessions::{context, small, small_text, sum_id};
 use super::{Given, bytes, hex};
 
-/// Everything that one sum over three peers makes.
+/// All items of one sum over three peers.
 pub(crate) struct Made {
     pub(crate) contexts: Vec<Arc<Context>>,
     pub(crate) keys: Vec<Signed<ViewKey>>,
@@ -33,7 +33,7 @@ pub(crate) struct Made {
     pub(crate) committed: Committed,
 }
 
-/// The random bytes of one deal in a committee of three: secret, one coefficient, ephemeral key.
+/// Returns the random bytes of one deal in a committee of three: secret, one coefficient, ephemeral key.
 fn deal_random(slot: u32, dealer: Peer) -> [u8; 160] {
     let label = |what: &str| format!("{what} of slot {slot} by {dealer}");
     let mut out = [0; 160];
@@ -91,7 +91,7 @@ pub(crate) fn made(slot: u32) -> Made {
     Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, committed }
 }
 
-/// A part of the draw of a mask graph.
+/// Returns a part of the draw of a mask graph.
 pub(crate) fn reveal(ctx: &Context) -> Signed<Reveal> {
     let ballot = sum_id(1).ballot;
     Signed::new(ctx, Reveal { ballot, keys: bytes("keys of the view"), secret: bytes("part of the draw") })
@@ -108,7 +108,7 @@ fn item<T: Item + serde::Serialize>(ctx: &Context, signed: &Signed<T>) -> Value 
     })
 }
 
-/// What is not valid where the good one is.
+/// Changes a valid signed item, and checks that it is not valid any more.
 fn tamper<T: Item + serde::Serialize + serde::de::DeserializeOwned>(
     ctx: &Context,
     what: &str,
@@ -146,8 +146,8 @@ pub(crate) fn items() -> Value {
             bytes[at] ^= 1;
         }),
     ];
-    // An acknowledgement of slot n and a view key have the same layout for some n: only the context tells
-    // their signatures apart.
+    // For some slot n, an acknowledgement of the slot and a view key have the same layout. Only the
+    // context distinguishes their signatures.
     let ViewKey { ballot, public, .. } = made.keys[0].item.clone();
     let key = Signed::new(ctx, AsKey { ballot, slot: 0, value: public });
     let as_acknowledgement = wire::canonical(&key);
@@ -203,7 +203,7 @@ pub(crate) fn items() -> Value {
     })
 }
 
-/// What an acknowledgement says, under another context.
+/// Contents of an acknowledgement, under another context.
 #[derive(serde::Serialize)]
 struct AsKey {
     ballot: Ballot,
@@ -255,7 +255,7 @@ fn bad_records(made: &Made) -> Vec<Value> {
     .collect()
 }
 
-/// A coin of which one deal is inconsistent, with the releases that show it.
+/// Makes a coin with one inconsistent deal, and the releases that show it.
 fn unsound() -> Committed {
     let coin = self::made(0);
     let contexts = &coin.contexts;
@@ -287,7 +287,7 @@ fn unsound() -> Committed {
     committed
 }
 
-/// Coins that say of a deal what its shares do not show.
+/// Makes coins whose claims about a deal contradict its shares.
 fn bad_coins(sound: &Committed, unsound: &Committed) -> Vec<Value> {
     let ctx = &*self::made(0).contexts[0];
     let mut without = sound.clone();
@@ -371,8 +371,8 @@ fn bad_releases(made: &Made) -> Vec<Value> {
     .collect()
 }
 
-/// Deals that anybody takes for sound, and the holder of a bad share, or whoever puts the shares together,
-/// does not.
+/// Makes bad deals that look sound to most peers. Only the holder of a bad share, or the peer that
+/// combines the shares, can detect the fault.
 fn bad_deals(made: &Made) -> Vec<Value> {
     let dealer = &*made.contexts[made.deals[0].author.index()];
     let good = &made.deals[0].item;
@@ -406,8 +406,8 @@ fn bad_deals(made: &Made) -> Vec<Value> {
     })
     .collect();
 
-    // The third share is the second one again. It fits its hash, so its holder cannot tell; whoever opens the
-    // deal with the first two shares must see that it is not on their polynomial.
+    // The third share is a copy of the second. It fits its hash, so its holder cannot detect the fault.
+    // A peer that opens the deal with the first two shares must see that it is not on their polynomial.
     let share = |place: usize| All(made.releases[place].item.shares[0].1);
     let second = Share::from_bytes(share(1).0).expect("a share");
     let mut crooked = good.clone();

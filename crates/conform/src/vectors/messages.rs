@@ -142,7 +142,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     ]
 }
 
-/// A message as a vector shows it.
+/// Writes a message for a vector.
 pub(crate) fn frame(message: &Message) -> Value {
     let frame = wire::encode(message);
     assert_eq!(&wire::decode(frame.channel, &frame.header, frame.payload.clone()).unwrap(), message);

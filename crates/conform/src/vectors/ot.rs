@@ -1,5 +1,5 @@
-//! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and how
-//! blocks are cut.
+//! Secure Hamming distances by oblivious transfer: base transfers, extension, shares of a block, and the
+//! cut into blocks.
 
 use flyswarm::session::Peer;
 use flyswarm::tasks::xclp::hamming::ot::{
@@ -38,7 +38,7 @@ pub(crate) fn ot() -> Value {
     let pairs = base.keys(&reply).unwrap();
     let (of_pairs, of_chosen) = (pairs.concat().concat(), chosen.concat());
 
-    // The receiver has 2 rows, the sender 11: two blocks of the hash.
+    // The receiver has 2 rows and the sender 11: two blocks of the hash.
     let (a, b) = (codes(2, "receiver's codes"), codes(11, "sender's codes"));
     let cut = Cut::new(2, 11, BITS);
     let receiver = Receiver::new(&context, &pairs);

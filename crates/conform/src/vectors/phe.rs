@@ -1,5 +1,5 @@
-//! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256, as
-//! they are long), and shares of a block.
+//! Secure Hamming distances by homomorphic encryption: keys, ciphertexts and answers (by their SHA-256,
+//! because they are long), and shares of a block.
 
 use bytes::Bytes;
 use flyswarm::tasks::xclp::hamming::phe::{Groups, answers, encrypt, evaluator_share, holder_share};
@@ -24,7 +24,7 @@ fn shown(codes: &Codes) -> Vec<Value> {
         .collect()
 }
 
-/// Every message of a block, and the shares.
+/// Returns every message of a block, and the shares.
 fn block(groups: Groups, label: &str) -> Value {
     let secrets = [bytes::<32>("holder's secret"), bytes::<32>("evaluator's secret")];
     let (a, b) =

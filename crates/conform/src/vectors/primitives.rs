@@ -53,7 +53,7 @@ pub(crate) fn encoding() -> Value {
     );
     add("Reason", json!("Disagreement"), wire::canonical(&Reason::Disagreement));
 
-    // Longer than needed, and yet accepted.
+    // Longer than needed, but accepted.
     let mut lenient = Vec::new();
     let mut accept = |kind: &str, bytes: &[u8], value: Value| {
         lenient.push(json!({ "type": kind, "bytes": hex(bytes), "value": value }));
@@ -116,7 +116,7 @@ pub(crate) fn identities() -> Value {
     let header = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
     let small_order =
         hex::decode("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05").unwrap();
-    // y = p + 1 names the same point as y = 1, in a second way.
+    // y = p + 1 is a second encoding of the point with y = 1.
     let mut non_canonical = [0xff; 32];
     (non_canonical[0], non_canonical[31]) = (0xee, 0x7f);
     let texts = [
@@ -140,7 +140,7 @@ pub(crate) fn identities() -> Value {
 
     let signer = identity(1);
     let signature = signer.sign(b"deal", b"message");
-    // S + l signs the same message to a verifier that does not insist on S < l.
+    // A verifier that does not require S < l accepts S + l as a signature of the same message.
     let order = hex::decode("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010").unwrap();
     let mut malleable = *signature.as_bytes();
     let mut carry = 0u16;
@@ -269,7 +269,7 @@ pub(crate) fn mask() -> Value {
     json!({ "about": "masks (spec, section 11); capacity: word bits, peers, largest value", "masks": cases, "capacity": capacity })
 }
 
-/// 64 random bytes that reduce to the scalar of these 31.
+/// Returns 64 random bytes that reduce to the scalar of these 31 bytes.
 fn scalar(label: &str) -> [u8; 64] {
     let mut out = [0; 64];
     out[..31].copy_from_slice(&bytes::<31>(label));
@@ -366,7 +366,7 @@ pub(crate) fn envelope() -> Value {
     })
 }
 
-/// A reference to 32 bytes as [`envelope::seal`] wants it.
+/// A reference to 32 bytes, in the form that [`envelope::seal`] needs.
 struct Ref<'a>(&'a [u8; 32]);
 
 impl AsRef<[u8; 32]> for Ref<'_> {
@@ -375,8 +375,8 @@ impl AsRef<[u8; 32]> for Ref<'_> {
     }
 }
 
-/// What serde makes of a value, with byte arrays (of 8, 32, 48 or 64 entries), bitmaps and contents of
-/// exchanges as hex.
+/// Serialises a value. Byte arrays (of 8, 32, 48 or 64 entries), bitmaps and contents of exchanges
+/// become hex.
 pub(crate) fn shown(value: &impl Serialize) -> Value {
     fn walk(value: Value, content: bool) -> Value {
         match value {

@@ -1,4 +1,4 @@
-//! Private sessions: chunks as pairs, and what a noisy total is read as.
+//! Private sessions: chunks as pairs, and the meaning of a noisy total.
 
 use flyswarm_learn::privacy::Ratio;
 use flyswarm_learn::privacy::mechanism::Mechanism;

@@ -1,4 +1,4 @@
-//! A whole session of three peers, with every frame in the order in which it was sent.
+//! A whole session of three peers, with every frame in the order of sending.
 //!
 //! Time is virtual: a frame takes 1 ms, a job 1 ms. So the run follows from the nodes' seeds alone.
 
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     stopped: BTreeSet<Peer>,
 }
 
-/// Three rows for each peer, both classes at each.
+/// Returns three rows for each peer; each peer has both classes.
 pub(crate) fn rows(session: &Session, peer: Peer) -> Dataset {
     let i = number_of(session, peer) as f32;
     let values = vec![i + 0.5, -1.25, 3.0, 2.0 * i, 0.125, -i, 1.0, i - 1.0, 0.75];
@@ -134,7 +134,7 @@ impl Run {
         run
     }
 
-    /// Goes on up to that time, or until every peer has stopped.
+    /// Continues up to that time, or until every peer has stopped.
     pub(crate) fn until(&mut self, us: u64) {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0.0 <= us) {
             let ((at, _), happening) = entry.remove_entry();
@@ -154,7 +154,7 @@ impl Run {
         }
     }
 
-    /// The first message between the two that was sent and is one of these.
+    /// Returns the first sent message between the two peers that fits.
     pub(crate) fn sent(&self, from: Peer, to: Peer, fits: impl Fn(&Message) -> bool) -> Message {
         let of_both = |entry: &&Value| entry["from"] == json!(from) && entry["to"] == json!(to);
         let mut messages = self.log.iter().filter(of_both).map(|entry| {
@@ -166,8 +166,8 @@ impl Run {
         messages.find(|message| fits(message)).expect("it was sent")
     }
 
-    /// What one more message does at its receiver: whom it blames for what, and whether it does anything else
-    /// but set timers.
+    /// Returns the effect of one more message at its receiver: the blamed peers with their faults, and
+    /// whether it does anything except set timers.
     pub(crate) fn inject(&mut self, from: Peer, to: Peer, message: Message) -> (Vec<(Peer, Fault)>, bool) {
         let (mut blames, mut other) = (Vec::new(), false);
         for action in self.nodes[to.index()].handle(self.now, Input::Message { from, message }).0 {
@@ -185,8 +185,8 @@ fn seed(peer: Peer) -> [u8; 32] {
     bytes(&format!("node seed of {}", peer.0))
 }
 
-/// What a dealer draws for the pad of a slot, in a committee of three: two scalars of 64 bytes, an ephemeral
-/// key.
+/// Returns the random values of a dealer for the pad of a slot, in a committee of three: two scalars of
+/// 64 bytes and an ephemeral key.
 fn deal(dealer: Peer, slot: usize, random: &mut impl Rng) -> Value {
     let mut scalar = || {
         let mut drawn = [0; 64];
@@ -210,7 +210,7 @@ pub(crate) fn sum() -> Value {
     assert!(run.opened.values().all(|other| other == opened));
     assert!(run.log.iter().any(|entry| entry["channel"] == channel(Channel::Bulk)));
 
-    // What each node drew, in its order: shown so that all bytes can be recomputed.
+    // Random values of each node, in its order: shown so that all bytes can be recomputed.
     let mut deals = Vec::new();
     let view_secrets: Vec<_> = session
         .peers()

@@ -1,4 +1,4 @@
-//! Session files and what follows from them: ids, committees.
+//! Session files and the values that follow from them: ids, committees.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::tables::{self, MOST_FREQUENT, TABLE};
 use super::{hex, identity};
 
-/// What makes every session here one of its own.
+/// Lines that make every session here unique.
 const RUN: &str = "run_id = \"f0e1d2c3b4a5968778695a4b3c2d1e0c\"\ncreated = 2026-11-22T16:05:06Z\n";
 
-/// A session file of that many peers: the head, then the roster.
+/// Returns a session file of this number of peers: the head, then the roster.
 pub(crate) fn toml(head: &str, peers: usize) -> String {
     let mut text = format!("{RUN}{head}");
     for i in 0..peers {
@@ -71,7 +71,7 @@ regroup_interval_ms = 7
 max_views = 50
 "#;
 
-/// With noise in shares: every field of differential privacy.
+/// Session with noise in shares: every field of differential privacy.
 pub(super) const PRIVATE: &str = r#"name = "vectors"
 task = "flynn"
 [data]
@@ -90,7 +90,7 @@ mode = "central"
 colluders = 2
 "#;
 
-/// Names of the features, limits of some, and a place in a series.
+/// Session with names of the features, limits of some of them, and a position in a series.
 const NAMED: &str = r#"name = "vectors"
 task = "flynn"
 [data]
@@ -112,7 +112,7 @@ rho = 3
 gamma = 0.5
 "#;
 
-/// Two settings beside the own one.
+/// Session with two settings in addition to the own one.
 pub(crate) const TUNE: &str = r#"name = "vectors"
 task = "tune"
 [data]
@@ -138,7 +138,7 @@ s = 3
 rho = "0.2m"
 "#;
 
-/// Rows held out to say how good the model is.
+/// Session with held-out rows to measure the quality of the model.
 pub(crate) const EVALUATE: &str = r#"name = "vectors"
 task = "flynn"
 [data]
@@ -158,7 +158,7 @@ learn_all = false
 min_contributors = 1
 "#;
 
-/// A task that is not this crate's.
+/// Session of a task that is not in this crate.
 const CUSTOM: &str = r#"name = "vectors"
 task = "custom"
 [data]
@@ -176,18 +176,18 @@ pub(crate) fn small(peers: usize) -> Session {
     Session::parse(&small_text(peers)).unwrap()
 }
 
-/// Which of the test identities is this peer's.
+/// Returns the number of this peer's test identity.
 pub(crate) fn number_of(session: &Session, peer: Peer) -> usize {
     (0..session.roster.len()).find(|&i| identity(i).public() == session.key(peer)).unwrap()
 }
 
-/// The parameters of a session of the task `flynn`.
+/// Returns the parameters of a session of the task `flynn`.
 pub(crate) fn flynn_spec(session: &Session) -> FlynnSpec {
     let Some(spec) = session.task.get::<FlynnSpec>().copied() else { panic!("{:?}", session.task) };
     spec
 }
 
-/// What `peer` knows in this session.
+/// Returns the context of `peer` in this session.
 pub(crate) fn context(session: &Session, peer: Peer) -> Arc<Context> {
     let plan = Plan::new(session.clone(), flynn_spec(session)).aggregates();
     Arc::new(Context::new(session.settings(), peer, identity(number_of(session, peer)), plan))
@@ -197,7 +197,7 @@ fn shown(text: &str) -> Value {
     let session = Session::parse(text).unwrap();
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
     let fields: Vec<_> = session.fields().into_iter().map(|(name, hash)| json!([name, hex(hash)])).collect();
-    // The plan of a custom task is the other program's.
+    // The other program defines the plan of a custom task.
     let plan = built_in(&session).map(|task| task.plan);
     let aggregate = |aggregate: Aggregate| json!([aggregate.name, aggregate.word_bytes, aggregate.words]);
     let plan = plan.map(|plan| plan.into_iter().map(aggregate).collect::<Vec<_>>());
@@ -210,7 +210,7 @@ fn shown(text: &str) -> Value {
         "quorum": session.quorum(),
         "min_peers": session.min_peers,
         "dimension": session.data.dimension(),
-        // m, s, rho; null with tasks that train no model.
+        // m, s, rho; null for tasks that train no model.
         "sizes": session.task.part::<flyswarm::tasks::ModelSpec>().map(|model| [model.m, model.s, model.rho]),
         "plan": plan,
     })
@@ -515,7 +515,7 @@ pub(crate) fn session() -> Value {
     json!({ "about": "session files, their ids and committees (spec, section 4)", "good": good, "bad": bad, "table": tables::prepared(), "fills": tables::fills() })
 }
 
-/// A sum of the tests.
+/// Returns the id of a sum for the tests.
 pub(crate) fn sum_id(slot: u32) -> SumId {
     SumId { ballot: Ballot { counter: 1, proposer: Peer(1) }, slot }
 }

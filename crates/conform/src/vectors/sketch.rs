@@ -1,5 +1,5 @@
-//! The task `sketch`: a session file, numbers of records under both hashes, sketches, distances, draws, one
-//! peer's vectors.
+//! The task `sketch`: a session file, numbers of records under both hashes, sketches, distances, draws,
+//! and one peer's vectors.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ chosen = 2
 temperature = 2.5
 "#;
 
-/// Peers of the task flynn that are drawn by their sketches.
+/// Session of the task flynn; its training peers are drawn by their sketches.
 pub(crate) const SELECT: &str = r#"name = "vectors"
 task = "flynn"
 select = "sketch"
@@ -58,7 +58,7 @@ temperature = 2.5
 min_contributors = 1
 "#;
 
-/// Sketches with noise.
+/// Session with noisy sketches.
 pub(crate) const PRIVATE: &str = r#"name = "vectors"
 task = "sketch"
 [data]
@@ -87,7 +87,7 @@ fn words(bytes: &Bytes) -> Vec<u32> {
     bytes.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
 }
 
-/// The sum of what all peers put in.
+/// Returns the sum of all peers' vectors.
 fn summed(vectors: &[Bytes]) -> Bytes {
     let mut sum = vec![0u32; vectors[0].len() / 4];
     for vector in vectors {
@@ -96,7 +96,7 @@ fn summed(vectors: &[Bytes]) -> Bytes {
     sum.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// Every vector of five peers of which three are drawn.
+/// Returns every vector of five peers, three of them drawn.
 fn select() -> Value {
     let seed = bytes::<32>("seed of a sketch");
     let text = toml(SELECT, 5);
@@ -134,7 +134,7 @@ fn select() -> Value {
     })
 }
 
-/// Distances of made-up releases, as words.
+/// Returns the distances of synthetic releases, as words.
 fn releases() -> Vec<Value> {
     let release = |start: u32, records: u32, releases: u32| -> Vec<u32> {
         let counters = (0..20u32).map(|i| (i * start % 23).wrapping_sub(i % 3 * 7));
@@ -204,7 +204,7 @@ pub(crate) fn sketch() -> Value {
         }
     }
 
-    // The vectors of peer 1 of three, and of the others only what is opened.
+    // All vectors of peer 1 of three, and only the opened values of the others.
     let text = toml(HEAD, 3);
     let session = Session::parse(&text).unwrap();
     let task = |peer: u16, rows: &[f32]| {

@@ -1,5 +1,4 @@
-//! Described columns: what the rows of a table become, and what all peers put in the place of what is
-//! missing.
+//! Described columns: the rows that a table becomes, and the values that all peers use for missing ones.
 
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use flyswarm::data::{Expected, Loaded, load_named};
 use flyswarm::session::Session;
 use flyswarm::tasks::built_in;
 
-/// Described columns, and rows of a file as it stands.
+/// Session with described columns, and rows of a file as it is.
 pub(super) const TABLE: &str = r#"name = "vectors"
 task = "flynn"
 [data]
@@ -53,8 +52,8 @@ rho = 3
 gamma = 0.5
 "#;
 
-/// Rows for `TABLE`: other delimiter, other order, a column more, quotes, missing values, clipped ones, a
-/// text that is no level.
+/// Rows for `TABLE`, with another delimiter, another order, an additional column, quotes, missing and
+/// clipped values, and a text that is not a level.
 const ROWS: &str = "kind;sex;stage;note;seen;höhe
 cat;f;I;\"a;b\";1.2.1970;1,25
 dog;?;;\"two
@@ -63,10 +62,10 @@ cat;m;II;;31.12.1969;1.234,5
 dog;other;I;;1.1.2000;0
 ";
 
-/// A fill by the levels of all peers.
+/// Line for a fill by the levels of all peers.
 pub(super) const MOST_FREQUENT: &str = "fill_with = \"most-frequent\"";
 
-/// `TABLE` where all that may be missing is filled by what all peers have.
+/// Returns `TABLE` with all missing values filled from the values of all peers.
 pub(super) fn pooled() -> String {
     let mean = "fill_with = \"mean\"";
     let fills = [("-0.0", mean), ("\"\"", MOST_FREQUENT), ("\"2026-01-31\"", mean), ("\"I\"", MOST_FREQUENT)];
@@ -75,17 +74,17 @@ pub(super) fn pooled() -> String {
         .fold(TABLE.to_owned(), |text, (fill, with)| text.replacen(&format!("fill = {fill}"), with, 1))
 }
 
-/// `TABLE` with a group column.
+/// Returns `TABLE` with a group column.
 pub(super) fn grouped() -> String {
     TABLE.replacen("label = ", "group = \"patient\"\nlabel = ", 1)
 }
 
-/// A private session in which a group may be replaced.
+/// Returns a private session with the group as its unit: a whole group may be replaced.
 pub(super) fn of_groups() -> String {
     grouped() + "[privacy]\nepsilon = 2\ntop = 5\nunit = \"group\"\ngroup_rows = 4\n"
 }
 
-/// Session files with groups that must be refused.
+/// Returns session files with groups that must be refused.
 pub(super) fn bad_groups() -> Vec<(&'static str, String)> {
     let changed = |text: &str, from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
@@ -116,7 +115,7 @@ const PARTS: [&str; 3] = [
     "kind;sex;stage;seen;höhe\ndog;m;II;2.1.1970;?\ncat;other;I;2.1.1970;0,5\n",
 ];
 
-/// What each peer adds up for the fills, and the rows with them.
+/// Returns each peer's sums for the fills, and the filled rows.
 pub(super) fn fills() -> Value {
     let text = toml(&pooled(), 3);
     let session = Session::parse(&text).unwrap();
@@ -153,7 +152,7 @@ pub(super) fn fills() -> Value {
     })
 }
 
-/// What a table's rows become.
+/// Returns the rows that a table becomes.
 pub(super) fn prepared() -> Value {
     let session = Session::parse(&toml(TABLE, 3)).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! What follows from the promises of a view: who is in it, its tree, its dealers, partners of masks.
+//! Values that follow from the promises of a view: its members, its tree, its dealers, and the partners
+//! of masks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use super::sessions::{context, small, small_text};
 use super::{bytes, hex};
 
-/// Numbers of peers in the cases of the rule, and how many cases are drawn for each.
+/// Numbers of peers in the cases of the rule, with the number of drawn cases for each.
 const ROSTERS: [(usize, u32); 7] = [(3, 12), (4, 24), (5, 24), (7, 32), (10, 32), (13, 24), (40, 4)];
 
 pub(crate) fn tree() -> Value {
@@ -97,25 +98,25 @@ pub(crate) fn tree() -> Value {
     })
 }
 
-/// What promises of a view say.
+/// Contents of the promises of a view.
 struct Said {
     what: String,
     ballot: Ballot,
-    /// The highest number of committed slots.
+    /// Highest number of committed slots.
     committed: u32,
     reached: BTreeMap<Peer, BTreeSet<Peer>>,
     marks: BTreeSet<Mark>,
 }
 
 impl Said {
-    /// Everybody in the committee reaches everybody.
+    /// Makes promises of the whole committee; each author reaches all peers.
     fn all(session: &Session, what: &str) -> Self {
         let ballot = Ballot { counter: 20, proposer: session.committee()[0] };
         let reached = Claims::whole(&session.settings()).reached;
         Self { what: what.into(), ballot, committed: 0, reached, marks: BTreeSet::new() }
     }
 
-    /// Marks of views in a row, by their authors and suspects, in the slot under way.
+    /// Adds marks of successive views in the current slot, by their authors and suspects.
     fn marked(mut self, pairs: &[(u16, u16)]) -> Self {
         let marks = pairs.iter().zip(1..).map(|(&(author, suspect), counter)| Mark {
             ballot: Ballot { counter, proposer: Peer(0) },
@@ -132,7 +133,8 @@ impl Said {
         let mut below = |n: u32| random.below(n);
         let ballot = Ballot { counter: 100, proposer: session.committee()[0] };
         let committed = below(40);
-        // Some promise, most of them a quorum; a few connections are broken, and a few peers away.
+        // At least a quorum of the committee promises; a few connections are broken, and a few peers are
+        // away.
         let (broken, away) = (below(4), below(3));
         let quorum =
             session.quorum() + below(1 + (session.committee().len() - session.quorum()) as u32) as usize;
@@ -148,7 +150,7 @@ impl Said {
         };
         let reached = |a: Peer| (a, session.peers().filter(|&b| reaches(a, b)).collect());
         let reached = authors.iter().map(|&author| reached(author)).collect();
-        // A few peers have a part in most marks, as liars have.
+        // A few peers appear in most marks, as liars do.
         let (marks, liars) = (below(3 * peers), 1 + below(peers.div_ceil(3)));
         let mut made = BTreeSet::new();
         for _ in 0..marks {
@@ -169,13 +171,13 @@ impl Said {
 
     fn shown(&self, session: &Session) -> Value {
         let settings = session.settings();
-        // Marks of slots that cannot be known yet count nothing.
+        // Marks of slots that cannot be known yet do not count.
         let known = self.marks.iter().copied().filter(|mark| mark.slot <= self.committed + 1).collect();
         let marks = Marks::living(session.roster.len(), &known, self.committed);
         let claims = Claims { reached: self.reached.clone(), marks };
         let candidates = claims.candidates(&settings);
         let tree = claims.tree(&settings, self.ballot);
-        // Texts, because a list of lists would be a line for each number.
+        // Texts, because a list of lists would use a line for each number.
         let place = |tree: &Tree, peer: Peer| match tree.parent(peer) {
             Some(parent) => format!("{} {}", peer.0, parent.0),
             None => peer.0.to_string(),
@@ -230,7 +232,7 @@ pub(crate) fn members() -> Value {
         next.marks.insert(Mark { slot: 1, ..mark(1, leader, first) });
         let mut once = said("many suspect one in one view");
         once.marks.extend(session.peers().filter(|&peer| peer != first).map(|peer| mark(1, peer, first)));
-        // What a liar says of one more than are reckoned with, by the fewest promises.
+        // Marks of a liar on one peer more than the rule tolerates, with the fewest promises.
         let theta = u16::try_from(peers.saturating_sub(1) / 3).unwrap().min(3);
         let fewest = |said: Said, kept: &[Peer]| {
             let mut said = said;
@@ -273,7 +275,7 @@ pub(crate) fn members() -> Value {
         let mut random = Stream::new(b"flyswarm test vectors", "members", &(peers as u16).to_le_bytes());
         cases.extend((0..drawn).map(|number| Said::drawn(&session, &mut random, number).shown(&session)));
     }
-    // The rule's branches are all taken.
+    // All branches of the rule are taken.
     let count = |holds: &dyn Fn(&Value) -> bool| cases.iter().filter(|case| holds(case)).count();
     assert!(count(&|case| case["tree"].is_null()) > 5);
     assert!(count(&|case| case["left_out"].as_array().is_some_and(|out| out.len() > 1)) > 2);
@@ -288,7 +290,7 @@ pub(crate) fn members() -> Value {
     })
 }
 
-/// Of the first slot.
+/// Makes a mark of the first slot.
 fn mark(counter: u64, author: Peer, suspect: Peer) -> Mark {
     Mark { ballot: Ballot { counter, proposer: Peer(0) }, author, suspect, slot: 0 }
 }

@@ -1,5 +1,5 @@
-//! The task `xclp`: a session file, who computes, planes and codes, commitments, parcels, streams, and every
-//! stage of the integer reference.
+//! The task `xclp`: a session file, the computing parties, planes and codes, commitments, parcels,
+//! streams, and every stage of the integer reference.
 
 mod pairs;
 
@@ -62,7 +62,7 @@ pub(crate) fn xclp() -> Value {
     let plan = Plan::new(8, 2, spec.settings()).unwrap();
     let reference = Reference::new(&plan, &codes, &labels);
 
-    // The owner at place 1 has rows 2 to 4.
+    // The owner at index 1 has rows 2 to 4.
     let own = codes.select(&[2, 3, 4]);
     let salt = bytes::<32>("salt");
     let seeds = ["one", "two", "salt of a share"].map(|seed| Zeroizing::new(bytes::<32>(seed)));
@@ -74,7 +74,7 @@ pub(crate) fn xclp() -> Value {
     let pairs = ["first pair", "second pair", "third pair"].map(bytes::<32>);
     let keys = pairs.map(|pair| *derive(&pair, "computing parties", &attempt));
     let context = [&id[..], &attempt].concat();
-    // What party 1 adds in the second step of the distances, the third chunk.
+    // Masks that party 1 adds in the second step of the distances, in the third chunk.
     let mut party = Context::new(Line::default(), Keys::new(keys[1], keys[2], &context), 1);
     party.enter(Stage::Input);
     party.enter(Stage::Keys);
@@ -85,7 +85,7 @@ pub(crate) fn xclp() -> Value {
     step.mask(&mut words);
     party.split(2).step().mask(&mut small);
 
-    // All rows are one owner's; party 0 gets what is hashed here.
+    // All rows belong to one owner; the messages that each party receives are hashed.
     let whole = parcels(&codes, &labels, 2, 0, &seeds);
     let said_of_whole = Announced::of([0; 32], &whole);
     let received = |plan: Plan| {
@@ -101,7 +101,7 @@ pub(crate) fn xclp() -> Value {
         );
         received.map(|hash| hex(hash.finalize()))
     };
-    // The same from parts of distances, of three owners.
+    // The same, from parts of distances of three owners.
     let parts = pairs::parts(&codes.distances(&codes));
     let of_parts = |(place, ends): (usize, &[usize])| {
         let own = &labels[ends[0]..ends[1]];

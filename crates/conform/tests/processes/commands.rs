@@ -1,4 +1,4 @@
-//! `check`, `diff` and `play`: our own program passes every case, and a program that is wrong is told so.
+//! `check`, `diff` and `play`: our own program passes every case, and a faulty program is reported.
 
 use std::process::{Command, Output};
 
@@ -9,7 +9,7 @@ use super::swarm::{PROGRAM, Swarm};
 const ARGUMENTS: &str = "{session} --key {key} --data {data} --state {state} --out {out} --listen {listen} \
      --no-mdns --force";
 
-/// Runs the check of a program that, for our own, begins with this.
+/// Runs `check` on the program with this command.
 fn check(program: &str, more: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["check", "--program", program]).args(more);
@@ -20,7 +20,7 @@ fn ours() -> String {
     format!("'{PROGRAM}' join {ARGUMENTS}")
 }
 
-/// What our own does, and then something else.
+/// Returns a command that runs our own program, and then something else.
 fn ours_and(then: &str) -> String {
     format!("sh -c \"'{PROGRAM}' join {ARGUMENTS}; {then}\"")
 }
@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// Each case's name, what came of it, and why.
+/// Returns each case's name, its result, and the reason.
 fn cases(output: &Output) -> Vec<(String, String, String)> {
     let values = text(&output.stdout).lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
     let word = |value: &Value, name: &str| value[name].as_str().expect("text").to_owned();
@@ -98,8 +98,8 @@ fn what_cannot_be_checked_is_refused_before_anything_runs() {
     }
 }
 
-/// Our own program as peer `live` of `sum.json`, whose other peers are played to it. It draws what `edit`
-/// makes of what the trace shows.
+/// Runs our own program as peer `live` of `sum.json`, and plays the other peers to it. It draws the
+/// random values of the trace as changed by `edit`.
 fn played(live: u16, edit: impl Fn(Value) -> Value) -> Output {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/sum.json");
     let folder = tempfile::tempdir().expect("a folder");
@@ -171,7 +171,7 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("/ip4/127.0.0.1/tcp/{}", listener.local_addr().expect("bound").port());
     drop(listener);
-    // Its state is new, and so is the mark of the session that lies beside the key.
+    // It gets a new state, and a new mark of the session (a file next to the key).
     let key = swarm.file(1, "again-key");
     std::fs::copy(swarm.file(1, "key"), &key).expect("copied");
     let mut again = Command::new(PROGRAM);
@@ -235,14 +235,14 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
         command.args(["diff"]).arg(trace(&swarm, mine)).arg(trace(&swarm, theirs));
         let output = command.output().expect("it runs");
         let said = String::from_utf8(output.stdout).expect("text");
-        // Who ends first does not read the other's last words.
+        // A peer that ends first does not read the last messages of the other.
         let numbers = said.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
         let fine = said.starts_with("the same: ") || said.contains(" goes on, with ");
         let compared = numbers.max().unwrap_or_default();
         assert!(fine && compared >= 2, "{said}");
         frames.push(compared);
     }
-    // The two that do not lead only greet each other, and say that they are done.
+    // The two that do not lead only send each other a greeting and the message that they are done.
     assert!(frames.iter().filter(|compared| **compared > 10).count() >= 2, "{frames:?}");
     let mode = std::fs::metadata(trace(&swarm, 0)).expect("it is there").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);

@@ -1,4 +1,4 @@
-//! Networks of their own for the processes: a partition, and discovery by mDNS. They need root and
+//! Separate networks for the processes: a partition, and discovery by mDNS. The tests need root and
 //! `ip netns`.
 
 use std::process::Command;
@@ -15,8 +15,8 @@ fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|output| output.status.success())
 }
 
-/// One network namespace for each peer, 10.99.0.(i + 1), all on a bridge in a namespace of their own. Removed
-/// when dropped.
+/// One network namespace for each peer, 10.99.0.(i + 1), all on a bridge in a separate namespace.
+/// Removed when dropped.
 struct Lan {
     name: String,
     peers: usize,
@@ -55,14 +55,14 @@ impl Lan {
         format!("{}p{i}", self.name)
     }
 
-    /// `flyswarm` in the network of peer i.
+    /// Returns the command `flyswarm` in the network of peer i.
     fn command(&self, i: usize) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(i), PROGRAM]);
         command
     }
 
-    /// From now on these peers reach each other, and nobody else.
+    /// Separates these peers from the others: from now on, these can reach only each other.
     fn cut_off(&self, peers: &[usize]) {
         let hub = &self.name;
         let mut done =
@@ -98,7 +98,7 @@ fn of_a_partition_the_majority_ends_and_the_others_say_why_they_cannot() {
     }
     swarm.wait_event(held, "held");
     lan.cut_off(&[held, free]);
-    // The held one has done its part, which was to keep the session from ending before the cut.
+    // The held peer has kept the session from ending before the cut, and is not needed any more.
     swarm.signal(held, "KILL");
     swarm.wait_end(held);
     swarm.listen = format!("/ip4/10.99.0.{}/tcp/4001", held + 1);

@@ -8,7 +8,7 @@ use super::check::same_and_exact;
 use super::swarm::{Ended, NAMES, Swarm, files};
 use flyswarm::session::Faults;
 
-/// The one line that a failed run prints.
+/// Returns the only line that a failed run prints.
 pub fn one_line(ended: &Ended) -> &str {
     let text = ended.errors.strip_suffix('\n').unwrap_or(&ended.errors);
     assert!(text.starts_with("flyswarm: ") && !text.contains('\n'), "not one line: {ended:?}");
@@ -32,7 +32,8 @@ fn restarted_peers_are_given_the_committed_result() {
     swarm.wait_end(early);
     let others: Vec<_> = (0..5).filter(|&i| i != early).collect();
     swarm.wait_all(&others, "finished");
-    // While the others linger for `early`, one of them dies with the result in its state, and its model.
+    // While the others linger for `early`, one of them is killed. Its state has the result, and it has
+    // its model.
     swarm.signal(late, "KILL");
     swarm.wait_end(late);
     std::fs::remove_file(swarm.file(late, "model")).expect("the model was there");
@@ -51,7 +52,7 @@ fn restarted_peers_are_given_the_committed_result() {
     }
     let counted = same_and_exact(&swarm, &[0, 1, 2, 3, 4]);
     assert_eq!(counted.len(), 4);
-    // The victim's rows are in what was summed before it was lost. It is told so, last of all.
+    // The victim's rows are in the sums before its loss. This is its last event.
     let sentence = |i: usize| swarm.told(i, "own-rows").pop().expect("told")["text"].clone();
     assert_eq!(sentence(early), "your rows are in holders, moments; not in the later ones");
     assert!(sentence(late).as_str().expect("text").starts_with("your rows are in all sums"));
@@ -64,7 +65,7 @@ fn restarted_peers_are_given_the_committed_result() {
 
 #[test]
 fn a_peer_that_comes_back_in_time_is_counted() {
-    // Three are left, and the session wants four: they wait for one that comes back.
+    // Three are left, and the session needs four: they wait until one returns.
     let mut swarm = Swarm::new(5, |session| {
         session.min_peers = 4;
         session.timing.no_quorum_timeout_ms = 40_000;
@@ -95,7 +96,7 @@ fn below_min_peers_the_rest_end_with_one_line_that_names_the_missing() {
     let (victims, rest) = ([tree[1], tree[2], tree[3]], [tree[0], tree[4]]);
     for i in 0..5 {
         if victims.contains(&i) {
-            // Who is held before it computes has not passed the order on yet.
+            // A peer that is held before it computes has not forwarded the order yet.
             swarm.start(i, &["--hold-at", "counts.sum"])
         } else {
             swarm.start(i, &[])
@@ -124,8 +125,8 @@ fn a_short_pause_does_not_hurt() {
     let mut swarm = Swarm::new(5, |session| session.timing.view_timeout_ms = 20_000);
     let paused = swarm.first_tree()[1];
     swarm.start_all();
-    // From the first sum on everybody is in the view; a peer that it has not reached yet would propose
-    // another.
+    // From the first sum on, all peers are in the view. Before that, a peer that the view has not
+    // reached yet would propose another one.
     swarm.wait("the first sum", |told| {
         (told.peer == paused && told.value["stage"] == "compute").then_some(())
     });
@@ -151,7 +152,7 @@ fn two_that_sleep_longer_than_every_time_out_are_given_the_result_when_they_wake
         if i == held { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
     }
     swarm.wait(&format!("{} held", NAMES[held]), |told| (told.value["event"] == "held").then_some(()));
-    // The held one is a sleeper for its view; asleep, its transport says nothing either.
+    // The held peer already looks asleep to its view. When stopped, its transport is silent too.
     swarm.signal(sleeper, "STOP");
     swarm.signal(held, "STOP");
     let others: Vec<_> = (0..5).filter(|i| ![held, sleeper].contains(i)).collect();
@@ -213,7 +214,7 @@ fn ctrl_c_while_waiting_for_peers_ends_at_once_and_while_lingering_ends_well() {
     assert_eq!(same_and_exact(&swarm, &others).len(), 3);
 }
 
-/// A tiny file system; unmounted when dropped.
+/// A very small file system; unmounted when dropped.
 struct Tiny<'a>(&'a Path);
 
 impl<'a> Tiny<'a> {
@@ -264,14 +265,14 @@ fn a_full_disk_is_told_in_one_line_and_leaves_nothing_half_written() {
         for &i in &others {
             succeeded(&swarm.wait_end(i));
         }
-        // Its part was in the sum already when it could not acknowledge; whether that sum was decided is the
-        // others' to say.
+        // Its part was already in the sum when it could not acknowledge. The others decide whether that
+        // sum is committed.
         let counted = same_and_exact(&swarm, &others);
         assert!(counted.len() == 5 || what == "state", "{counted:?}");
     }
 }
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
@@ -289,7 +290,7 @@ fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not
     swarm.wait_end(held);
     let others: Vec<_> = (0..5).filter(|&i| i != held).collect();
     swarm.wait_all(&others, "finished");
-    // What is kept while they linger, and a piece of each that is in no other file.
+    // The files that are kept while the peers linger, with a piece of each that is in no other file.
     let secret = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         ["total-", "committed-", "drawn-", "kept-", "outcome-", "accepted"]
@@ -319,7 +320,7 @@ fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not
             assert!(!found, "{} holds what was in {}", path.display(), was.display());
         }
     }
-    // Joined again, it says so and changes nothing.
+    // If it joins again, it reports this and changes nothing.
     let model = std::fs::read(swarm.file(others[0], "model")).expect("a model");
     swarm.start(others[0], &[]);
     let ended = swarm.wait_end(others[0]);

@@ -1,4 +1,4 @@
-//! Differentially private sessions of real processes: one release of each peer, paid for once.
+//! Differentially private sessions of real processes: each peer releases once, and pays for it once.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,8 @@ use flyswarm::tasks::{FedavgSpec, FlynnSpec, Weighting};
 use super::lives::succeeded;
 use super::swarm::{NAMES, PROGRAM, Swarm};
 
-/// So few rows are of no use with so small a budget, as the forecast says.
+/// Arguments with `--yes`, because the forecast warns: with few rows and a small budget, the model is of
+/// little use.
 const PAID: [&str; 5] = ["--dataset", "ward", "--budget", "1", "--yes"];
 
 fn private(mode: NoiseMode) -> impl FnOnce(&mut Session) {
@@ -61,7 +62,8 @@ fn private_processes_get_one_model_and_a_killed_one_pays_once() {
     }
 }
 
-/// Three rounds with noise; with three peers it leaves little of the updates, as the forecast says.
+/// Sets three rounds with noise. With three peers, the noise leaves little of the updates, as the
+/// forecast says.
 fn private_rounds(session: &mut Session) {
     let fedavg =
         FedavgSpec { rounds: 3, rate: 0.1, clip: 0.5, weighting: Weighting::Equal, ..FedavgSpec::default() };

@@ -1,4 +1,4 @@
-//! Which rows a session's state belongs to, and what a peer is told of its own.
+//! The rows that a session's state belongs to, and the events of a peer about its own rows.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use super::check::same_and_exact;
 use super::lives::{one_line, succeeded};
 use super::swarm::{NAMES, PROGRAM, Swarm, csv};
 
-/// In the middle, after one sum was opened with the first rows.
+/// The restart comes in the middle, after one sum was opened with the first rows.
 #[test]
 fn a_restart_with_other_rows_is_refused_and_one_with_the_same_goes_on() {
     let mut swarm = Swarm::new(5, |session| {
@@ -25,7 +25,7 @@ fn a_restart_with_other_rows_is_refused_and_one_with_the_same_goes_on() {
     swarm.wait_end(victim);
     let other = swarm.folder.path().join("other.csv");
     std::fs::write(&other, csv(&digits(), &swarm.parts[(victim + 1) % 5])).expect("written");
-    // Neither the same state nor another folder takes other rows.
+    // Neither the same state nor another folder accepts other rows.
     for state in ["state", "elsewhere"] {
         let mut command = std::process::Command::new(PROGRAM);
         swarm.arguments_with(&mut command, victim, "data", &other);
@@ -53,7 +53,7 @@ fn a_restart_with_other_rows_is_refused_and_one_with_the_same_goes_on() {
     assert_eq!(receipt["own_rows"]["left_out"].as_array().map(Vec::len), Some(0));
     assert_eq!(receipt["data"]["rows"].as_u64(), Some(swarm.parts[victim].len() as u64));
     assert_eq!(receipt["run_id"], hex::encode(swarm.session.run.id));
-    // Now the session is over, and `doctor` says so.
+    // Now the session is over, and `doctor` reports it.
     let mut doctor = std::process::Command::new(PROGRAM);
     doctor.arg("doctor").arg(swarm.folder.path().join("session.toml")).args(["--wait", "1", "--no-mdns"]);
     doctor.args(["--listen", "/ip4/127.0.0.1/tcp/0", "--key"]).arg(swarm.file(victim, "key"));
@@ -92,7 +92,7 @@ fn a_peer_with_other_units_is_warned_alone_and_leaves_before_its_counts_are_give
     let others: Vec<_> = (0..4).filter(|&i| i != odd).collect();
     for &i in &others {
         succeeded(&swarm.wait_end(i));
-        // Nobody is told whose rows they are.
+        // The warning does not name the peer with these rows.
         for told in swarm.told(i, "warning") {
             assert!(!told["message"].as_str().expect("a line").contains(NAMES[odd]), "{told}");
         }

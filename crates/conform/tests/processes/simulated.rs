@@ -11,7 +11,7 @@ fn conform(words: &[&str]) -> Output {
     Command::new(PROGRAM).args(words).current_dir(root).output().expect("it runs")
 }
 
-/// Runs a scenario both ways; the comparison of each run.
+/// Runs a scenario both ways, and returns the comparison of each run.
 fn both(scenario: &str) -> Vec<Value> {
     let output = conform(&["simulate-processes", scenario, "--json"]);
     let texts = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -41,7 +41,8 @@ fn eight_processes_do_what_the_simulator_says_of_them() {
     for peer in played {
         assert_eq!(peer["result"], played[0]["result"]);
         assert_eq!(peer["views"].as_array().map(Vec::len), Some(1), "{peer}");
-        // keys; compute, sum, accept, release, open of coin, holders, moments and counts.
+        // The stage keys; then compute, sum, accept, release and open of coin, holders, moments and
+        // counts.
         assert_eq!(peer["stages"].as_array().map(Vec::len), Some(1 + 4 * 5), "{peer}");
     }
 }
@@ -94,8 +95,8 @@ fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
     }
 }
 
-/// Randomness that follows from a seed is for made-up peers alone: whoever has a key, a session file or rows
-/// of its own cannot have it.
+/// Only simulated peers may have randomness that follows from a seed: a peer with a key, a session file
+/// or rows of its own cannot get it.
 #[test]
 fn no_real_peer_can_be_given_randomness() {
     let refused = |words: &[&str]| {

@@ -11,7 +11,8 @@ use super::check::same_and_exact;
 use super::swarm::{NAMES, PROGRAM, Swarm};
 
 const PEERS: usize = 5;
-/// The last column of the rows is their class, which a session without classes does not expect.
+/// Arguments for the last column, which is the class of the rows: a session without classes does not
+/// expect it.
 const LABELLED: [&str; 2] = ["--label", "last"];
 
 fn swarm() -> Swarm {
@@ -29,7 +30,7 @@ fn swarm() -> Swarm {
     })
 }
 
-/// What a peer has written, without its own distance, and that.
+/// Returns a peer's output without its own distance, and that distance.
 fn found(swarm: &Swarm, i: usize) -> (Value, Value) {
     let text =
         fs::read_to_string(swarm.file(i, "model")).unwrap_or_else(|error| panic!("{}: {error}", NAMES[i]));
@@ -58,7 +59,7 @@ fn killed_before_its_distance_is_summed_a_peer_comes_back_to_the_same_sketch_and
         for (i, name) in NAMES.iter().enumerate().take(PEERS) {
             let (shared, own) = found(&swarm, i);
             assert_eq!(shared, first, "{aggregate}: {name}");
-            // Whoever was in the sum of distances has published its own.
+            // A peer that was in the sum of distances has published its own.
             let published = shared["published"][name].as_f64();
             let close = |published: f64| (published - own["row_mean"].as_f64().unwrap()).abs() < 1e-9;
             assert!(
@@ -81,8 +82,8 @@ fn the_demo_gives_seven_processes_one_sketch_and_ranks_them_by_their_classes() {
     assert!(result["spearman"].as_f64().unwrap() > 0.7, "{result:#}");
 }
 
-/// Killed when its release is committed and its distance is to be summed, a peer comes back to the release
-/// that it has drawn: a new one would be paid for again, and another distance.
+/// The peer is killed when its release is committed and its distance is to be summed. It returns with
+/// the release that it has drawn: a new one would cost budget again, and change its distance.
 #[test]
 fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
     let mut swarm = Swarm::new(PEERS, |session| {
@@ -123,7 +124,7 @@ fn a_private_release_outlives_a_peer_that_is_killed_after_it_was_summed() {
     }
 }
 
-/// A peer that was drawn is killed when its counts are to be summed, and comes back.
+/// A drawn peer is killed when its counts are to be summed, and comes back.
 #[test]
 fn processes_that_draw_three_of_five_learn_from_these_alone() {
     for hold in [None, Some("holders.compute"), Some("counts.sum")] {

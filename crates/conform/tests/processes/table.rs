@@ -12,7 +12,7 @@ use super::swarm::{NAMES, Swarm};
 const AGGREGATES: [&str; 4] = ["coin", "holders", "moments", "counts"];
 const STAGES: [&str; 6] = ["keys", "compute", "sum", "accept", "release", "open"];
 const ROLES: [&str; 3] = ["leader", "inner node", "leaf"];
-/// Sessions at a time: they wait more than they compute.
+/// Number of sessions at the same time: they wait more than they compute.
 const WORKERS: usize = 3;
 
 /// One cell of the table.
@@ -22,8 +22,8 @@ struct Cell {
     seconds: f64,
 }
 
-/// Holds the peer in `place` of the first view's tree at `stage`, kills it there, and checks how the others
-/// end. `None` where another peer was first to propose, so that the victim had another role.
+/// Holds the peer in `place` of the first view's tree at `stage`, kills it there, and checks how the
+/// others end. Returns `None` if another peer proposed first, because the victim then had another role.
 fn kill(place: usize, stage: &str) -> Option<Cell> {
     let mut swarm = Swarm::new(5, |_| {});
     let tree = swarm.first_tree();
@@ -62,8 +62,8 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     }
     let last = swarm.log_at("finished").into_iter().max().expect("they finish");
     let seconds = last.saturating_duration_since(killed).as_secs_f64();
-    // A closed connection is noticed at once; D, T_s and E of the specification's section 17 are what it may
-    // take.
+    // A closed connection is noticed at once. The bound follows from D, T_s and E of section 17 of the
+    // specification.
     let timing = swarm.session.timing;
     let bound = Duration::from_millis(
         7_250 + 2 * (timing.view_timeout_ms + 1_000) + 100 + 2 * timing.proposal_backoff_ms,
@@ -72,7 +72,7 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     let members = same_and_exact(&swarm, &others);
     let was_member = members.iter().any(|name| name == NAMES[victim]);
     assert_eq!(members.len(), if was_member { 5 } else { 4 }, "{members:?}");
-    // Before anything of the last aggregate is acknowledged, the dead cannot be in it.
+    // Until the last aggregate is acknowledged, a killed peer cannot be in it.
     let early = !stage.starts_with("counts") || matches!(stage, "counts.compute" | "counts.sum");
     assert!(!(early && was_member), "{} was killed at {stage} and counted", NAMES[victim]);
     let views = others.iter().map(|&i| swarm.receipt(i)["views"].as_u64().expect("views")).max().unwrap_or(0);

@@ -7,16 +7,16 @@ use flyswarm::tasks::{BuiltIn, TaskKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The most edges of one column.
+/// Most edges of one column.
 const EDGES_LIMIT: usize = 10_001;
-/// The most bins of all columns, with those beyond the outer edges.
+/// Most bins of all columns, including those outside the outer edges.
 const BINS_LIMIT: usize = 1 << 20;
 
-/// The parameters of the task `histogram`.
+/// Parameters of the task `histogram`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistogramSpec {
-    /// The columns that are counted, at least one.
+    /// Columns to count, at least one.
     pub(super) columns: Vec<Column>,
 }
 
@@ -24,26 +24,26 @@ pub(super) struct HistogramSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Column {
-    /// A name of `data.columns`.
+    /// Name from `data.columns`.
     pub(super) name: String,
-    /// The edges of the bins, ascending: 2 to 10,001. A bin holds its lower edge and not its upper one.
+    /// Edges of the bins, ascending: 2 to 10,001. A bin includes its lower edge, but not its upper edge.
     pub(super) edges: Vec<f64>,
 }
 
 impl Column {
-    /// Bins, with one below the first edge and one from the last edge on.
+    /// Returns the number of bins, including one below the first edge and one from the last edge on.
     pub(super) fn bins(&self) -> usize {
         self.edges.len() + 1
     }
 
-    /// The bin of a value.
+    /// Returns the bin of a value.
     pub(super) fn bin(&self, value: f64) -> usize {
         self.edges.partition_point(|&edge| edge <= value)
     }
 }
 
 impl HistogramSpec {
-    /// Bins of all columns.
+    /// Returns the number of bins of all columns.
     pub(super) fn bins(&self) -> usize {
         self.columns.iter().map(Column::bins).sum()
     }
@@ -126,7 +126,7 @@ impl Spec for HistogramSpec {
             "# lower edge; one more bin lies below the first edge, and one from the last edge on."
         )?;
         for Column { name, edges } in &self.columns {
-            // A string of JSON is one of TOML.
+            // A JSON string is also a TOML string.
             writeln!(out, "[[histogram.columns]]\nname = {}\nedges = {edges:?}\n", json!(name))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! One peer's part, and the file of the result.
+//! Part of one peer in the task, and the file of the result.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use sha2::{Digest, Sha256};
 
 use super::spec::{Column, HistogramSpec};
 
-/// The first field of the result's file.
+/// First field of the result's file.
 pub(super) const FORMAT: &str = "flyswarm histogram";
-/// The slot of the counts.
+/// Slot of the counts.
 const BINS: u32 = 1;
 
-/// One peer's part.
+/// Part of one peer in the task.
 #[derive(Debug)]
 pub(super) struct Histogram {
     session: String,
     spec: HistogramSpec,
     data: Arc<Dataset>,
     plan: Vec<Aggregate>,
-    /// The place of each counted column in a row.
+    /// Index of each counted column in a row.
     places: Vec<usize>,
 }
 
-/// The file of the result.
+/// File of the result.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -38,7 +38,7 @@ pub(super) struct File {
     columns: Vec<Counted>,
 }
 
-/// The counts of one column.
+/// Counts of one column.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counted {
@@ -50,7 +50,7 @@ struct Counted {
 }
 
 impl Histogram {
-    /// A peer with these rows.
+    /// Makes a peer with these rows.
     pub(super) fn new(
         session: &Session,
         spec: HistogramSpec,
@@ -66,7 +66,7 @@ impl Histogram {
         Ok(Self { session: session.id().to_string(), spec, data, plan, places })
     }
 
-    /// This peer's counts.
+    /// Returns this peer's counts.
     fn counts(&self) -> Vec<u32> {
         let mut counts = Vec::with_capacity(self.spec.bins());
         for (column, &place) in self.spec.columns.iter().zip(&self.places) {
@@ -79,7 +79,7 @@ impl Histogram {
         counts
     }
 
-    /// The opened counts of each column.
+    /// Returns the opened counts of each column.
     fn opened(&self, history: &History) -> Option<Vec<Vec<u32>>> {
         let (words, _) = history.vector(BINS)?.as_chunks::<4>();
         let mut words = words.iter().map(|&word| u32::from_le_bytes(word));
@@ -144,17 +144,18 @@ impl File {
         }
     }
 
-    /// SHA-256 of the JSON in one line: equal if and only if session, bins and counts are.
+    /// Returns the SHA-256 of the JSON in one line. It is equal if and only if session, bins and counts
+    /// are equal.
     pub(super) fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.json().to_string()).into()
     }
 
-    /// As JSON.
+    /// Returns the result as JSON.
     pub(super) fn json(&self) -> Value {
         json!(self)
     }
 
-    /// For people.
+    /// Returns the result as text.
     pub(super) fn text(&self) -> String {
         let mut text = format!("histogram of session {}\n", self.session);
         for Counted { name, edges, below, counts, above } in &self.columns {

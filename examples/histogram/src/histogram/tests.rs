@@ -1,4 +1,5 @@
-//! The sums of all peers' parts against the counts of the same rows in one place, for random cuts of them.
+//! The sums over all peers against the counts of the same rows in one place, for random splits of the
+//! rows.
 
 use bytes::Bytes;
 use flyswarm::Identity;
@@ -25,12 +26,12 @@ fn session(peers: u8) -> Session {
     Session::parse(&text).unwrap()
 }
 
-/// One value of a row.
+/// Returns one value of a row.
 type Value32 = fn(&(f32, f32)) -> f32;
-/// A part of the rows.
+/// Rows of one peer.
 type Part = Vec<(f32, f32)>;
 
-/// The result of a session whose peers have these rows.
+/// Returns the result of a session whose peers have these rows.
 fn result(parts: &[Part]) -> Value {
     let session = session(parts.len() as u8);
     let built_in = built_in(&session).unwrap();
@@ -73,7 +74,7 @@ proptest! {
     ) {
         let mut parts = vec![Part::new(); peers];
         for (i, row) in rows.iter().enumerate() {
-            // Every peer has a row; the cuts say who has the others.
+            // Every peer has at least one row; `cuts` distributes the others.
             let to = if i < peers { i } else { cuts[i % cuts.len()] * (i + 1) };
             parts[to % peers].push(*row);
         }

@@ -1,5 +1,5 @@
-//! Differential privacy of rounds: what a session promises of one member, and the noise that this takes
-//! (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
+//! Differential privacy of rounds: the promise of a session for one member, and the noise that it
+//! requires (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
 
 use flyswarm_learn::privacy::gaussian::{concentrated, share_variance};
 
@@ -12,45 +12,46 @@ use serde_json::json;
 
 /// A share of 1 in the words of a round: 27 fractional bits.
 pub(crate) const WHOLE_SHARE: u32 = 1 << 27;
-/// The largest magnitude of a weight from which members train; the rest of a word's range, up to 16, is for
+/// Largest magnitude of a weight at the start of a round. The rest of a word's range, up to 16, is for
 /// their updates and the noise.
 pub(crate) const MOST_WEIGHT: f64 = 8.0;
-/// Standard deviations of the noise that must fit a word: beyond are 2 in 10^23.
+/// Standard deviations of the noise that must fit in a word; the probability beyond them is 2 in 10^23.
 const DEVIATIONS: f64 = 10.0;
-/// The range of `clip` in a private session.
+/// Range of `clip` in a private session.
 const CLIP: std::ops::RangeInclusive<f64> = 0.001..=4.0;
 
-/// The noise of a private session of the task `fedavg`.
+/// Noise of a private session of the task `fedavg`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundNoise {
-    /// What the session may tell of one member: (epsilon, delta).
+    /// The epsilon of the (epsilon, delta) bound on what the session reveals about one member.
     pub epsilon: Ratio,
-    /// See `epsilon`.
+    /// The delta of the same bound.
     pub delta: Ratio,
-    /// The same as a budget of zero-concentrated differential privacy, in 10^-12.
+    /// The same bound as a budget of zero-concentrated differential privacy, in units of 10^-12.
     rho: u64,
-    /// Shares that make the noise of a round.
+    /// Number of shares that make up the noise of a round.
     pub parties: u32,
-    /// Rounds among which it is divided.
+    /// Number of rounds that share the budget.
     pub rounds: u32,
-    /// The longest update of a member.
+    /// Longest update of a member.
     pub clip: f64,
 }
 
 impl RoundNoise {
-    /// The budget in zero-concentrated differential privacy.
+    /// Returns the budget in zero-concentrated differential privacy.
     #[must_use]
     pub fn rho(&self) -> f64 {
         self.rho as f64 / 1e12
     }
 
-    /// The same in parts of 10^12.
+    /// Returns the same budget in units of 10^-12.
     #[must_use]
     pub fn trillionths(&self) -> u64 {
         self.rho
     }
 
-    /// The longest update of a member in the words of a round in which one of equal members has this share.
+    /// Returns the longest update of a member, in the words of a round, if each of equal members has
+    /// this share.
     #[must_use]
     pub fn longest(&self, share: u32) -> u64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^29")]
@@ -58,17 +59,18 @@ impl RoundNoise {
         longest
     }
 
-    /// The variance of a member's own noise on each word of such a round. One member's update may be replaced
-    /// by any other, so two of the longest lie between them.
+    /// Returns the variance of a member's own noise on each word of such a round. The update of one
+    /// member may be replaced by any other, so the sensitivity is twice the longest update.
     ///
     /// # Errors
-    /// `None` where it is too large to be drawn; a session that was checked has none such.
+    /// Returns `None` if the variance is too large to be drawn. In a checked session it never is.
     #[must_use]
     pub fn variance(&self, share: u32) -> Option<u64> {
         share_variance(2 * self.longest(share), self.rounds, self.rho, self.parties)
     }
 
-    /// The standard deviation of the noise on a weight in a round over so many members, all of whom train.
+    /// Returns the standard deviation of the noise on a weight in a round of this number of members, if
+    /// all train.
     #[must_use]
     pub fn per_weight(&self, members: usize) -> f64 {
         let share = WHOLE_SHARE / u32::try_from(members.max(1)).unwrap_or(u32::MAX);
@@ -76,8 +78,8 @@ impl RoundNoise {
         (variance * members as f64).sqrt() / (f64::from(share) * members as f64)
     }
 
-    /// The length of the noise on all weights after all rounds, beside the longest that updates could add up
-    /// to: above 1 little is learnt.
+    /// Returns the length of the noise on all weights after all rounds, divided by the greatest possible
+    /// length of the sum of updates. Above 1 the network learns little.
     #[must_use]
     pub fn drowns(&self, members: usize, weights: usize) -> f64 {
         let rounds = f64::from(self.rounds);
@@ -85,15 +87,15 @@ impl RoundNoise {
     }
 }
 
-/// What the noise of a private session does to the network if all peers take part; `None` for another
-/// session.
+/// Forecasts the effect of a private session's noise on the network if all peers take part. Returns
+/// `None` for any other session.
 pub(crate) fn forecast(session: &Session) -> Option<Forecast> {
     let spec = session.task.get::<FedavgSpec>()?;
     let (noise, weights, members) = (spec.noise(session)?, spec.weights(&session.data), session.roster.len());
     let (each, drowns) = (noise.per_weight(members), noise.drowns(members, weights));
     let length = each * (weights as f64).sqrt();
     let RoundNoise { epsilon, delta, rounds, clip, .. } = noise;
-    // Whether updates can be told from the noise at all.
+    // True if the updates can be distinguished from the noise at all.
     let useful = drowns <= 1.0;
     let verdict = if useful { "" } else { ": of little use" };
     let text = format!(
@@ -112,7 +114,7 @@ pub(crate) fn forecast(session: &Session) -> Option<Forecast> {
 }
 
 impl FedavgSpec {
-    /// The noise of the session; `None` where it is not private, or not with a delta.
+    /// Returns the noise of the session; `None` if it is not private, or private without a delta.
     #[must_use]
     pub fn noise(&self, session: &Session) -> Option<RoundNoise> {
         let noise = session.privacy.noise?;
@@ -127,7 +129,7 @@ impl FedavgSpec {
         })
     }
 
-    /// Checks what does not go together with a budget.
+    /// Checks that the parameters fit a privacy budget.
     pub(crate) fn check_noise(&self, noise: &NoiseSpec, session: &Session) -> Result<(), SessionError> {
         const WITH: &str = "where there is privacy.epsilon";
         if self.weighting != Weighting::Equal {
@@ -144,7 +146,8 @@ impl FedavgSpec {
             return refuse("fedavg.held_out", self.held_out, &limit);
         }
         let Some(rounds) = self.noise(session) else { return Ok(()) };
-        // The fewest that may be counted have the largest shares, and everybody who may be there adds noise.
+        // The fewest counted members have the largest shares, and every peer of the roster may add
+        // noise.
         let share = WHOLE_SHARE / u32::from(session.min_peers.max(1));
         let all = session.roster.len() as f64;
         let deviation =
@@ -172,8 +175,9 @@ mod tests {
         let (epsilon, delta) = ("8".parse().unwrap(), "0.00001".parse().unwrap());
         let rho = concentrated(epsilon, delta);
         let noise = RoundNoise { epsilon, delta, rho, parties: 10, rounds: 20, clip: 1.0 };
-        // By hand: rho 1.049136; a share of 1/20, noise of 2^2 x 20 / (2 x 1.049136 x 10) = 3.81266 times its
-        // square from each of 20: sqrt(20 x 3.81266) / 20 = 0.43662.
+        // By hand: rho is 1.049136 and a share is 1/20. The noise of each of 20 members is 2^2 x 20 / (2
+        // x 1.049136 x 10) = 3.81266 times the square of the share. So the deviation is sqrt(20 x
+        // 3.81266) / 20 = 0.43662.
         assert!((noise.rho() - 1.049_136).abs() < 1e-6, "{}", noise.rho());
         assert!((noise.per_weight(20) - 0.436_62).abs() < 1e-5, "{}", noise.per_weight(20));
         // Over 650 weights and 20 rounds: 0.43662 x sqrt(650 x 20) / 20.

@@ -1,5 +1,5 @@
-//! Trainers that answer, and all the ways in which they do not. Most are shell scripts: what they train is
-//! not the point here.
+//! Trainers that answer, and all the ways they can fail. Most are shell scripts, because the training
+//! itself does not matter here.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::data::Dataset;
 use crate::data::digits::digits;
 
-/// Gives the weights back as they came.
+/// Script that returns the weights unchanged.
 const SAME: &str = "cd \"$FLYSWARM_FOLDER\"; while read -r line; do cp weights.safetensors answer.safetensors; \
                     echo '{\"round\": 1, \"rows\": 60, \"loss\": 0.5, \"accuracy\": 0.75}'; done";
 
@@ -30,7 +30,7 @@ fn ask(trainer: &Subprocess, round: u32, start: &[f32]) -> Result<Trained, Strin
     trainer.train(&Order { network: &network, round, rounds: 3, start, rows: &rows, settings })
 }
 
-/// What one round of such a program says.
+/// Returns the answer of such a program for one round.
 fn one(command: &str, limit: Duration) -> Result<Trained, String> {
     ask(&Subprocess::start(command, limit).unwrap(), 0, &network().1)
 }
@@ -88,7 +88,7 @@ fn a_trainer_that_hangs_is_ended_with_all_that_it_has_started() {
     assert_eq!(error, "the trainer in round 2: no answer in 0.3 s, it was stopped");
     assert!(ask(&trainer, 1, &network().1).unwrap_err().contains("it has ended (signal: 9"));
     let pid = fs::read_to_string(&file).unwrap();
-    // It is a zombie until its new parent has waited for it.
+    // The process is a zombie until its new parent has waited for it.
     let ended = || {
         let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
         state.map_or(true, |state| state.contains(") Z "))
@@ -127,7 +127,7 @@ fn a_trainer_in_numpy_learns_the_rows_that_it_gets() {
     }
     let seen = network.evaluate(&weights, rows.view(), rows.labels(), &mut Tape::default());
     assert!(seen.right >= 55, "{seen:?}");
-    // Of another program's, which has its own tensors.
+    // The file of another program may also have tensors of its own.
     let bytes = write_weights(&network, &weights);
     assert_eq!(read_weights(&network, &bytes).unwrap(), weights);
 }

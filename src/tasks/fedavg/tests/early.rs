@@ -1,10 +1,10 @@
-//! Sessions that end before their plan does.
+//! Sessions that end before the end of their plan.
 
 use flyswarm_learn::model::figures::{self, Sums};
 
 use super::*;
 
-/// A session that ends early: it learns its few rows by heart.
+/// Lines of a session that ends early because it memorises its few rows.
 const BY_HEART: &str =
     "rounds = 30\nheld_out = 20\npatience = 2\nepochs = 20\nrate = 0.7\nschedule = \"constant\"";
 
@@ -39,12 +39,12 @@ fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best
     assert_eq!(figures(3 + rounds), Map::from_iter([("best_round".to_owned(), json!(best))]));
 }
 
-/// Rows of a peer that has all classes.
+/// Returns the rows of a peer that has all classes.
 fn hundred(peer: usize) -> Arc<Dataset> {
     Arc::new(digits().subset(&(100 * peer..100 * peer + 100).collect::<Vec<_>>()))
 }
 
-/// Four peers that learn their rows by heart, of which the last is away where predictions are summed.
+/// Makes four peers that memorise their rows; the last is away when predictions are summed.
 fn ended() -> (Session, Vec<Arc<Dataset>>, Vec<Fedavg>, History) {
     let session = session(4, BY_HEART);
     let parts: Vec<_> = (0..4).map(hundred).collect();
@@ -86,7 +86,7 @@ fn a_session_that_ends_early_sums_the_predictions_of_its_result() {
 fn a_peer_that_is_in_the_predictions_alone_has_learnt_no_rows() {
     let (_, _, tasks, history) = ended();
     let closing = history.committed() - 1;
-    // As if it had been away in all rounds.
+    // The peer looks as if it had been away in all rounds.
     let slots = (0..=closing).map(|slot| {
         let mut value = history.value(slot).unwrap().clone();
         value.members.retain(|&peer| peer != Peer(2) || slot < 3 || slot == closing);

@@ -1,10 +1,11 @@
-//! What is opened of held-out rows by class, against the result on the same rows in one place.
+//! The opened figures of held-out rows by class, against the result on the same rows in one place.
 
 use flyswarm_learn::model::figures::{Figures, Sums};
 
 use super::*;
 
-/// A session over the digits as two classes: `zero`, and `other`. Weights move, so that the result matters.
+/// Makes a session over the digits with two classes: `zero` and `other`. The weights change, so that the
+/// result matters.
 fn two_classes(peers: u16, contributors: u16, lines: &str) -> Session {
     let text = text(peers, &format!("rounds = 4\nrate = 0.2\n{lines}"));
     let classes = text.lines().find(|line| line.starts_with("classes")).unwrap();
@@ -13,14 +14,14 @@ fn two_classes(peers: u16, contributors: u16, lines: &str) -> Session {
         .unwrap()
 }
 
-/// Rows of the digits from `first` on, zeros as class 1.
+/// Returns rows of the digits from `first` on, with the zeros as class 1.
 fn zeros(first: usize, rows: usize) -> Arc<Dataset> {
     let part = digits().subset(&(first..first + rows).collect::<Vec<_>>());
     let labels = part.labels().iter().map(|&label| u16::from(label == 0)).collect();
     Arc::new(part.with_labels(labels, vec!["other".into(), "zero".into()]).unwrap())
 }
 
-/// What a peer's held-out rows come to under a network, by the classes that are scored.
+/// Returns the sums for a peer's held-out rows of the scored classes under a network.
 fn in_one_place(session: &Session, part: &Dataset, network: &Classifier, scored: [bool; 2]) -> Sums {
     let all = vec![0; part.rows()];
     let test = train_test(SplitRows::new(&all, None), spec(session).held_out, &COIN).test;
@@ -51,7 +52,7 @@ fn predictions_are_those_of_the_result_on_all_held_out_rows() {
         assert_eq!(found["pooled"]["swarm"], json!(expected));
         assert_eq!(found["headline"], json!(expected.headline("held-out rows")));
         assert!(outcome.summary.starts_with(&expected.headline("held-out rows")), "{}", outcome.summary);
-        // All name the class that is rarer in the whole pool.
+        // All peers name the class that is rarer in the whole pool.
         assert_eq!((expected.positive.unwrap().class.as_str(), network.positive()), ("zero", Some(1)));
         let own: Figures = serde_json::from_value(outcome.own.unwrap()["swarm"].clone()).unwrap();
         let alone = in_one_place(&session, &parts[1], &network, [true; 2]);
@@ -63,7 +64,7 @@ fn predictions_are_those_of_the_result_on_all_held_out_rows() {
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let session = two_classes(4, 3, "held_out = 40");
     let mut parts: Vec<_> = (0..4).map(|peer| zeros(100 * peer, 100)).collect();
-    // The last two hold none of their few zeros out.
+    // The last two hold out none of their few zeros.
     for part in &mut parts[2..] {
         let held = train_test(SplitRows::new(&[0; 100], None), 40, &COIN).test;
         let labels = part.labels().iter().enumerate();
@@ -90,7 +91,7 @@ fn predictions_need_enough_members_that_hold_each_class_out() {
         let other = part.labels().iter().position(|&label| label == 1).unwrap();
         let rows: Vec<_> = (0..100).filter(|&row| row == other || part.labels()[row] == 0).collect();
         let train = train_test(SplitRows::new(&vec![0; rows.len()], None), 40, &COIN).train;
-        // The only zero of these two is trained on.
+        // The only zero of each of these two peers is used for training.
         let mut rows = rows.into_iter().filter(|&row| row != other).collect::<Vec<_>>();
         rows.insert(train[0], other);
         *part = Arc::new(part.subset(&rows));
@@ -104,7 +105,7 @@ fn predictions_need_enough_members_that_hold_each_class_out() {
     let told = "only 3 members hold rows of class zero out, and 1 of those counted are gone; privacy.min_contributors is 3";
     assert_eq!(tasks[0].allows(slot, &history, &members).unwrap_err(), told);
     assert_eq!(tasks[0].row_use(slot, &history), RowUse::Included);
-    // Lost before that slot, it costs the figures of this class, and no result.
+    // If the peer is lost before that slot, the figures of this class are missing, but no result is.
     let history = federated(&tasks, |at| (u16::from(at + 2 > slot)..5).map(Peer).collect()).unwrap();
     let outcome = tasks[1].outcome(&history, 0).unwrap();
     assert!(Classifier::decode(&outcome.file).is_ok());
@@ -124,7 +125,7 @@ fn figures_that_no_rows_have_are_not_shown() {
     let slots = (0..=last).map(|slot| {
         let mut vector = history.vector(slot).cloned().unwrap_or_default().to_vec();
         if slot == last {
-            // A bin of one row.
+            // A bin with one row.
             vector[4 * 8] = 1;
         }
         (history.value(slot).unwrap().clone(), vector.into())

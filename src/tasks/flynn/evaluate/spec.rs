@@ -1,4 +1,4 @@
-//! The section `[evaluate]`: rows that are held out to say how good the model is.
+//! The section `[evaluate]`: rows that are held out to measure the quality of the model.
 
 use std::fmt::{self, Write};
 
@@ -10,16 +10,16 @@ use crate::session::rules::Limit;
 use crate::session::task::Sections;
 use crate::session::{DataSpec, Session, SessionError};
 
-/// How rows are held out (spec, section 15.4).
+/// Settings for held-out rows (spec, section 15.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct EvaluateSpec {
     /// Percent of the rows: 1 to 50. Default 20.
     pub held_out: u8,
-    /// Most rows of a peer that are held out, beside one of each class: 1 to 1,000,000. Default 1,000.
+    /// Most rows that a peer holds out, in addition to one of each class: 1 to 1,000,000. Default 1,000.
     pub most: u32,
-    /// Whether the model that is written learns from the held-out rows too. Default true.
+    /// True if the written model also learns from the held-out rows. Default true.
     pub learn_all: bool,
-    /// With two classes the number of the one that sensitivity is about; `None`: the rarer one.
+    /// Number of the positive class (for sensitivity) if there are two classes; `None`: the rarer one.
     pub positive: Option<u16>,
 }
 
@@ -65,7 +65,7 @@ impl EvaluateSpec {
         sections.take::<Raw>("evaluate")?.map(|raw| raw.resolve(data)).transpose()
     }
 
-    /// `selects`: whether peers are drawn.
+    /// Checks the settings; `selects` is true if peers are drawn.
     pub(crate) fn check(&self, session: &Session, selects: bool) -> Result<(), SessionError> {
         if session.privacy.noise.is_some() || selects {
             let limit = "missing in a session with privacy.epsilon or select";

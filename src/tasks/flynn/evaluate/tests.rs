@@ -1,4 +1,5 @@
-//! The pooled figures are those of a computation on rows in one place, whatever each peer holds.
+//! The pooled figures equal those of a computation on the rows in one place, for any distribution of the
+//! rows.
 
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ fn session_of(
     Session::parse(&text).unwrap()
 }
 
-/// The sum of each peer's predictions of its own held-out rows, by a function of its kept and held-out rows.
+/// Sums each peer's predictions of its own held-out rows; `predict` takes the kept and the held-out
+/// rows.
 fn each(parts: &[(Dataset, Dataset)], predict: impl Fn(&Dataset, &Dataset) -> Vec<u16>) -> Sums {
     let mut sum = Sums::empty(10, false);
     for (kept, held) in parts.iter().filter(|(_, held)| held.rows() > 0) {
@@ -71,7 +73,7 @@ proptest! {
         let opened = federated(&tasks).unwrap();
         let plan = &tasks[0].plan;
 
-        // In one place: the model of all kept rows, scored on all held-out ones.
+        // In one place: the model of all kept rows, scored on all held-out rows.
         let split: Vec<_> = tasks.iter().map(|task| task.parts(&opened).unwrap()).collect();
         for ((kept, held), all) in split.iter().zip(&parts) {
             prop_assert_eq!(kept.rows() + held.rows(), all.rows());
@@ -85,7 +87,7 @@ proptest! {
         prop_assert_eq!(&model.counts().to_le_bytes()[..], &plan.opened(LEARNT, &opened).unwrap()[..]);
         let scores = model.predictor().scores(&held).unwrap();
         let found = Evaluation::from_bytes(10, plan.opened(SCORES, &opened).unwrap()).unwrap();
-        // One in place of ten rows at each: `min_contributors` is 1.
+        // One peer with ten held-out rows is enough, because `min_contributors` is 1.
         let many = split.iter().filter(|(_, held)| held.rows() >= 10).count();
         let losses = match many {
             0 => Losses::empty(),
@@ -103,7 +105,7 @@ proptest! {
             Sums::of_stated(10, held.labels(), &scores, &model.confidences(&scores))
         };
         prop_assert_eq!(&found.swarm.words()[..100], &of_rows(&held).words()[..100]);
-        // Of bins each peer shows those that have enough of its rows.
+        // Each peer shows only the bins that have enough of its rows.
         let mut shown = Sums::empty(10, true);
         for (_, held) in split.iter().filter(|(_, held)| held.rows() > 0) {
             shown.add(&of_rows(held).shown());
@@ -120,14 +122,15 @@ proptest! {
         });
         prop_assert_eq!(&found.neighbours, &near);
 
-        // The model that is written has a matrix of its own; unless the file says not to it learns from all.
+        // The written model has a matrix of its own. It learns from all rows unless the file sets
+        // `learn_all` to false.
         let last = plan.model(&opened).unwrap();
         let learnt = if learn_all { &all } else { &kept };
         let expected = plan.scaled(learnt, coin, scaler).unwrap().with_calibration(losses.fit());
         prop_assert_eq!(last.digest(), expected.digest());
         prop_assert_ne!(last.sketch().parameters().seed, seed);
 
-        // The receipt has everybody's figures; a peer's own stay beside it.
+        // The receipt has the figures of all peers; a peer's own stay in the outcome.
         let outcome = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
         let pooled = &outcome.details["evaluation"]["pooled"];
         prop_assert_eq!(pooled["swarm"]["rows"].as_u64().unwrap_or(0), held.rows() as u64);
@@ -153,7 +156,7 @@ proptest! {
             let own = protected(Arc::new(task), &session, me, rows)
                 .outcome(&History::of_vectors(&opened), 0).unwrap().own;
             let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
-            // Where the session opens no spreads, nothing is made up.
+            // If the session opens no spreads, no comparison is made up.
             let known = compare || which == 2;
             let expected = known.then(|| Beside::moments(rows, &[], &pool).unwrap());
             prop_assert_eq!(told, json!(expected));
@@ -191,7 +194,8 @@ fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_
     }
 }
 
-/// Rows of the digits as two classes: `events` rows of the digit 0 and `others` of the others, dealt in turn.
+/// Makes two classes from the digits: `events` rows of the digit 0 and `others` of the other digits,
+/// dealt in turn.
 fn two_classes(peers: usize, events: usize, others: usize) -> (Vec<String>, Vec<Arc<Dataset>>) {
     let (data, classes) = (crate::data::digits::digits(), ["event", "none"].map(String::from).to_vec());
     let labels = data.labels();
@@ -206,7 +210,8 @@ fn two_classes(peers: usize, events: usize, others: usize) -> (Vec<String>, Vec<
     (classes, parts)
 }
 
-/// Issue 36: it said "+48.6 points" in green, where always "none" is right for 98 of 100 rows.
+/// Issue 36: the report showed "+48.6 points" in green, although always "none" is right for 98 of 100
+/// rows.
 #[test]
 fn eleven_events_in_seven_hundred_rows_are_too_few_to_say() {
     let (classes, parts) = two_classes(3, 11, 689);
@@ -227,7 +232,7 @@ fn eleven_events_in_seven_hundred_rows_are_too_few_to_say() {
         (&json!(outcome.summary), &json!([warning]))
     );
     assert_eq!(evaluation["pooled"]["swarm"]["positive"]["class"], "event");
-    // Nobody holds ten events out: no ranks are opened.
+    // No peer holds out ten events, so the ranks are not opened.
     assert_eq!(evaluation["pooled"]["swarm"]["auc"], Value::Null);
 }
 
@@ -242,7 +247,7 @@ fn two_classes_have_the_area_within_the_peers_and_a_positive_class() {
     assert_eq!(pooled["positive"]["class"], "none");
     assert_eq!(outcome.own.as_ref().unwrap()["swarm"]["positive"]["class"], "none");
     assert!(outcome.summary.contains("; always \"none\": 0.50, "), "{}", outcome.summary);
-    // Pair by pair, of the rows of one peer.
+    // Computed pair by pair over the rows of one peer.
     let plan = &tasks[0].plan;
     let counts = Counts::from_le_bytes(plan.opened(LEARNT, &opened).unwrap(), 2, 64).unwrap();
     let sketch = plan.sketch(Plan::seed_of_scores(&opened).unwrap()).unwrap();
@@ -273,7 +278,7 @@ fn two_classes_have_the_area_within_the_peers_and_a_positive_class() {
 
 #[test]
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
-    // The third peer has one row of each class and holds none out.
+    // The third peer has one row of each class and holds out none.
     let session = session(3, 3, "\"none\"", "");
     let mut parts = parts(&[200, 200, 300]);
     let first = |class| (0..300).find(|&row| parts[2].labels()[row] == class).unwrap();
@@ -291,14 +296,15 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == SCORES).unwrap() as u32;
     let members = [Peer(0), Peer(1), Peer(2)];
     assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
-    // All three hold out rows of classes 5 to 9: none of them can be missing.
+    // All three hold out rows of classes 5 to 9, so all must be present.
     assert!(plan.allows_held_out(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
     assert_eq!(plan.allows_held_out(slot + 1, &history, &members[..2]), Ok(()));
 }
 
 #[test]
 fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() {
-    // All four have rows of every class; of class 0 the fourth has a single one, and holds none out.
+    // All four have rows of every class. The fourth has a single row of class 0, and does not hold it
+    // out.
     let session = session(4, 3, "\"none\"", "");
     let mut parts = parts(&[200, 200, 200, 300]);
     let first = (0..300).find(|&row| parts[3].labels()[row] == 0).unwrap();
@@ -316,7 +322,7 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
     let told = "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_contributors is 3";
     assert_eq!(refused, told);
-    // The fourth holds as many rows out as the others, and may stand in for the first in this sum.
+    // The fourth holds out as many rows as the others, so these other sums work without the first.
     for other in [slot - 2, slot - 1, slot + 1] {
         assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
     }
@@ -325,7 +331,8 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
 
 #[test]
 fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
-    // Three that hold 4 rows out make 10. Each holds one row of each class out, and nearly nothing else.
+    // Three peers need 4 held-out rows each to make 10. Each peer holds out one row of each class and
+    // little else.
     let session = session(3, 3, "\"none\"", "held_out = 1");
     let opened_by = |parts: &[Arc<Dataset>]| {
         let tasks = tasks(&session, parts);
@@ -336,7 +343,7 @@ fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
     let plan = &tasks[0].plan;
     assert_eq!((plan.many(), plan.holding_many_out(&opened)), (4, 3));
     assert!(calibration.is_some() && plan.opened_losses(&opened).rows() >= 30);
-    // None of the three may be missing from the sum.
+    // All three must be in the sum.
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == CALIBRATION).unwrap() as u32;
     let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
     let told =
@@ -359,7 +366,8 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
     let slot = tasks[0].plan().iter().position(|aggregate| aggregate.name == SCORES).unwrap();
     let good = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
     assert_eq!(good.details["evaluation"]["contradictory"], false);
-    // Whoever adds rows to one table alone is noticed, and so is one who claims more right rows.
+    // A member that adds rows to one table alone is noticed. So is a member that claims more correct
+    // rows.
     for word in [0, 100, 130, 240, 330, 331, 333] {
         let mut bytes = opened[slot].to_vec();
         bytes[8 * word] = bytes[8 * word].wrapping_add(100);
@@ -371,7 +379,8 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
         assert_eq!((told.file, &told.details["evaluation"]["pooled"]), (good.file.clone(), &Value::Null));
         opened[slot] = honest;
     }
-    // More rows that only one model has right than it has right at all, on both sides.
+    // More rows that only one model predicts correctly than rows that this model predicts correctly in
+    // total, on both sides.
     let mut bytes = opened[slot].to_vec();
     for word in [330, 331] {
         bytes[8 * word + 5] = 1;
@@ -392,7 +401,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let private = private.replace("check_columns = true", "check_columns = false");
     assert!(Session::parse(&private).unwrap_err().to_string().contains("[evaluate]"));
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
-    // A positive class is one of two.
+    // A positive class must be one of the two.
     let two = ["a", "b"].map(String::from);
     let of_two = session_of(&two, 3, 1, "\"none\"", "positive = \"b\"");
     assert_eq!(Session::parse(&of_two.to_toml()).unwrap(), of_two);
@@ -404,7 +413,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let error =
         Session::parse(&session.to_toml().replace("learn_all", "positive = \"1\"\nlearn_all")).unwrap_err();
     assert!(error.to_string().contains("evaluate.positive"), "{error}");
-    // Limits hold too where no file was read.
+    // The limits also hold if no file was read.
     let usual = EvaluateSpec::default();
     for (evaluate, told) in [
         (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),

@@ -1,4 +1,4 @@
-//! Pairs of owners: who meets whom, masks of shares, lengths of vectors, and parts of distances.
+//! Pairs of owners: their meetings, masks of shares, lengths of vectors, and parts of distances.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
 
-/// Where owners of 8 points begin, and where the last one ends.
+/// Index of the first of 8 points of each owner, and the end of the last owner.
 pub(super) const OWNERS: [usize; 4] = [0, 2, 5, 8];
 
 pub(super) fn pairs() -> Value {
@@ -45,7 +45,7 @@ pub(super) fn pairs() -> Value {
     })
 }
 
-/// The parts of each owner; of a pair the earlier owner's are drawn.
+/// Returns the parts of each owner. In a pair, the part of the earlier owner is drawn at random.
 pub(super) fn parts(distances: &[u16]) -> Vec<Vec<u16>> {
     let mut drawn = [0; 128];
     Stream::new(b"flyswarm test vectors", "parts", &[]).fill(&mut drawn);
