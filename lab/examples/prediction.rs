@@ -21,9 +21,9 @@
 //!
 //! The result is `OUT/SET-SEED.json`, the percentage of new rows with the right label. If it exists
 //! already, it is printed. With `points` the result is `OUT/SET-SEED.csv` instead, for the scenarios
-//! `xclp-prediction-fashion` and `xclp-prediction-cifar`. It has the class of each of the 3,000 rows and
-//! its features from a network that was trained on none of them, but on 1,000 other rows of the set or on
-//! CIFAR-100.
+//! `xclp-prediction-fashion` and `xclp-prediction-cifar`. It has the class and the features of each of
+//! the 3,000 rows. The features come from a network that was trained on other rows: on 1,000 rows of the
+//! set, or on CIFAR-100.
 
 mod images;
 

@@ -35,8 +35,8 @@ const BITS: usize = 4096;
 /// Number of neighbours of a point, and of made-up rows.
 const K: usize = 50;
 const VICTIMS: usize = 8;
-/// Inverse size of the difference: made-up rows differ from the attacker's own row in every feature by
-/// about its length divided by this.
+/// Divisor for the differences of made-up rows: these rows differ from the attacker's own row in every
+/// feature by about its length / SPREAD.
 const SPREAD: f64 = 20.0;
 /// More steps than a session has. Raw scores are then exact enough for algebra.
 const SETTINGS: Settings =

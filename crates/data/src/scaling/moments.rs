@@ -9,8 +9,8 @@
 //! | 6 d, not for `center` | squares | the digits of its sum of Q^2 |
 //!
 //! Digits have base 2^40 and are from -2^39 to below 2^39; the last digit is the rest. Each peer computes
-//! the digits of its own sum, not of each row, because digits of rows would reveal how many rows are below
-//! 0, and more. The integers that the totals represent depend only on the rows, not on their owners.
+//! the digits of its own sum, not of each row. Digits of rows would reveal, for example, how many rows are
+//! below 0. The integers that the totals represent depend only on the rows, not on their owners.
 //!
 //! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 < 2^240.
 //! No digit of a peer with r rows exceeds r 2^40. With n < 2^23 rows in all, no word wraps. So every
