@@ -1,8 +1,7 @@
 //! Reads CSV into a data set; [`super::Format::Csv`] has the rules.
 //!
 //! A row is one line, because a number or a class name cannot contain a line break inside quotes. So the
-//! line
-//! numbers in errors are right.
+//! line numbers in errors are right.
 
 use std::path::Path;
 
@@ -266,7 +265,7 @@ pub(super) fn texts_of(
     }
 }
 
-/// Refuses a file with one column if another delimiter than the comma would give several columns.
+/// Refuses JSON, and a file with one column if another delimiter than the comma would give several.
 fn other_delimiter(found: &Header) -> Result<(), DataError> {
     let Some([line]) = found.names.as_deref() else { return Ok(()) };
     let delimiter = likely(line.as_bytes());

@@ -23,8 +23,8 @@ pub enum Format {
     /// refused, because a guess could lose a row. Text of an unknown format is read as CSV.
     Csv,
     /// One numeric array of NumPy, rows x columns; gzipped or not. The labels are a column, or come from a
-    /// separate file. With a separate file, the array may have more dimensions: each entry of the first
-    /// one is a row.
+    /// separate file. With a separate file, the array may have more dimensions; then each entry of the
+    /// first dimension is a row.
     Npy,
     /// Arrays of NumPy: features in `X` (rows first), labels in `y`, and optional names of the features in
     /// `columns`.

@@ -1,6 +1,5 @@
 //! Problems that one machine can find in its own rows: ids, columns that reveal the class, codes for
-//! missing
-//! values, constants, identical rows.
+//! missing values, constants, identical rows.
 //!
 //! All checks look at the values, not at the names. The thresholds are estimates, which
 //! `lab/scripts/false-alarms` measures:

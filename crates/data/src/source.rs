@@ -17,8 +17,8 @@ use super::prepare::rows::fields;
 const HEAD: u64 = 1 << 14;
 /// Number of lines at the start that are used.
 const HEAD_LINES: usize = 20;
-/// Longest row, in bytes: 2^20 fields of 64 characters. The limit prevents that a gzip bomb without line
-/// ends, or a quote that is never closed, fills the memory.
+/// Longest row, in bytes: 2^20 fields of 64 characters. Without the limit, a gzip bomb without line ends
+/// or a quote that is never closed would fill the memory.
 pub(super) const MAX_LINE: u64 = 1 << 26;
 
 /// A file or bytes in memory, unzipped during reading.

@@ -14,7 +14,7 @@ use crate::{quoted, row_names};
 
 /// Number of different texts of one problem that are kept.
 const TEXTS: usize = MAX_LEVELS;
-/// Number of rows from which texts that are not levels count as other codes, not as misspellings.
+/// Fewest rows with unknown texts that count as other codes instead of misspellings.
 const FEW: u64 = 5;
 /// Number of texts of one problem that a line shows.
 const SHOWN: usize = 5;
@@ -331,7 +331,7 @@ impl Collector {
     }
 }
 
-/// Returns the name that `text` may be meant to be: equal except for case, or for one or two letters.
+/// Returns the name that `text` probably means: equal except for case, or for one or two letters.
 pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     let (small, blank) = (text.to_lowercase(), blanked(text));
     let distance = |name: &String| {

@@ -250,7 +250,7 @@ fn a_table_whose_columns_are_patients_is_drafted_with_a_warning() {
     };
     let told = warned(60, 6, &|at| format!("P{at:03}"));
     assert!(told.starts_with("warning: 61 columns and 6 rows") && told.contains("\"P000\""), "{told}");
-    // Equally many rows, few columns, or names that differ in more than a number.
+    // No warning: enough rows, few columns, or names that differ in more than a number.
     assert_eq!(warned(60, 40, &|at| format!("P{at:03}")), "");
     assert_eq!(warned(12, 2, &|at| format!("P{at:03}")), "");
     assert_eq!(warned(60, 6, &|at| "x".repeat(at + 1)), "");
