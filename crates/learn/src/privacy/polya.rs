@@ -2,8 +2,8 @@
 //! Laplace draw.
 //!
 //! The Polya distribution NB(r, q) gives n the probability C(n + r - 1, n) (1 - q)^r q^n, for any
-//! positive real r. The sum of draws with r and r' is a draw with r + r' (the generating function is ((1
-//! - q) / (1 - q z))^r). NB(1, q) is geometric, and the difference of two geometric draws is discrete
+//! positive real r. The sum of draws with r and r' is a draw with r + r' (the generating function is
+//! ((1 - q) / (1 - q z))^r). NB(1, q) is geometric, and the difference of two geometric draws is discrete
 //! Laplace of scale -1 / ln q. (Goryczka & Xiong, "A Comprehensive Comparison of Multiparty Secure
 //! Additions with Differential Privacy", IEEE TDSC 2017, section 4.)
 
