@@ -227,7 +227,7 @@ impl Rows {
     }
 }
 
-/// Returns which rows of a peer a digest covers in this session, for its receipt.
+/// Describes the rows of a peer that a digest covers in this session. A receipt shows the text.
 #[must_use]
 pub(crate) fn digest_covers(session: &Session) -> &'static str {
     session.task.kind().digest_covers

@@ -25,7 +25,7 @@ pub struct DealtRows {
     pub guessed: Option<String>,
 }
 
-/// Run that has ended, for its task to judge.
+/// Run that has ended. Its task judges it.
 #[derive(Debug)]
 pub struct Ended<'a> {
     pub(crate) session: &'a Session,

@@ -11,14 +11,14 @@ use super::new::{NewFile, TaskOption};
 use super::{Build, REGISTRY, Rows};
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 
-/// Form in which data computed from a peer's rows leaves its machine. A receipt has it, and a report
-/// explains it.
+/// Form of the data that leaves a peer's machine and is computed from its rows. A receipt has it, and a
+/// report explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shared {
-    /// Only as part of sums.
+    /// Only parts of sums.
     Sums,
-    /// As secret shares. Some members use them to compute answers for the owners of the rows.
+    /// Secret shares. Some members use them to compute answers for the owners of the rows.
     Shares,
 }
 
@@ -108,7 +108,7 @@ pub struct TaskKind {
     /// [`Spec::check`](crate::session::Spec::check). Its errors are [`SessionError::Value`] and, if a
     /// section cannot be read, [`SessionError::Syntax`].
     pub read: ReadSpec,
-    /// Form in which data computed from a peer's rows leaves its machine.
+    /// Form of the data that leaves a peer's machine and is computed from its rows.
     pub shared: Shared,
     /// True if rows belong to classes. Default: true.
     pub has_classes: bool,
@@ -135,8 +135,8 @@ pub struct TaskKind {
     pub evaluation_note: fn(&Session) -> Option<&'static str>,
     /// Kinds of file that the task's result is written to. Default: none.
     pub results: &'static [ResultFile],
-    /// Rows that a digest of a peer's rows covers, for its receipt. Default: every row that was given to
-    /// the session.
+    /// Description of the rows that a digest of a peer's rows covers, shown in its receipt. Default:
+    /// every row that was given to the session.
     pub digest_covers: &'static str,
     /// Scenario of `flyswarm demo`, if the task has one. Its variants are "plain" and the options of the
     /// demo that the task takes, such as "epsilon".

@@ -111,7 +111,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Puts a model together. The readout is used only at prediction. A bare gamma stands for the paper's
+    /// Puts a model together. The readout is used only at prediction. A bare gamma selects the paper's
     /// readout with this decay rate, 0 or more and below 1. (The paper searches 0.1 to 0.8 and finds
     /// little difference above 0.)
     ///

@@ -9,15 +9,15 @@
 //! Randomness is an argument. It must come from a generator seeded by the operating system, because an
 //! attacker who can guess it can remove the noise. Nothing here runs in constant time: the duration of a
 //! draw depends on the drawn value, and that of the selection also on the counts. A peer computes on its
-//! own machine and sends one release, so others could only time the whole computation of a vector.
-//! Sessions in which that matters need another implementation.
+//! own machine and sends one release, so others could only time the whole computation of a vector. If
+//! that matters in a session, it needs another implementation.
 //!
 //! The crate `opendp` (0.16) has exact samplers as well, but does not fit for four reasons. It draws its
-//! randomness itself, from OpenSSL (a vendored build in C) or from the thread's generator, so that
-//! neither a simulation nor a test with a stated false-alarm rate could be repeated. It has no Polya
-//! distribution, which shared noise needs. Its top-k selection is permute-and-flip, not the exponential
-//! mechanism of the paper. And it brings a second library of large integers. The few pages below replace
-//! the parts that are needed.
+//! randomness itself, from OpenSSL (a vendored build in C) or from the thread's generator. So neither a
+//! simulation nor a test with a stated false-alarm rate could be repeated. It has no Polya distribution,
+//! which shared noise needs. Its top-k selection is permute-and-flip, not the exponential mechanism of
+//! the paper. And it brings a second library of large integers. The few pages below replace the parts
+//! that are needed.
 
 #[cfg(test)]
 mod audit;

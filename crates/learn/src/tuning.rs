@@ -152,7 +152,7 @@ pub fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
     sum
 }
 
-/// Returns the index of the best tally, the first of equally good ones; `None` if there are no tallies.
+/// Returns the index of the best tally, the first of equally good ones; `None` without tallies.
 #[must_use]
 pub fn best<'a>(tallies: impl IntoIterator<Item = (usize, &'a Tally)>, metric: Metric) -> Option<usize> {
     let scored = tallies.into_iter().map(|(index, tally)| (tally.score(metric), index));

@@ -113,7 +113,7 @@ pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a sum in which every row counts once cannot wrap, given the capacity of 32-bit words, or
+/// Checks that a sum that counts every row once cannot wrap, given the capacity of 32-bit words, or
 /// returns the reason.
 pub(crate) fn fits_ring(
     session: &Session,

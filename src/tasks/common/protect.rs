@@ -185,7 +185,7 @@ impl Layout {
     }
 }
 
-/// Returns the number of classes by which the contributors are counted.
+/// Returns the number of classes for counting the contributors.
 fn classes(session: &Session, labels: Labels) -> usize {
     if labels == Labels::None { 0 } else { session.data.classes.len() }
 }
@@ -317,8 +317,8 @@ impl Protected {
         Some(learnt)
     }
 
-    /// Compares this peer's columns with those of all, for its report. Returns `None` if no spreads were
-    /// opened.
+    /// Compares this peer's columns with those of all peers. Its report shows the result. Returns `None`
+    /// if no spreads were opened.
     fn beside(&self, history: &History) -> Option<Beside> {
         let Rows { data, .. } = self.filled(history).ok()?;
         let opened = self.opened(history)?;

@@ -17,7 +17,7 @@ use crate::tasks::XclpSpec;
 use crate::tasks::xclp::{self, Xclp};
 use crate::tasks::{History, Rows, Task, built_in};
 
-/// Columns in which values are missing.
+/// Columns with missing values.
 const MISSING: std::ops::Range<usize> = 20..28;
 
 /// Describes the columns of the digits: 64 numbers.

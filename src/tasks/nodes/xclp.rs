@@ -166,7 +166,7 @@ fn part(body: &Body, what: What) -> bool {
 #[test]
 fn every_owner_gets_what_the_rows_in_one_place_give_bit_for_bit() {
     let cases: [(&[usize], Scaling); 4] = [
-        // Of the three members, two have rows. The third only computes.
+        // Two of the three members have rows. The third only computes.
         (&[25, 25, 0], Scaling::None),
         (&[20, 10, 15], Scaling::Center),
         (&[1, 14, 12, 2, 0], Scaling::None),
@@ -225,7 +225,7 @@ fn a_computing_party_lost_for_good_is_replaced_and_an_owner_lost_is_left_out() {
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
         let (trio, members) = lab.computed(&lab.histories()[&told[0]]);
-        // After the committee has decided, there is no new computation: two of the three send their
+        // After the committee has decided, nothing is computed again: two of the three send their
         // results.
         let decided = what == "output";
         assert_eq!(trio.contains(&victim), decided, "{what}");

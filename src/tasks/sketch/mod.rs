@@ -117,7 +117,7 @@ pub struct Outcome {
     pub digest: [u8; 32],
 }
 
-/// Reason why there is no sketch.
+/// Reason why a sketch could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// The rows do not fit the session.

@@ -23,7 +23,7 @@ const FEWEST: u16 = 3;
 /// Largest number of words of all peers' sketches together: 1 GiB.
 const PAIRWISE_LIMIT: u64 = 1 << 28;
 
-/// Method by which the task `flynn` draws its training peers.
+/// Method of the task `flynn` for drawing its training peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
@@ -102,7 +102,7 @@ fn places(field: &'static str, peers: usize) -> Limit {
 }
 
 impl SketchSpec {
-    /// Returns the settings of the draw of peers; `None` if there is no draw.
+    /// Returns the settings of the draw of peers; `None` without a draw.
     #[must_use]
     pub fn selection(&self) -> Option<Selection> {
         let Self { active, chosen, temperature, .. } = *self;

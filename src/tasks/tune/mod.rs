@@ -7,9 +7,8 @@
 //! predictions are the other sealed sum. Every trial has its own lifting matrix (paper, Appendix D).
 //!
 //! Slots: the coin; `holders`; `moments` if a scaling needs global means (over all rows, including those
-//! inside the fold); `counts`, setting by setting and in each setting fold by fold; `scores`, for each
-//! class the number of scored rows, then for each setting, readout and class the number of correct
-//! predictions.
+//! inside the fold); `counts`, setting by setting and in each setting fold by fold; `scores`, the number
+//! of scored rows per class, then the number of correct predictions per setting, readout and class.
 
 pub(crate) mod spec;
 pub(crate) mod text;
@@ -126,7 +125,7 @@ pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
     }
 }
 
-/// Reason why there are no scores.
+/// Reason why scores could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// The rows do not fit the session.

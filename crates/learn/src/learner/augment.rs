@@ -9,7 +9,7 @@ pub struct Augment {
     pub image: [usize; 3],
     /// True to exchange left and right with probability 1/2.
     pub flip: bool,
-    /// Largest number of pixels by which an image is shifted along each axis. New pixels are 0.
+    /// Largest shift of an image along each axis, in pixels. New pixels are 0.
     pub shift: usize,
 }
 

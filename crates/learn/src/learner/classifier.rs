@@ -35,7 +35,7 @@ const MAX_HEADER: usize = 1 << 27;
 /// Length of the longest file.
 const MAX_FILE: usize = 8 + MAX_HEADER + 4 * MAX_WEIGHTS + 16 * MAX_FEATURES;
 
-/// Reason why there is no classifier.
+/// Reason why a classifier could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassifierError {
     /// The file could not be read or written. After a failed write, the old file is still there.

@@ -32,8 +32,8 @@ pub(super) struct Scratch {
 /// may change, and the gradient.
 pub(super) type Take<'a> = &'a mut dyn FnMut(usize, &mut [f32], &[f32]);
 
-/// A matrix whose lines start an odd number of cache lines apart. At distances that are powers of two,
-/// which are common for images, all lines of a matrix would share the same few places of the cache.
+/// A matrix whose lines start an odd number of cache lines apart. With powers of two, which are common
+/// for images, all lines of a matrix would share the same few places of the cache.
 #[derive(Clone, Debug, Default)]
 struct Padded {
     numbers: Vec<f32>,
@@ -262,7 +262,7 @@ impl Layer {
                 for ((to, from), upper) in planes.zip(upper.chunks_exact(low * narrow)) {
                     for (at, &value) in upper.iter().enumerate() {
                         let corner = at / narrow * 2 * width + at % narrow * 2;
-                        // Of equal values, the first gets the gradient.
+                        // If values are equal, the first gets the gradient.
                         let mut best = corner;
                         for place in [corner + 1, corner + width, corner + width + 1] {
                             if from[place] > from[best] {

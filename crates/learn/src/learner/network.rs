@@ -87,7 +87,7 @@ impl Tensor {
 pub struct Batch {
     /// Sum of the rows' cross-entropies, multiplied by their weights, in nats.
     pub loss: f64,
-    /// Number of rows whose class got the highest score. Of equal scores, the first counts.
+    /// Number of rows whose class got the highest score. If scores are equal, the first counts.
     pub right: usize,
     /// Number of rows.
     pub rows: usize,

@@ -22,8 +22,8 @@ pub struct PseudoLabels {
 
 /// Divides the scores of each row by their sum, rows x classes. A row without a score stays zero.
 ///
-/// `counts` has the number of given labels of each class among all rows over which labels were
-/// propagated. With `counts`, the scores of a class are first divided by its count. Label propagation is
+/// `counts` has the number of given labels of each class among all rows that took part in the
+/// propagation. With `counts`, the scores of a class are first divided by its count. Label propagation is
 /// linear in the labels, so this equals the result if the labels of every class had the same sum.
 #[must_use]
 pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64> {
@@ -64,8 +64,8 @@ pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
 impl PseudoLabels {
     /// Makes labels from the given labels and the shares of all rows, rows x classes ([`shares`], or a
     /// network's probabilities). A row without a label gets the class of its largest share, the first of
-    /// equal ones. Its confidence is 1 - H / ln(classes), where H is the entropy of its shares, divided
-    /// by the largest of these numbers among this member's rows.
+    /// equal ones. Its confidence is c = 1 - H / ln(classes), where H is the entropy of its shares. It is
+    /// then divided by the largest c of this member's rows.
     #[must_use]
     pub fn new(given: &[Option<u16>], shares: &[f64], classes: usize) -> Self {
         let mut rows = Self {

@@ -62,8 +62,8 @@ pub struct Trained {
 }
 
 /// Trains from `start` on rows with labels. In each pass the rows are shuffled by `stream`, then cut into
-/// batches. Images are changed by the same stream, in the order in which they are taken. Without rows the
-/// weights do not change.
+/// batches. Images are changed by the same stream, in the order of their use. Without rows the weights do
+/// not change.
 ///
 /// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g,
 /// from v = 0; w = w - rate v. `start` becomes the new weights. In addition there is a velocity of their
@@ -86,8 +86,8 @@ pub fn train(
 
 /// Trains on two kinds of rows, given by their indices. Half of each batch (the smaller half if the batch
 /// size is odd) is of the first kind, the rest of the second. Each kind is shuffled in passes of its own.
-/// If there are no rows of one kind, batches have only the other. A pass of [`Settings::epochs`] has as
-/// many batches as all rows would fill.
+/// If one kind has no rows, batches have only the other. A pass of [`Settings::epochs`] has as many
+/// batches as all rows would fill.
 #[must_use]
 #[expect(clippy::too_many_arguments, reason = "rows of two kinds beside what training takes")]
 pub fn train_halves(

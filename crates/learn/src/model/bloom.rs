@@ -70,8 +70,8 @@ pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> R
 /// Adds rows, with a class index each, to counts of classes x m.
 ///
 /// # Errors
-/// [`ModelError`] if features or labels do not fit, if the number of labels is not the number of rows, or
-/// if a count might exceed 32 bits.
+/// [`ModelError`] if features or labels do not fit, if there is not one label for each row, or if a count
+/// might exceed 32 bits.
 pub fn add(
     counts: &mut Counts,
     hash: &FlyHash,

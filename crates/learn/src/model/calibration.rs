@@ -2,9 +2,9 @@
 //! held-out rows allow.
 //!
 //! A row has rho winners and scores v_l, the least of them v. Let s_l be the sum of the counts of class
-//! l, S the sum of the counts of all classes, and K the number of classes. The frequency of class l is
-//! f_l = (s_l + rho) / (S + K rho), the share of its rows with one row added to each class. A calibration
-//! k has the sharpness a = 2^((k - 8) / 2) and gives the probabilities
+//! l, S that of all classes, and K the number of classes. The frequency of class l is f_l = (s_l + rho) /
+//! (S + K rho), the share of its rows with one row added to each class. A calibration k has the sharpness
+//! a = 2^((k - 8) / 2) and gives the probabilities
 //!
 //! ```text
 //! e_l = f_l exp(a (v - v_l) / rho)          e_l = f_l where v is not finite
@@ -69,7 +69,7 @@ impl Calibration {
         self.0
     }
 
-    /// Factor of the scores, for each winner.
+    /// Factor of the scores, per winner.
     #[must_use]
     pub fn sharpness(self) -> f64 {
         let whole = 2f64.powi((i32::from(self.0) - 8).div_euclid(2));
@@ -101,7 +101,7 @@ impl Frequencies {
         &self.shares
     }
 
-    /// Writes the probability of each class, for a row with these scores, into `stated`.
+    /// Writes the probability of each class into `stated`. The row has these scores.
     pub fn probabilities(&self, calibration: Calibration, scores: &[f64], stated: &mut [f64]) {
         let least = scores.iter().copied().fold(f64::INFINITY, f64::min);
         let sharpness = calibration.sharpness();

@@ -52,7 +52,8 @@ pub struct Beside {
 
 impl Beside {
     /// Compares `data` with the opened moments of the pool. `names` are the names of the columns, or
-    /// empty. Returns `None` if the moments have no squares or other columns, or if there are no rows.
+    /// empty. Returns `None` if the moments lack squares, if they have other columns, or if `data` has no
+    /// rows.
     #[must_use]
     pub fn moments(data: &Dataset, names: &[String], pool: &Moments) -> Option<Self> {
         let deviations: Vec<_> = pool.variances.as_ref()?.iter().map(|variance| variance.sqrt()).collect();

@@ -251,8 +251,8 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Computes the gain. Each class gives the number of rows that only the first prediction has right,
-    /// that only the second has right, and the number of all its rows. Returns `None` without rows.
+    /// Computes the gain. Each class gives three numbers: the rows that only the first prediction has
+    /// right, the rows that only the second has right, and all its rows. Returns `None` without rows.
     #[must_use]
     pub fn of(classes: impl IntoIterator<Item = ([u64; 2], u64)>) -> Option<Self> {
         let (mut value, mut middle, mut variance, mut present) = (0.0, 0.0, 0.0, 0.0);
@@ -283,7 +283,7 @@ pub struct ClassFigures {
     pub rows: u64,
     /// Share of its rows that were predicted correctly; `None` without rows.
     pub recall: Option<Share>,
-    /// Share of correct predictions among the rows predicted as this class; `None` if there are none.
+    /// Share of correct predictions among the rows predicted as this class; `None` without such rows.
     pub precision: Option<Share>,
 }
 
@@ -391,7 +391,7 @@ impl Figures {
             Some(Bin { rows, stated: sum as f64 / UNIT / rows as f64, right: Share::of(right, rows)? })
         });
         let present = held.iter().filter(|&&rows| rows > 0).count();
-        // Of equally large classes, the first is chosen.
+        // If classes are equally large, the first is chosen.
         let largest = per_class.iter().rev().max_by_key(|each| each.rows)?;
         let first = positive.map_or(held.first() < held.get(1), |class| class == 0);
         Some(Self {

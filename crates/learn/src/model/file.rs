@@ -165,7 +165,7 @@ impl Model {
     }
 
     /// Returns the SHA-256 of everything that decides how rows are read and classes predicted. It is
-    /// equal on all peers that hold the same model, whatever its origin.
+    /// equal on all peers that hold the same model even if their origins differ.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest(&self.body())

@@ -1,7 +1,7 @@
 //! Nearest neighbours by brute force: the baseline for FlyNN (1NN, and kNN with k tuned).
 //!
-//! Distances are squared Euclidean, in f32. Of equally near rows the first is nearer, and of equally
-//! frequent classes the lowest wins. The work is rows x rows x features, meant for up to some ten
+//! Distances are squared Euclidean, in f32. If rows are equally near, the first is nearer. If classes are
+//! equally frequent, the lowest wins. The work is rows x rows x features, meant for up to some ten
 //! thousand rows.
 
 use rayon::prelude::*;

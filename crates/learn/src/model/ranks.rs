@@ -1,5 +1,5 @@
-//! The area under the curve (AUC) of two classes, within each party. For pairs of one row of each class
-//! at the same party, it is the share in which the second class's row has the larger margin.
+//! The area under the curve (AUC) of two classes, within each party. A pair has one row of each class at
+//! the same party. The area is the share of pairs whose second class's row has the larger margin.
 //!
 //! A party sums over pairs of its own rows, and the sums of several parties add up. So no histogram of
 //! margins is opened, and rows whose scores come from different models are never compared.
@@ -20,8 +20,8 @@ pub struct Ranks {
     by_first: u64,
     /// n m m.
     by_second: u64,
-    /// Pairs that the second class wins: 2 for each pair in which its row has the larger margin, 1 for
-    /// equal margins.
+    /// Pairs that the second class wins: each pair counts 2 if its row has the larger margin, 1 if the
+    /// margins are equal.
     won: u64,
 }
 

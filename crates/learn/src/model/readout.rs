@@ -11,12 +11,12 @@
 //! | `log` | -ln(c + 1 - gamma) |
 //! | `balanced-log` | -ln((c + 1 - gamma) r_l), infinite for a class without rows |
 //!
-//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows), S that of
-//! all classes and K the number of classes with rows. r_l is 0 for a class without rows. So a class with
-//! few rows does not count as novel. With the paper's score, the larger of two overlapping classes wins
-//! nearly always, and balanced accuracy stays near 1 / K. The logarithm is naive Bayes on the winners
-//! (`balanced-log` with equal priors, smoothed by 1 - gamma). It counts every further row that shares a
-//! winner, while gamma^c soon approaches 0. Balanced and logarithmic scores are our extension;
+//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows) and S that
+//! of all classes. K is the number of classes with rows. r_l is 0 for a class without rows. So a class
+//! with few rows does not count as novel. With the paper's score, the larger of two overlapping classes
+//! wins nearly always, and balanced accuracy stays near 1 / K. The logarithm is naive Bayes on the
+//! winners (`balanced-log` with equal priors, smoothed by 1 - gamma). It counts every further row that
+//! shares a winner, while gamma^c soon approaches 0. Balanced and logarithmic scores are our extension;
 //! measurements are in `docs/quality.md`.
 //!
 //! **gamma^c** is the product, from 1.0, over the set bits k of c in ascending order, of g_k, where g_0 =
@@ -117,7 +117,7 @@ pub struct Scorer {
     squares: [f64; 32],
     /// r_l of each class, 1 unless balanced.
     ratios: Vec<f64>,
-    /// Weights of the counts from 0 on, for each class.
+    /// Weights of the counts from 0 on: one table per class.
     tables: Vec<Vec<f64>>,
 }
 

@@ -48,7 +48,7 @@ pub struct Selection {
 pub struct Draw {
     /// Active peers, ascending.
     pub active: Vec<usize>,
-    /// Chosen peers, in the order in which they were drawn.
+    /// Chosen peers, in the order of drawing.
     pub chosen: Vec<usize>,
 }
 

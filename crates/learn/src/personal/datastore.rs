@@ -1,10 +1,10 @@
 //! Keys with one class each, and the search for the nearest keys.
 //!
 //! The result is exactly that of the plain computation: squared distances in binary64, with the squares
-//! of the differences added from the first number to the last. Of equally near keys, the first is nearer.
-//! A product of matrices in binary32 only shows which keys can be skipped. |q|^2 + |x|^2 - 2 q.x is off
-//! by at most 2 (D + 2) 2^-24 |q| |x|, in any order of its D additions. A key is skipped if k other keys
-//! are nearer even with that error.
+//! of the differences added from the first number to the last. If keys are equally near, the first is
+//! nearer. A product of matrices in binary32 only shows which keys can be skipped. |q|^2 + |x|^2 - 2 q.x
+//! is off by at most 2 (D + 2) 2^-24 |q| |x|, in any order of its D additions. A key is skipped if k
+//! other keys are nearer even with that error.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis, s};
@@ -61,8 +61,8 @@ impl Datastore {
     /// Makes a datastore from keys, one a row, and the class of each key, below `classes`.
     ///
     /// # Errors
-    /// [`PersonalError`] if there are no keys, if the number of labels differs from the number of keys,
-    /// if a label is not a class, or if a number is not finite.
+    /// [`PersonalError`] if `keys` is empty, if there is not one label for each key, if a label is not a
+    /// class, or if a number is not finite.
     pub fn new(keys: Array2<f32>, labels: Vec<u16>, classes: usize) -> Result<Self, PersonalError> {
         let refuse = |text| Err(PersonalError::Shape(text));
         let (rows, width) = keys.dim();

@@ -147,7 +147,7 @@ impl PersonalModel {
         self.mixture
     }
 
-    /// Rows from which the datastore was made.
+    /// Rows that were used to make the datastore.
     #[must_use]
     pub fn contents(&self) -> Contents {
         self.contents

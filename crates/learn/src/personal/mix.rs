@@ -108,9 +108,9 @@ pub(super) fn highest(said: ArrayView1<'_, f64>) -> u16 {
 pub struct Tally {
     /// Number of rows.
     pub rows: usize,
-    /// Number of rows whose class was predicted correctly, for each lambda.
+    /// Number of rows whose class each lambda predicted correctly.
     pub right: [usize; LAMBDAS.len()],
-    /// Sum of the Brier scores, for each lambda: squared distances between probabilities and class.
+    /// Sum of the Brier scores under each lambda: squared distances between probabilities and class.
     pub brier: [f64; LAMBDAS.len()],
 }
 

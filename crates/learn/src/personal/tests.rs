@@ -291,7 +291,7 @@ fn the_representation_is_what_the_last_layer_takes() {
     let again = keys.dot(&matrix.t()) + bias.insert_axis(Axis(0));
     assert!(again.iter().zip(&scores).all(|(a, b)| (a - b).abs() < 1e-4));
     assert!(keys.iter().all(|&number| number >= 0.0));
-    // If the rows are already representations, there is no layer before the last.
+    // If the rows are already representations, the network has only one layer.
     let logistic = Network::new(&Architecture::Logistic, 64, 10).unwrap();
     let weights = logistic.initial(&[1; 32]);
     let (keys, _) = logistic.represent(&weights, rows.view(), &mut crate::learner::Tape::default());

@@ -1,5 +1,5 @@
 //! An audit of the mechanisms: neighbouring counts, many draws, and the event that separates them best.
-//! With 99 % confidence the privacy loss is at least [`least`]. That bound must be at most the claimed
+//! With 99 % confidence the privacy loss is at least [`least`]. The bound must be at most the claimed
 //! loss. For mechanisms that are broken on purpose it is larger.
 
 use chacha20::ChaCha20Rng;
@@ -21,7 +21,7 @@ fn ratio(numerator: u64, denominator: u64) -> Ratio {
     Ratio::new(numerator, denominator).unwrap()
 }
 
-/// Number of draws in which an event happens.
+/// Number of draws that show an event.
 #[derive(Clone, Copy, Debug)]
 struct Hits(u32);
 

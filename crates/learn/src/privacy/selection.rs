@@ -28,10 +28,10 @@ struct Group {
 /// remaining entries, a = `exponent`.
 ///
 /// Entries of equal counts are drawn as a group. A group gets an integer weight for each entry, a little
-/// above the true weight. An entry is drawn by these weights. It is then rejected with exactly the
-/// probability by which its weight was too large. For this, a number below the weight is drawn digit
-/// after digit and compared with bounds of the true weight. The bounds are tightened until they decide.
-/// One draw in about 2^50 needs more digits than the first.
+/// above the true weight. An entry is drawn by these weights. It is then rejected with a probability that
+/// exactly corrects the excess of its weight. For this, a number below the weight is drawn digit after
+/// digit and compared with bounds of the true weight. The bounds are tightened until they decide. One
+/// draw in about 2^50 needs more digits than the first.
 ///
 /// # Panics
 /// If there are more than 2^32 counts.

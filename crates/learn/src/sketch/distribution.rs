@@ -44,7 +44,7 @@ pub trait RowHashes: fmt::Debug + Send + Sync {
     /// each row.
     fn buckets(&self, record: &[f32]) -> Vec<u16>;
 
-    /// Increments the counters, rows x range, for each record. `records` is row-major. The result equals
+    /// For each record, increments the counters (rows x range). `records` is row-major. The result equals
     /// that of [`buckets`](Self::buckets) for each record, but is computed faster.
     fn count(&self, records: &[f32], counters: &mut [u32]);
 }
@@ -104,7 +104,7 @@ impl FromStr for Family {
     }
 }
 
-/// Reason why there is no sketch. Nothing was changed.
+/// Reason why a sketch cannot be made. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SketchError {
     /// A size is out of its range.

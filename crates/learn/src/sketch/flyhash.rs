@@ -11,9 +11,9 @@
 //!
 //! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row
 //! is negated if bit j of `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first). The
-//! row is padded with zeros to D = the next power of two, and transformed by the Walsh-Hadamard matrix of
-//! entries +1 and -1 in natural order. The factor 1 / sqrt(D) that would make the matrix orthonormal is
-//! left out, because it does not change which sums are largest.
+//! row is padded with zeros to D, the next power of two. Then it is transformed by the Walsh-Hadamard
+//! matrix of entries +1 and -1 in natural order. The factor 1 / sqrt(D) that would make the matrix
+//! orthonormal is left out, because it does not change which sums are largest.
 //!
 //! No sum is infinite or NaN, because entries are finite and below 2^80 (`data::MAX_MAGNITUDE`). No sum
 //! is -0.0, because it starts from 0.0. So sums are ordered like numbers.

@@ -22,7 +22,7 @@ pub const MAX_BITS: usize = 16_384;
 
 /// Number of rows in a block.
 const LANES: usize = 16;
-/// Number of planes at a time. As many sums of [`LANES`] numbers stay in registers.
+/// Number of planes at a time, each with a sum of [`LANES`] numbers. That many sums stay in registers.
 const PLANES: usize = 8;
 
 /// Codes of some rows.

@@ -177,7 +177,7 @@ fn a_column_with_values_at_too_few_peers_ends_the_session_before_anything_of_it_
             assert_eq!(opened.unwrap_err(), text);
         }
     }
-    // A minimum of one also ends a session in which no peer has a value.
+    // A minimum of one also ends a session without any value.
     let loose = session("flynn", POOLED, 1);
     let error = federated(&tasks(&loose, &with_x_at(0)), usize::MAX).unwrap_err();
     assert!(error.starts_with("only 0 members have values of column \"x\""), "{error}");

@@ -6,7 +6,7 @@ use super::*;
 use crate::crypto::stream::Stream;
 use crate::protocol::view::{self, Order, Report};
 
-/// Messages that are recorded, in the order in which they are sent.
+/// Messages that are recorded, in the order of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
     /// Shares that open the sum of a slot: the committee of the slot has decided.
@@ -77,7 +77,7 @@ fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_a
     }
 }
 
-/// Crashes one or two peers at random points of the exchanges, for a while or for good.
+/// Crashes one or two peers at random points of the exchanges, temporarily or for good.
 fn schedule(seed: u64) -> bool {
     let mut stream = Stream::new(&seed.to_le_bytes(), "schedule", &[]);
     let mut lab = lab(&[6, 7, 5, 8, 0], Scaling::None, seed, spec());

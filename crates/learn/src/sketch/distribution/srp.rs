@@ -2,10 +2,10 @@
 //! of these planes, read as a number, select its counter.
 //!
 //! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is
-//! row l of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`, drawn in the
-//! same way as in `lsh` and then rounded to binary32. Bit i of a record's number in row r is 1 if its
-//! product with plane r p + i is above 0. Products and their sum are in binary32, added in the order of
-//! the features from 0, never fused. So a record of zeros has the number 0 in every row.
+//! row l of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`. They are
+//! drawn in the same way as in `lsh` and then rounded to binary32. Bit i of a record's number in row r is
+//! 1 if its product with plane r p + i is above 0. Products and their sum are in binary32, added in the
+//! order of the features from 0, never fused. So a record of zeros has the number 0 in every row.
 //!
 //! For speed, a register holds one feature of `LANES` records, and the p sums of a row stay in registers
 //! while the features are read once. `BLOCKS` such blocks use a row's planes before the next row's planes

@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// Returns the share of rows in which two records have the same number.
+/// Returns the share of rows that give two records the same number.
 fn collisions(hashes: &dyn RowHashes, a: &[f32], b: &[f32]) -> f64 {
     let equal = hashes.buckets(a).into_iter().zip(hashes.buckets(b)).filter(|(a, b)| a == b).count();
     equal as f64 / hashes.rows() as f64

@@ -44,8 +44,8 @@ const CHUNK: usize = 512;
 const TILE: usize = 16;
 /// Divisor of the rows of M: after this share of them, the guesses are checked for being too high.
 const EARLY: usize = 8;
-/// Number of lanes summed one by one that take as long as summing a row in f32 for all lanes, if the row
-/// is also summed in levels (an estimate).
+/// Number of lanes, by an estimate. Summing a row in f32 for all lanes takes about as long as summing it
+/// in levels and then in this many lanes one by one.
 const PASSED: usize = 4;
 
 /// Points of a block, prepared for M, and M.
@@ -94,7 +94,7 @@ impl Points<'_> {
 
     /// Returns `rho` ascending rows of M for each point, one point after another. Also returns the
     /// points, ascending, whose guess was too high; their rows of M are meaningless. Without `guessing`
-    /// there are no such points.
+    /// no point is returned there.
     pub(super) fn winners(&self, arch: Arch, rho: usize, guessing: bool) -> (Vec<u32>, Vec<usize>) {
         let ones = self.ones;
         let guess =
@@ -172,7 +172,7 @@ impl Points<'_> {
         selection.finish(self)
     }
 
-    /// Returns the entries of all lanes, column after column, for each group of lanes.
+    /// Returns the entries of all lanes, by group of lanes, then column after column.
     fn floats(&self) -> Vec<Vec<Column<Floats>>> {
         let mut groups =
             vec![vec![Column([0.0; FLOATS]); self.dimension]; self.rows().len().div_ceil(FLOATS)];
@@ -193,7 +193,7 @@ enum BlockSums {
     Quarters(Vec<Column<Bytes>>),
 }
 
-/// Computes the extent of each point, and a guess (negative infinity if there is none).
+/// Computes the extent of each point, and a guess (negative infinity without one).
 struct Extents<'a> {
     points: &'a Points<'a>,
     guess: Option<Guess>,
@@ -375,7 +375,7 @@ fn add_group(columns: &[u32], levels: &[Column<Words>], both: &mut Words, high: 
     high.iter_mut().zip(&sum).for_each(|(high, sum)| *high = high.wrapping_add(sum >> 8));
 }
 
-/// Sums some rows of M, from row `first` on, for a group of lanes from `lane` on.
+/// Sums some rows of M in one group of lanes. The rows start at row `first`, the lanes at `lane`.
 struct InFloats<'a> {
     columns: &'a [u32],
     first: u32,

@@ -10,8 +10,8 @@
 
 use super::levels::Extent;
 
-/// Number of rows that should be above the guess, for each winner. So the tail may be several times
-/// thinner than estimated before too few rows are above it.
+/// Number of rows per winner that should be above the guess. So the tail may be several times thinner
+/// than estimated before too few rows are above it.
 const WANTED: f64 = 4.0;
 /// Number of rows wanted in addition.
 const SPARE: f64 = 16.0;
@@ -40,7 +40,7 @@ impl Guess {
         })
     }
 
-    /// Returns the guess for one point; negative infinity if there is none.
+    /// Returns the guess for one point, or negative infinity without a guess.
     #[inline(always)]
     pub(super) fn of(&self, point: &[f32], extent: Extent) -> f32 {
         let Self { ones, dimension, quantile } = *self;

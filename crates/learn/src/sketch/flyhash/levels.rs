@@ -27,7 +27,7 @@ pub(super) const MAX_ONES: usize = (u16::MAX as usize - 1) / LEVELS as usize;
 /// Largest number of ones in a row of M whose quarters are summed (an estimate: with more, there are too
 /// few levels to separate rows).
 pub(super) const MAX_QUARTERED: usize = 32;
-/// Largest whole number up to which whole numbers, and so their sums, are exact in f32.
+/// Whole numbers up to this one, and so their sums, are exact in f32.
 const EXACT: f64 = (1u32 << 24) as f64;
 
 /// Returns the highest level if the quarters of `ones` levels are summed.

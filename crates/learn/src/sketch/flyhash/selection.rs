@@ -62,8 +62,8 @@ struct Lane {
 }
 
 impl Selection {
-    /// Makes one lane for each scale, at most [`LANES`], with its guess: negative infinity if there is
-    /// none.
+    /// Makes one lane for each scale, at most [`LANES`], with its guess: negative infinity without a
+    /// guess.
     pub(super) fn new(scales: Vec<Scale>, guesses: Vec<f32>, rho: usize) -> Self {
         let most = rho + rho.div_ceil(2);
         let lanes = scales.len();
