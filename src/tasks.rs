@@ -187,8 +187,9 @@ impl Rows {
         hash.finalize().into()
     }
 
-    /// Returns the rows that this session uses, and the number of rows left out. With `privacy.unit =
-    /// "group"` it uses the first `privacy.group_rows` of each group, in the order of the file.
+    /// Returns the rows that this session uses, and the number of rows left out. With
+    /// `privacy.unit = "group"` it uses the first `privacy.group_rows` of each group, in the order of the
+    /// file.
     ///
     /// # Errors
     /// If the session's rows have groups and these rows have none.

@@ -1,9 +1,10 @@
 //! FlyHash: h(x) = the indices of the `rho` largest entries of M x, where M is sparse and binary (Ram &
 //! Sinha, section 2, equation 1; Dasgupta, Stevens & Navlakha 2017).
 //!
-//! **M** has m rows with s ones each, drawn from `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32
-//! s)`, one row after another, where D is the number of columns. Start from 0..D in order. For i in 0..s,
-//! swap place i with place i + below(D - i). The first s places, sorted, are the columns of the row.
+//! **M** has m rows with s ones each, drawn from
+//! `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32 s)`, one row after another, where D is the
+//! number of columns. Start from 0..D in order. For i in 0..s, swap place i with place i + below(D - i).
+//! The first s places, sorted, are the columns of the row.
 //!
 //! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums
 //! the lower row of M wins. (The paper does not define ties. On the digits, 78 % of the points have some

@@ -2,8 +2,8 @@
 //! codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
 //! TMLR 2023, Algorithm 1, lines 3-6).
 //!
-//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes",
-//! [])`, drawn as described in `sketch::gaussian`.
+//! The normal of plane l is row l of a matrix of L x d standard Gaussians from
+//! `Stream(seed, "planes", [])`, drawn as described in `sketch::gaussian`.
 //!
 //! The bit is 1 if the sum of the products, added in the order of the features in binary64, is above 0.
 //! Another language computes the entries to about 1e-15. So its bits are the same, except for rows that
