@@ -209,7 +209,7 @@ impl Rows {
         Ok(if kept.len() == all { (self, 0) } else { (self.subset(&kept), all - kept.len()) })
     }
 
-    /// These rows, in this order.
+    /// Returns these rows, in this order.
     fn subset(&self, rows: &[usize]) -> Self {
         let places: BTreeMap<usize, u32> = rows.iter().copied().zip(0..).collect();
         let gap = |gap: &MissingCell| Some(MissingCell { row: *places.get(&(gap.row as usize))?, ..*gap });

@@ -50,7 +50,8 @@ pub struct Contents {
     pub json: Value,
 }
 
-/// Reads a task's parameters from their sections, for rows as in `data` and a number of peers.
+/// Reads a task's parameters from their sections, for rows described by the data section and a number of
+/// peers.
 pub type ReadSpec = fn(&mut Sections<'_>, &DataSpec, usize) -> Result<TaskSpec, SessionError>;
 
 /// Wishes of a peer for its own task, in addition to the session file.

@@ -191,7 +191,7 @@ impl Model {
         Ok(Self { preparation: Some(preparation), ..named })
     }
 
-    /// Description of how a table becomes features, if there is one.
+    /// Returns the description of how a table becomes features, if there is one.
     #[must_use]
     pub fn preparation(&self) -> Option<&TableSchema> {
         self.preparation.as_deref()
@@ -204,19 +204,20 @@ impl Model {
         self
     }
 
-    /// Names of the features in their order; empty if they have none.
+    /// Returns the names of the features in their order; empty if they have none.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Origin of the model, if it is known.
+    /// Returns the origin of the model, if it is known.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// Number of training rows of each class (a row adds to rho counts). `None` if noise was added.
+    /// Returns the number of training rows of each class (a row adds to rho counts). `None` if noise was
+    /// added.
     #[must_use]
     pub fn class_rows(&self) -> Option<Vec<u64>> {
         if self.origin.as_ref().is_some_and(|origin| origin.noised) {
@@ -229,46 +230,47 @@ impl Model {
             .collect()
     }
 
-    /// Index of the class with fewer training rows, or of the second class if both have equally many.
-    /// With noise in the counts it follows the noisy counts. `None` unless there are exactly two classes.
+    /// Returns the index of the class with fewer training rows, or of the second class if both have
+    /// equally many. With noise in the counts it follows the noisy counts. `None` unless there are
+    /// exactly two classes.
     #[must_use]
     pub fn rarer_class(&self) -> Option<u16> {
         let sum = |l| self.counts.class(l).iter().map(|&count| u64::from(count)).sum::<u64>();
         (self.classes.len() == 2).then(|| u16::from(sum(0) >= sum(1)))
     }
 
-    /// Parameters of the sketch.
+    /// Returns the parameters of the sketch.
     #[must_use]
     pub fn sketch(&self) -> &Sketch {
         &self.sketch
     }
 
-    /// Formula that turns counts into scores at prediction.
+    /// Returns the formula that turns counts into scores at prediction.
     #[must_use]
     pub fn readout(&self) -> Readout {
         self.readout
     }
 
-    /// Class names in the order of their indices.
+    /// Returns the class names in the order of their indices.
     #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// Scaler of the rows.
+    /// Returns the scaler of the rows.
     #[must_use]
     pub fn scaler(&self) -> &Scaler {
         &self.scaler
     }
 
-    /// Counts of the model.
+    /// Returns the counts of the model.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Size in bytes of the lifting matrix, which prediction and export draw from the seed. It may be far
-    /// larger than the file.
+    /// Returns the size in bytes of the lifting matrix, which prediction and export draw from the seed.
+    /// It may be far larger than the file.
     #[must_use]
     pub fn matrix_bytes(&self) -> u64 {
         let parameters = self.sketch.parameters();

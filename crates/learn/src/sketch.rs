@@ -80,8 +80,8 @@ impl Parameters {
         Ok(Sketch { parameters: self, classes })
     }
 
-    /// Number of columns of the lifting matrix: the width of a scaled row, or the next power of two if
-    /// densified.
+    /// Returns the number of columns of the lifting matrix: the width of a scaled row, or the next power
+    /// of two if densified.
     fn dimension(&self) -> usize {
         let width = self.scaling.width(self.d);
         if self.densify { width.next_power_of_two() } else { width }
@@ -89,19 +89,19 @@ impl Parameters {
 }
 
 impl Sketch {
-    /// The parameters, unchanged.
+    /// Returns the parameters, unchanged.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Number of classes that the parameters were checked for.
+    /// Returns the number of classes that the parameters were checked for.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Number of columns of the lifting matrix.
+    /// Returns the number of columns of the lifting matrix.
     #[must_use]
     pub fn dimension(&self) -> usize {
         self.parameters.dimension()

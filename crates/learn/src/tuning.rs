@@ -110,7 +110,7 @@ impl Tally {
         classes.iter().all(|(right, rows)| right <= rows).then_some(Self { classes })
     }
 
-    /// (Correct predictions, rows) of each class.
+    /// Returns (correct predictions, rows) of each class.
     #[must_use]
     pub fn classes(&self) -> &[(u32, u32)] {
         &self.classes

@@ -24,7 +24,7 @@ pub(crate) struct Evaluation {
 }
 
 impl Evaluation {
-    /// Number of words of the slot.
+    /// Returns the number of words of the slot.
     pub(crate) fn length(classes: usize) -> usize {
         Sums::length(classes, true) + 2 * Sums::length(classes, false) + 4 * classes
     }

@@ -26,7 +26,7 @@ const FILLS: u32 = 2;
 /// Number of slots that the task does not see.
 const SLOTS: u32 = 2;
 
-/// Description of the columns to fill, if the session has any.
+/// Returns the description of the columns to fill, if the session has any.
 fn waiting(session: &Session) -> Option<&Arc<TableSchema>> {
     session.data.preparation.as_ref().filter(|preparation| preparation.pooled_words() > 0)
 }

@@ -337,7 +337,7 @@ impl Plan {
 }
 
 impl Global {
-    /// Rows and range, R and B.
+    /// Returns the number of rows and the range, R and B.
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         match self {
@@ -346,7 +346,7 @@ impl Global {
         }
     }
 
-    /// Number of records counted.
+    /// Returns the number of records counted.
     #[must_use]
     pub fn records(&self) -> u32 {
         match self {
@@ -355,7 +355,7 @@ impl Global {
         }
     }
 
-    /// Counters, row after row. With noise they may be negative.
+    /// Returns the counters, row after row. With noise they may be negative.
     #[must_use]
     pub fn counters(&self) -> Vec<i64> {
         match self {
@@ -396,7 +396,7 @@ impl SketchTask {
         &self.plan
     }
 
-    /// Session of the task.
+    /// Returns the session of the task.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.plan.session

@@ -128,50 +128,50 @@ impl Classifier {
         Ok(Self { positive: Some(positive), ..self })
     }
 
-    /// Number of the positive class, one of two: the rarer one among the held-out rows of the session.
-    /// `None` if no rows were held out.
+    /// Returns the number of the positive class, one of two: the rarer one among the held-out rows of the
+    /// session. `None` if no rows were held out.
     #[must_use]
     pub fn positive(&self) -> Option<u16> {
         self.positive
     }
 
-    /// Description of how a table becomes features, if there is one.
+    /// Returns the description of how a table becomes features, if there is one.
     #[must_use]
     pub fn preparation(&self) -> Option<&TableSchema> {
         self.preparation.as_deref()
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// The weights.
+    /// Returns the weights.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
 
-    /// The scaler of the rows.
+    /// Returns the scaler of the rows.
     #[must_use]
     pub fn scaler(&self) -> &Scaler {
         &self.scaler
     }
 
-    /// The classes.
+    /// Returns the classes.
     #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// Names of the features in their order; empty if they have none.
+    /// Returns the names of the features in their order; empty if they have none.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Name and id of the session of origin.
+    /// Returns the name and id of the session of origin.
     #[must_use]
     pub fn session(&self) -> (&str, &[u8; 32]) {
         (&self.session.0, &self.session.1)

@@ -89,7 +89,7 @@ fn view_mut(values: &mut [f32], rows: usize) -> ArrayViewMut2<'_, f32> {
 }
 
 impl Layer {
-    /// Number of output values of a row.
+    /// Returns the number of output values of a row.
     pub(super) fn outputs(self) -> usize {
         match self {
             Self::Transpose { channels, area, .. } => channels * area,
@@ -109,13 +109,13 @@ impl Layer {
         }
     }
 
-    /// Number of weights and biases.
+    /// Returns the number of weights and biases.
     pub(super) fn weights(self) -> usize {
         let (outputs, inputs) = self.matrix();
         outputs * (inputs + 1)
     }
 
-    /// Number of multiplications and additions for one row, forward.
+    /// Returns the number of multiplications and additions for one row, forward.
     pub(super) fn work(self) -> usize {
         let (outputs, inputs) = self.matrix();
         match self {

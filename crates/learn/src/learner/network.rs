@@ -69,7 +69,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Number of values.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shape.iter().product()
@@ -104,7 +104,7 @@ pub struct Tape {
 }
 
 impl Architecture {
-    /// Name in session files and model files.
+    /// Returns the name in session files and model files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -181,31 +181,31 @@ impl Network {
         Ok(Self { architecture: architecture.clone(), features, classes, layers, weights })
     }
 
-    /// Shape of the network.
+    /// Returns the shape of the network.
     #[must_use]
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
     }
 
-    /// Number of values of a row.
+    /// Returns the number of values of a row.
     #[must_use]
     pub fn features(&self) -> usize {
         self.features
     }
 
-    /// Number of classes.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Number of weights and biases.
+    /// Returns the number of weights and biases.
     #[must_use]
     pub fn weights(&self) -> usize {
         self.weights
     }
 
-    /// Number of multiplications and additions for one row, forward.
+    /// Returns the number of multiplications and additions for one row, forward.
     #[must_use]
     pub fn work(&self) -> usize {
         self.layers.iter().map(|layer| layer.work()).sum()
@@ -276,8 +276,8 @@ impl Network {
         self.represent(weights, rows, tape).1
     }
 
-    /// Number of values of a row's representation, its values before the last layer. For logistic
-    /// regression the representation is the row itself.
+    /// Returns the number of values of a row's representation, its values before the last layer. For
+    /// logistic regression the representation is the row itself.
     #[must_use]
     pub fn representation(&self) -> usize {
         self.layers.last().map_or(self.features, |layer| layer.matrix().1)

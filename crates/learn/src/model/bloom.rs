@@ -151,13 +151,13 @@ impl Counts {
         self.values.iter().flat_map(|c| c.to_le_bytes()).collect()
     }
 
-    /// Number of classes.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// All numbers, row-major, classes x m.
+    /// Returns all numbers, row-major, classes x m.
     #[must_use]
     pub fn values(&self) -> &[u32] {
         &self.values

@@ -63,13 +63,13 @@ impl Calibration {
         (0..CANDIDATES as u8).map(Self)
     }
 
-    /// Number of the calibration.
+    /// Returns the number of the calibration.
     #[must_use]
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// Factor of the scores, per winner.
+    /// Returns the factor of the scores, per winner.
     #[must_use]
     pub fn sharpness(self) -> f64 {
         let whole = 2f64.powi((i32::from(self.0) - 8).div_euclid(2));
@@ -95,7 +95,7 @@ impl Frequencies {
         Self { shares: sums.iter().map(|&sum| sum as f64 / all as f64).collect(), rho: rho as f64 }
     }
 
-    /// Share of each class.
+    /// Returns the share of each class.
     #[must_use]
     pub fn shares(&self) -> &[f64] {
         &self.shares
@@ -157,7 +157,7 @@ impl Losses {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own = own.wrapping_add(other));
     }
 
-    /// Words of the sums: the number of rows, then the losses.
+    /// Returns the words of the sums: the number of rows, then the losses.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.0
@@ -169,13 +169,13 @@ impl Losses {
         words.try_into().ok().map(Self)
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.0[0]
     }
 
-    /// Mean loss of a row under a calibration.
+    /// Returns the mean loss of a row under a calibration.
     #[must_use]
     pub fn mean(&self, calibration: Calibration) -> f64 {
         self.0[1 + usize::from(calibration.0)] as f64 / UNIT / self.rows().max(1) as f64
@@ -239,13 +239,13 @@ impl super::Model {
         Ok(Some(self.with_calibration(fitted)))
     }
 
-    /// Fitted calibration, if there is one.
+    /// Returns the fitted calibration, if there is one.
     #[must_use]
     pub fn calibration(&self) -> Option<Calibration> {
         self.calibration
     }
 
-    /// Frequencies of the classes.
+    /// Returns the frequencies of the classes.
     #[must_use]
     pub fn frequencies(&self) -> Frequencies {
         Frequencies::of(&self.counts, self.classes.len(), self.sketch.parameters().rho)
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::model::tests::small_model;
 
-    /// Two classes of 30 and 10 rows, rho = 4.
+    /// Returns the frequencies of two classes of 30 and 10 rows, rho = 4.
     fn frequencies() -> Frequencies {
         let counts = Counts::from_values(vec![60, 60, 0, 0, 10, 10, 10, 10], 2, 4).unwrap();
         Frequencies::of(&counts, 2, 4)

@@ -52,7 +52,7 @@ impl Sums {
         }
     }
 
-    /// Length of [`Sums::words`].
+    /// Returns the length of [`Sums::words`].
     #[must_use]
     pub fn length(classes: usize, states: bool) -> usize {
         let ranks = if classes == 2 { Ranks::WORDS } else { 0 };
@@ -169,13 +169,13 @@ impl Sums {
         self.stated.iter().all(|bin| fewest(bin) && most(bin)) && stated && wrong && ranks()
     }
 
-    /// Number of rows of each class.
+    /// Returns the number of rows of each class.
     #[must_use]
     pub fn class_rows(&self) -> Vec<u64> {
         self.confusion.chunks(self.classes.max(1)).map(|row| row.iter().sum()).collect()
     }
 
-    /// Number of correct predictions of each class.
+    /// Returns the number of correct predictions of each class.
     #[must_use]
     pub fn class_right(&self) -> Vec<u64> {
         (0..self.classes).map(|class| self.confusion[class * (self.classes + 1)]).collect()

@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(total_variation(&[0, 0], &[1, 1]), 0.0);
     }
 
-    /// Computed by hand: ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4.
+    /// The expected value is computed by hand: ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4.
     #[test]
     fn equal_values_share_a_rank() {
         assert_eq!(spearman(&[(1.0, 5.0), (2.0, 6.0), (3.0, 7.0)]), Some(1.0));

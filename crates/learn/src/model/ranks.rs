@@ -16,9 +16,9 @@ const MOST: usize = 1 << 16;
 pub struct Ranks {
     /// Number of pairs: n m, for n rows of the first class and m of the second.
     pairs: u64,
-    /// n n m.
+    /// Pairs, weighted by the rows of the first class: n n m.
     by_first: u64,
-    /// n m m.
+    /// Pairs, weighted by the rows of the second class: n m m.
     by_second: u64,
     /// Pairs that the second class wins: each pair counts 2 if its row has the larger margin, 1 if the
     /// margins are equal.

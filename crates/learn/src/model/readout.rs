@@ -53,7 +53,7 @@ impl Score {
     /// All scores.
     pub const ALL: [Self; 4] = [Self::Decay, Self::BalancedDecay, Self::Log, Self::BalancedLog];
 
-    /// Name of the score in session files.
+    /// Returns the name of the score in session files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -207,7 +207,7 @@ fn power(squares: &[f64; 32], count: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Class 0 has 30 rows, class 1 has 10, class 2 none; rho = 1, m = 4.
+    /// Returns counts: class 0 has 30 rows, class 1 has 10, class 2 none; rho = 1, m = 4.
     fn counts() -> Counts {
         Counts::from_values(vec![12, 12, 6, 0, 0, 5, 4, 1, 0, 0, 0, 0], 3, 4).unwrap()
     }

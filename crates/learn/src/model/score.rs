@@ -27,7 +27,7 @@ impl Confusion {
         Self { classes: classes.to_vec(), counts }
     }
 
-    /// Number of rows compared.
+    /// Returns the number of rows compared.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.counts.iter().sum()
@@ -38,14 +38,14 @@ impl Confusion {
         self.counts.chunks_exact(self.classes.len().max(1))
     }
 
-    /// Share of correct predictions, 0 to 1; 0 without rows.
+    /// Returns the share of correct predictions, 0 to 1; 0 without rows.
     #[must_use]
     pub fn accuracy(&self) -> f64 {
         let right: u64 = self.table().enumerate().map(|(class, row)| row[class]).sum();
         right as f64 / self.rows().max(1) as f64
     }
 
-    /// Mean recall over the classes that occur; 0 without rows.
+    /// Returns the mean recall over the classes that occur; 0 without rows.
     #[must_use]
     pub fn balanced_accuracy(&self) -> f64 {
         let (mut sum, mut present) = (0.0, 0u32);

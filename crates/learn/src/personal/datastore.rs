@@ -84,7 +84,7 @@ impl Datastore {
         Ok(Self { keys, lengths, labels, classes })
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
@@ -96,25 +96,25 @@ impl Datastore {
         self.labels.is_empty()
     }
 
-    /// Number of values in a key.
+    /// Returns the number of values in a key.
     #[must_use]
     pub fn width(&self) -> usize {
         self.keys.ncols()
     }
 
-    /// Number of classes.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// The keys, one a row, oldest first.
+    /// Returns the keys, one a row, oldest first.
     #[must_use]
     pub fn keys(&self) -> ArrayView2<'_, f32> {
         self.keys.view()
     }
 
-    /// The class of each key.
+    /// Returns the class of each key.
     #[must_use]
     pub fn labels(&self) -> &[u16] {
         &self.labels

@@ -59,7 +59,7 @@ impl Contents {
         }
     }
 
-    /// `all`, `sample` or `prototypes`.
+    /// Returns `all`, `sample` or `prototypes`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.named().0
@@ -129,25 +129,25 @@ impl PersonalModel {
         Ok(Self { network, datastore, mixture, contents })
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> &Classifier {
         &self.network
     }
 
-    /// The keys.
+    /// Returns the keys.
     #[must_use]
     pub fn datastore(&self) -> &Datastore {
         &self.datastore
     }
 
-    /// Weights of the neighbours and of the network.
+    /// Returns how neighbours vote and how they are mixed with the network.
     #[must_use]
     pub fn mixture(&self) -> Mixture {
         self.mixture
     }
 
-    /// Rows that were used to make the datastore.
+    /// Returns how the rows became the keys of the datastore.
     #[must_use]
     pub fn contents(&self) -> Contents {
         self.contents

@@ -30,8 +30,8 @@ impl Hits {
         Self((0..DRAWS).map(|_| u32::from(event())).sum())
     }
 
-    /// Clopper and Pearson's interval of the event's probability. Each end has half of the probability of
-    /// an alarm.
+    /// Returns Clopper and Pearson's interval of the event's probability. Each end has half of the
+    /// probability of an alarm.
     fn interval(self) -> (f64, f64) {
         let (hits, misses) = (f64::from(self.0), f64::from(DRAWS - self.0));
         let quantile = |a: f64, b: f64, at: f64| Beta::new(a, b).unwrap().inverse_cdf(at);

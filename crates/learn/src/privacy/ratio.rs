@@ -39,13 +39,13 @@ impl Ratio {
         Self::new(number, 1_000_000_000_000)
     }
 
-    /// Numerator in lowest terms.
+    /// Returns the numerator in lowest terms.
     #[must_use]
     pub const fn numerator(self) -> u64 {
         self.numerator
     }
 
-    /// Denominator in lowest terms.
+    /// Returns the denominator in lowest terms.
     #[must_use]
     pub const fn denominator(self) -> u64 {
         self.denominator

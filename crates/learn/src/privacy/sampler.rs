@@ -1,5 +1,5 @@
-//! Uniform, Bernoulli, geometric and discrete Laplace draws, each exactly as named (Canonne, Kamath &
-//! Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
+//! Uniform, Bernoulli, geometric and discrete Laplace draws with exactly these distributions (Canonne,
+//! Kamath & Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
 
 use rand::CryptoRng;
 

@@ -31,13 +31,13 @@ pub const MAX_COUNTERS: usize = 1 << 24;
 
 /// One hash function for every row of a sketch.
 pub trait RowHashes: fmt::Debug + Send + Sync {
-    /// Number of rows, the paper's R.
+    /// Returns the number of rows, the paper's R.
     fn rows(&self) -> usize;
 
-    /// Number of counters of a row, the paper's B.
+    /// Returns the number of counters of a row, the paper's B.
     fn range(&self) -> usize;
 
-    /// Number of values of a record.
+    /// Returns the number of values of a record.
     fn features(&self) -> usize;
 
     /// Returns the counter of each row that a record increments: one below [`range`](Self::range) for
@@ -77,7 +77,7 @@ impl Family {
         })
     }
 
-    /// Name in session files.
+    /// Returns the name in session files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -199,19 +199,19 @@ impl DistributionSketch {
         Ok(Self { range, records: 0, counters: vec![0; rows * range] })
     }
 
-    /// Rows and range, R and B.
+    /// Returns the number of rows and the range, R and B.
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         (self.counters.len() / self.range, self.range)
     }
 
-    /// Number of records counted.
+    /// Returns the number of records counted.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Counters, row after row.
+    /// Returns the counters, row after row.
     #[must_use]
     pub fn counters(&self) -> &[u32] {
         &self.counters

@@ -91,13 +91,13 @@ impl FlyHash {
         }
     }
 
-    /// Number of rows of M.
+    /// Returns the number of rows of M.
     #[must_use]
     pub fn m(&self) -> usize {
         self.columns.len() / self.ones
     }
 
-    /// Number of winners of a point.
+    /// Returns the number of winners of a point.
     #[must_use]
     pub fn rho(&self) -> usize {
         self.winners
@@ -108,7 +108,7 @@ impl FlyHash {
         self.columns.chunks_exact(self.ones)
     }
 
-    /// Signs of the values of a scaled row, 1 or -1, if densified.
+    /// Returns the signs of the values of a scaled row, 1 or -1, if densified.
     #[must_use]
     pub fn signs(&self) -> Option<&[f32]> {
         self.signs.as_deref()

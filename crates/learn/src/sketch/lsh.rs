@@ -72,13 +72,13 @@ impl Codes {
         Some(Self { bits, words })
     }
 
-    /// Number of bits of each code, L.
+    /// Returns the number of bits of each code, L.
     #[must_use]
     pub fn bits(&self) -> usize {
         self.bits
     }
 
-    /// Number of codes.
+    /// Returns the number of codes.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.words.len() / (self.bits / WORD)

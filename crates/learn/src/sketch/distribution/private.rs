@@ -83,25 +83,25 @@ impl PrivateSketch {
         Ok(Self { range, records, releases, counters })
     }
 
-    /// Rows and range, R and B.
+    /// Returns the number of rows and the range, R and B.
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         (self.counters.len() / self.range, self.range)
     }
 
-    /// Number of records counted.
+    /// Returns the number of records counted.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Number of releases that were added up.
+    /// Returns the number of releases that were added up.
     #[must_use]
     pub fn releases(&self) -> u32 {
         self.releases
     }
 
-    /// Noisy counters, row after row. They may be negative.
+    /// Returns the noisy counters, row after row. They may be negative.
     #[must_use]
     pub fn counters(&self) -> &[i64] {
         &self.counters

@@ -38,7 +38,7 @@ pub(super) fn quartered(ones: usize) -> u8 {
 /// Conversion of one point into levels, and of sums of levels into bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Scale {
-    /// s lo.
+    /// s lo, the sum of a row whose levels are all 0.
     base: f64,
     lo: f64,
     /// Step; 0 if all entries are equal.

@@ -98,8 +98,8 @@ impl Selection {
         4 * few.count() > self.lanes.len()
     }
 
-    /// Number of rows so far that were not below a threshold when offered, counted for each lane that is
-    /// not exact.
+    /// Returns the number of rows so far that were not below a threshold when offered, counted for each
+    /// lane that is not exact.
     pub(super) fn passed(&self) -> usize {
         self.passed
     }
