@@ -216,7 +216,7 @@ mod tests {
     fn a_class_weighs_by_its_part_of_a_batch_however_few_of_its_labels_were_found() {
         assert_eq!(class_weights(&[10, 10], &[10, 10]), [1.0, 1.0]);
         assert_eq!(class_weights(&[0, 0], &[30, 10]), [2.0 / 3.0, 2.0]);
-        // The class has half of the given labels and almost none of the found ones: a quarter of a batch.
+        // The second class has half of the given labels and none of the found ones: a quarter of a batch.
         assert_eq!(class_weights(&[10, 10], &[1_010, 10]), [2.0 / 3.0, 2.0]);
         // Members that were counted first may be lost.
         assert_eq!(class_weights(&[10, 10], &[10, 5]), [1.0, 1.0]);
