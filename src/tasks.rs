@@ -228,7 +228,7 @@ impl Rows {
     }
 }
 
-/// Describes what the digest of a peer's rows covers in this session, for its receipt.
+/// Describes the rows that a peer's digest covers in this session, for its receipt.
 #[must_use]
 pub(crate) fn digest_covers(session: &Session) -> &'static str {
     session.task.kind().digest_covers

@@ -217,7 +217,7 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
 pub enum Release {
     /// Nothing: the task opens exact sums, and its session cannot be private.
     Nothing,
-    /// This number of counts, of which the `privacy.top` largest are released.
+    /// The `privacy.top` largest of this number of counts.
     Top(usize),
     /// Every counter.
     Every,
