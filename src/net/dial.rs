@@ -48,7 +48,7 @@ pub(super) struct Dialer {
     attempts: u64,
     failures: u32,
     next: Instant,
-    /// Time since which there is no connection.
+    /// Start of the time without a connection.
     since: Instant,
     addresses: BTreeMap<Multiaddr, Place>,
 }

@@ -38,6 +38,6 @@ pub trait Interpose: Debug + Send {
 pub struct Sent {
     /// Frames, each with its receiver.
     pub frames: Vec<(Peer, Frame)>,
-    /// Peer to which the node behaves differently from now on; set once.
+    /// Peer that is treated differently from now on; set once.
     pub begins: Option<Peer>,
 }
