@@ -75,7 +75,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Exit codes: 2 bad input (clap uses it too), 3 session failed, 4 environment failed, 130 interrupted.
+    /// Returns the exit code: 2 bad input (clap uses it too), 3 session failed, 4 environment failed,
+    /// 130 interrupted.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {

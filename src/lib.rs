@@ -1,7 +1,7 @@
 //! Federated learning with no central aggregator.
 //!
 //! Several parties hold private rows. A *session file* names the parties and the computation; each party
-//! runs a *peer*. The peers find each other, agree on a seed that no peer can choose, and sum their
+//! runs a *peer*. The peers find each other and agree on a seed that no peer can choose. They sum their
 //! vectors so that only the sum is opened. The result of a session is a classifier
 //! ([FlyNN](tasks::flynn)), its best settings ([`tasks::tune`]), labels for the rows of all peers
 //! ([`tasks::xclp`]), a sketch of the distribution ([`tasks::sketch`]) or a network that is trained in

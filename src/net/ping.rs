@@ -1,10 +1,10 @@
 //! Checks that the peer is alive: `/ipfs/ping/1.0.0`, as in the libp2p specification (32 bytes, echoed,
 //! on one long-lived substream per direction).
 //!
-//! libp2p's own ping behaviour does not report a first failure and then negotiates a new substream for
-//! up to 10 s, so a dead peer is detected after 17 s. It also judges only by the echo, which on a slow
-//! link waits behind megabytes of our own data in the kernel's send buffer. Here a peer counts as gone
-//! when an echo has been due for [`TIMEOUT`] *and* no other data came from it in that time: neither
+//! libp2p's own ping behaviour does not report a first failure, and then negotiates a new substream for
+//! up to 10 s. So it detects a dead peer only after 17 s. It also judges only by the echo, which on a
+//! slow link waits behind megabytes of our own data in the kernel's send buffer. Here a peer counts as
+//! gone when an echo has been due for [`TIMEOUT`] *and* no other data came from it in that time: neither
 //! frames nor its own pings.
 
 use std::io;

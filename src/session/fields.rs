@@ -1,5 +1,5 @@
-//! The fields of a section of the session file. A line of a table describes each field and defines how
-//! it is read, its limits, its part of the session id, its comment in a file and its JSON.
+//! The fields of a section of the session file. A line of a table describes each field. It defines how
+//! the field is read, its limits, its part of the session id, its comment in a file and its JSON.
 
 use std::fmt::{self, Write};
 

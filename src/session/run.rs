@@ -169,7 +169,7 @@ fn seconds(when: &Datetime) -> Option<u64> {
     u64::try_from(days * DAY + second).ok()
 }
 
-/// Inverse of [`seconds`], for times up to the year 9999.
+/// Returns the inverse of [`seconds`], for times up to the year 9999.
 fn datetime(unix: u64) -> Datetime {
     let unix = i64::try_from(unix.min(LATEST)).unwrap_or(i64::MAX);
     let (days, second) = (unix / DAY, unix % DAY);

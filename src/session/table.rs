@@ -255,7 +255,7 @@ impl RawColumn {
     }
 }
 
-/// `f, m and 3 more`.
+/// Lists the first texts and the number of the others: `f, m and 3 more`.
 fn few(texts: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = texts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");

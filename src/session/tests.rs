@@ -45,7 +45,7 @@ fn session(peers: u64) -> Session {
     session.check().unwrap()
 }
 
-/// The model of a session of the task `flynn`.
+/// Returns the model of a session of the task `flynn`.
 fn model(session: &mut Session) -> &mut ModelSpec {
     &mut session.task.get_mut::<FlynnSpec>().unwrap().model
 }
