@@ -1,8 +1,8 @@
 //! Durable state of a node, under `STATE/PEER/SESSION/`, one file for each record.
 //!
 //! A file is written under a temporary name, synced and renamed, and then its folder is synced: after a
-//! crash either the old or the new file is there, complete. Format of a record: the line `flyswarm-state
-//! 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of all that. A sealed total has its
+//! crash either the old or the new file is there, complete. Format of a record: the line
+//! `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of all that. A sealed total has its
 //! own file, which holds only its bytes. The file's name is `total-` and the digest in hexadecimal. The
 //! file is on disk before any record that names it. So a total that is acknowledged and then committed
 //! is written once, and writing begins while the total still arrives ([`Store::write_early`]). The code
@@ -287,15 +287,16 @@ impl Store {
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
         if let Record::Committed(committed, _) | Record::Bare(committed) = record {
-            // The acknowledged value is now decided, and inputs to other views have no further use. The
-            // noise drawn for it stays as long as its total: vectors of later slots may depend on it.
+            // The acknowledged value is now decided, and exchange records of other views have no further
+            // use. The noise drawn for it stays as long as its total: vectors of later slots may depend on
+            // it.
             let SumId { slot, ballot } = committed.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
             if matches!(record, Record::Bare(_)) {
                 done.extend(Some(format!("noised-{slot}")).filter(|name| self.totals.contains_key(name)));
             }
             let names = Record::name_of_views(slot);
-            // A slot whose total is no longer needed does not need its inputs either.
+            // A slot whose total is no longer needed does not need its exchange records either.
             let over = matches!(record, Record::Bare(_));
             let needed = if over { String::new() } else { format!("{names}{ballot}") };
             let others = self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed);
