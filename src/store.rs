@@ -2,14 +2,14 @@
 //!
 //! A file is written under a temporary name, synced and renamed, and then its folder is synced: after a
 //! crash either the old or the new file is there, complete. Format of a record: the line
-//! `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of all that. A sealed total has its
-//! own file, which holds only its bytes. The file's name is `total-` and the digest in hexadecimal. The
-//! file is on disk before any record that names it. So a total that is acknowledged and then committed
-//! is written once, and writing begins while the total still arrives ([`Store::write_early`]). The code
-//! that restores the records checks each total against its digest. A total that no record names is
-//! removed. A lock on the folder refuses a second process. When the session is over ([`Store::finish`]),
-//! only the promises remain, and the folder is not opened again. Programs cannot read removed files;
-//! this program cannot control what a disk keeps of them.
+//! `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of all that. A
+//! sealed total has its own file, which holds only its bytes. The file's name is `total-` and the digest
+//! in hexadecimal. The file is on disk before any record that names it. So a total that is acknowledged
+//! and then committed is written once, and writing begins while the total still arrives
+//! ([`Store::write_early`]). The code that restores the records checks each total against its digest. A
+//! total that no record names is removed. A lock on the folder refuses a second process. When the
+//! session is over ([`Store::finish`]), only the promises remain, and the folder is not opened again.
+//! Programs cannot read removed files; this program cannot control what a disk keeps of them.
 
 mod early_write;
 mod pin;
