@@ -307,7 +307,7 @@ impl Public {
         };
         let [one, two] = primes();
         let (high, low) = (hidden(0, one), hidden(1, two));
-        // (x - y) / q_1 for the smallest y that leaves no remainder.
+        // (x - y) / q_1 for the y of smallest absolute value that leaves no remainder.
         let inverse = Factor::new(power(two.q % one.q, one.q - 2, one.q), one.q);
         let divided: Vec<u64> = high
             .iter()
