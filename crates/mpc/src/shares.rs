@@ -5,8 +5,8 @@
 //! *High-Throughput Semi-Honest Secure Three-Party Computation with an Honest Majority*, CCS 2016). Party
 //! i holds shares i and i + 1 (mod 3). So any two parties together hold all of x, and one party alone
 //! learns nothing about it. Keys are distributed in the same way: parties i and i - 1 hold key i.
-//! Additions are local. A product is local except for one *reshare*, in which each party sends one word,
-//! masked with a sum of zero that the three keys generate.
+//! Additions are local. A product is local except for one *reshare*: each party sends one word, masked
+//! with a sum of zero that the three keys generate.
 //!
 //! The result equals [`crate::propagation::integer`] bit for bit:
 //!

@@ -105,11 +105,11 @@ pub trait Task: Debug + Send + Sync {
     }
 
     /// Returns the result when every slot is committed. The error is the reason why this peer has no
-    /// result. `unix` is the time in seconds since 1970, for a file that states when it was made. The
-    /// digest does not depend on it.
+    /// result. `unix` is the time in seconds since 1970. A file may state it as its date. The digest does
+    /// not depend on it.
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;
 
-    /// Returns the work of this peer's [`Task::contribution`] for `slot`, for the simulator's clock.
+    /// Returns the work of this peer's [`Task::contribution`] for `slot`. The simulator's clock uses it.
     fn work(&self, slot: u32, history: &History) -> Work;
 }
 

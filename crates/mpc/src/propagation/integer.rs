@@ -83,13 +83,13 @@ pub enum Refusal {
         /// Binary logarithm of the largest value.
         bits: f64,
     },
-    /// There are no classes or too many.
+    /// The number of classes is 0 or too large.
     #[error("{0} classes: from 1 to {MOST_CLASSES}")]
     Classes(usize),
     /// The code length is not a power of two, or is out of range.
     #[error("codes of {0} bits: a power of two from 64 to 16384 is needed")]
     CodeBits(u32),
-    /// There are no neighbours, or the power of the similarity is 0 or above 16.
+    /// The number of neighbours is 0, or the power of the similarity is 0 or above 16.
     #[error("k = {k}, power = {power}: k is at least 1 and the power from 1 to 16")]
     Graph {
         /// Neighbours of a point.
@@ -272,7 +272,7 @@ impl Plan {
     /// Returns the factors of the scores of a class with 0, 1, .., n labels, with [`BALANCE_BITS`]
     /// fractional bits, if classes are balanced. A factor is floor(sqrt(n)) / labels, to the nearest,
     /// halves up; 0 without labels. So the norm of a class's labels, sqrt(labels), becomes sqrt(n /
-    /// labels). That is at most sqrt(n), the bound without balancing.
+    /// labels). It is at most sqrt(n), the bound without balancing.
     #[must_use]
     pub fn balance(&self) -> Option<Vec<u64>> {
         let twice = (self.points.isqrt() as u64) << (BALANCE_BITS + 1);

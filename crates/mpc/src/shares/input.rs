@@ -302,8 +302,8 @@ pub async fn integers(
         let bits: Vec<u64> = (0..rows * classes).map(bit).collect();
         super::bits::planes(&bits, 1)
     });
-    // Both run in parallel, in the same rounds. Codes get memory for the whole blocks in which they are
-    // multiplied.
+    // Both run in parallel, in the same rounds. Codes get memory for whole blocks, because they are
+    // multiplied in blocks.
     let room = codes.len() / rows.max(1) * rows.next_multiple_of(LANES) * LANES;
     let codes =
         Box::pin(async move { (in_words(context, codes, room).await, Shared::default()) }) as Part<'_, _>;

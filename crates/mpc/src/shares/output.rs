@@ -141,8 +141,7 @@ async fn seal_part(context: &mut Context, plan: &Plan, scores: &Shared<u64>) -> 
     Sealed { width: classes + 2, own: bytes(|plane| &plane.own), next: bytes(|plane| &plane.next) }
 }
 
-/// Returns the planes of the class with the largest score of each lane. Of equal scores, the first one
-/// wins.
+/// Returns the planes of the class with the largest score of each lane. The first of equal scores wins.
 async fn tournament(
     context: &mut Context,
     mut scores: Vec<Shared<u64>>,

@@ -91,7 +91,7 @@ pub async fn bits_of_parts(context: &mut Context, plan: &Plan, parts: Vec<Shared
 
 /// Number of words of a matrix that are shuffled at once, unless the matrix is too large.
 const AT_ONCE: usize = 1 << 20;
-/// Largest number of steps in which a matrix is shuffled.
+/// Largest number of steps for the shuffle of a matrix.
 const MOST_STEPS: usize = 16;
 
 /// Returns the rows of a square matrix that are shuffled at once, step after step. So only a small part of

@@ -2,8 +2,8 @@
 //!
 //! In a round, each party sends one sequence of bytes to each of the other two, and continues when both of
 //! theirs have arrived. All three run the same program, so messages need no names: data are read in the
-//! order in which they were sent. If a length differs, some party deviates. That is recorded
-//! ([`Wire::fault`]), missing data are read as zeros, and the driver stops before it sends anything.
+//! order of sending. If a length differs, some party deviates. The fault is recorded ([`Wire::fault`]),
+//! missing data are read as zeros, and the driver stops before it sends anything.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -35,8 +35,8 @@ fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec
     a
 }
 
-/// Returns the data with which a party begins a shuffle: the sum of both shares at role `both`, the next
-/// share at role `next`, nothing at the third role.
+/// Returns the data of a party at the beginning of a shuffle: the sum of both shares at role `both`, the
+/// next share at role `next`, nothing at the third role.
 fn begin<T: Ring>(role: usize, both: usize, next: usize, rows: Shared<T>) -> Vec<T> {
     match role {
         role if role == both => pairwise(rows.own, &rows.next, T::add),
@@ -79,7 +79,7 @@ impl Halves<'_> {
     }
 }
 
-/// Returns the neighbour with which role `me` shares key `key`, if any.
+/// Returns the neighbour that has key `key` too, if role `me` has it.
 fn partner(me: usize, key: usize) -> Option<Side> {
     match (key + 3 - me) % 3 {
         0 => Some(Side::Before),
@@ -221,9 +221,9 @@ pub struct Edges {
     pub keys: Shared<Xor<u16>>,
     /// Places in the shuffled rows, ascending in each row.
     pub places: Vec<usize>,
-    /// Permutations, for the way back.
+    /// Permutations that bring the rows back.
     pub secrets: Secrets,
-    /// Opened marks, row after row, for the audit.
+    /// Opened marks, row after row. The audit uses them.
     pub opened: Vec<Bits>,
 }
 

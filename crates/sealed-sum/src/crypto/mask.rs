@@ -22,7 +22,7 @@ use super::stream::Stream;
 /// first-level cache of 32 KiB.
 const PIECE: usize = 8 * 1024;
 
-/// Ring in which vectors are added.
+/// Ring of the words of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Word {
     /// Z_{2^32}

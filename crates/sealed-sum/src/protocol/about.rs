@@ -51,8 +51,8 @@ impl About {
         wire::decode_item(bytes)
     }
 
-    /// Returns the fields in which the sender's session file differs from this one. Empty if the sessions
-    /// are the same.
+    /// Returns the fields that differ between the sender's session file and this one. Empty if the
+    /// sessions are the same.
     #[must_use]
     pub fn differs_from(&self, session: &Settings) -> Vec<String> {
         if self.session == session.id.0 { Vec::new() } else { session.differing_fields(&self.fields) }

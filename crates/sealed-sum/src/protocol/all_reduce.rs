@@ -5,8 +5,8 @@
 //! again as soon as it is complete. So the total travels down while later chunks still travel up.
 //!
 //! At most [`WINDOW`] chunks per edge and direction are unacknowledged. A credit acknowledges all chunks
-//! up to its index. Children's chunks are added to the own chunk in the buffer in which it was masked, and
-//! the complete buffer is sent without a copy. The total is written once, front to back.
+//! up to its index. The own chunk is masked in a buffer, children's chunks are added there, and the
+//! complete buffer is sent without a copy. The total is written once, front to back.
 //!
 //! A peer that is ahead waits: own chunks are masked, and children's chunks acknowledged, only up to
 //! `LOOKAHEAD` chunks before the next chunk to leave. So a sum needs little memory in addition to the
@@ -190,7 +190,7 @@ struct Partial {
 pub struct AllReduce {
     sum: SumId,
     word: Word,
-    /// True if there are no masks, so chunks travel as pairs.
+    /// True if vectors have no masks and chunks travel as pairs.
     plain: bool,
     place: Place,
     len: usize,
@@ -199,7 +199,7 @@ pub struct AllReduce {
     /// Incomplete chunks with at least one part.
     partial: BTreeMap<u32, Partial>,
     vector: Option<(Bytes, Arc<Masks>)>,
-    /// Memory in which chunks are masked.
+    /// Memory for masking chunks.
     buffers: Buffers,
     own_next: u32,
     own_working: usize,
@@ -343,7 +343,7 @@ impl AllReduce {
         }
     }
 
-    /// Returns a chunk in the form in which it travels.
+    /// Returns a chunk in its wire format.
     fn travelling(&self, words: Bytes) -> Bytes {
         if self.plain { sparse::encode(&words) } else { words }
     }

@@ -33,7 +33,7 @@ pub struct Aggregate {
     pub reveals: &'static str,
 }
 
-/// Way in which the vectors of an aggregate are made and added.
+/// Method for making and adding the vectors of an aggregate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Made from the rows alone; masked, and opened with pads.
@@ -88,7 +88,7 @@ impl Aggregate {
         self.kind == Kind::Released
     }
 
-    /// Returns the ring in which the words are added.
+    /// Returns the ring of the words.
     #[must_use]
     pub fn word(&self) -> Word {
         if self.word_bytes == 8 { Word::W64 } else { Word::W32 }

@@ -22,7 +22,7 @@ use crate::crypto::shamir::{self, Secret, Share};
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// Key of a pad, from which its stream is derived.
+/// Key of a pad. The pad's stream is derived from it.
 pub type Pad = Zeroizing<[u8; 32]>;
 
 /// Shares of each pad that one committee member holds: (dealer, share), in the order of the deals.
@@ -206,9 +206,9 @@ impl Opening {
         Ok(())
     }
 
-    /// Returns all pads, in the order of the deals, once there are enough shares of each. `None` in place
-    /// of a pad means that its deal is inconsistent. Every peer finds the same result from any shares that
-    /// match their hashes.
+    /// Returns all pads, in the order of the deals, once there are enough shares of each. If a deal is
+    /// inconsistent, its pad is `None`. Every peer finds the same result from any shares that match their
+    /// hashes.
     #[must_use]
     pub fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Option<Pad>>> {
         deals

@@ -13,12 +13,12 @@ use crate::session::Peer;
 
 /// Number of committed slots for which a peer's first marks live.
 const LIFE: u64 = 8;
-/// Number of marks by which a peer may exceed the assumed number of liars.
+/// Marks that a peer may have in addition to the assumed number of liars.
 const SLACK: usize = 1;
 /// Number of liars that is assumed at first, if the roster tolerates that many.
 const FIRST: usize = 3;
 
-/// Mark without its signature. The ordering is the order in which marks count.
+/// Mark without its signature. Marks count in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// View that the author ended.
@@ -125,9 +125,9 @@ impl Marks {
         living().filter(|unit| !unit.suspected).count() + named.len()
     }
 
-    /// Returns the candidates whose charge is too high, in the order in which they are left out. After
-    /// each one, the others are counted again without it. If more peers would be left out than liars are
-    /// assumed, one more liar is assumed and the count starts again.
+    /// Returns the candidates whose charge is too high, the first to be left out first. After each one,
+    /// the others are counted again without it. If more peers would be left out than liars are assumed,
+    /// one more liar is assumed and the count starts again.
     #[must_use]
     pub fn excess(&self, candidates: &BTreeSet<Peer>) -> Vec<Peer> {
         let borne = borne(self.peers);

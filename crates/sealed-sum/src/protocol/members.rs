@@ -25,7 +25,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Returns claims in which every peer reaches every other, without marks.
+    /// Makes claims without marks: every author reaches every peer.
     #[must_use]
     pub fn whole(session: &Settings) -> Self {
         let all: BTreeSet<_> = session.peers().collect();
@@ -54,8 +54,8 @@ impl Claims {
         Some(Tree::grow(ballot.proposer, order.into_iter().copied(), |a, b| allowed.allows(a, b)))
     }
 
-    /// Returns the authors and the peers that an author reaches and is not kept apart from. As long as
-    /// these are too few, the oldest mark is ignored.
+    /// Returns the authors and the peers that an author reaches and is not kept apart from. While these
+    /// are too few, the oldest mark is ignored.
     #[must_use]
     pub fn candidates(&self, session: &Settings) -> BTreeSet<Peer> {
         let marked: Vec<_> = self.marks.apart().collect();
@@ -90,8 +90,8 @@ impl Claims {
         out
     }
 
-    /// Returns the largest set of candidates that is connected by allowed edges. As long as it has fewer
-    /// than `least` peers, or its authors are not a quorum, the oldest mark is ignored.
+    /// Returns the largest set of candidates that is connected by allowed edges. While it has fewer than
+    /// `least` peers, or its authors are not a quorum, the oldest mark is ignored.
     fn together(
         &self,
         session: &Settings,
@@ -113,8 +113,8 @@ impl Claims {
     }
 }
 
-/// Returns the candidates that may not lead because their charge is too high, in the order in which they
-/// are left out. They are never more than the tolerated number of liars, and enough peers always stay.
+/// Returns the candidates that may not lead because their charge is too high, the first to be left out
+/// first. They are never more than the tolerated number of liars, and enough peers always stay.
 #[must_use]
 pub fn barred(session: &Settings, marks: &Marks, candidates: &BTreeSet<Peer>) -> Vec<Peer> {
     let mut left = candidates.clone();
@@ -173,8 +173,8 @@ impl<'a> Allowed<'a> {
             }
     }
 
-    /// Returns the largest set that is connected by allowed edges. Of equally large sets it is the one
-    /// with the lowest peer.
+    /// Returns the largest set that is connected by allowed edges. If sets are equally large, it is the
+    /// one with the lowest peer.
     fn component(&self, candidates: &BTreeSet<Peer>) -> BTreeSet<Peer> {
         let (mut rest, mut best) = (candidates.clone(), BTreeSet::new());
         while rest.len() > best.len()

@@ -27,7 +27,8 @@ pub enum Message {
         session: [u8; 32],
         /// Number of slots that the sender has committed.
         committed: u32,
-        /// Highest ballot in which the receiver took part, as an item that the receiver signed.
+        /// Item signed by the receiver: proof of the highest ballot that the sender has seen the receiver
+        /// take part in.
         trace: Option<Trace>,
     },
     /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's
@@ -121,7 +122,7 @@ impl Trace {
     }
 }
 
-/// Ordered streams between each pair of peers. There is no order between the two streams.
+/// Ordered streams between each pair of peers. The two streams are not ordered against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Channel {
     /// Stream of short messages.

@@ -205,7 +205,7 @@ pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) ->
 #[derive(Clone, Debug)]
 pub struct ViewKeys {
     ballot: Ballot,
-    /// Signed keys, in the order in which they came.
+    /// Signed keys, in order of arrival.
     pub items: Vec<Signed<ViewKey>>,
     /// X25519 keys.
     pub public: BTreeMap<Peer, [u8; 32]>,

@@ -19,7 +19,7 @@ pub const NO_VALUE: [u8; 32] = [0; 32];
 /// Sealed sum that may be opened: the value of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// View in which it was summed, and the aggregate.
+    /// View of the sum, and the aggregate.
     pub sum: SumId,
     /// Members whose vectors it contains, ascending.
     pub members: Vec<Peer>,

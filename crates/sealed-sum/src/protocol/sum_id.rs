@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
 
-/// Sum to which a message belongs.
+/// Id of the sum of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SumId {
     /// View.

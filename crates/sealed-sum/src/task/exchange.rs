@@ -109,14 +109,14 @@ pub enum Output {
 /// Long work of an exchange.
 #[derive(Clone)]
 pub struct Job {
-    /// Approximate number of additions and multiplications, for the simulator's clock.
+    /// Approximate number of additions and multiplications. The simulator's clock uses it.
     pub operations: u64,
     /// True if the job takes no longer than handing it to another thread.
     pub brief: bool,
     run: Arc<dyn Fn() -> Done + Send + Sync>,
 }
 
-/// Result of a [`Job`], for the machine that issued the job.
+/// Result of a [`Job`]. It goes to the machine that issued the job.
 pub type Done = Arc<dyn Any + Send + Sync>;
 
 impl Job {

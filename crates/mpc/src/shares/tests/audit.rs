@@ -248,7 +248,7 @@ fn a_mask_that_is_missing_at_any_place_is_found() {
     // Thirds run the same code with rotated roles. One of them is enough, unless FLYSWARM_AUDIT=all.
     let all = std::env::var("FLYSWARM_AUDIT").is_ok_and(|which| which == "all");
     // Permutations mask nothing by themselves, and have their own test. The mask of the last of three hops
-    // is covered by the masks with which the shares are drawn after it.
+    // is covered by the masks of the shares that are drawn after it.
     let step = |label: &[u8; 10]| u32::from_le_bytes([label[6], label[7], label[8], label[9]]);
     let exempt = [(Stage::Compaction, 4), (Stage::Dense, 3)];
     let exempt = exempt.map(|(stage, step)| (stage as u8, step));

@@ -187,8 +187,8 @@ proptest! {
     ) {
         let settings = Settings { balance: true, ..*plan(points, classes, 3).settings() };
         let table = Plan::new(points, classes, settings).expect("fits").balance().expect("balanced");
-        // As many labels as points, none, one, and random numbers. No class can have more labels than
-        // there are points.
+        // Classes with a label for every point, without labels, with one label, and with random numbers of
+        // labels. No class can have more labels than there are points.
         let mut counts: Vec<usize> =
             words(classes, 64, seed).iter().map(|x| *x as usize % (points + 1)).collect();
         counts.iter_mut().zip([points, 0, 1]).for_each(|(count, extreme)| *count = extreme);

@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// Delivers one message or finishes one job, selected by `pick`. Returns `false` if there is none.
+    /// Delivers one message or finishes one job, selected by `pick`. Returns `false` if nothing is left.
     fn one(&mut self, pick: usize) -> bool {
         let waiting: Vec<Way> =
             self.ways.iter().filter(|(_, queue)| !queue.is_empty()).map(|(way, _)| *way).collect();

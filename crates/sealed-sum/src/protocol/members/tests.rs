@@ -32,7 +32,7 @@ fn bound(peers: usize, liars: usize) -> usize {
     liars * (borne(peers).min(3).max(liars) + 2) + liars * (liars - 1) / 2
 }
 
-/// Makes claims in which the whole committee reaches every peer.
+/// Makes claims: the whole committee reaches every peer.
 fn all_reached(session: &Settings, marks: Marks) -> Claims {
     let all: BTreeSet<_> = session.peers().collect();
     Claims { reached: session.committee.iter().map(|&author| (author, all.clone())).collect(), marks }

@@ -16,8 +16,8 @@ impl View {
         report: Report,
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
-        // The order for this slot came before the subtree had reported on the previous one. That is not
-        // its fault.
+        // The order for this slot came before the subtree had reported on the previous one. This is not a
+        // fault of the subtree.
         let older = |slot: u32| self.slot().is_some_and(|now| slot < now);
         match report {
             Report::TotalReady { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _)

@@ -13,8 +13,8 @@ use super::*;
 
 /// Runs for each party. A fair bit is the same in all of them with probability 2^-63.
 const RUNS: usize = 64;
-/// Threshold of |z|: a bit that is 1 in at most 6 of 64 runs, or in at least 58, reaches it. That happens
-/// for 1 of 10^11 fair bits.
+/// Threshold of |z|: a bit that is 1 in at most 6 of 64 runs, or in at least 58, reaches it. 1 of 10^11
+/// fair bits does.
 const LARGEST: f64 = 6.5;
 /// Number of words of a message that are compared with other messages.
 const COMPARED: usize = 64;
