@@ -34,7 +34,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// SHA-256 of a session's canonical encoding; see the module documentation. Printed as 64 hexadecimal digits.
+/// SHA-256 of a session's canonical encoding. Printed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub [u8; 32]);
 

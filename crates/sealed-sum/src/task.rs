@@ -72,8 +72,8 @@ pub trait Task: Debug + Send + Sync {
     }
 
     /// Returns whether the vector of `slot` is needed after the committed slots, if the opened vectors
-    /// decide that in addition to [`Task::needed_by_plan`]. The vector is needed as long as the opened
-    /// vectors do not decide it yet, for example while one must be fetched again.
+    /// decide that in addition to [`Task::needed_by_plan`]. The vector counts as needed until the opened
+    /// vectors decide it, for example while one must be fetched again.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         self.needed_by_plan(slot, history.committed())
     }
@@ -91,9 +91,8 @@ pub trait Task: Debug + Send + Sync {
     }
 
     /// Returns whether this peer's vector in the committed sum of `slot` contains anything of its rows.
-    /// The peer was a member of that sum. The answer depends on the session, this peer's rows and the
-    /// data that all peers hold, so it is the same after any restart, even after the loss of the peer's
-    /// disk.
+    /// The peer was a member of that sum. The answer depends only on the session, this peer's rows and the
+    /// data that all peers hold. So it is the same after any restart, even if the peer's disk was lost.
     fn row_use(&self, _slot: u32, _history: &History) -> RowUse {
         RowUse::Included
     }

@@ -66,8 +66,8 @@ fn what_is_no_key_ciphertext_or_answer_is_refused() {
     assert!(holder.decrypt(layout, &vec![0; layout.answer() + 1]).is_none());
 }
 
-/// The noise that the holder finds, the spread of c0 + c1 s around D times the plaintext, is as wide as
-/// the added noise for any row of the evaluator.
+/// The holder finds noise: the spread of c0 + c1 s around D times the plaintext. For any row of the
+/// evaluator, it is as wide as the added noise.
 #[test]
 fn an_answer_says_the_same_of_no_bits_and_of_all() {
     let (holder, layout) = (Holder::new(&[1; 32]), Layout::new(512, 64));

@@ -333,8 +333,8 @@ impl Plan {
     /// of the series, twice the rounding error of the reciprocal of the largest degree, and K^2 2^-25 for
     /// all other rounding errors, which add up over the steps. If classes are balanced, the largest score
     /// may be that of a class with one label. A hub's rounding errors then count up to sqrt(d) times as
-    /// much, so the third part is multiplied by that, and twice the relative rounding error of the
-    /// smallest weight of a class is added.
+    /// much, so the third part is multiplied by that. In addition, twice the relative rounding error of
+    /// the smallest weight of a class is added.
     ///
     /// This is an estimate, not a bound. The second part is a bound only for scores divided by sqrt(d),
     /// relative to the largest of those; the first is relative to 1 / (1 - alpha); the third is fitted. It

@@ -1,7 +1,7 @@
 //! Input that owners share, and the check that the parties hold the same copies of it.
 //!
 //! An owner shares the bits of its codes and of its labels, one-hot for *all* rows, by exclusive or. Any
-//! words that it sends are bits, so the parties need no check of their range, and no party can blame an
+//! words that it sends are bits, so the parties do not have to check their range. So no party can blame an
 //! owner with a false result of such a check. The parties convert the bits to integers themselves
 //! ([`integers`]).
 //!

@@ -18,8 +18,8 @@ use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
 pub enum Outcome {
     /// This party's shares of the output of all points.
     Sealed(Sealed),
-    /// Owners, by their place in the inputs, that have sent a share that does not match their
-    /// announcement, or have announced different things to different parties.
+    /// Owners that cheat, by their place in the inputs: their share does not match their announcement, or
+    /// they have sent parties different announcements.
     Cheats(Vec<usize>),
     /// The party on this side has, or claims to have, a different announcement than the other two. It must
     /// name the owner. Nothing was computed.

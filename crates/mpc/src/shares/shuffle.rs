@@ -1,8 +1,8 @@
 //! Row shuffles: they find the edges of each point and hide the point that each edge leads to.
 //!
 //! Each row of a matrix is permuted by three permutations in turn. Each permutation is known to one pair
-//! of parties (Araki, Furukawa, Ohara, Pinkas, Rosemarin & Tsuchida, *Secure Graph Analysis at Scale*, CCS
-//! 2021, section 4), so no party knows all three. Then the marks of the k nearest are opened: k ones in
+//! of parties, so no party knows all three (Araki, Furukawa, Ohara, Pinkas, Rosemarin & Tsuchida, *Secure
+//! Graph Analysis at Scale*, CCS 2021, section 4). Then the marks of the k nearest are opened: k ones in
 //! uniform places. The inverse permutations bring weights from the opened places back to their original
 //! places.
 

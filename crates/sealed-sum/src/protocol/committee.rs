@@ -8,9 +8,8 @@
 //! an acknowledged value in the slot after them, only the value of the highest ballot may be opened there.
 //!
 //! An acceptor that has released shares for a value never acknowledges or releases another value of that
-//! slot. Two quorums share a member. As long as one shared member follows this rule
-//! ([`crate::session::Faults`]), a value that some members opened cannot be opened differently by others,
-//! even with a lying proposer.
+//! slot. Two quorums share a member. If a shared member follows this rule ([`crate::session::Faults`]), no
+//! two members that follow the protocol open different values of a slot, even with a lying proposer.
 //!
 //! Nothing here depends on vectors, keys or sockets, so a test can walk every interleaving.
 

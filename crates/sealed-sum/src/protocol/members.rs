@@ -160,8 +160,8 @@ impl<'a> Allowed<'a> {
         Self { reached, trusted, marked: BTreeSet::new() }
     }
 
-    /// Returns whether two peers may be neighbours. They may not if a mark keeps them apart, or if one of
-    /// them is an author and does not claim to reach the other. If neither is an author, enough other
+    /// Returns whether two peers may be neighbours. A mark that keeps them apart forbids it. An author
+    /// that does not claim to reach the other peer forbids it too. If neither is an author, enough other
     /// authors must claim to reach both.
     fn allows(&self, one: Peer, other: Peer) -> bool {
         let claims =

@@ -1,6 +1,6 @@
-//! Tree of a view. The leader is the root. The other peers are placed in a given order, each under the
-//! first placed peer that it may be a neighbour of and that has fewer than two children. A peer that finds
-//! no place waits until a third child is allowed, and so on.
+//! Tree of a view. The leader is the root. The other peers are placed in a given order. Each goes under
+//! the first placed peer that may be its neighbour and has fewer than two children. A peer that finds no
+//! place waits until a third child is allowed, and so on.
 //!
 //! The leader is the root because it starts every round and gathers every answer. So all traffic of a view
 //! flows on the tree's edges, and a peer sends O(log p) messages a round.

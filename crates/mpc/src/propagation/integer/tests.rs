@@ -58,8 +58,8 @@ fn exact(plan: &Plan, reference: &Reference, distances: &[u16], labels: &[Option
     z
 }
 
-/// Returns the largest difference to the exact scores, relative to the largest of them, and the largest
-/// margin, relative to the same score, of a point with a different label.
+/// Returns the largest difference to the exact scores and the largest margin of a point with a different
+/// label, both relative to the largest exact score.
 fn differences(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> (f64, f64, Reference) {
     let reference = Reference::from_distances(plan, distances, labels);
     let exact = exact(plan, &reference, distances, labels);

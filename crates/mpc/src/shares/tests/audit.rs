@@ -350,9 +350,9 @@ fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_parit
     }
 }
 
-/// Returns two figures. The first is the mean number of places where two copies of one row, with the same
-/// neighbours, both have a mark, over their permutations. The second is chi^2 per degree of freedom of the
-/// places of all marks.
+/// Returns two figures. The first is the mean number of places, over the permutations, where two copies of
+/// one row both have a mark; their neighbours are the same. The second is chi^2 per degree of freedom of
+/// the places of all marks.
 fn marks(tape: Tape) -> (f64, f64) {
     const ATTEMPTS: usize = 120;
     let (_, run) = views(KEYS, Tape::default(), whole(6));

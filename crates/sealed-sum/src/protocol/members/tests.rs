@@ -45,8 +45,8 @@ fn gone(peers: usize, marks: &BTreeSet<Mark>) -> BTreeSet<Peer> {
     Marks::living(peers, marks, 0).excess(&all).into_iter().take(most).collect()
 }
 
-/// All schedules: for each view, the liars pick any unmarked pair that contains a liar. A state consists
-/// of the liars that each honest peer has a mark with (honest peers are alike), and the pairs of liars
+/// All schedules: for each view, the liars pick any unmarked pair that contains a liar. A state lists, for
+/// each honest peer, the liars that it has a mark with (honest peers are alike), and the pairs of liars
 /// with a mark.
 struct Schedules {
     peers: usize,
@@ -288,8 +288,8 @@ fn who_is_charged_with_too_much_does_not_lead_and_stays_where_its_promise_makes_
 }
 
 proptest! {
-    /// For any claims and marks of the peers: every peer computes the same tree, pairs that do not reach
-    /// each other are not neighbours, and enough of the committee is in the tree.
+    /// For any claims and marks of the peers: every peer computes the same tree. Pairs that do not reach
+    /// each other are not neighbours. Enough of the committee is in the tree.
     #[test]
     fn trees_have_a_quorum_and_no_edge_that_an_author_denies(
         peers in 3usize..12,

@@ -120,8 +120,8 @@ impl View {
         self.round.as_ref()?.record.as_ref()
     }
 
-    /// Checks that every item of a report fits this round and is signed by a member below its carrier,
-    /// with at most one item of each member. An honest child has checked this before it forwards the
+    /// Checks that every item of a report fits this round and is signed by a member below its carrier.
+    /// Each member may have at most one item. An honest child has checked this before it forwards the
     /// items. So the items of two children have different authors.
     pub(super) fn verify<T: Item>(
         &self,

@@ -1,5 +1,5 @@
-//! Tests that each bit that a party or an owner gets is a fair coin, and so is each bit of the exclusive
-//! or of any two messages of the same length, from any stages.
+//! Tests that each bit that a party or an owner gets is a fair coin. The same must hold for each bit of
+//! the exclusive or of any two messages of the same length, from any stages.
 //!
 //! The tape of a party stays the same, and the third key differs in each of [`RUNS`] runs. The tests count
 //! bits that never change. They measure the deviation of the number of ones of a bit from half (z, in
