@@ -1,7 +1,7 @@
 //! Table lookup: a public table at a secret index.
 //!
-//! The low and the high bits of the index become two short one-hot vectors. The entry is then `sum_h
-//! high_h (sum_l table[h][l] low_l)`. Its inner sums are local, and its outer sum is one reshare.
+//! The low and the high bits of the index become two short one-hot vectors. The entry is then
+//! `sum_h high_h (sum_l table[h][l] low_l)`. Its inner sums are local, and its outer sum is one reshare.
 
 use super::bits::{b2a, words};
 use super::primitives::{in_thirds, multiply_all, reshare};

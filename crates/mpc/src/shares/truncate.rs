@@ -1,8 +1,8 @@
 //! Exact truncation: shares of floor((z + 2^(g-1)) / 2^g), without any probability of error.
 //!
 //! Truncating shares one by one (Mohassel & Rindal, *ABY3*, CCS 2018) fails with a probability that grows
-//! with z. Over the steps of a propagation, it would fail several times. Here |z| < 2^62, so `v = z + 2^62
-//! + 2^(g-1)` is in [0, 2^63). Two roles hold v = t_0 + t_1 mod 2^64, and
+//! with z. Over the steps of a propagation, it would fail several times. Here |z| < 2^62, so
+//! `v = z + 2^62 + 2^(g-1)` is in [0, 2^63). Two roles hold v = t_0 + t_1 mod 2^64, and
 //!
 //! ```text
 //! floor(v / 2^g) = floor(t_0 / 2^g) + floor(t_1 / 2^g) + carry - wrap 2^(64-g)

@@ -4,9 +4,9 @@
 //! multihash (0x00, length 0x24) of the protobuf message {1: Ed25519 (1), 2: the 32 key bytes}
 //! (<https://github.com/libp2p/specs/blob/master/peer-ids/peer-ids.md>).
 //!
-//! A signature never covers the bare message. It covers `"flyswarm/5 signature" || 0x00 || LE u64 length
-//! of context || context || message`. So a signature made for one purpose is not valid for another, and
-//! none is valid as a signature of libp2p's own handshake.
+//! A signature never covers the bare message. It covers
+//! `"flyswarm/5 signature" || 0x00 || LE u64 length of context || context || message`. So a signature made
+//! for one purpose is not valid for another, and none is valid as a signature of libp2p's own handshake.
 
 mod file;
 

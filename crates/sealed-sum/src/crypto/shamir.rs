@@ -153,8 +153,7 @@ pub fn reconstruct(shares: &[(usize, Share)], threshold: usize, n: usize) -> Opt
 }
 
 /// Returns the hash that a dealer publishes for each share before any peer uses the share:
-/// SHA-256(`"flyswarm/5 share" || 0x00 || LE u64 length of context || context || LE u16 dealer || LE u16
-/// index || share`).
+/// SHA-256(`"flyswarm/5 share" || 0x00 || LE u64 length of context || context || LE u16 dealer || LE u16 index || share`).
 #[must_use]
 pub fn share_hash(context: &[u8], dealer_index: u16, index: u16, share: &Share) -> [u8; 32] {
     tagged_hash("share")
