@@ -140,9 +140,15 @@ pub fn held_out_of(
     let classes_of = |unit: usize| units.rows(unit).iter().map(|&row| usize::from(rows.labels()[row]));
     let mut kept = vec![false; classes];
     (0..units.len()).filter(|&unit| !out[unit]).flat_map(classes_of).for_each(|class| kept[class] = true);
-    for class in (0..classes).filter(|&class| !kept[class]) {
-        let last = order.iter().rev().find(|(_, unit)| classes_of(*unit).any(|other| other == class));
-        last.into_iter().for_each(|&(_, unit)| out[unit] = false);
+    for class in 0..classes {
+        let has = |&&(_, unit): &&(u64, usize)| classes_of(unit).any(|other| other == class);
+        if !kept[class]
+            && let Some(&(_, unit)) = order.iter().rev().find(has)
+        {
+            out[unit] = false;
+            // It may have rows of later classes too.
+            classes_of(unit).for_each(|other| kept[other] = true);
+        }
     }
     let (test, train): (Vec<_>, Vec<_>) = (0..out.len()).partition(|&unit| out[unit]);
     Split { train: units.expand(&train), test: units.expand(&test) }

@@ -13,6 +13,8 @@
 //!
 //! Nothing here depends on vectors, keys or sockets, so a test can walk every interleaving.
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
@@ -137,7 +139,7 @@ pub struct Obligation<K, V> {
 /// Returns the obligation that follows from promises, each with its author. Returns `None` without
 /// promises.
 #[must_use]
-pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
+pub fn oblige<'a, K: Copy + Ord + 'a, V: Clone + 'a>(
     promises: impl Iterator<Item = (K, &'a Promise<V>)> + Clone,
 ) -> Option<Obligation<K, V>> {
     let (holder, committed) = promises
@@ -147,8 +149,9 @@ pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
     let resume = promises
         .filter_map(|(key, promise)| Some((key, promise.accepted.clone()?, promise.released)))
         .filter(|(_, accepted, _)| accepted.slot == committed)
-        // A released value is decided: a promise with a higher ballot cannot undo that.
-        .reduce(|best, next| if (next.2, next.1.ballot) > (best.2, best.1.ballot) { next } else { best })
+        // A released value is decided: a promise with a higher ballot cannot undo that. The order of the
+        // promises does not matter: every member comes to the leader's choice.
+        .max_by_key(|(key, accepted, released)| (*released, accepted.ballot, Reverse(*key)))
         .map(|(key, accepted, _)| (key, accepted));
     Some(Obligation { committed, holder, resume })
 }

@@ -1,5 +1,7 @@
 //! Values that the committee decides on, and the records of a decision.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
@@ -123,24 +125,15 @@ pub fn decided(
     value: &[u8; 32],
     acknowledgements: &[Signed<Acknowledgement>],
 ) -> bool {
-    let Some(ballot) = acknowledgements.first().map(|first| first.item.ballot) else { return false };
-    if acknowledgements.len() > ctx.committee.len() {
-        return false;
-    }
-    let mut authors: Vec<_> = acknowledgements
-        .iter()
-        .filter(|each| {
-            each.item.ballot == ballot
-                && each.item.slot == slot
-                && each.item.value == *value
-                && ctx.committee_index(each.author).is_some()
-                && each.verify(ctx)
+    let Some(first) = acknowledgements.first() else { return false };
+    let wanted = Acknowledgement { ballot: first.item.ballot, slot, value: *value };
+    let mut authors = BTreeSet::new();
+    acknowledgements.len() >= ctx.quorum
+        && acknowledgements.len() <= ctx.committee.len()
+        && acknowledgements.iter().all(|each| {
+            let member = ctx.committee_index(each.author).is_some();
+            member && authors.insert(each.author) && each.item == wanted && each.verify(ctx)
         })
-        .map(|each| each.author)
-        .collect();
-    authors.sort_unstable();
-    authors.dedup();
-    authors.len() >= ctx.quorum
 }
 
 impl Committed {

@@ -2,7 +2,7 @@
 
 use crate::harness::numbers::Session;
 use crate::protocol::ballot::Ballot;
-use crate::protocol::committee::{Accepted, Promise};
+use crate::protocol::committee::{self, Accepted, Promise};
 use crate::protocol::deal::{self, Deal};
 use crate::protocol::promise::{self, Promised};
 use crate::protocol::record::{self, Acknowledgement, Committed, Record};
@@ -142,6 +142,36 @@ fn acknowledgements_that_break_any_rule_decide_nothing() {
     assert!(!decided(&forged), "another's signature");
     let many = [second(b, &|_| ()), second(b, &|_| ())].concat();
     assert!(!decided(&many), "more than the committee has members");
+    // An item that does not fit is not passed over: all peers come to the same verdict.
+    let third = |by, change: &dyn Fn(&mut Acknowledgement)| {
+        let [_, third] = second(by, change);
+        [&second(b, &|_| ())[..], &[third]].concat()
+    };
+    let c = done.committee[2];
+    assert!(decided(&third(c, &|_| ())));
+    assert!(!decided(&third(c, &|item| item.value[0] ^= 1)), "one of three for another value");
+    assert!(!decided(&third(b, &|_| ())), "one of three twice");
+}
+
+/// A leader that lies can get two values acknowledged in one ballot.
+#[test]
+fn the_value_to_finish_does_not_depend_on_the_order_of_the_promises() {
+    let ballot = |counter| Ballot { counter, proposer: Peer(0) };
+    let promise = |counter, value, released| Promise {
+        committed: 4,
+        accepted: Some(Accepted { ballot: ballot(counter), slot: 4, value }),
+        released,
+    };
+    for (promises, expected) in [
+        ([promise(3, 'a', false), promise(3, 'b', false), promise(2, 'c', false)], 'a'),
+        ([promise(2, 'a', false), promise(3, 'b', false), promise(3, 'c', false)], 'b'),
+        ([promise(3, 'a', false), promise(2, 'b', true), promise(2, 'c', true)], 'b'),
+    ] {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let duty = committee::oblige(order.iter().map(|&at| (at, &promises[at]))).unwrap();
+            assert_eq!(duty.resume.unwrap().1.value, expected, "{order:?}");
+        }
+    }
 }
 
 #[test]
