@@ -1,4 +1,4 @@
-//! What leaves when, and schedules with faults that nobody chose (`docs/xclp-audit.md`).
+//! What leaves when, and schedules with faults that nobody chose (`tests/security/xclp-audit.md`).
 
 use std::sync::Mutex;
 

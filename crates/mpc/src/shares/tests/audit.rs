@@ -1,5 +1,5 @@
 //! What computing parties receive is uniform, and the tests that say so find bugs that are planted
-//! (`docs/xclp-audit.md`).
+//! (`tests/security/xclp-audit.md`).
 //!
 //! *Fresh masks.* A party's tape is its two keys and its inputs. The program is run again with the key that
 //! the party has not replaced from some round on: what it computed before is the same, only masks that are

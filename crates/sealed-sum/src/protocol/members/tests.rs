@@ -1,5 +1,5 @@
 //! The rule against liars that see everything: the rounds of the model that it was found with
-//! (`model.py`, see docs/attacks.md), played on the real functions.
+//! (`model.py`, see tests/security/attacks.md), played on the real functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
