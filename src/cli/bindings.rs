@@ -78,7 +78,7 @@ type Answer = (Vec<u8>, Option<(f64, f64)>);
 /// The same peer of a session of the task `fedavg`, for which `train` trains in place of the built-in
 /// learner; `weights` are those that it has now.
 ///
-/// It is called in each round on a thread of the node, with what `docs/trainer.md` says of a round as JSON
+/// It is called in each round on a thread of the node, with what `docs/networks.md` says of a round as JSON
 /// (but for `folder`), this peer's scaled rows and the weights to start from. It gives the new weights, and
 /// the mean loss (nats) and the accuracy of the rows; where it gives no figures, those of the new weights are
 /// computed. Weights are files in the format safetensors.

@@ -16,8 +16,8 @@ use crate::files;
 /// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy; or a
 /// network as ONNX, its scaling included
 ///
-/// docs/export.md says what the arrays are, and has twenty lines of NumPy that predict from them. A personal
-/// model is refused without a flag; docs/personal.md says what its arrays are.
+/// docs/python.md says what the arrays are, and has twenty lines of NumPy that predict from them. A personal
+/// model is refused without a flag; docs/networks.md says what its arrays are.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]

@@ -27,7 +27,7 @@ use crate::data::{Dataset, LabelColumn};
 /// The model is a network that the task fedavg has trained. Anybody who has it can do this, without having
 /// been in its session. Prints how often the network alone, the network after training on these rows
 /// (fine-tuned) and kNN-Per are right on rows that they have not seen, and which is the best. Given a
-/// personal model instead of a network, takes new rows into its datastore. docs/personal.md has the details.
+/// personal model instead of a network, takes new rows into its datastore. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file; or a personal model, to take new rows in
@@ -89,7 +89,7 @@ pub(super) struct Personalise {
 
 /// What draws folds, samples and batches. None of them needs to be secret.
 const SEED: &[u8] = b"flyswarm personalise";
-/// How a network of a peer's own is trained, as in the reference runs of docs/personal.md.
+/// How a network of a peer's own is trained, as in the reference runs of lab/tables/networks.md.
 const LOCAL: (u32, f32) = (15, 0.02);
 
 fn drifts() -> impl TypedValueParser<Value = Drift> {

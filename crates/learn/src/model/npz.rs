@@ -1,4 +1,4 @@
-//! A model as arrays of NumPy, for use without this program; `docs/export.md` says what is in them and how to
+//! A model as arrays of NumPy, for use without this program; `docs/python.md` says what is in them and how to
 //! predict from them.
 
 use std::io::{self, Seek, Write};

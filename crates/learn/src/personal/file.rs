@@ -281,7 +281,7 @@ impl PersonalModel {
         looks_like(bytes, FORMAT)
     }
 
-    /// Writes keys, classes and network as an NPZ archive, for use without this program: `docs/personal.md`
+    /// Writes keys, classes and network as an NPZ archive, for use without this program: `docs/networks.md`
     /// says what is in it.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! How many columns of real sets are told to be in other units, though they are not: figures of
-//! docs/quality.md, "Columns beside the pool".
+//! docs/quality.md, "Columns next to the pool".
 
 use std::path::{Path, PathBuf};
 
