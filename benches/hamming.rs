@@ -1,8 +1,8 @@
-//! What secure Hamming distances between two owners cost on one core:
-//! `cargo bench --bench hamming --no-default-features [-- --json] [--rows 500]`.
+//! Measures secure Hamming distances between two owners on one core: `cargo bench --bench hamming
+//! --no-default-features [-- --json] [--rows 500]`.
 //!
-//! The size of a block of the paper (section 4.2) unless it is told another: 500 points each, 512 features, L
-//! = 4,096. CPU seconds, least of several runs, each for as much as stands beside it.
+//! The default is one block of the paper (section 4.2): 500 points each, 512 features, L = 4,096. Each
+//! figure is in CPU seconds and is the least of several runs, scaled to the whole block.
 
 #![allow(missing_docs)]
 
@@ -20,14 +20,15 @@ use serde_json::{Map, Value, json};
 const FEATURES: usize = 512;
 const BITS: usize = 4096;
 
-/// Seconds by stage, in the order in which they were measured.
+/// Seconds of each stage, in the order of measurement.
 struct Costs {
     json: bool,
     seconds: Map<String, Value>,
 }
 
 impl Costs {
-    /// Notes `scale` times the least seconds of this thread in `runs`, and gives what the last run gave.
+    /// Records `scale` times the least seconds of this thread over `runs` runs. Returns the result of the
+    /// last run.
     fn least<T>(&mut self, name: &str, (runs, scale): (usize, f64), mut work: impl FnMut() -> T) -> T {
         let mut best = f64::INFINITY;
         let mut last = None;
@@ -43,7 +44,7 @@ impl Costs {
         last.expect("at least one run")
     }
 
-    /// All stages whose names begin so.
+    /// Returns the sum of all stages whose names have this prefix.
     fn sum(&self, prefix: &str) -> f64 {
         self.seconds
             .iter()
@@ -73,7 +74,7 @@ fn main() {
     assert!((1..=512).contains(&rows), "rows of one group of ciphertexts");
     let mut costs =
         Costs { json: arguments.iter().any(|argument| argument == "--json"), seconds: Map::new() };
-    // Work and clock on one thread.
+    // Keeps work and clock on one thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| measure(&mut costs, rows));
     if costs.json {
@@ -98,7 +99,8 @@ fn measure(costs: &mut Costs, rows: usize) {
     encryption(costs, &a, &b, &expected);
 }
 
-/// A block by oblivious transfer: some of the receiver's rows, of which each costs as much.
+/// Measures a block by oblivious transfer. Only some of the receiver's rows are computed, because each row
+/// costs the same.
 fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     let (context, rows, others) = ([7; 32], a.rows().min(20), b.rows());
     let (receiver, sender) = costs.least("ot.base transfers", (3, 1.0), || {
@@ -136,8 +138,8 @@ fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     assert_eq!(sum, expected[..rows * others], "the shares add up to the distances");
 }
 
-/// A block by homomorphic encryption: all ciphertexts, and the answers for as many of the evaluator's rows as
-/// one job takes.
+/// Measures a block by homomorphic encryption: all ciphertexts, and the answers for the rows of one job of
+/// the evaluator.
 fn encryption(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     let (groups, rows) =
         (phe::Groups { holder: a.rows(), evaluator: b.rows(), bits: BITS }, b.rows().min(32));

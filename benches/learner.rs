@@ -1,7 +1,9 @@
-//! The learner: drawing M, projecting and choosing winners, training, predicting, and how time grows with
-//! each parameter. Digits are the rows in the crate; rows of the shape of MNIST (784 bytes, a fifth of them
-//! not zero) are made up, as speed does not depend on what they show. Wall time on all cores; `table6` has
-//! CPU time and the distance to the core's limit.
+//! Measures the learner: drawing M, projection and winners, training, prediction, and the growth of time
+//! with each parameter.
+//!
+//! The rows are the built-in digits and made-up rows in the shape of MNIST (784 bytes, a fifth of them
+//! nonzero). Made-up rows are enough, because speed does not depend on the content. Times are wall time on
+//! all cores. `table6` measures CPU time and the distance to the core's limit.
 
 #![allow(missing_docs)]
 
@@ -21,7 +23,7 @@ fn main() {
     divan::main();
 }
 
-/// One set of rows and how it is sketched.
+/// A set of rows and its sketch parameters.
 #[derive(Clone, Copy, Debug)]
 enum Case {
     /// The demo's parameters: m = 128 d, s = 0.3 d.
@@ -54,7 +56,7 @@ impl Case {
     }
 }
 
-/// Rows of one made-up set.
+/// Makes rows of one set.
 fn made(rows: usize, d: usize) -> Dataset {
     let mut state = 1_u32;
     let mut next = || {
@@ -67,7 +69,8 @@ fn made(rows: usize, d: usize) -> Dataset {
     Dataset::new(d, values, labels, classes).expect("sound rows")
 }
 
-/// Winners of 512 rows where one parameter moves away from d = 784, m = 16384, s = 78, rho = 32.
+/// Computes the winners of 512 rows with one parameter moved away from d = 784, m = 16384, s = 78, rho =
+/// 32.
 fn sweep(bencher: Bencher<'_, '_>, d: usize, m: usize, s: usize, rho: usize) {
     let data = made(512, d);
     let parameters = Parameters { d, m, s, rho, seed: [1; 32], densify: false, scaling: Scaling::UnitNorm };
@@ -98,14 +101,14 @@ fn sweep_rho(bencher: Bencher<'_, '_>, rho: usize) {
     sweep(bencher, 784, 16_384, 78, rho);
 }
 
-/// The lifting matrix from its seed.
+/// Draws the lifting matrix from its seed.
 #[divan::bench(args = CASES, sample_count = 10)]
 fn matrix(bencher: Bencher<'_, '_>, case: Case) {
     let sketch = case.sketch();
     bencher.counter(ItemsCount::new(sketch.parameters().m)).bench(|| FlyHash::new(black_box(&sketch)));
 }
 
-/// Projection and winners.
+/// Projects the rows and finds the winners.
 #[divan::bench(args = CASES, sample_count = 10)]
 fn winners(bencher: Bencher<'_, '_>, case: Case) {
     let (data, hash, scaler) = (case.data(), FlyHash::new(&case.sketch()), case.scaler());

@@ -1,27 +1,31 @@
-//! The sealed sum over eight nodes on one machine, beside the same bytes through bare libp2p substreams.
+//! Compares the sealed sum over eight nodes on one machine with the same bytes through bare libp2p
+//! substreams.
 //!
-//! **Sealed**: eight nodes in this process, each a `net::driver` on its own thread with its own network and
-//! state folder, over loopback (TCP, Noise, Yamux). The plan is the coin and one vector. Two times are taken,
-//! both from the moment when the first node begins to mask: `summed` until the last node holds the sealed
-//! total, has hashed it and knows that all do (its stage `Accept` begins); and `opened` until the last node
-//! has taken the pads off and has the result on disk: the acknowledgements, with the total synced to disk by
-//! every committee member before its own, the shares, and the opening lie between. The vectors themselves are
-//! made before.
+//! **Sealed**: eight nodes in this process. Each is a `net::driver` on its own thread with its own network
+//! and state folder, over loopback (TCP, Noise, Yamux). The plan is the coin and one vector. The vectors
+//! are made before the measurement. Two times start when the first node begins to mask:
 //!
-//! **Bare**: a swarm for each node with nothing but `libp2p-stream`, default settings and TCP without delay.
-//! On each of the tree's seven edges one substream carries the vector up and another one down, both at once,
-//! in writes of 256 KiB; the reader discards what it reads. No masks, no adding, no hash, no disk, no order
-//! between edges. Time from the first write until the last byte is read.
+//! - `summed` ends when the last node holds the sealed total, has hashed it and knows that all nodes do
+//!   (its stage `Accept` begins).
+//! - `opened` ends when the last node has removed the pads and stored the result on disk. In between are
+//!   the acknowledgements, the shares and the opening. Every committee member syncs the total to disk
+//!   before it acknowledges.
 //!
-//! Both begin on fresh connections, in turns, so that whatever else the machine does falls on both. CPU
-//! seconds are those of the whole process. Memory is the peak (`VmHWM`) of processes that each run one node
-//! of eight.
+//! **Bare**: a swarm for each node with only `libp2p-stream`, default settings and TCP without delay. On
+//! each of the tree's seven edges, one substream carries the vector up and another one carries it down.
+//! Both run at once, with writes of 256 KiB. The reader discards the bytes. There are no masks, additions,
+//! hashes, disk writes or order between edges. The time is from the first write until the last byte is
+//! read.
 //!
-//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` says where the state folders are. With
-//! `-- --bare MIB` it prints nothing but the CPU seconds that a GB costs through bare substreams, both its
-//! ends together, where each edge carries so many MiB up and down.
+//! Both begin on fresh connections and alternate, so that other work on the machine affects both. CPU
+//! seconds are those of the whole process. Memory is the peak (`VmHWM`) of processes that each run one of
+//! the eight nodes.
+//!
+//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` sets the place of the state folders. With
+//! `-- --bare MIB` it prints only the CPU seconds per GB through bare substreams, for both ends together,
+//! with MIB mebibytes up and down each edge.
 
-#![allow(missing_docs, clippy::disallowed_methods)] // it looks at the clock
+#![allow(missing_docs, clippy::disallowed_methods)] // it reads the clock
 
 #[path = "sealed_sum/bare.rs"]
 mod bare;
@@ -39,13 +43,13 @@ use flyswarm::protocol::sum_id::SumId;
 use flyswarm::session::Peer;
 use flyswarm_sealed_sum::crypto::mask::{Sign, Word};
 
-/// As in the program; the bare transfer has it too.
+/// The allocator of the program; the bare transfer uses it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NODES: usize = 8;
 const MIB: usize = 1 << 20;
-/// The project's goals.
+/// Goals of the project.
 const MOST_TIME: f64 = 1.8;
 const MOST_MEMORY: f64 = 4.0;
 
@@ -56,7 +60,8 @@ struct Cost {
     cpu: f64,
 }
 
-/// CPU seconds of this process so far, where the system tells: user and system time, in ticks of 10 ms.
+/// CPU seconds of this process so far, if the system reports them: user and system time, in ticks of 10
+/// ms.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
@@ -69,8 +74,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
 }
 
-/// The part of the vector's streams that one node puts on: those of its seven partners and, at three of the
-/// eight, a pad.
+/// The masks that one node applies to the vector: one for each of its seven partners and, on three of the
+/// eight nodes, a pad.
 fn masks(pad: bool) -> Masks {
     let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(0) }, slot: 1 };
     let mask = |key: u8, sign| Mask::new(Arc::new([key; 32]), "mask", sum, sign);
@@ -79,7 +84,7 @@ fn masks(pad: bool) -> Masks {
     Masks { word: Word::W32, masks: partners.chain(pad).collect() }
 }
 
-/// CPU seconds of the masking of all eight nodes on one core, and of their opening.
+/// CPU seconds on one core to mask at all eight nodes, and to open.
 fn masking(bytes: usize) -> (f64, f64) {
     let mut chunk = vec![1; CHUNK];
     let mut time = |masks: &Masks| {
@@ -168,7 +173,8 @@ fn memory(bytes: usize, out: &mut impl Write) -> std::io::Result<()> {
 }
 
 fn main() -> std::io::Result<()> {
-    // `cargo bench` passes `--bench`; `cargo test --benches` does not, and wants only to know that it runs.
+    // `cargo bench` passes `--bench`. `cargo test --benches` does not, and only checks that the bench
+    // runs.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let [flag, index, bytes] = &arguments[..]
         && flag == "--node"

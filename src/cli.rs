@@ -1,6 +1,6 @@
-//! Command line: arguments are parsed low-level by clap, checked into meaning by each command, and run.
+//! Command line: clap parses the arguments, and each command checks their meaning and runs.
 //!
-//! Results go to standard output, everything else to standard error. Errors are one line.
+//! Results go to standard output, all other messages to standard error. Errors are one line.
 
 #[cfg(feature = "net")]
 mod bindings;
@@ -57,7 +57,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[cfg(feature = "net")]
 use crate::peer::MakeInterpose;
 
-/// What a command ends with; see [`Failure::code`] for the exit codes.
+/// Errors of a command; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// A file, a field or an argument is wrong: exit code 2. Nothing was written.
@@ -75,7 +75,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Exit codes: 2 bad input (clap uses it too), 3 session failed, 4 environment failed, 130 interrupted.
+    /// Returns the exit code: 2 bad input (clap uses it too), 3 session failed, 4 environment failed,
+    /// 130 interrupted.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -95,10 +96,11 @@ impl Failure {
     arg_required_else_help = true
 )]
 struct Arguments {
-    /// Log to standard error, such as info or flyswarm=debug,libp2p_tcp=trace [default: RUST_LOG, or nothing]
+    /// Log to standard error, such as info or flyswarm=debug,libp2p_tcp=trace [default: RUST_LOG, or
+    /// nothing]
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
-    /// Log one JSON object a line
+    /// Log one JSON object per line
     #[arg(long, global = true)]
     log_json: bool,
     #[command(subcommand)]
@@ -116,7 +118,7 @@ enum Command {
     #[cfg(feature = "net")]
     Relay(relay::Relay),
     Id(id::IdArguments),
-    /// Look at a table before a session: all that is wrong with it at once
+    /// Check a table before a session and list all its problems at once
     #[command(subcommand)]
     Schema(schema::SchemaCommand),
     Ledger(noise::Spent),
@@ -134,27 +136,27 @@ enum Command {
     Man(shell::Man),
 }
 
-/// Parses the arguments of this process, runs the command, prints its error on one line.
+/// Parses the arguments of this process, runs the command, and prints its error on one line.
 #[must_use]
 pub fn main() -> ExitCode {
     main_of(std::env::args_os())
 }
 
-/// As [`main`], with tasks that the program adds to those of this crate.
+/// Like [`main`], with tasks that the program adds to those of this crate.
 #[must_use]
 pub fn main_with(kinds: &[&'static crate::tasks::TaskKind]) -> ExitCode {
     kinds.iter().for_each(|kind| crate::tasks::register(kind));
     main()
 }
 
-/// Runs the command with these words, the first of which is the program's name.
+/// Runs the command with these words; the first word is the program's name.
 #[must_use]
 pub fn main_of(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     start(Arguments::parse_from(words))
 }
 
-/// The command `join` with these arguments, the program's name first. What `interpose` makes stands between
-/// its node and the network.
+/// Runs the command `join` with these arguments, the program's name first. `interpose` makes the layer
+/// between its node and the network.
 #[cfg(feature = "net")]
 #[must_use]
 pub fn join_interposed(arguments: &[OsString], interpose: MakeInterpose) -> ExitCode {
@@ -170,7 +172,7 @@ fn start(arguments: Arguments) -> ExitCode {
     finish(result.and_then(|()| run(arguments.command, &mut io::stdout())))
 }
 
-/// Prints the error of a command on one line; the exit code.
+/// Prints the error of a command on one line and returns the exit code.
 fn finish(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -181,8 +183,8 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// The text on one line. Names and values from files of others stand in it: what would act on a terminal is
-/// escaped.
+/// Puts the text on one line. It may contain names and values from other people's files, so characters
+/// that act on a terminal are escaped.
 fn one_line(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -196,11 +198,11 @@ fn one_line(text: &str) -> String {
 }
 
 thread_local! {
-    /// Where a thread's commands say what is no result, where that is not standard error.
+    /// Messages of a thread's commands that are not results, if they do not go to standard error.
     static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Says something that is no result: a line on standard error, or for who has called [`call`].
+/// Prints a message that is not a result: on standard error, or to the caller of [`call`].
 fn say(text: &str) {
     let kept = SAID.with_borrow_mut(|said| said.as_mut().map(|said| said.push(one_line(text))));
     if kept.is_none() {
@@ -208,7 +210,8 @@ fn say(text: &str) {
     }
 }
 
-/// Silent unless the option or RUST_LOG says otherwise; results and errors never go this way.
+/// Starts the log, which is silent unless the option or RUST_LOG enables it. Results and errors never go
+/// to the log.
 fn start_log(filter: Option<&str>, json: bool) -> Result<(), Failure> {
     let directives = filter.map_or_else(|| std::env::var("RUST_LOG").unwrap_or_default(), str::to_owned);
     let targets = match directives.trim() {
@@ -252,7 +255,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The end of writing to `place`: a reader that went away (`| head`) is no failure.
+/// Checks the result of writing to `place`: a reader that has left (`| head`) is not a failure.
 fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -262,7 +265,8 @@ fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a result to standard output, control characters escaped: names in it may come from others.
+/// Writes a result to standard output, with control characters escaped: names in it may come from
+/// others.
 fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
     let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     let text = if text.contains(acts) {
@@ -280,8 +284,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a command line whose words that are no options and the values of --data, --out and --map are
-    /// files in `folder`; gives its standard output.
+    /// Runs a command line and returns its standard output. Words that are not options, and the values
+    /// of --data, --out and --map, are files in `folder`.
     pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
         let mut words = line.split(' ').map(String::from);
         let mut arguments = vec!["flyswarm".to_owned(), words.next().unwrap()];
@@ -314,7 +318,7 @@ mod tests {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    /// Runs a command line as it stands.
+    /// Runs a command line unchanged.
     pub(super) fn run_words(words: Vec<String>, out: &mut dyn Write) -> Result<(), Failure> {
         run(Arguments::try_parse_from(words).unwrap().command, out)
     }
@@ -343,7 +347,7 @@ mod tests {
         }
         let mut found = Vec::new();
         without(&Arguments::command(), "", &mut found);
-        // These print no result.
+        // These commands print no result.
         found.retain(|name| !["completions", "man"].contains(&name.as_str()));
         assert_eq!(found, <Vec<String>>::new());
     }
@@ -368,7 +372,8 @@ mod tests {
         assert_eq!(found, <Vec<String>>::new());
     }
 
-    /// Options of a command and of those below it, without --help and those that every command has.
+    /// Collects the options of a command and its subcommands, without --help and those that every
+    /// command has.
     fn options(command: &clap::Command, name: &str, out: &mut Vec<(String, usize)>) {
         let all = ["help", "version", "log", "log_json"];
         let own = command.get_arguments().filter(|argument| !argument.is_positional());

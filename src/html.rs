@@ -1,5 +1,6 @@
-//! Pages that stand alone: one HTML file with its style and its pictures, which are inline SVG. A page loads
-//! nothing, and has no scripts. `maud` escapes every text; a policy in the head forbids all else.
+//! Self-contained pages: one HTML file with its style and its pictures, which are inline SVG. A page
+//! loads nothing and has no scripts. `maud` escapes every text; a policy in the head forbids everything
+//! else.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -23,7 +24,7 @@ pub fn bytes(count: f64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// Formats milliseconds with a unit that suits them.
+/// Formats milliseconds with a suitable unit.
 pub(crate) fn time(ms: f64) -> String {
     let short = |value: f64, digits: usize| {
         let text = format!("{value:.digits$}");
@@ -42,7 +43,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Formats a number of any size with four digits that count.
+/// Formats a number of any size with four significant digits.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if value == 0.0 || !value.is_finite() {
@@ -55,13 +56,13 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// The cells of a row of [`table`].
+/// Makes the cells of a row of [`table`].
 macro_rules! cells {
     ($($cell:expr),* $(,)?) => { vec![$(maud::Render::render(&$cell)),*] };
 }
 pub(crate) use cells;
 
-/// A table; the first cell of a row is its heading.
+/// Makes a table; the first cell of a row is its heading.
 pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
     html! {
         div.wide role="region" tabindex="0" aria-label=(caption) {
@@ -82,7 +83,7 @@ pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Ite
     }
 }
 
-/// A section with a list of headings and texts; nothing without lines.
+/// Makes a section with a list of headings and texts; an empty list makes no section.
 pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> Markup {
     html! {
         @if !lines.is_empty() {
@@ -91,7 +92,7 @@ pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> Markup {
     }
 }
 
-/// A picture of this size, in units of about a pixel.
+/// Makes a picture of this size, in units of about a pixel.
 pub(crate) fn picture(width: f64, height: f64, class: Option<&str>, label: &str, parts: Markup) -> Markup {
     html! {
         svg class=[class] viewBox={ "0 0 " (width.round()) " " (height.round()) } role="img" aria-label=(label) {
@@ -100,25 +101,26 @@ pub(crate) fn picture(width: f64, height: f64, class: Option<&str>, label: &str,
     }
 }
 
-/// A length of a picture, with one digit after the point.
+/// Rounds a length of a picture to one digit after the point.
 pub(crate) fn px(length: f64) -> f64 {
     (10.0 * length).round() / 10.0
 }
 
-/// A round step that gives about `count` grid lines over `range`: 1, 2 or 5 times a power of ten.
+/// Returns a round step that gives about `count` grid lines over `range`: 1, 2 or 5 times a power of
+/// ten.
 pub(crate) fn step(range: f64, count: f64) -> f64 {
     let raw = (range / count).max(1e-9);
     let power = 10f64.powf(raw.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw).unwrap_or(raw)
 }
 
-/// How a [`page`] of this kind begins, and nothing else.
+/// Returns the beginning of every [`page`] of this kind; no other page begins with it.
 pub(crate) fn beginning(kind: &str) -> String {
     let head = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">";
     format!("{head}<meta name=\"generator\" content=\"{kind}\">")
 }
 
-/// A page: its kind in small letters, its title, a line on what it is about, and what it shows.
+/// Makes a page: its kind in small letters, its title, a line about its subject, and its sections.
 pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot: Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -144,7 +146,7 @@ pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot:
     visible(&page.into_string()) + "\n"
 }
 
-/// The text with U+FFFD for what is invisible, or turns the direction of the text around it.
+/// Replaces invisible characters, and characters that change the direction of the text, by U+FFFD.
 fn visible(text: &str) -> String {
     text.chars().map(|each| if each.is_whitespace() || printable(each) { each } else { '\u{fffd}' }).collect()
 }
@@ -160,7 +162,7 @@ mod tests {
         let page = page("kind", text, "about", html! { p title=(text) { "x" } }, html! {});
         assert!(page.contains(&format!("<h1>{shown}</h1>")), "{page}");
         assert!(page.contains(&format!("<p title=\"{shown}\">x</p>")), "{page}");
-        // Names in any writing stay as they are.
+        // Names in any script stay as they are.
         for name in ["gr\u{fc}n", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}", "\u{4f60}\u{597d}", "\u{1f41d}"] {
             assert_eq!(visible(name), name);
         }

@@ -1,10 +1,12 @@
-//! HTTP for whoever looks at a node: few connections, each bounded, none of them able to hold up the node.
+//! HTTP server for viewers of a node: few connections, each bounded, none of them able to delay the
+//! node.
 //!
-//! At a loopback address only requests to an IP address or `localhost` are answered: the page of a stranger,
-//! whose own name leads to this machine, reads nothing.
+//! At a loopback address the server answers only requests to an IP address or `localhost`. So another
+//! site's page, whose domain name resolves to this machine, cannot read anything.
 //!
-//! hyper speaks it. A connection has one request, whose head must come within [`PATIENCE`]; an answer of
-//! known length must be read within twice that, a stream may go on. Bodies of requests are not read.
+//! hyper implements the protocol. A connection carries one request, and its head must arrive within
+//! [`PATIENCE`]. The client must read an answer of known length within twice that time; a stream may
+//! continue. Bodies of requests are not read.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,25 +29,25 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-/// Longest head of a request, bytes: hyper takes no smaller limit.
+/// Longest head of a request in bytes: hyper accepts no smaller limit.
 const REQUEST: usize = 8 * 1024;
-/// For the head of a request (guess).
+/// Time limit for the head of a request (guess).
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections at a time; more wait until one ends (guess).
+/// Connections at a time; more connections wait until one ends (guess).
 const CONNECTIONS: usize = 32;
 
-/// The type of an answer to Prometheus.
+/// Content type of an answer to Prometheus.
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The type of an answer in words.
+/// Content type of an answer in plain text.
 pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
-/// The answer to a request to another name.
+/// Answer to a request with another host name.
 pub(crate) const NOT_OWN: &str = "the Host header is not this server's address\n";
 
-/// The body of an answer.
+/// Body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A server; it ends when dropped.
+/// A server, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -53,10 +55,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers at `address` from now on, on a thread of its own called `name`.
+    /// Starts a server at `address`, on its own thread called `name`.
     ///
     /// # Errors
-    /// Where the address cannot be bound, or the system gives no thread.
+    /// If the address cannot be bound, or the system starts no thread.
     pub(crate) fn start(
         name: &str,
         address: SocketAddr,
@@ -89,7 +91,7 @@ impl Server {
         Ok(Self { address, _stop: stop })
     }
 
-    /// Where it answers.
+    /// Returns the server's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -110,13 +112,13 @@ where
                     drop(place);
                 });
             }
-            // Too many open files: they may be fewer soon.
+            // Too many open files: there may be fewer soon.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-/// Who asks wrongly or too slowly gets no answer.
+/// Serves one connection. A client that sends a wrong or slow request gets no answer.
 async fn converse<A: Fn(&Request<Incoming>) -> Response<Body>>(stream: TcpStream, answer: &A) {
     let streams = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
@@ -132,12 +134,13 @@ async fn converse<A: Fn(&Request<Incoming>) -> Response<Body>>(stream: TcpStream
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     if timeout(2 * PATIENCE, &mut connection).await.is_err() && streams.load(Ordering::Relaxed) {
-        // A reader that has gone is no error.
+        // A client that has left is not an error.
         let _ = connection.await;
     }
 }
 
-/// Whether a request is to this port of an IP address or of `localhost`, to which no name of others leads.
+/// Returns whether a request names this port of an IP address or of `localhost`: no other domain name
+/// leads there.
 pub(crate) fn is_to(request: &Request<Incoming>, port: u16) -> bool {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let (name, given) = match host.rsplit_once(':') {
@@ -148,7 +151,7 @@ pub(crate) fn is_to(request: &Request<Incoming>, port: u16) -> bool {
     given == Some(port) && (name == "localhost" || name.parse::<IpAddr>().is_ok())
 }
 
-/// An answer of this text.
+/// Makes an answer with this text.
 pub(crate) fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
@@ -179,14 +182,14 @@ mod tests {
     fn sent(server: &Server, request: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.set_read_timeout(Some(4 * PATIENCE)).unwrap();
-        // The server may have had enough before all is written.
+        // The server may close the connection before the test has written everything.
         let _ = stream.write_all(request);
         stream
     }
 
     fn read(mut stream: TcpStream) -> String {
         let mut answer = Vec::new();
-        // A connection that is cut ends as one that is closed; one that stays open is an error of time.
+        // A reset connection counts as closed; a connection that stays open ends in a time-out error.
         if let Err(error) = stream.read_to_end(&mut answer) {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
         }

@@ -1,10 +1,10 @@
-//! What an identity has spent of its data sets' privacy budgets, and how often it has put them into sessions
-//! of the task `xclp`: one line of JSON for each session, appended and synced before the session sends
-//! anything.
+//! Privacy ledger of an identity: the privacy budget that its data sets have spent, and the sessions of
+//! the task `xclp` that used them. The file has one line of JSON for each session, which is appended and
+//! synced before the session sends anything.
 //!
-//! A data set is what its owner calls so, whatever files it is in: a digest would take a set with one row
-//! more for another. Epsilons of sessions on one set are added up (sequential composition), each as it stands
-//! in the session file. A lock keeps two processes from spending the same budget.
+//! The owner names the data set, regardless of its files: a digest would change with every added row.
+//! Epsilons of sessions on one data set are added up (sequential composition), each as the session file
+//! gives it. A lock prevents two processes from spending the same budget.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -17,88 +17,87 @@ use crate::files;
 use crate::privacy::Ratio;
 use crate::session::NoiseMode;
 
-/// The largest file that is read.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 26;
-/// How often the lock is tried, and what lies between.
+/// Number of attempts to lock, and the pause between them.
 const ATTEMPTS: u32 = if cfg!(test) { 5 } else { 100 };
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One session that was paid for, or in which labels were asked for: that has no epsilon.
+/// One session that was paid for, or one session of the task `xclp`, which has no epsilon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Charge {
-    /// The data set, as its owner calls it.
+    /// Name that the owner gives the data set.
     pub dataset: String,
-    /// What the session may have told of it; none of a session of the task `xclp`, whose answers have no
-    /// bound.
+    /// Epsilon of the session; `None` for the task `xclp`, whose answers have no privacy bound.
     pub epsilon: Option<Ratio>,
-    /// The chance that this does not hold; none where it holds always.
+    /// Probability that epsilon does not hold; `None` if epsilon always holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
-    /// For which neighbours (docs/privacy.md).
+    /// Definition of neighbouring data sets (docs/privacy.md).
     pub mode: Option<NoiseMode>,
-    /// The session's id, 64 hexadecimal digits.
+    /// Session id, 64 hexadecimal digits.
     pub session: String,
-    /// What people call the session.
+    /// Name of the session.
     pub name: String,
-    /// When, in seconds since 1970.
+    /// Time of the charge in seconds since 1970.
     pub unix: u64,
 }
 
-/// Why a session is not paid for. Nothing was written.
+/// Reasons why a session is not paid for. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// The system refused.
+    /// The system refused access.
     #[error("{path}: {error}")]
     Io {
-        /// The ledger.
+        /// Path of the ledger.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Nothing can be locked there.
+    /// The file system cannot lock the file.
     #[error(
         "{path}: the file system has no locks (NFS?): keep the key, and the ledger beside it, on a local disk ({error})"
     )]
     NoLocks {
-        /// The ledger.
+        /// Path of the ledger.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Another process does not let go of it.
+    /// Another process keeps the ledger locked.
     #[error("{0}: another process has the ledger open and did not let go of it within 10 s")]
     Locked(PathBuf),
-    /// A line is no charge.
+    /// A line is not a valid charge.
     #[error("{path}: line {line} of the ledger is damaged: {error}")]
     Damaged {
-        /// The ledger.
+        /// Path of the ledger.
         path: PathBuf,
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Error of the JSON reader.
         error: String,
     },
-    /// The budget does not allow it.
+    /// The budget does not allow the session.
     #[error(
         "data set {dataset:?} has spent {spent} of its budget of {budget}: a session of epsilon {epsilon} would exceed it"
     )]
     Exceeded {
-        /// The data set.
+        /// Name of the data set.
         dataset: String,
-        /// What is spent.
+        /// Epsilon that is spent.
         spent: String,
-        /// What may be spent.
+        /// Epsilon that may be spent.
         budget: Ratio,
-        /// What the session asks for.
+        /// Epsilon of the session.
         epsilon: Ratio,
     },
     /// The session was joined with other rows before.
     #[error("this identity has joined the session with the data set {known:?}, not {dataset:?}")]
     OtherSet {
-        /// The one in the ledger.
+        /// Data set in the ledger.
         known: String,
-        /// The one asked for.
+        /// Data set of this call.
         dataset: String,
     },
 }
@@ -112,14 +111,15 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Where the ledger of an identity is: beside its key, so that no other state folder makes a second one.
+    /// Returns the path of an identity's ledger. It is next to the key, so another state folder does not
+    /// start a second ledger.
     #[must_use]
     pub fn path(key: &Path, peer_id: &str) -> PathBuf {
         key.with_file_name("ledger").join(format!("{peer_id}.jsonl"))
     }
 
-    /// Opens or makes it, for its owner only, and waits for another process that has it open, ten seconds at
-    /// most.
+    /// Opens or creates the ledger, readable only by its owner. Waits up to ten seconds for another
+    /// process that has it open.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -133,21 +133,21 @@ impl Ledger {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(io)?;
-        // Whoever can open it can lock it, and learn what data sets there are.
+        // Another user who can open the file can lock it and read the names of the data sets.
         #[cfg(unix)]
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(io)?;
         lock(&file, path)?;
         let text = text(&file).map_err(io)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            // A crash while it was written: the session that it was for has sent nothing.
+            // A crash cut the last line. Its session has sent nothing.
             file.set_len(whole as u64).map_err(io)?;
         }
         let charges = parse(path, &text[..whole])?;
         Ok(Self { path: path.to_owned(), file, charges })
     }
 
-    /// Every charge, in its order; none where there is no ledger.
+    /// Returns all charges in their order; an empty list if there is no ledger.
     pub fn read(path: &Path) -> Result<Vec<Charge>, LedgerError> {
         let io = |error| LedgerError::Io { path: path.to_owned(), error };
         let file = match File::open(path) {
@@ -158,15 +158,15 @@ impl Ledger {
         parse(path, &text[..text.rfind('\n').map_or(0, |end| end + 1)])
     }
 
-    /// Whether [`Ledger::charge`] would pay for a session. Writes nothing.
+    /// Checks whether [`Ledger::charge`] would pay for a session. Writes nothing.
     ///
     /// # Errors
-    /// As [`Ledger::charge`].
+    /// Those of [`Ledger::charge`].
     pub fn check(&self, charge: &Charge, budget: Option<Ratio>, goes_on: bool) -> Result<(), LedgerError> {
         self.is_paid(charge, budget, goes_on).map(drop)
     }
 
-    /// Whether a session is paid for; an error where it cannot be.
+    /// Returns whether a session is already paid for; an error if it cannot be paid for.
     fn is_paid(&self, charge: &Charge, budget: Option<Ratio>, goes_on: bool) -> Result<bool, LedgerError> {
         if let Some(known) =
             self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
@@ -187,7 +187,8 @@ impl Ledger {
         Ok(false)
     }
 
-    /// Pays for a session. One that `goes_on` from stored state, in which its release is kept, was paid for.
+    /// Pays for a session. A session that continues from stored state (`goes_on`), which includes its
+    /// release, is already paid for.
     pub fn charge(
         &mut self,
         charge: Charge,
@@ -208,7 +209,7 @@ impl Ledger {
     }
 }
 
-/// Tries for ten seconds: a charge takes some milliseconds.
+/// Tries to lock for ten seconds: a charge takes some milliseconds.
 fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
     for _ in 0..ATTEMPTS {
         match file.try_lock() {
@@ -222,20 +223,21 @@ fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
     Err(LedgerError::Locked(path.to_owned()))
 }
 
-/// What a data set has spent, and in how many sessions of the task `xclp` it was.
+/// Total of a data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Total {
-    /// The data set.
+    /// Name of the data set.
     pub dataset: String,
-    /// The sum of epsilons.
+    /// Sum of the epsilons.
     pub spent: String,
-    /// The sum of deltas.
+    /// Sum of the deltas.
     pub delta: f64,
-    /// Sessions of the task `xclp`: in each of them its rows answered the questions of all owners' rows.
+    /// Number of sessions of the task `xclp`: in each of them the rows answered questions about the rows
+    /// of all owners.
     pub queries: usize,
 }
 
-/// Each data set, in the order of their first sessions.
+/// Returns the total of each data set, in the order of their first sessions.
 #[must_use]
 pub fn totals(charges: &[Charge]) -> Vec<Total> {
     let mut sets: Vec<&str> = Vec::new();
@@ -260,7 +262,7 @@ fn spent(charges: &[Charge], dataset: &str) -> u128 {
     of.filter_map(|charge| charge.epsilon).map(millionths).sum()
 }
 
-/// Session files say whole millionths; anything finer counts as one more.
+/// Returns epsilon in millionths, rounded up: session files give whole millionths.
 fn millionths(epsilon: Ratio) -> u128 {
     (u128::from(epsilon.numerator()) * 1_000_000).div_ceil(epsilon.denominator().into())
 }
@@ -310,7 +312,7 @@ mod tests {
         let error = Ledger::open(&path).unwrap_err();
         assert!(matches!(error, LedgerError::Locked(_)), "{error}");
         drop(held);
-        // One that an older version left open to all.
+        // An older version left this file readable by all users.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         Ledger::open(&path).unwrap();
         assert_eq!(mode(&path), 0o600);

@@ -1,11 +1,11 @@
 //! Federated learning with no central aggregator.
 //!
-//! Several parties hold private rows. A *session file* says what they compute together and who they are; each
-//! runs a *peer*. The peers find each other, agree on a seed that nobody can choose, and sum their vectors in
-//! such a way that only the sum is opened: a classifier ([FlyNN](tasks::flynn)), its best settings
-//! ([`tasks::tune`]), labels for everybody's rows ([`tasks::xclp`]), a sketch of the distribution
-//! ([`tasks::sketch`]) or a network that is trained in rounds (`fedavg`). What each party can see is written
-//! in the specification, `protocol-spec.md`.
+//! Several parties hold private rows. A *session file* names the parties and the computation; each party
+//! runs a *peer*. The peers find each other and agree on a seed that no peer can choose. They sum their
+//! vectors so that only the sum is opened. The result of a session is a classifier
+//! ([FlyNN](tasks::flynn)), its best settings ([`tasks::tune`]), labels for the rows of all peers
+//! ([`tasks::xclp`]), a sketch of the distribution ([`tasks::sketch`]) or a network that is trained in
+//! rounds (`fedavg`). The specification, `protocol-spec.md`, lists what each party can see.
 //!
 //! # Take part in a session
 //!
@@ -17,7 +17,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let session = Session::load("wards.toml")?;
 //! let identity = Identity::load("wards.key")?;
-//! // One row a patient, and the index of its class in the session's list.
+//! One row per patient, and the index of its class in the session's list.
 //! let features = Array2::<f32>::zeros((200, 30));
 //! let labels = vec![Some(0); 200];
 //! let peer =
@@ -58,8 +58,8 @@
 //!
 //! # Examples
 //!
-//! Each is one page, and a test runs it: `examples/join.rs` takes part in a session,
-//! `examples/make_session.rs` makes one, and `examples/own_task.rs` has a task of its own
+//! Each example is one page, and a test runs it: `examples/join.rs` takes part in a session,
+//! `examples/make_session.rs` makes a session, and `examples/own_task.rs` defines its own task
 //! ([`tasks::Task`]).
 //!
 //! # Use the model
@@ -91,19 +91,20 @@
 //!
 //! # Features
 //!
-//! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
-//! is the `flyswarm` command; leave it out to use the library. `internals` (part of `cli`) opens the
-//! protocol, the node and the simulator to the tests and tools of this repository. They are not a stable API.
+//! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by
+//! default) is the `flyswarm` command; switch it off to use only the library. `internals` (part of
+//! `cli`) opens the protocol, the node and the simulator to the tests and tools of this repository. They
+//! are not a stable API.
 
 // `println!` and `eprintln!` panic if their output cannot be written; `cli/console.rs` does not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
-// Imports go one way: `data, model < session < protocol < node < net, sim < peer < cli`.
-// `crates/` stands below: `sealed-sum < data < learn < mpc`; of `data` and
-// `model` a part is shown here. What no program needs is `pub(crate)`.
+// Imports go in one direction: `data, model < session < protocol < node < net, sim < peer < cli`. The
+// crates in `crates/` are below these: `sealed-sum < data < learn < mpc`; `data` and `model` re-export
+// parts of them. Items that no program needs are `pub(crate)`.
 
-// The docs of programs' items may name what is internal: `cargo doc --document-private-items` has the pages.
+// Docs of public items may link to internal items: `cargo doc --document-private-items` has those pages.
 #![allow(rustdoc::private_intra_doc_links)]
-// What only the command needs.
+// Items that only the command uses.
 #![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unreachable_pub, unused_imports))]
 
 #[cfg(feature = "cli")]

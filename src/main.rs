@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
-/// Chunks of vectors come and go on many threads; glibc gives their memory back to the system and asks for it
-/// again (benches/sealed_sum.rs).
+/// Many threads allocate and free chunks of vectors. glibc returns that memory to the system and
+/// requests it again each time (benches/sealed_sum.rs).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,9 +1,9 @@
-//! How much memory is left for this process.
+//! Memory that is left for this process.
 
 use std::path::{Path, PathBuf};
 
-/// Bytes that the system says are available, and no more than its control groups leave; `None` where nothing
-/// says it.
+/// Returns the bytes that the system reports as available, at most the limit that its control groups
+/// leave; `None` if the system reports neither.
 pub(crate) fn available() -> Option<u64> {
     available_in(Path::new("/"))
 }
@@ -17,7 +17,7 @@ fn available_in(root: &Path) -> Option<u64> {
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
-        // Version 2 names no controllers.
+        // Version 2 lists no controllers.
         let [folder, limit, used, cache] = match controllers {
             "" => ["sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"],
             _ if controllers.split(',').any(|name| name == "memory") => [
@@ -28,12 +28,12 @@ fn available_in(root: &Path) -> Option<u64> {
             ],
             _ => continue,
         };
-        // Inside a container the group's own path may not be there; the groups above it count too.
+        // Inside a container the group's own path may be missing; the groups above it count too.
         for group in Path::new(group.trim_start_matches('/')).ancestors() {
             let folder = Path::new(folder).join(group);
             let Some(limit) = number(folder.join(limit)) else { continue };
             let used = number(folder.join(used)).unwrap_or(0);
-            // What of files can be dropped is not in the way.
+            // Cached files do not count, because the system can drop them.
             let cache = read(&folder.join("memory.stat")).and_then(|text| entry(&text, cache)).unwrap_or(0);
             let left = limit.saturating_sub(used.saturating_sub(cache));
             least = Some(least.map_or(left, |least| least.min(left)));
@@ -42,7 +42,7 @@ fn available_in(root: &Path) -> Option<u64> {
     least
 }
 
-/// The number after a name at the start of a line.
+/// Returns the number after a name at the start of a line.
 fn entry(text: &str, name: &str) -> Option<u64> {
     let lines = text.lines().map(str::split_whitespace);
     lines.filter_map(|mut words| (words.next()? == name).then(|| words.next()?.parse().ok())?).next()

@@ -1,4 +1,4 @@
-//! The classifier: predictions, scores, its file and what the file says of its origin.
+//! The classifier: predictions, scores, its file and the origin that the file records.
 
 #[doc(inline)]
 pub use flyswarm_learn::model::{

@@ -1,37 +1,40 @@
-//! The transport: peers, connections and opaque frames over libp2p. It knows no protocol of ours.
+//! The transport: peers, connections and opaque frames over libp2p. It does not depend on our protocols.
 //!
 //! **Stack.** TCP without delay, with a network key the stream cipher of libp2p's `pnet` 1.0, Noise (the
-//! peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0. Four protocols are spoken on a
-//! connection: `/flyswarm/5/control`, `/flyswarm/5/bulk`, `/ipfs/ping/1.0.0` and, where somebody asks,
+//! peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0. A connection carries four
+//! protocols: `/flyswarm/5/control`, `/flyswarm/5/bulk`, `/ipfs/ping/1.0.0` and, if a peer asks,
 //! `/flyswarm/probe/1` ([`Command::Probe`]).
 //!
-//! **Who may connect.** Peers of the roster. Everyone else is refused once Noise has shown who they are,
-//! before any substream. Of connections that have not shown it, at most 256 at a time, the oldest is dropped
-//! where a new one needs its place, strangers' first (`gate`). Of a pair the peer with the smaller `PeerId`
-//! dials at once, the other only where it knows an address and nothing came for about 3 s; both redial for as
-//! long as they run, after 0.2 s doubling up to 5 s, at the addresses from the roster, from
-//! [`Command::AddAddress`] and from mDNS.
+//! **Who may connect.** Only peers of the roster may connect. All other nodes are refused once Noise has
+//! shown their identity, before any substream. At most 256 connections at a time may not yet have shown
+//! an identity. A new connection beyond that replaces the oldest of them, strangers' first (`gate`). Of
+//! a pair the peer with the smaller `PeerId` dials at once. The other peer dials only if it knows an
+//! address and no connection came for about 3 s. Both redial for as long as they run, after 0.2 s
+//! doubling up to 5 s. They use the addresses from the roster, from [`Command::AddAddress`] and from
+//! mDNS.
 //!
-//! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others while
-//! it lasts. It opens its two substreams for sending on that connection, one per channel; when one of them
-//! has reached the other, this opens its own two. Either side reports [`Event::PeerUp`] when all four stand,
-//! so that both directions work. A second substream of one protocol from one side is a fault.
+//! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others
+//! while it lasts. It opens its two substreams for sending on that connection, one per channel. When one
+//! of them has reached the other peer, that peer opens its own two. Either side reports
+//! [`Event::PeerUp`] when all four are open, so that both directions work. A second substream of one
+//! protocol from one side is a fault.
 //!
 //! **Frames** have the form given in [`Frame`] and arrive on their channel in order and exactly as sent.
-//! Between channels there is no order; control is served first. A length that breaks the limits is
+//! The channels have no common order; control is served first. A length outside the limits is
 //! [`Event::Malformed`].
 //!
-//! **Closing.** An error of one substream closes the connection, and a peer that was reported up is reported
-//! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes what is
-//! queued and ends both its substreams; the other reads to both ends, and closes. So the first to close knows
-//! that it has everything, and the one that leaves knows that everything was read. A peer is pinged every 2 s
-//! and taken for gone when an echo is 5 s late and nothing else came from it in that time.
+//! **Closing.** An error of one substream closes the connection. A peer that was reported up is reported
+//! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes
+//! its queued frames and ends both its substreams; the other peer reads to both ends, and closes. So the
+//! first to close has received everything, and the leaving peer can be sure that everything was read. A
+//! peer is pinged every 2 s. It counts as gone if an echo is 5 s late and no other data came from it in
+//! that time.
 //!
 //! **Back-pressure.** Frames that the caller has not taken are counted per connection and channel (1 MiB
-//! control, 4 MiB bulk); while an account is full its substream is not read, and Yamux's window (at most 16
-//! MiB more) stops the sender. Pings go on. In the other direction frames wait in a queue per connection and
-//! channel (4 MiB control, 16 MiB bulk); a caller that overfills one has broken its own protocol's credits,
-//! and loses the connection. Each frame counts for its bytes and 256 more.
+//! control, 4 MiB bulk). While an account is full its substream is not read, and Yamux's window (at most
+//! 16 MiB more) stops the sender. Pings continue. In the other direction frames wait in a queue per
+//! connection and channel (4 MiB control, 16 MiB bulk). A caller that overfills a queue has broken its
+//! own protocol's credits, and loses the connection. Each frame counts for its bytes plus 256.
 
 mod at_relays;
 mod behaviour;
@@ -77,43 +80,43 @@ use self::service::Order;
 #[cfg(feature = "cli")]
 pub(crate) use self::transport::addresses_of;
 
-/// Default of [`Config::max_frame`]: the most that Yamux in Rust accepts from other implementations in one
-/// piece.
+/// Default of [`Config::max_frame`]: the largest piece that Yamux in Rust accepts from other
+/// implementations.
 pub const MAX_FRAME: usize = 1 << 20;
 /// Default of [`Config::patience`] (design).
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The configuration of a node's network.
+/// Configuration of a node's network.
 #[derive(Clone)]
 pub struct Config {
     /// Ed25519 seed of this peer's identity.
     pub identity_seed: Zeroizing<[u8; 32]>,
-    /// The peers that are admitted, with their addresses where known. This peer itself is ignored.
+    /// Peers that are admitted, with their known addresses. This peer itself is ignored.
     pub roster: BTreeMap<PeerId, Vec<Multiaddr>>,
-    /// The addresses to listen on, such as `/ip4/0.0.0.0/tcp/0`.
+    /// Addresses to listen on, such as `/ip4/0.0.0.0/tcp/0`.
     pub listen: Vec<Multiaddr>,
-    /// Whether to find peers of the roster on the local network. It needs a listener on a real interface.
+    /// True to find peers of the roster on the local network. It needs a listener on a real interface.
     pub mdns: bool,
     /// Limit on the length field of a frame, in bytes; the same at all peers. At least 4.
     pub max_frame: usize,
-    /// The most bytes of a frame that are handed to a substream at once. At least 1.
+    /// Maximum number of bytes of a frame that are given to a substream at once. At least 1.
     pub piece: usize,
-    /// The time for which the peer with the larger `PeerId` leaves dialling to the other.
+    /// Time for which the peer with the larger `PeerId` leaves dialling to the other.
     pub patience: Duration,
-    /// The text about this node for peers of the roster that ask: at most 64 KiB, of the caller's choosing.
+    /// Text about this node for peers of the roster that ask: at most 64 KiB, chosen by the caller.
     pub about: Bytes,
-    /// Whether to report [`Event::Found`] and [`Event::NotUp`] too: the steps to a connection, and why they
-    /// fail.
+    /// True to also report [`Event::Found`] and [`Event::NotUp`]: the steps to a connection, and why
+    /// they fail.
     pub details: bool,
-    /// Encrypts every connection once more, so that only peers with the same key get as far as Noise (libp2p
-    /// `pnet`).
+    /// Key that encrypts every connection once more, so that only peers with the same key reach Noise
+    /// (libp2p `pnet`).
     pub network_key: Option<NetworkKey>,
-    /// Relays for peers that cannot be dialled: name and address.
+    /// Relays for peers that cannot be dialled: their peer ids and addresses.
     pub relays: Vec<(PeerId, Multiaddr)>,
 }
 
 impl Config {
-    /// No listener, no mDNS, no network key, and the default limits.
+    /// Makes a configuration without listener, mDNS and network key, and with the default limits.
     #[must_use]
     pub fn new(identity_seed: Zeroizing<[u8; 32]>, roster: BTreeMap<PeerId, Vec<Multiaddr>>) -> Self {
         Self {
@@ -150,12 +153,12 @@ impl fmt::Debug for Config {
     }
 }
 
-/// One of the two ways between a pair of peers. There is no order between them.
+/// One of the two channels between a pair of peers. They have no common order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
-    /// Small frames that must not wait behind large ones.
+    /// Channel for small frames that must not wait behind large ones.
     Control,
-    /// Everything else.
+    /// Channel for all other frames.
     Bulk,
 }
 
@@ -170,7 +173,7 @@ impl Channel {
         }
     }
 
-    /// The name negotiated for its substreams.
+    /// Returns the protocol name negotiated for its substreams.
     #[must_use]
     pub fn protocol(self) -> &'static str {
         match self {
@@ -192,89 +195,89 @@ impl fmt::Display for Channel {
 /// An event that the network reports to the caller.
 #[derive(Debug)]
 pub enum Event {
-    /// Peers can reach this node here.
+    /// Peers can reach this node at this address.
     Listening(Multiaddr),
-    /// A listener broke; the others go on.
+    /// A listener broke; the others continue.
     ListenFailed {
-        /// The address in the configuration.
+        /// Address in the configuration.
         address: Multiaddr,
-        /// The error of the system.
+        /// Error of the system.
         reason: String,
     },
-    /// The peer is connected: frames can be sent to it and come from it.
+    /// The peer is connected: both sides can send frames.
     PeerUp {
         /// The peer.
         peer: PeerId,
-        /// The other end of the connection.
+        /// Other end of the connection.
         address: Multiaddr,
     },
-    /// The connection is gone. Frames not delivered yet are lost. Follows each `PeerUp` once.
+    /// The connection is gone. Frames that were not delivered are lost. Follows each `PeerUp` once.
     PeerLost {
         /// The peer.
         peer: PeerId,
-        /// One line for the user.
+        /// Reason, one line for the user.
         reason: String,
     },
     /// A frame arrived.
     Frame {
-        /// The sender, authenticated by Noise.
+        /// Sender, authenticated by Noise.
         from: PeerId,
-        /// The channel.
+        /// Channel of the frame.
         channel: Channel,
-        /// The frame, as sent.
+        /// Frame as sent.
         frame: Frame,
     },
-    /// A connection was refused because this identity is not in the roster. Once a minute per identity and
-    /// address.
+    /// A connection was refused because this identity is not in the roster. Reported once a minute per
+    /// identity and address.
     Stranger {
-        /// The identity that was shown, whether it dialled or was dialled.
+        /// Identity of that node, whether it dialled or was dialled.
         peer: PeerId,
-        /// Its address.
+        /// Address of that node.
         address: Multiaddr,
     },
-    /// mDNS says that a peer of the roster is here, without proof. Only with [`Config::details`].
+    /// mDNS reports a peer of the roster at this address, without proof. Only with [`Config::details`].
     Found {
         /// The peer.
         peer: PeerId,
-        /// The address at which it says that it listens.
+        /// Address at which the peer claims to listen.
         address: Multiaddr,
     },
-    /// A connection with a peer of the roster could not be made, or ended before the peer was up. It is tried
-    /// again. Only with [`Config::details`].
+    /// A connection with a peer of the roster could not be made, or ended before the peer was up.
+    /// Dialling continues. Only with [`Config::details`].
     NotUp {
         /// The peer.
         peer: PeerId,
-        /// The address.
+        /// Address that was tried.
         address: Multiaddr,
-        /// Whether Noise had shown that it is this peer.
+        /// True if Noise had proved the identity of the peer.
         known: bool,
-        /// One line for the user.
+        /// Reason, one line for the user.
         reason: String,
     },
     /// Another node with this node's own identity dialled it or answered its dial.
     Twin {
-        /// The address.
+        /// Address of that node.
         address: Multiaddr,
     },
-    /// The result of a [`Command::Probe`].
+    /// Result of a [`Command::Probe`].
     Probed {
-        /// The peer that was asked.
+        /// Peer that was asked.
         peer: PeerId,
-        /// Its answers, or one line on why there are none.
+        /// Answers of the peer, or one line with the reason why there are none.
         answers: Result<Answers, String>,
     },
     /// A peer has asked its last question.
     WasProbed {
-        /// The peer that asked.
+        /// Peer that asked.
         peer: PeerId,
     },
-    /// A [`Waker`] was used: another part of the program wants the caller's attention.
+    /// A [`Waker`] was used: another part of the program needs the caller's attention.
     Woken,
     /// A peer of the roster broke the rules of this layer. Its connection is closed; it may come back.
     Malformed {
         /// The peer.
         from: PeerId,
-        /// The rule, with the value and the limit.
+        /// Rule that was broken, with the value and the limit.
         reason: String,
     },
 }
@@ -282,60 +285,61 @@ pub enum Event {
 /// A command of the caller to the network.
 #[derive(Debug)]
 pub enum Command {
-    /// Sends a frame on the connection of the last `PeerUp` taken; drops it where the peer is not up.
+    /// Sends a frame on the connection of the last `PeerUp` taken; drops it if the peer is not up.
     Send {
-        /// The receiver.
+        /// Receiver of the frame.
         to: PeerId,
-        /// The channel.
+        /// Channel of the frame.
         channel: Channel,
         /// The frame.
         frame: Frame,
     },
     /// Adds an address of a peer of the roster.
     AddAddress(PeerId, Multiaddr),
-    /// Dials a peer now, whatever its back-off, unless it is connected.
+    /// Dials a peer now, without waiting for its back-off, unless it is connected.
     Dial(PeerId),
     /// Closes the connection of the last `PeerUp` taken; the peer is dialled again and may come back.
     Disconnect {
         /// The peer.
         peer: PeerId,
-        /// The reason that comes back in `PeerLost`.
+        /// Reason that `PeerLost` returns.
         reason: String,
     },
     /// Closes the connection and refuses the peer from now on.
     Ban(PeerId),
-    /// Ends the connection once all is written and read, and leaves its address out for a minute: the process
-    /// there has another session. Another process of the peer may be at another address.
+    /// Ends the connection once everything is written and read, and does not dial its address for a
+    /// minute: the process there has another session. Another process of the peer may be at another
+    /// address.
     LeaveOut(PeerId),
-    /// Asks a peer that is up about itself and the way to it; one question list at a time. [`Event::Probed`]
-    /// follows.
+    /// Sends a peer that is up questions about itself and the connection; one list of questions at a
+    /// time. [`Event::Probed`] follows.
     Probe(PeerId, Questions),
 }
 
-/// The reason why the network did not start, or refused a command. Nothing was changed.
+/// Reasons why the network did not start, or refused a command. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
-    /// The system gave no threads or timers.
+    /// The system provided no threads or timers.
     #[error("cannot start the network: {0}")]
     Start(#[source] io::Error),
-    /// The seed makes no identity.
+    /// The seed is not a valid identity.
     #[error("identity key: {0}")]
     Identity(String),
-    /// An address of the configuration cannot be listened on.
+    /// The node cannot listen on an address of the configuration.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// The address in the configuration.
+        /// Address in the configuration.
         address: Multiaddr,
-        /// The error of the system.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Interfaces cannot be watched.
+    /// Network interfaces cannot be watched.
     #[error("mDNS: {0}")]
     Mdns(#[source] io::Error),
     /// A frame that the peer would refuse.
     #[error("frame of {length} bytes, the limit is {limit}")]
     FrameTooLong {
-        /// Length of header and payload, and 4.
+        /// Length of header and payload, plus 4.
         length: usize,
         /// [`Config::max_frame`].
         limit: usize,
@@ -355,16 +359,16 @@ pub struct Network {
     links: events::Links,
     traffic: BTreeMap<PeerId, Arc<Traffic>>,
     events: events::EventSender,
-    /// `None` once it is to end.
+    /// `None` once the network is asked to end.
     orders: Option<UnboundedSender<Order>>,
     thread: Option<JoinHandle<Vec<PeerId>>>,
 }
 
 impl Network {
-    /// Listens, and starts to dial. Returns once every address of the configuration is bound.
+    /// Listens and starts to dial. Returns once every address of the configuration is bound.
     ///
     /// # Errors
-    /// Where an address cannot be bound or the configuration is wrong; then nothing runs.
+    /// If an address cannot be bound or the configuration is invalid; then no network runs.
     pub fn spawn(config: Config) -> Result<(Self, Events), NetError> {
         if config.max_frame < 4 || u32::try_from(config.max_frame).is_err() {
             return Err(NetError::MaxFrame(config.max_frame));
@@ -386,16 +390,16 @@ impl Network {
         Ok((network, events))
     }
 
-    /// A handle for threads that want the caller to look at something else than the network.
+    /// Returns a handle with which other threads can interrupt a caller that waits for events.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(self.events.clone())
     }
 
-    /// Carries out a command, or queues it; never blocks.
+    /// Executes a command or queues it; never blocks.
     ///
     /// # Errors
-    /// Where a frame to be sent breaks a limit.
+    /// If a frame to be sent breaks a limit.
     pub fn send(&self, command: Command) -> Result<(), NetError> {
         match command {
             Command::Send { to, channel, frame } => {
@@ -420,34 +424,35 @@ impl Network {
         Ok(())
     }
 
-    /// Bytes waiting to be written to the peer; each frame counts for its bytes and 256 more.
+    /// Returns the bytes waiting to be written to the peer; each frame counts for its bytes plus 256.
     #[must_use]
     pub fn queued(&self, peer: &PeerId, channel: Channel) -> usize {
         self.link(peer).map_or(0, |link| link.queued(channel))
     }
 
-    /// Bytes of frames written to the peer so far, over all connections.
+    /// Returns the bytes of frames written to the peer so far, over all connections.
     #[must_use]
     pub fn bytes_sent(&self, peer: &PeerId, channel: Channel) -> u64 {
         self.traffic.get(peer).map_or(0, |traffic| traffic.sent[channel.index()].load(Ordering::Relaxed))
     }
 
-    /// Bytes of frames read from the peer so far, over all connections.
+    /// Returns the bytes of frames read from the peer so far, over all connections.
     #[must_use]
     pub fn bytes_received(&self, peer: &PeerId, channel: Channel) -> u64 {
         self.traffic.get(peer).map_or(0, |traffic| traffic.received[channel.index()].load(Ordering::Relaxed))
     }
 
-    /// How long the last ping to the peer and its echo took; `None` before the first on a connection.
+    /// Returns the round trip of the last ping to the peer; `None` before the first ping on a
+    /// connection.
     #[must_use]
     pub(crate) fn round_trip(&self, peer: &PeerId) -> Option<Duration> {
         let micros = self.traffic.get(peer)?.round_trip.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
     }
 
-    /// Ends the network: writes what is queued and waits until every peer has read it, for at most
-    /// `deadline`. Returns those that did not in time. The events taken afterwards end with a `PeerLost` for
-    /// each peer that was up.
+    /// Ends the network: writes the queued frames and waits until every peer has read them, for at most
+    /// `deadline`. Returns the peers that did not in time. The events taken afterwards end with a
+    /// `PeerLost` for each peer that was up.
     #[must_use = "names the peers that may lack what was sent last"]
     pub fn shutdown(mut self, deadline: Duration) -> Vec<PeerId> {
         self.order(Order::ShutDown(deadline));
@@ -460,7 +465,7 @@ impl Network {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.orders {
-            // Fails only where the thread has ended, which it does when told.
+            // Fails only if the thread has ended, which it does on request.
             let _ = orders.send(order);
         }
     }
@@ -477,16 +482,16 @@ impl Drop for Network {
     }
 }
 
-/// The `PeerId` that belongs to an Ed25519 seed.
+/// Returns the `PeerId` that belongs to an Ed25519 seed.
 ///
 /// # Errors
-/// Where the seed makes no identity; every seed of 32 bytes does.
+/// If the seed is not a valid identity; every seed of 32 bytes is valid.
 pub fn peer_id(seed: &Zeroizing<[u8; 32]>) -> Result<PeerId, NetError> {
     Ok(keypair(seed)?.public().to_peer_id())
 }
 
 fn keypair(seed: &Zeroizing<[u8; 32]>) -> Result<Keypair, NetError> {
-    // libp2p wipes the bytes it is given; hence the copy.
+    // libp2p wipes the bytes that it receives, so pass a copy.
     let mut copy = seed.clone();
     Keypair::ed25519_from_bytes(copy.as_mut_slice()).map_err(|error| NetError::Identity(error.to_string()))
 }

@@ -1,8 +1,8 @@
 //! A peer of a session.
 //!
-//! [`Peer::builder`] takes a session and an identity. [`Builder::join`] starts the node on threads of its own
-//! and returns when its network is up. [`Peer::events`] tells what happens, [`Peer::result`] waits for the
-//! end, [`Peer::leave`] ends it early. The futures need no particular runtime.
+//! [`Peer::builder`] takes a session and an identity. [`Builder::join`] starts the node on its own
+//! threads and returns when its network is up. [`Peer::events`] streams the events, [`Peer::result`]
+//! waits for the end, [`Peer::leave`] ends the node early. The futures need no particular runtime.
 
 mod budget;
 mod builder;
@@ -45,7 +45,7 @@ pub use signals::leave_on_signals;
 pub(crate) use signals::wait_for_signal;
 pub(crate) use status::{Status, Watched};
 
-/// A running node of a session. Dropped, it leaves.
+/// A running node of a session. The node leaves when this is dropped.
 #[derive(Debug)]
 pub struct Peer {
     id: PublicKey,
@@ -55,28 +55,28 @@ pub struct Peer {
     result: oneshot::Receiver<Result<Finished, Error>>,
 }
 
-/// What a session came to at one peer.
+/// Outcome of a session at one peer.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The result; `None` for a peer without rows.
+    /// Result; `None` for a peer without rows.
     pub outcome: Option<Outcome>,
-    /// What the peer can show of the session.
+    /// Record of the session that the peer can show later.
     pub receipt: Receipt,
 }
 
-/// Why a peer has no result.
+/// Reasons why a peer has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The session breaks a rule.
     #[error(transparent)]
     Session(Arc<SessionError>),
-    /// The identity is not that of a peer of the session.
+    /// The roster of the session does not contain the identity.
     #[error("{peer} is not in the roster of {session}")]
     NotInRoster {
-        /// The identity.
+        /// Public key of the identity.
         peer: PublicKey,
-        /// The name of the session.
+        /// Name of the session.
         session: String,
     },
     /// The rows do not fit the session.
@@ -85,59 +85,59 @@ pub enum Error {
     /// The ledger does not allow the session, or cannot be used.
     #[error(transparent)]
     Ledger(Arc<LedgerError>),
-    /// Something else that was given does not fit the session.
+    /// Another input does not fit the session.
     #[error("{0}")]
     Input(String),
     /// The session could not be finished.
     #[error("{ending}{}{hint}", if hint.is_empty() { "" } else { "; " })]
     Ended {
-        /// The reason.
+        /// Reason of the end.
         ending: Ending,
-        /// Advice, if there is any.
+        /// Advice; may be empty.
         hint: &'static str,
     },
-    /// The disk, the network or the memory of this machine is not enough.
+    /// The disk, the network or the memory of this machine is not sufficient.
     #[error("{0}")]
     Environment(String),
-    /// The peer was told to leave before it had a result. Its state is kept: it can join again.
+    /// The peer left on request before it had a result. Its state is kept: it can join again.
     #[error("{0}")]
     Left(String),
 }
 
-/// Why a peer cannot join with its rows.
+/// Reasons why a peer cannot join with its rows.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowsError {
-    /// The rows are of another length.
+    /// The rows have a wrong number of features.
     #[error("{found} features, the session has {expected}")]
     Features {
-        /// Features of the rows.
+        /// Number of features of the rows.
         found: usize,
-        /// Those of the session.
+        /// Number of features in the session.
         expected: u32,
     },
-    /// There is not one label for each row.
+    /// The number of labels differs from the number of rows.
     #[error("{labels} labels for {rows} rows")]
     Labels {
-        /// The number of labels.
+        /// Number of labels.
         labels: usize,
-        /// The number of rows.
+        /// Number of rows.
         rows: usize,
     },
     /// A row has no label.
     #[error("row {row} has no label, and the task needs one")]
     Unlabelled {
-        /// The row, from 0.
+        /// Number of the row, from 0.
         row: usize,
     },
     /// A label is not the index of a class.
     #[error("row {row} has label {label}, the session has {classes} classes")]
     Class {
-        /// The row, from 0.
+        /// Number of the row, from 0.
         row: usize,
-        /// Its label.
+        /// Label of the row.
         label: u16,
-        /// The number of classes.
+        /// Number of classes.
         classes: usize,
     },
     /// The values cannot be used.
@@ -177,24 +177,25 @@ impl From<LedgerError> for Error {
 }
 
 impl Peer {
-    /// A peer of `session` that owns `identity`.
+    /// Builds a peer of `session` that owns `identity`.
     pub fn builder(session: Session, identity: Identity) -> Builder {
         Builder::new(session, identity)
     }
 
-    /// Everything that happens to this peer, from the start on; may be called again. The stream ends with the
+    /// Streams all events of this peer from the start; may be called again. The stream ends with the
     /// node.
     pub fn events(&self) -> impl Stream<Item = Timed> + Send + Unpin + use<> {
         self.reader.stream()
     }
 
-    /// What this peer is at, twice a second; `None` unless [`Builder::watched`] said so.
+    /// Returns the status of this peer, updated twice a second; `None` unless [`Builder::watched`]
+    /// enabled it.
     pub(crate) fn status(&self) -> Option<watch::Receiver<Status>> {
         self.status.clone()
     }
 
-    /// Waits until this peer has its result and the others do not need it any more, at most the session's
-    /// `linger_ms` longer.
+    /// Waits until this peer has its result and the others no longer need the peer, at most the
+    /// session's `linger_ms` longer.
     ///
     /// # Errors
     /// [`Error`]; what was stored is kept, and the peer can join again.
@@ -202,22 +203,22 @@ impl Peer {
         (&mut self.result).await.unwrap_or_else(|_| Err(node::panicked()))
     }
 
-    /// Leaves now and waits for the end. A result that is there already is given.
+    /// Leaves now and waits for the end. Returns the result if there is one already.
     ///
     /// # Errors
-    /// As [`Peer::result`]; [`Error::Left`] where there is no result yet.
+    /// Those of [`Peer::result`]; [`Error::Left`] if there is no result yet.
     pub async fn leave(self) -> Result<Finished, Error> {
         self.handle.leave();
         self.result().await
     }
 
-    /// The public half of this peer's identity.
+    /// Returns the public key of this peer's identity.
     #[must_use]
     pub fn id(&self) -> PublicKey {
         self.id
     }
 
-    /// A handle for other tasks and threads.
+    /// Returns a handle for other tasks and threads.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
@@ -230,7 +231,7 @@ impl Drop for Peer {
     }
 }
 
-/// Steers a running peer from anywhere.
+/// Handle that controls a running peer from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
     driver: driver::Handle,
@@ -238,17 +239,17 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Of a driver that looks at `stop`.
+    /// Makes a handle for a driver that watches `stop`.
     pub(crate) fn new(driver: driver::Handle, stop: Arc<AtomicBool>) -> Self {
         Self { driver, stop }
     }
 
-    /// Tells where a peer of the roster can be reached.
+    /// Adds an address at which a peer of the roster can be reached.
     pub fn add_address(&self, peer: &PublicKey, address: Multiaddr) {
         self.driver.add_address(driver::peer_id(peer), address);
     }
 
-    /// Makes the peer leave; whether it had been told so before.
+    /// Requests leaving. Returns true if it was already requested.
     pub fn leave(&self) -> bool {
         let before = self.stop.swap(true, Ordering::AcqRel);
         self.driver.wake();
@@ -256,7 +257,7 @@ impl Handle {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "events and receipts say when")]
 pub(crate) fn unix() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())

@@ -1,8 +1,9 @@
-//! The page that `join` writes beside the receipt and `flyswarm report` makes of a model: who took part, what
-//! was decided, how good the result is, and what others may have learnt.
+//! The page that `join` writes next to the receipt and `flyswarm report` makes of a model: members,
+//! decisions, quality of the result, and what others may have learnt.
 //!
-//! It is made of a receipt as JSON, so that a page can be made again later; what a receipt must not hold, a
-//! peer's own figures, comes beside it. Whatever is not as this program writes it is left out.
+//! The page is made of a receipt in JSON, so it can be made again later. A peer's own figures must not
+//! be in a receipt, so they are passed separately. Fields that do not have this program's format are
+//! left out.
 
 mod aggregates;
 mod columns;
@@ -18,52 +19,52 @@ use serde_json::Value;
 use crate::html::{facts, page};
 use crate::tasks::common::evaluation::NEIGHBOURS;
 
-/// What a page calls itself.
+/// Kind of these pages.
 const KIND: &str = "flyswarm report";
 
-/// How every page begins, and no other file.
+/// Returns the beginning of every page; no other file begins with it.
 pub(crate) fn beginning() -> String {
     crate::html::beginning(KIND)
 }
 
-/// What a page is made of.
+/// Contents of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Page<'a> {
-    /// The title: a session's name, or a file's.
+    /// Title: the name of a session or of a file.
     pub title: &'a str,
-    /// The receipt.
+    /// Receipt.
     pub receipt: Option<&'a Value>,
-    /// This peer's own figures, as [`crate::tasks::Outcome::own`] has them.
+    /// This peer's own figures, in the format of [`crate::tasks::Outcome::own`].
     pub own: Option<&'a Value>,
-    /// What this peer's ledger says of its rows, in a sentence.
+    /// Sentence about these rows from this peer's ledger.
     pub ledger: Option<String>,
-    /// How a model does on rows.
+    /// Quality of a model on rows.
     pub rows: Option<Rows<'a>>,
-    /// The columns of these rows beside those that the model has learnt from.
+    /// Columns of these rows compared with those of the model's training rows.
     pub columns: Option<Beside>,
-    /// The warnings of this peer, a sentence each; the receipt counts them.
+    /// Warnings of this peer, a sentence each; the receipt gives only their number.
     pub warnings: Vec<String>,
-    /// What the page cannot tell and why, a sentence each.
+    /// Contents that are missing from the page, with the reason, a sentence each.
     pub left_out: Vec<String>,
-    /// How this peer's personal model does, and what it is compared with: a heading and a text.
+    /// Quality of this peer's personal model, and its comparison: a heading and a text.
     pub personal: Vec<(&'static str, String)>,
-    /// The lines of what the model's file says of itself: a heading and a text.
+    /// Lines about the model's origin from its file: a heading and a text.
     pub model: Vec<(&'static str, String)>,
 }
 
-/// How a model does on labelled rows.
+/// Quality of a model on labelled rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a> {
-    /// What the rows are called.
+    /// Name of the rows.
     pub name: &'a str,
-    /// Its figures on all of them.
+    /// Figures on all rows.
     pub figures: &'a Figures,
-    /// Those of them that are held out, predicted in three ways.
+    /// Held-out rows among them, predicted in three ways.
     pub beside: Option<&'a Comparison>,
 }
 
 impl Page<'_> {
-    /// The page as HTML.
+    /// Returns the page as HTML.
     pub(crate) fn render(&self) -> String {
         let about = match self.receipt {
             Some(receipt) => format!("Report for {}", text(&receipt["peer"])),
@@ -107,7 +108,7 @@ impl Page<'_> {
         page(KIND, self.title, &about, sections, foot)
     }
 
-    /// The warnings; of a receipt alone how many there were.
+    /// Returns the warnings; a receipt alone gives only their number.
     fn warned(&self) -> Markup {
         let counts = self.receipt.and_then(|receipt| receipt["warnings"].as_object());
         let counts = counts.into_iter().flatten().map(|(about, count)| format!("{about}: {count}"));

@@ -1,13 +1,13 @@
-//! The session file: what peers must agree on before they talk to each other (spec, section "Session").
+//! The session file: settings that peers must agree on before they connect (spec, section "Session").
 //!
 //! A session file is TOML. Unknown fields are refused. Sizes may be multiples (`m = "256d"`); they are
-//! resolved when the file is read, so that a [`Session`] holds plain numbers only. Peers are numbered in the
+//! resolved when the file is read, so a [`Session`] holds only plain numbers. Peers are numbered in the
 //! order of their public keys, not in the order of the file.
 //!
-//! Two files mean the same session if and only if they have the same [`SessionId`], the hash of a canonical
-//! encoding of all fields (spec, section 4.1, byte by byte). Fields that the file leaves out enter with their
-//! defaults. Addresses, comments and layout do not enter. Each field also has a hash of its own, by which two
-//! peers with different files find the fields that differ: [`Session::fields`].
+//! Two files mean the same session if and only if they have the same [`SessionId`], the hash of a
+//! canonical encoding of all fields (spec, section 4.1, byte by byte). Absent fields enter with their
+//! defaults. Addresses, comments and layout do not enter. Each field also has its own hash, so two peers
+//! with different files can find the fields that differ: [`Session::fields`].
 
 mod builder;
 mod columns;
@@ -45,60 +45,62 @@ pub use run::{Run, Series};
 pub(crate) use table::Description;
 pub use task::{AnySpec, Release, Section, Sections, Spec, TaskSpec};
 
-/// A session. [`Session::parse`] returns only sessions that keep all the rules; pass a session that was built
-/// or changed in code through [`Session::check`].
+/// A session. [`Session::parse`] returns only sessions that meet all the rules; pass a session that was
+/// built or changed in code through [`Session::check`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// The name: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no point. Names of files are made
-    /// of it.
+    /// Name: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, not starting with a point. Names of files
+    /// contain it.
     pub name: String,
-    /// What makes it one of its own.
+    /// Fields that make the session unique.
     pub run: Run,
-    /// What is computed, with its parameters.
+    /// Task with its parameters.
     pub task: TaskSpec,
-    /// The fewest members of a view: from [`TaskSpec::smallest_view`], the default, to the whole roster.
+    /// Minimum number of members of a view: from [`TaskSpec::smallest_view`], the default, to the whole
+    /// roster.
     pub min_peers: u16,
-    /// The shape of the rows.
+    /// Shape of the rows.
     pub data: DataSpec,
-    /// The limits that protect the peers' rows.
+    /// Limits that protect the peers' rows.
     pub privacy: Privacy,
-    /// Who votes, and which faults of theirs are borne.
+    /// Committee, and the faults that it tolerates.
     pub voting: CommitteeSpec,
     /// Time-outs.
     pub timing: Timing,
-    /// Multiaddresses of relays as text, each with the relay's peer id, at most 8. Not part of the session
-    /// id.
+    /// Multiaddresses of relays as text, each with the relay's peer id, at most 8. Not part of the
+    /// session id.
     pub relays: Vec<String>,
-    /// The peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
+    /// Peers, 3 to 1,024, in the order of their public keys: `roster[p]` is [`Peer`] p.
     pub roster: Vec<Entry>,
 }
 
 /// The shape of every peer's rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataSpec {
-    /// Features of a row: 1 to 65,536.
+    /// Number of features of a row: 1 to 65,536.
     pub features: u32,
     /// Names of the features in their order, one for each and all different, each 1 to 64 printable
-    /// characters; empty if the file has none. A data file that names its columns must use these names.
+    /// characters; empty if the file has none. A data file with column names must use these names.
     pub columns: Vec<String>,
-    /// The classes, 2 to 1,000, all different, each 1 to 64 printable characters. None with the task
-    /// `sketch`; the task `custom` may have none. Counts are in this order, and of two classes with equal
-    /// scores the first wins.
+    /// Classes, 2 to 1,000, all different, each 1 to 64 printable characters. Empty with the task
+    /// `sketch`, and possibly with the task `custom`. Counts are in this order; if two classes have
+    /// equal scores, the first wins.
     pub classes: Vec<String>,
-    /// How features are brought to one scale.
+    /// Scaling of the features.
     pub scaling: Scaling,
-    /// Whether scaled rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard
+    /// True if scaled rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard
     /// transformed.
     pub densify: bool,
-    /// What is checked of the columns.
+    /// Checks of the columns.
     pub checks: ColumnChecks,
-    /// How the columns of a table become these features, where the file describes them; `features` and
-    /// `columns` then follow from it.
+    /// Rules that make features from the columns of a table, if the file describes them; `features` and
+    /// `columns` then follow from these rules.
     pub preparation: Option<Arc<TableSchema>>,
 }
 
 impl DataSpec {
-    /// Length of a scaled row: the features, times the soft bins if there are any.
+    /// Returns the length of a scaled row: the number of features, times the number of soft bins if
+    /// there are any.
     #[must_use]
     pub fn width(&self) -> u32 {
         match self.scaling {
@@ -111,7 +113,8 @@ impl DataSpec {
         }
     }
 
-    /// Length d of a row at the hash: the width, with `densify` padded to the next power of two.
+    /// Returns the length d of a row at the hash: the width, with `densify` padded to the next power of
+    /// two.
     #[must_use]
     pub fn dimension(&self) -> u32 {
         let width = self.width();
@@ -119,7 +122,7 @@ impl DataSpec {
     }
 }
 
-/// How all peers bring features to one scale.
+/// Scaling of the features, the same at all peers.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scaling {
@@ -130,19 +133,19 @@ pub enum Scaling {
     UnitNorm,
     /// Features are mapped linearly from `lo..hi` to 0..1; both finite, `lo` below `hi`.
     Range {
-        /// The value that becomes 0.
+        /// Value that becomes 0.
         lo: f32,
-        /// The value that becomes 1.
+        /// Value that becomes 1.
         hi: f32,
     },
     /// The mean of each feature over all peers is subtracted (a sealed sum).
     Center,
-    /// As `Center`, then divided by the standard deviation over all peers (a second sealed sum).
+    /// Like `Center`, then divided by the standard deviation over all peers (a second sealed sum).
     Standard,
-    /// As `Standard`, then each feature spread over overlapping bins (an extension, see
+    /// Like `Standard`, then each feature is spread over overlapping bins (an extension, see
     /// [`flyswarm_data::scaling`]).
     SoftBins {
-        /// Bins of a feature: 2 to 64; features x bins at most 2^20.
+        /// Number of bins of a feature: 2 to 64; features x bins at most 2^20.
         bins: u16,
     },
 }
@@ -156,7 +159,7 @@ impl Scaling {
         }
     }
 
-    /// The scaling as [`crate::sketch`] applies it to rows.
+    /// Returns the scaling in the type that [`crate::sketch`] applies to rows.
     #[must_use]
     pub fn of_rows(self) -> flyswarm_data::scaling::Scaling {
         use flyswarm_data::scaling::Scaling as OfRows;
@@ -187,11 +190,11 @@ impl fmt::Display for Scaling {
 /// The limits that protect the peers' rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Privacy {
-    /// The fewest peers that must hold rows of a class, and the fewest members with rows in a sum; fewer end
-    /// the session. 1 to the size of the roster. Default 3.
+    /// Minimum number of peers that must hold rows of a class, and minimum number of members with rows
+    /// in a sum; with fewer the session ends. 1 to the size of the roster. Default 3.
     pub min_contributors: u16,
-    /// The share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above 64
-    /// peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
+    /// Share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above
+    /// 64 peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
     pub collusion_threshold: f64,
     /// Differential privacy; `None` if the file has no `privacy.epsilon`.
     pub noise: Option<NoiseSpec>,
@@ -206,36 +209,36 @@ impl Default for Privacy {
 /// A peer of the roster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its identity, different from all others.
+    /// Identity, different from all others.
     pub key: PublicKey,
-    /// The name: of the same characters as the session's, different from all others.
+    /// Name, unique in the roster, with the same characters as a session's name.
     pub name: String,
-    /// Multiaddresses as text, at most 16. Not part of the session id. May be empty where mDNS finds the
+    /// Multiaddresses as text, at most 16. Not part of the session id. May be empty if mDNS finds the
     /// peer.
     pub addresses: Vec<String>,
 }
 
 impl Session {
-    /// All peers, in order.
+    /// Returns all peers, in order.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
-        // At most 1,024 (rules); a hand-made roster beyond 65,536 ends there.
+        // At most 1,024 (rules); in a roster built in code peers after 65,535 are left out.
         (0..u16::try_from(self.roster.len()).unwrap_or(u16::MAX)).map(Peer)
     }
 
-    /// The peer with this key, if it is in the roster.
+    /// Returns the peer with this key, if it is in the roster.
     #[must_use]
     pub fn peer(&self, key: &PublicKey) -> Option<Peer> {
         let index = self.roster.binary_search_by(|entry| entry.key.cmp(key)).ok()?;
         u16::try_from(index).ok().map(Peer)
     }
 
-    /// Whether the roster has this peer. Check every number from outside with it.
+    /// Returns whether the roster has this peer. Check every number from outside with it.
     #[must_use]
     pub fn contains(&self, peer: Peer) -> bool {
         peer.index() < self.roster.len()
     }
 
-    /// The public key of a peer.
+    /// Returns the public key of a peer.
     ///
     /// # Panics
     /// If there is no such peer ([`Session::contains`]).
@@ -244,7 +247,7 @@ impl Session {
         self.roster[peer.index()].key
     }
 
-    /// The name of a peer.
+    /// Returns the name of a peer.
     ///
     /// # Panics
     /// If there is no such peer ([`Session::contains`]).
@@ -253,7 +256,7 @@ impl Session {
         &self.roster[peer.index()].name
     }
 
-    /// Whether the training peers are drawn by their sketches (`select`).
+    /// Returns whether the training peers are drawn by their sketches (`select`).
     #[must_use]
     pub fn selects(&self) -> bool {
         self.task.selects()

@@ -1,10 +1,10 @@
-//! The simulator: the nodes themselves in virtual time.
+//! The simulator: real nodes in virtual time.
 //!
-//! A [`scenario`] says who takes part, how they are connected and what goes wrong. [`run`] puts a [`swarm`]
-//! of real nodes together and drives it with the [engine](flyswarm_sealed_sum::engine): encoded frames
-//! travel, time passes only in the queue, and all randomness follows from the scenario's seed, so that the
-//! same seed gives the same trace hash on every machine. [`checks`] hold after every event. The [`outcome`]
-//! is the report of a run.
+//! A [`scenario`] describes the participants, their network and the faults. [`run`] builds a [`swarm`]
+//! of real nodes and drives it with the [engine](flyswarm_sealed_sum::engine). Encoded frames travel,
+//! time passes only in the queue, and all randomness follows from the scenario's seed. So the same seed
+//! gives the same trace hash on every machine. [`checks`] run after every event. The [`outcome`] is the
+//! report of a run.
 
 pub(crate) mod checks;
 pub(crate) mod cost;

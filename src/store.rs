@@ -1,14 +1,15 @@
-//! Durable state: what a node must not forget, under `STATE/PEER/SESSION/`, one file a record.
+//! Durable state of a node, under `STATE/PEER/SESSION/`, one file for each record.
 //!
-//! A file is written beside its place, synced, renamed, and its folder synced: after a crash there is the old
-//! or the new one, whole. Format of a record: the line `flyswarm-state 2\n`, u32 LE length of the record, the
-//! record (bincode), SHA-256 of all that. A sealed total is a file of its own, its bytes and nothing else,
-//! named `total-` and its digest in hexadecimal, and on disk before a record that names it: what is
-//! acknowledged and then committed is written once, and begun while it still comes ([`Store::write_early`]).
-//! Whoever restores the records holds each total against its digest. A total that no record names is removed.
-//! A lock on the folder refuses a second process. When the session is over ([`Store::finish`]) nothing stays
-//! but what was promised, and the folder is not opened again. Removed files are gone for programs; what a
-//! disk keeps of them is beyond this one.
+//! A file is written under a temporary name, synced and renamed, and then its folder is synced: after a
+//! crash either the old or the new file is there, complete. Format of a record: the line
+//! `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of all that. A
+//! sealed total has its own file, which holds only its bytes. The file's name is `total-` and the digest
+//! in hexadecimal. The file is on disk before any record that names it. So a total that is acknowledged
+//! and then committed is written once, and writing begins while the total still arrives
+//! ([`Store::write_early`]). The code that restores the records checks each total against its digest. A
+//! total that no record names is removed. A lock on the folder refuses a second process. When the
+//! session is over ([`Store::finish`]), only the promises remain, and the folder is not opened again.
+//! Programs cannot read removed files; this program cannot control what a disk keeps of them.
 
 mod early_write;
 mod pin;
@@ -34,31 +35,31 @@ pub(crate) use pin::{Pin, has_records};
 use unserved::UNSERVED;
 
 const MAGIC: &[u8] = b"flyswarm-state 2\n";
-/// Magic, length, the largest record, digest.
+/// Size limit of a record file: magic, length, the largest record, digest.
 const MAX_RECORD: u64 = 1 << 21;
-/// The largest vector.
+/// Largest vector.
 const MAX_TOTAL: u64 = 1 << 30;
 
-/// Why state cannot be read or kept.
+/// Reasons why state cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system refused.
+    /// The system refused access.
     #[error("{}", refused(path, error))]
     Io {
-        /// Which file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// What it said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Nothing can be locked there.
+    /// The file system cannot lock the folder.
     #[error(
         "{folder}: the file system of --state has no locks (NFS?): choose a folder on a local disk with --state \
          ({error})"
     )]
     NoLocks {
-        /// The folder of the state.
+        /// Folder of the state.
         folder: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
     /// Another process has the session open under this identity.
@@ -70,15 +71,15 @@ pub enum StoreError {
          `session next` makes the next session"
     )]
     Over(PathBuf),
-    /// The session has gone on with other rows.
+    /// The session has continued with other rows.
     #[error(
         "{rows}: this session already holds the counts of other rows ({known}); start again with the same file, \
          or make a new session with `session next`"
     )]
     OtherRows {
-        /// What the rows are called now.
+        /// Present name of the rows.
         rows: String,
-        /// What they were called.
+        /// Former name of the rows.
         known: String,
     },
     /// A file is damaged.
@@ -92,7 +93,7 @@ pub(crate) struct Store {
     folder: PathBuf,
     /// Record files and the totals that they name.
     totals: BTreeMap<String, String>,
-    /// The total that is being written.
+    /// Total that is being written.
     early: Option<EarlyWrite>,
     /// See [`Store::keep_mark`].
     mark: Option<(PathBuf, Ballot)>,
@@ -100,7 +101,7 @@ pub(crate) struct Store {
 }
 
 impl StoreError {
-    /// Whether the user asked for what cannot be, rather than the machine failing.
+    /// Returns whether the error is in the user's request and not in the machine.
     #[must_use]
     pub fn is_input(&self) -> bool {
         matches!(self, Self::Over(_) | Self::OtherRows { .. })
@@ -108,7 +109,7 @@ impl StoreError {
 }
 
 impl Store {
-    /// Opens or makes `folder`, locks it and reads every record in it.
+    /// Opens or creates `folder`, locks it and reads every record in it.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Vec<Record>), StoreError> {
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -128,7 +129,7 @@ impl Store {
             let path = entry.map_err(io(folder))?.path();
             match path.file_name().and_then(|name| name.to_str()) {
                 Some("lock" | PAID | PIN | UNSERVED) => {}
-                // What a crash left half-written.
+                // A crash left this file incomplete.
                 Some(name) if name.starts_with('.') => fs::remove_file(&path).map_err(io(&path))?,
                 Some(name) if name.starts_with(TOTAL) => totals.push(name.to_owned()),
                 _ => records.push(read(&path)?),
@@ -150,9 +151,9 @@ impl Store {
         Ok((store, complete))
     }
 
-    /// From now on keeps in the file `path`, apart from the state, the highest ballot that was promised or
-    /// joined. Whether it already stands higher than in these records, all that the state has: then that is
-    /// lost, an old copy, or another folder than before.
+    /// Starts to keep the highest ballot that was promised or joined in the file `path`, apart from the
+    /// state. Returns true if the mark is already above `records`, which are all records of the state.
+    /// In that case the state is lost, an old copy, or in another folder than before.
     pub(crate) fn keep_mark(&mut self, path: &Path, records: &[Record]) -> Result<bool, StoreError> {
         let io = |error| StoreError::Io { path: path.to_owned(), error };
         let known = records.iter().filter_map(ballot).max().unwrap_or_default();
@@ -163,8 +164,8 @@ impl Store {
         Ok(marked > known)
     }
 
-    /// Whether this mark stands above what `folder` has of the session: then its state is lost or an older
-    /// one, and its owner does not vote. Makes and changes nothing.
+    /// Returns whether this mark is above the records in `folder`. In that case the state is lost or an
+    /// old copy, and its owner does not vote. Writes nothing.
     pub(crate) fn is_behind(folder: &Path, mark: &Path) -> Result<bool, StoreError> {
         let silent = folder.join("silent");
         if silent.try_exists().map_err(|error| StoreError::Io { path: silent, error })? {
@@ -192,12 +193,12 @@ impl Store {
         Ok(())
     }
 
-    /// Removes pads, totals, outcomes and all else but what was promised from a folder whose session is over:
-    /// its result is durable elsewhere. The folder is not opened again, for a peer that has forgotten what it
-    /// acknowledged must not vote.
+    /// Removes everything except promises from the folder of a finished session: pads, totals, outcomes
+    /// and the rest. The result is durable elsewhere. The folder is not opened again, because a peer
+    /// that has forgotten its acknowledgements must not vote.
     ///
     /// # Errors
-    /// [`StoreError`]; [`Store::open`] then goes on with it.
+    /// [`StoreError`]; the next [`Store::open`] then continues the removal.
     pub(crate) fn finish(folder: &Path) -> Result<(), StoreError> {
         let _lock = locked(folder)?;
         let path = folder.join(OVER);
@@ -205,13 +206,13 @@ impl Store {
         files::write_whole(&path, b"", true).and_then(|()| clear(folder)).map_err(io)
     }
 
-    /// Whether the session whose state is in `folder` is over for this peer. Makes and changes nothing.
+    /// Returns whether the session whose state is in `folder` is over for this peer. Writes nothing.
     pub(crate) fn is_over(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join(OVER);
         path.try_exists().map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Whether another process has `folder` open. Makes and changes nothing.
+    /// Returns whether another process has `folder` open. Writes nothing.
     pub(crate) fn in_use(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join("lock");
         let lock = match File::open(&path) {
@@ -225,14 +226,14 @@ impl Store {
         }
     }
 
-    /// Whether the session whose state is in `folder` stands in the ledger. Goes with the state: without it a
-    /// peer would draw anew.
+    /// Returns whether the session whose state is in `folder` is in the ledger. This mark is lost
+    /// together with the state: a peer without its state draws new noise and must pay again.
     pub(crate) fn is_paid(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join(PAID);
         path.try_exists().map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Says so from now on, durably.
+    /// Marks the session as paid, durably.
     pub(crate) fn mark_paid(folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(PAID);
         let marked = files::create_folders(folder, true).and_then(|()| File::create(&path)?.sync_all());
@@ -240,14 +241,14 @@ impl Store {
         synced.map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Writes a total while it comes. What the disk refuses here it is asked again when a record needs it.
+    /// Writes a total while it arrives. If the disk refuses a write, [`Store::write`] tries again.
     pub(crate) fn write_early(&mut self, part: protocol::EarlyWrite) {
         match part {
             protocol::EarlyWrite::Chunk(sum, start, data) => {
                 if start == 0 {
                     self.early = EarlyWrite::new(&self.folder, sum).ok();
                 }
-                // What does not go on where the last bytes ended belongs to a total that was given up.
+                // A gap after the last bytes means that the sender gave up this total.
                 self.early.take_if(|early| !early.goes_on(sum, start));
                 if let Some(early) = &mut self.early {
                     early.chunk(data);
@@ -261,9 +262,8 @@ impl Store {
         }
     }
 
-    /// Puts `record` on stable storage. When this returns, it survives a crash.
-    /// [`Record::Bare`] takes the place of a
-    /// decision with its total.
+    /// Puts `record` on stable storage. When this function returns, the record survives a crash.
+    /// [`Record::Bare`] replaces a decision and its total.
     pub(crate) fn write(&mut self, record: &Record) -> Result<(), StoreError> {
         let mut before = Vec::new();
         if let Record::Bare(_) = record {
@@ -275,7 +275,7 @@ impl Store {
                     Some(Ok(file)) => self.name(file, &name)?,
                     Some(Err(_)) | None => self.put(&name, &[total])?,
                 }
-                // No record without its total, in whatever order renames reach the disk.
+                // Renames can reach the disk in any order, so sync the total before its record.
                 self.sync()?;
             }
             before.extend(self.totals.insert(record.name(), name));
@@ -287,15 +287,16 @@ impl Store {
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
         if let Record::Committed(committed, _) | Record::Bare(committed) = record {
-            // What was acknowledged is decided now, and what other views gave for it is of no use. What was
-            // drawn for it stays as long as its total: vectors of later slots may be made of it.
+            // The acknowledged value is now decided, and exchange records of other views have no further
+            // use. The noise drawn for it stays as long as its total: vectors of later slots may depend on
+            // it.
             let SumId { slot, ballot } = committed.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
             if matches!(record, Record::Bare(_)) {
                 done.extend(Some(format!("noised-{slot}")).filter(|name| self.totals.contains_key(name)));
             }
             let names = Record::name_of_views(slot);
-            // Of a slot whose vector is not needed any more, nor is what made it.
+            // A slot whose total is no longer needed does not need its exchange records either.
             let over = matches!(record, Record::Bare(_));
             let needed = if over { String::new() } else { format!("{names}{ballot}") };
             let others = self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed);
@@ -307,11 +308,12 @@ impl Store {
         }
         self.sync()?;
         before.iter().try_for_each(|name| self.remove_unnamed(name))?;
-        // After the record: a mark that stands above what is stored is a loss.
+        // The mark is raised after the record is stored, because a mark above the stored records means a
+        // loss.
         ballot(record).map_or(Ok(()), |ballot| self.raise_mark(ballot))
     }
 
-    /// Puts a file in its place, whole. Its name is durable after the next [`Store::sync`].
+    /// Puts a complete file at its name. The name is durable after the next [`Store::sync`].
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let io = |error| StoreError::Io { path: path.clone(), error };
@@ -321,7 +323,7 @@ impl Store {
         self.name(file, name)
     }
 
-    /// Puts a synced file in its place.
+    /// Puts a synced file at its name.
     fn name(&self, file: NamedTempFile, name: &str) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let named = file.persist(&path).map(drop);
@@ -346,16 +348,16 @@ impl Store {
     }
 }
 
-/// Marks a folder whose session the ledger knows.
+/// Marks a folder whose session is in the ledger.
 const PAID: &str = "paid";
 /// Marks a folder whose session is over.
 const OVER: &str = "over";
-/// What stays in it.
+/// Files that remain in that folder.
 const STAYS: [&str; 7] = ["lock", PAID, OVER, "promised", "joined", "released", "silent"];
-/// What the names of totals begin with.
+/// Prefix of the names of totals.
 const TOTAL: &str = "total-";
 
-/// The ballot that a record promises or joins.
+/// Returns the ballot that a record promises or joins.
 fn ballot(record: &Record) -> Option<Ballot> {
     match record {
         Record::Promised(ballot) | Record::Joined(ballot) => Some(*ballot),
@@ -363,7 +365,7 @@ fn ballot(record: &Record) -> Option<Ballot> {
     }
 }
 
-/// The ballot in a mark; the lowest where there is none.
+/// Returns the ballot in a mark; the lowest ballot if there is no mark.
 fn marked(path: &Path) -> Result<Ballot, StoreError> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ballot::default()),
@@ -380,24 +382,26 @@ fn total_name(record: &Record) -> Option<String> {
     record.total().map(|(digest, _)| format!("{TOTAL}{}", hex::encode(digest)))
 }
 
-/// A file that is not in its place yet, and is removed with its handle or when the folder is opened next.
+/// Creates a file under a temporary name. It is removed with its handle or when the folder is next
+/// opened.
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(".").tempfile_in(folder).map_err(files::plain)
 }
 
-/// A lock that is let go of when it is dropped, also where a process that was just forked still has its file
-/// open: it belongs to the open file, and closing one's own descriptor would not be enough.
+/// A lock that is released when it is dropped. A process that was just forked may still have the lock's
+/// file open, and the lock belongs to the open file. So closing one's own descriptor would not be
+/// enough.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The system does it for a process that ends.
+        // If the process ends first, the system releases the lock.
         let _ = self.0.unlock();
     }
 }
 
-/// The lock of a folder, which is made where it is not there.
+/// Locks a folder and creates it if necessary.
 fn locked(folder: &Path) -> Result<Lock, StoreError> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -413,7 +417,7 @@ fn locked(folder: &Path) -> Result<Lock, StoreError> {
     }
 }
 
-/// What the system has refused. A file system that does not sync says that the argument is invalid.
+/// Explains an error of the system. A file system that cannot sync reports an invalid argument.
 fn refused(path: &Path, error: &io::Error) -> String {
     let path = path.display();
     match error.kind() {
@@ -425,7 +429,7 @@ fn refused(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Removes all that does not stay when a session is over.
+/// Removes every file that must not remain after the session.
 fn clear(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -447,7 +451,7 @@ fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// A record, without its total.
+/// Reads a record without its total.
 fn read(path: &Path) -> Result<Record, StoreError> {
     let damaged = |what| StoreError::Damaged(path.to_owned(), what);
     let bytes = read_file(path, MAX_RECORD)?;

@@ -1,6 +1,6 @@
-//! The tasks of a session: what is summed, how a peer makes its vectors, and what may not be opened.
+//! The tasks of a session: the sums, the vectors of each peer, and the limits on opening.
 //!
-//! One folder a task. [`crate::node`] is the engine; it knows the trait [`Task`] alone.
+//! Each task has its own folder. [`crate::node`] is the engine; it uses only the trait [`Task`].
 
 pub(crate) mod common;
 pub(crate) mod compare;
@@ -40,7 +40,7 @@ pub use crate::protocol::context::Aggregate;
 use crate::session::{Peer, PrivacyUnit, Session};
 use common::{filled, protect};
 
-/// Declares the tasks, each by one line.
+/// Declares the tasks, one on each line.
 macro_rules! registry {
     ($($(#[$about:meta])* $vis:vis mod $name:ident;)+) => {
         $($(#[$about])* $vis mod $name;)+
@@ -63,42 +63,42 @@ registry! {
     pub mod sketch;
     /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
     pub mod fedavg;
-    /// A network that is trained in rounds on labels that were given and labels that XCLP finds (Scott, Yeo &
+    /// A network that is trained in rounds on given labels and on labels that XCLP finds (Scott, Yeo &
     /// Lampert, TMLR 2023, Algorithm 2).
     pub mod fedavg_xclp;
-    /// A task that a program outside this crate brings along.
+    /// A task that a program outside this crate provides.
     pub mod custom;
 }
 
-/// A built-in task: what is known of it before a peer has its rows.
+/// A built-in task, before a peer has its rows.
 pub struct BuiltIn {
-    /// The aggregates of the session in order; the first is [`Aggregate::coin`].
+    /// Aggregates of the session in order. The first is [`Aggregate::coin`].
     pub plan: Vec<Aggregate>,
-    /// What the result is called in events and receipts, such as "model".
+    /// Name of the result in events and receipts, such as "model".
     pub result: &'static str,
-    /// The ending of the result's file where the user names none.
+    /// Extension of the result's file if the user gives no file name.
     pub extension: &'static str,
-    /// Which rows have labels.
+    /// Rows that have labels.
     pub labels: Labels,
-    /// Whether a peer without rows may take part to help the others.
+    /// True if a peer without rows may take part to help the others.
     pub witnesses: bool,
-    /// The slots of the plan that serve a protection.
+    /// Slots of the plan that serve a protection.
     pub own: OwnSlots,
-    /// Makes a peer's task.
+    /// Function that makes a peer's task.
     pub build: Build,
 }
 
 /// The task of a session with its protections.
 pub struct SessionTask {
-    /// The aggregates of the session in order, those of the protections among them.
+    /// Aggregates of the session in order, including those of the protections.
     pub plan: Vec<Aggregate>,
-    /// What the result is called in events and receipts, such as "model".
+    /// Name of the result in events and receipts, such as "model".
     pub result: &'static str,
-    /// The ending of the result's file where the user names none.
+    /// Extension of the result's file if the user gives no file name.
     pub extension: &'static str,
-    /// Which rows have labels.
+    /// Rows that have labels.
     pub labels: Labels,
-    /// Whether a peer without rows may take part to help the others.
+    /// True if a peer without rows may take part to help the others.
     pub witnesses: bool,
     guards: (Protections, OwnSlots, Labels),
     build: Build,
@@ -122,7 +122,7 @@ impl SessionTask {
         Ok(Protected::new(task, &session, (me, rows), self.guards)?.keyed(*key))
     }
 
-    /// The same whose tasks are made in another way.
+    /// Returns the task with another function that makes a peer's task.
     #[must_use]
     pub(crate) fn built_by(self, session: &Session, build: Build) -> Self {
         Self { build: filled::build(session, build), ..self }
@@ -141,7 +141,7 @@ impl std::fmt::Debug for BuiltIn {
     }
 }
 
-/// Which rows of a peer have labels.
+/// Rows of a peer that have labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
     /// Every row.
@@ -155,20 +155,21 @@ pub enum Labels {
 /// A peer's rows.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Features; with [`Labels::All`] also labels.
+    /// Features of the rows. With [`Labels::All`] also their labels.
     pub data: Arc<Dataset>,
-    /// With [`Labels::Some`] the class of each row where it is known; else empty.
+    /// With [`Labels::Some`], class of each row if it is known; otherwise empty.
     pub labels: Vec<Option<u16>>,
-    /// Missing values that wait for what the peers add up.
+    /// Missing values that are filled from the sums of all peers.
     pub gaps: Vec<MissingCell>,
-    /// How a table became these rows, where the session alone does not say it.
+    /// Description of how a table became these rows, if it is not the session's.
     pub(crate) preparation: Option<Arc<TableSchema>>,
 }
 
 impl Rows {
-    /// SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16 LE, 65535
-    /// where unknown || of each gap row as u32 LE, column as u16 LE): whoever has the rows and the salt can
-    /// show that it is theirs, and without the salt nobody can guess the rows from it.
+    /// Returns SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as
+    /// u16 LE, 65535 if unknown || of each gap row as u32 LE, column as u16 LE). With the rows and the
+    /// salt, a peer can prove that the digest is theirs. Without the salt, the rows cannot be guessed
+    /// from it.
     #[must_use]
     pub fn digest(&self, salt: &[u8; 32]) -> [u8; 32] {
         let Self { data, labels, gaps, preparation: _ } = self;
@@ -186,11 +187,12 @@ impl Rows {
         hash.finalize().into()
     }
 
-    /// The rows that this session uses, and how many are left out: with `privacy.unit = "group"` of each group
-    /// the first `privacy.group_rows` in the order of the file.
+    /// Returns the rows that this session uses, and the number of rows left out. With
+    /// `privacy.unit = "group"` it uses the first `privacy.group_rows` of each group, in the order of the
+    /// file.
     ///
     /// # Errors
-    /// If the session's rows have groups and these have none.
+    /// If the session's rows have groups and these rows have none.
     pub fn in_use(self, session: &Session) -> Result<(Self, usize), String> {
         let group = session.data.preparation.as_ref().and_then(|table| table.group.as_ref());
         let (Some(group), all) = (group, self.data.rows()) else { return Ok((self, 0)) };
@@ -207,7 +209,7 @@ impl Rows {
         Ok(if kept.len() == all { (self, 0) } else { (self.subset(&kept), all - kept.len()) })
     }
 
-    /// These rows, in this order.
+    /// Returns these rows, in this order.
     fn subset(&self, rows: &[usize]) -> Self {
         let places: BTreeMap<usize, u32> = rows.iter().copied().zip(0..).collect();
         let gap = |gap: &MissingCell| Some(MissingCell { row: *places.get(&(gap.row as usize))?, ..*gap });
@@ -219,20 +221,20 @@ impl Rows {
         }
     }
 
-    /// Rows whose labels, if any, stand with the data.
+    /// Makes rows. Their labels, if any, are in `data`.
     #[must_use]
     pub fn new(data: Arc<Dataset>) -> Self {
         Self { data, labels: Vec::new(), gaps: Vec::new(), preparation: None }
     }
 }
 
-/// What a digest of a peer's rows covers in this session, for its receipt.
+/// Describes the rows of a peer that a digest covers in this session. A receipt shows the text.
 #[must_use]
 pub(crate) fn digest_covers(session: &Session) -> &'static str {
     session.task.kind().digest_covers
 }
 
-/// The task of a session, if this crate or a registered kind has it.
+/// Returns the task of a session, if this crate or a registered kind has it.
 #[must_use]
 pub fn built_in(session: &Session) -> Option<SessionTask> {
     let BuiltIn { plan, result, extension, labels, witnesses, own, build } =
@@ -243,6 +245,6 @@ pub fn built_in(session: &Session) -> Option<SessionTask> {
     Some(SessionTask { plan, result, extension, labels, witnesses, guards, build })
 }
 
-/// Makes a peer's task of its session, its place in the roster, its rows, and 32 bytes that nobody else
-/// knows.
+/// Function that makes a peer's task from its session, its index in the roster, its rows, and 32 bytes
+/// that no other peer knows.
 pub type Build = Box<dyn Fn(Session, Peer, Rows, &[u8; 32]) -> Result<Arc<dyn Task>, String> + Send + Sync>;

@@ -1,4 +1,4 @@
-//! The same bytes over the same edges, and nothing else.
+//! Moves the same bytes over the same edges, without any other work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ struct Swarm {
     dial: mpsc::UnboundedSender<Multiaddr>,
 }
 
-/// A swarm in a runtime of its own, with as many threads as a node's.
+/// Starts a swarm in its own runtime, with the same number of threads as a node.
 fn start() -> Swarm {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let runtime =
@@ -67,14 +67,14 @@ fn start() -> Swarm {
     Swarm { runtime, peer, address, control, incoming, dial }
 }
 
-/// Opens a substream from `a` to `b`, both ends.
+/// Opens a substream from `a` to `b` and returns both ends.
 fn open(swarms: &mut [Swarm], a: usize, b: usize) -> (Stream, Stream) {
     let to = swarms[b].peer;
     loop {
         let mut control = swarms[a].control.clone();
         let other = &mut swarms[b];
-        // `libp2p-stream` drops a substream that comes when nobody waits for one, and may never answer an
-        // `open_stream` that is called while the connection is made.
+        // `libp2p-stream` drops an incoming substream without a waiting receiver. It may also never answer
+        // an `open_stream` that is called while the connection is made.
         let opened = async {
             let mut one = control.open_stream(to, PROTOCOL).await.ok()?;
             one.write_all(&[0]).await.ok()?;
@@ -83,10 +83,10 @@ fn open(swarms: &mut [Swarm], a: usize, b: usize) -> (Stream, Stream) {
             two.read_exact(&mut [0]).await.ok()?;
             Some((one, two))
         };
-        // A timer needs the runtime that it is made in.
+        // A timer needs the runtime in which it is created.
         match other.runtime.block_on(async { timeout(Duration::from_secs(1), opened).await }) {
             Ok(Some(ends)) => return ends,
-            // The connection may not stand yet.
+            // The connection may not be open yet.
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),
             Err(_) => {}
         }
@@ -117,7 +117,7 @@ pub(crate) fn run(bytes: usize) -> Cost {
                 sender.write_all(&chunk).await.expect("it stands");
             }
             sender.flush().await.expect("it stands");
-            // Held open until the reader has all.
+            // Keeps the substream open until the reader has all bytes.
             let _ = sender.read(&mut [0]).await;
         });
         let starting = barrier.clone();

@@ -1,4 +1,4 @@
-//! Eight nodes: as threads of this process for the times, as processes of their own for the memory.
+//! Eight nodes: as threads of this process to measure times, as separate processes to measure memory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use flyswarm::tasks::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};
 
-/// The coin and one vector of 32-bit words.
+/// A plan of the coin and one vector of 32-bit words.
 #[derive(Debug)]
 struct Sum {
     vector: Bytes,
@@ -52,7 +52,7 @@ impl Task for Sum {
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let expected: u32 = (0..NODES as u32).map(own).sum();
-        // A sample: looking at every word would be measured too.
+        // Checks a sample, because a check of every word would be measured too.
         let right = slot == 0
             || history.vectors()[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
         if right { Ok(()) } else { Err("the sum is wrong".into()) }
@@ -98,7 +98,7 @@ fn session() -> Session {
     .expect("a sound session")
 }
 
-/// What a node tells whoever runs it.
+/// Messages of a node to its starter.
 #[derive(Debug)]
 enum News {
     Listening(PeerId, Multiaddr, Handle),
@@ -151,7 +151,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
 pub(crate) struct Run {
     pub(crate) summed: Cost,
     pub(crate) opened: Cost,
-    /// Seconds from there to the first `Release`, and on to the first `Open`.
+    /// Seconds from `summed` to the first `Release`, and from there to the first `Open`.
     pub(crate) accepted: f64,
     pub(crate) released: f64,
 }
@@ -171,7 +171,7 @@ pub(crate) fn run(bytes: usize) -> Run {
         .collect();
     drop(sender);
     let mut known = Vec::new();
-    // First and last time at which a stage began, the opening being the last of them.
+    // First and last start of each stage over all nodes. `None` is the opening.
     let mut times: std::collections::BTreeMap<Option<Stage>, [(Instant, f64); 2]> = Default::default();
     for (at, cpu, news) in news {
         let stage = match news {
@@ -208,7 +208,7 @@ pub(crate) fn run(bytes: usize) -> Run {
     }
 }
 
-/// Peak memory of each of eight processes, in bytes.
+/// Measures the peak memory of each of eight processes, in bytes.
 pub(crate) fn memory(bytes: usize) -> Vec<usize> {
     let program = std::env::current_exe().expect("this program");
     let mut children: Vec<_> = (0..NODES)
@@ -238,7 +238,8 @@ pub(crate) fn memory(bytes: usize) -> Vec<usize> {
     peaks
 }
 
-/// One of those processes: tells its address, is told everybody's, and at the end tells its peak.
+/// Runs one of these processes. It prints its address, reads the addresses of all nodes, and prints its
+/// peak memory at the end.
 pub(crate) fn child(index: usize, bytes: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     node(index, bytes, folder.path().join("state"), &mut |news| {

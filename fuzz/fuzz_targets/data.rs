@@ -1,9 +1,9 @@
-//! Any file is refused or gives rows whose numbers fit together.
+//! Checks that any file is refused or gives rows with consistent numbers.
 //!
-//! Of all formats: each is told by its first bytes.
+//! All formats are covered, because the first bytes decide the format.
 //!
-//! Input: how to read it, length of the labels file (u8), labels file, data file. With 255 in the place of
-//! the length the columns are described and the data file follows.
+//! Input: options (u8), length of the labels file (u8), labels file, data file. If the length is 255, the
+//! columns are described and the data file follows.
 #![no_main]
 
 mod seeds;
@@ -62,7 +62,7 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
     assert!(data.labels().iter().all(|&label| usize::from(label) < data.classes().len()));
 });
 
-/// Rows of described columns: what waits for all peers is told, and all else is a number.
+/// Reads rows with described columns. A pooled gap is reported, and every other value is a number.
 fn described(how: u8, file: &[u8]) {
     let texts = |texts: &str| texts.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let column = |name: &str, kind: Kind, fill: Fill| ColumnSpec { fill, ..ColumnSpec::new(name, kind) };

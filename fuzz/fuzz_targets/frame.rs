@@ -1,7 +1,8 @@
-//! Whatever a peer sends, decoding refuses it or gives a message that survives another round. So do stored
-//! records.
+//! Checks that decoding refuses any input from a peer or gives a message that survives another round. The
+//! same holds for stored records.
 //!
-//! Input: what to decode (control, bulk, stored record), u16 LE length of the header, header, payload.
+//! Input: kind of the message (control, bulk, stored record), u16 LE length of the header, header,
+//! payload.
 #![no_main]
 
 mod seeds;
@@ -55,7 +56,7 @@ fn input(kind: u8, header: &[u8], payload: &[u8]) -> Vec<u8> {
     [&[kind], &(header.len() as u16).to_le_bytes()[..], header, payload].concat()
 }
 
-/// With a signature that is none: decoding does not look at it.
+/// Adds an invalid signature, because decoding does not check it.
 fn signed<T: Item + Serialize + DeserializeOwned>(item: T) -> Signed<T> {
     let bytes = wire::canonical(&(Peer(1), item, Signature::from_bytes([5; 64])));
     wire::decode_item(&bytes).expect("a signed item is author, item, signature")

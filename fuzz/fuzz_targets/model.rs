@@ -1,6 +1,6 @@
-//! Any bytes are refused or are the one encoding of the model that they give.
+//! Checks that any bytes are refused or are the only encoding of the model that they give.
 //!
-//! Input: 0 and a file as it is, or another byte and a file without its checksum, which is put behind it.
+//! Input: 0 and a complete file, or another byte and a file without its checksum, which is then appended.
 #![no_main]
 
 mod seeds;

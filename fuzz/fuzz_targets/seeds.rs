@@ -1,9 +1,9 @@
-//! Inputs to begin with, made from code at the start of each target, so that they never go stale.
+//! Initial inputs, made by code at the start of each target, so that they stay up to date.
 
 use std::fs;
 use std::path::Path;
 
-/// Puts inputs into the corpus of `target`, where cargo-fuzz has made one.
+/// Writes inputs into the corpus of `target`, if cargo-fuzz has made a corpus.
 pub fn write(target: &str, inputs: impl IntoIterator<Item = Vec<u8>>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     if folder.is_dir() {

@@ -1,4 +1,5 @@
-//! Any text is refused or gives a session whose own text gives the same session, with the same id.
+//! Checks that any text is refused or gives a session whose own text gives the same session with the same
+//! id.
 #![no_main]
 
 mod seeds;

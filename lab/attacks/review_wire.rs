@@ -1,4 +1,4 @@
-//! Transcripts of uneven inputs, outputs for numpy, an injected constant: an example of the package of
+//! Transcripts of uneven inputs, outputs for numpy and an injected constant: an example for the package of
 //! shares.
 #![allow(clippy::all, missing_docs)]
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -12,9 +12,9 @@ use flyswarm_mpc::shares::{Context, Keys, Shared, Stage};
 use std::io::Write as _;
 use std::task::{Context as Wakeup, Poll, Waker};
 
-type Msgs = Vec<Vec<u8>>; // per round and side, at one party
+type Msgs = Vec<Vec<u8>>; // for each round and side, at one party
 
-/// Drives three parties; `tamper(round, sent)` may change what is sent: sent[party][side].
+/// Runs three parties. `tamper(round, sent)` may change the sent messages: sent[party][side].
 fn drive<'a, T>(
     keys: [[u8; 32]; 3],
     program: &dyn Fn(usize, Context) -> Part<'a, T>,
@@ -74,7 +74,7 @@ struct World {
     classes: usize,
 }
 
-/// Inputs of the three parties: shares `fixed` and `fixed + 1` from `seed`, the third is what remains.
+/// Inputs of the three parties: shares `fixed` and `fixed + 1` come from `seed`, the third is the rest.
 fn inputs(w: &World, fixed: usize, seed: u8) -> [Vec<Inputs>; 3] {
     let n = w.owners.iter().sum::<usize>();
     let mut s = Stream::new(&[seed; 32], "tape", &[]);
@@ -183,7 +183,8 @@ fn stats(runs: u32) {
                         drive(keys, &|i, c| Box::pin(run(c, plan, ins[i].clone())), |_, _| {}, party);
                     assert!(matches!(res[0], Some(Outcome::Sealed(_))));
                     let open = marks.iter().find(|m| m.0 == Stage::Compaction).unwrap().1 as usize + 3;
-                    // The round of the check's sums: they add up to 0, parts are masked: kept.
+                    // The round with the sums of the check: they add up to 0 and the parts are masked, so
+                    // they stay.
                     let input = 1usize;
                     let _ = input;
                     let mut bytes: Vec<u8> = vec![];
@@ -258,7 +259,7 @@ fn stats(runs: u32) {
             );
         }
     }
-    // marks: all rows equal (ties everywhere): places and overlaps
+    // marks: if all rows are equal, there are ties everywhere: places and overlaps
     let owners = vec![18usize, 19];
     let w = world("equal", &owners, bits, classes, 5);
     let plan = Plan::new(
@@ -455,7 +456,7 @@ fn inject() {
         };
         let o = unseal(50, classes, &part(0), &part(1)).expect("output");
         let share: Vec<u8> = (0..50).map(|i| o.coarse[classes * i + 3]).collect();
-        // true edges between the target and the attacker's rows
+        // real edges between the target and the attacker's rows
         let near = |i: usize| {
             let mut d: Vec<(usize, usize)> = (0..n).filter(|&j| j != i).map(|j| (h(i, j), j)).collect();
             d.sort();

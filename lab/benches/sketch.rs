@@ -1,5 +1,5 @@
-//! Distribution sketches on one core, in row updates (one record, one row) a second:
-//! `cargo bench --package flyswarm-lab --bench sketch`. Beside numpy: `lab/scripts/bench-sketch.py`.
+//! Measures distribution sketches on one core, in row updates (one record, one row) a second: `cargo bench
+//! --package flyswarm-lab --bench sketch`. `lab/scripts/bench-sketch.py` compares them with numpy.
 
 #![allow(missing_docs)]
 
@@ -13,11 +13,11 @@ const FEATURES: usize = 784;
 const RANGE: usize = 64;
 
 fn main() {
-    // Work and clock on one thread.
+    // Keeps work and clock on one thread.
     rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread").install(divan::main);
 }
 
-/// Rows of which a fifth of the entries is not 0, as with images of clothes.
+/// Rows with a fifth of the entries nonzero, like images of clothes.
 fn records(n: usize) -> Dataset {
     let mut stream = Stream::new(b"bench", "records", &[]);
     let values = (0..n * FEATURES).map(|_| stream.below(256).saturating_sub(205) as f32).collect();
@@ -43,7 +43,7 @@ fn minhash(bencher: Bencher<'_, '_>, rows: usize) {
     count(bencher, Family::Minhash, rows);
 }
 
-/// One record at a time.
+/// Adds one record at a time.
 #[divan::bench(args = [100, 1000], sample_count = 10)]
 fn srp_stream(bencher: Bencher<'_, '_>, rows: usize) {
     let data = records(16);
@@ -54,7 +54,7 @@ fn srp_stream(bencher: Bencher<'_, '_>, rows: usize) {
     });
 }
 
-/// The planes from their seed, one item an entry.
+/// Draws the planes from their seed; one item is an entry.
 #[divan::bench(args = [100, 1000], sample_count = 5)]
 fn srp_planes(bencher: Bencher<'_, '_>, rows: usize) {
     bencher.counter(ItemsCount::new(rows * 6 * FEATURES)).bench_local(|| {

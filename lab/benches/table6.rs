@@ -1,15 +1,15 @@
-//! The learner at the sizes of Table 6 (Ram & Sinha), one thread, in CPU time: drawing M, training,
-//! predicting, the peak memory of the process, and how far the training is from what the core can load at
-//! all. Rows are made up, with the shape and the share of zeros of the real ones: speed does not depend on
-//! what they show.
+//! Measures the learner at the sizes of Table 6 (Ram & Sinha) on one thread: CPU time to draw M, to train
+//! and to predict, peak memory of the process, and the distance of training from the core's load rate.
+//! Rows are made up, with the shape and the share of zeros of the real ones, because speed does not depend
+//! on the content.
 //!
 //!     cargo bench --package flyswarm-lab --bench table6 [-- --full] [-- --json] [-- --only NAME]
 //!     cargo bench --package flyswarm-lab --bench table6 -- --sweeps
 //!     cargo bench --package flyswarm-lab --bench table6 -- --files TRAIN.csv TEST.csv M S RHO
 //!
-//! `--only` leaves out the settings whose names do not begin so. `--full` trains on all 60,000 rows of the
-//! MNIST shape. `--sweeps` shows how training grows with each parameter. `--files` trains on one file and
-//! predicts the other, and prints JSON, for `lab/scripts/bench-knn.py`.
+//! `--only` keeps the settings whose names begin with NAME. `--full` trains on all 60,000 rows of the
+//! MNIST shape. `--sweeps` shows the growth of training time with each parameter. `--files` trains on one
+//! file, predicts the other, and prints JSON for `lab/scripts/bench-knn.py`.
 
 #![allow(missing_docs)]
 
@@ -25,7 +25,7 @@ use flyswarm_learn::sketch::flyhash::FlyHash;
 use flyswarm_learn::sketch::{Parameters, Sketch};
 use serde_json::json;
 
-/// The least of many short runs is taken: other work on the machine only ever adds.
+/// Number of short runs. The least time is used, because other work on the machine only adds to it.
 const RUNS: usize = 30;
 
 /// Name, features, m, s, rho, rows, largest value (0: fractions), percent not zero.
@@ -43,7 +43,7 @@ const SETTINGS: [Setting; 6] = [
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    // Work and clock on one thread.
+    // Keeps work and clock on one thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| match arguments.iter().position(|argument| argument == "--files") {
         Some(at) => files(&arguments[at + 1..]),
@@ -58,7 +58,7 @@ fn main() {
     });
 }
 
-/// The least CPU time of several runs, in seconds, and the last result.
+/// Returns the least CPU time of several runs, in seconds, and the last result.
 fn least<T>(runs: usize, mut f: impl FnMut() -> T) -> (f64, T) {
     let mut best = Duration::MAX;
     let mut last = None;
@@ -131,7 +131,7 @@ fn settings(full: bool, as_json: bool, only: &str) {
         let test: Vec<usize> = (0..data.rows().min(2000)).collect();
         let found = measure(&sketch, &data, &data.subset(&test), if full { 1 } else { RUNS });
         let adds = n * (m * s) as f64 / found.train / 1e9;
-        // A byte for each entry, and 4 for each column of M in each block of 128 points.
+        // One byte for each entry, and 4 bytes for each column of M in each block of 128 points.
         let rate = adds * (1.0 + 4.0 / 128.0);
         let (train, predict) = (found.train / n * 1e6, test.len() as f64 / found.predict);
         let peak = peak_memory();
@@ -158,7 +158,8 @@ fn settings(full: bool, as_json: bool, only: &str) {
     }
 }
 
-/// Training where one of d, m, s, rho moves away from a middle, for bytes of which a fifth are not 0.
+/// Measures training with one of d, m, s, rho moved away from a middle value, for bytes with a fifth
+/// nonzero.
 fn sweeps() {
     const MIDDLE: [usize; 4] = [784, 16_384, 78, 32];
     let time = |[d, m, s, rho]: [usize; 4]| {
@@ -190,7 +191,7 @@ fn sweeps() {
     }
 }
 
-/// What `--files` asks for.
+/// Runs `--files`.
 fn files(arguments: &[String]) {
     let [train, test, sizes @ ..] = arguments else { panic!("--files TRAIN.csv TEST.csv M S RHO") };
     let [m, s, rho] = sizes else { panic!("--files TRAIN.csv TEST.csv M S RHO") };
@@ -211,7 +212,8 @@ fn files(arguments: &[String]) {
     );
 }
 
-/// GB/s at which the core reads `bytes` bytes over and over, with its widest vectors and nothing else to do.
+/// Returns the rate, in GB/s, at which the core reads `bytes` bytes repeatedly with its widest vectors and
+/// no other work.
 fn load_rate(bytes: usize) -> f64 {
     let lines = vec![Line([1; 32]); bytes / 64];
     let rounds = (1 << 28) / bytes;
@@ -236,9 +238,10 @@ impl pulp::NullaryFnOnce for Read<'_> {
     fn call(self) -> Self::Output {
         let mut sums = [[0_u16; 32]; 4];
         for _ in 0..self.rounds {
-            // Four sums, since an addition waits for the one before it in the same sum.
+            // Four sums, because an addition waits for the previous one in the same sum.
             for four in black_box(self.lines).as_chunks::<4>().0 {
-                // Plain loops: a closure may end up in another unit of the build, without the wide vectors.
+                // Plain loops. A closure may be compiled in another codegen unit, without the wide
+                // vectors.
                 for line in 0..4 {
                     #[expect(clippy::needless_range_loop, reason = "an iterator may, too")]
                     for at in 0..32 {
@@ -251,7 +254,7 @@ impl pulp::NullaryFnOnce for Read<'_> {
     }
 }
 
-/// In MB; 0 where the system does not say.
+/// Returns the peak memory in MB; 0 if the system does not report it.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

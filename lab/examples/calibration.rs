@@ -1,14 +1,15 @@
-//! Whether the probabilities that FlyNN states are right: log-loss and expected calibration error (ECE) of
-//! the default setting on every CSV file of a folder, next to the frequencies of the classes and 15 nearest
-//! neighbours. Means of five folds; the ECE has 10 bins of equal count over the rows of all folds.
+//! Measures whether the probabilities of FlyNN are right. It computes the log-loss and the expected
+//! calibration error (ECE) of the default setting on every CSV file of a folder, next to class frequencies
+//! and 15 nearest neighbours. The figures are means of five folds; the ECE has 10 bins of equal count over
+//! the rows of all folds.
 //!
 //! ```sh
 //! cargo run --release --package flyswarm-lab --example calibration -- ../shared/data/tabular [SEED]
 //! ```
 //!
-//! *raw* is the softmax of the scores, *cautious* what a model without held-out rows states, *fitted* what
-//! `FlyNNClassifier.fit` and a session state. Neighbours vote over columns with mean 0 and deviation 1; a
-//! class without a vote has the probability 2.2e-16, as in scikit-learn.
+//! *raw* is the softmax of the scores, *cautious* the probability of a model without held-out rows,
+//! *fitted* the probability after `FlyNNClassifier.fit` or a session. Neighbours vote over columns with
+//! mean 0 and deviation 1. A class without a vote has the probability 2.2e-16, as in scikit-learn.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -28,10 +29,11 @@ type Failure = Box<dyn Error + Send + Sync>;
 const FOLDS: usize = 5;
 const NEIGHBOURS: usize = 15;
 const BINS: usize = 10;
-/// What probabilities come from, in the order of the columns.
+/// Sources of probabilities, in the order of the columns.
 const METHODS: [&str; 5] = ["frequencies", "15 nearest", "raw", "cautious", "fitted"];
 
-/// Probabilities of one method: losses by fold, and whether the likeliest class of each row is right.
+/// Probabilities of one method: losses by fold, and for each row its probability and whether the likeliest
+/// class is right.
 #[derive(Default)]
 struct Tally {
     losses: Vec<f64>,
@@ -106,7 +108,8 @@ impl Tally {
         self.losses.iter().sum::<f64>() / self.losses.len() as f64
     }
 
-    /// The mean distance of what is stated from what is right, over bins of equal count.
+    /// Returns the mean distance of the predicted probability from the observed frequency, over bins of
+    /// equal count.
     fn error(&self) -> f64 {
         let mut rows = self.rows.clone();
         rows.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -158,7 +161,7 @@ fn measure(data: &Dataset, seed: u64) -> Result<[Tally; METHODS.len()], Failure>
     Ok(tallies)
 }
 
-/// The posterior of naive Bayes on the bits, with equal priors.
+/// Returns the posterior of naive Bayes on the bits, with equal priors.
 fn softmax(scores: &[f64], classes: usize) -> Vec<f64> {
     let row = |scores: &[f64]| {
         let least = scores.iter().copied().fold(f64::INFINITY, f64::min);
@@ -169,7 +172,7 @@ fn softmax(scores: &[f64], classes: usize) -> Vec<f64> {
     scores.chunks_exact(classes).flat_map(row).collect()
 }
 
-/// The share of each class among the nearest training rows.
+/// Returns the share of each class among the nearest training rows.
 fn votes(train: &Dataset, test: &Dataset) -> Vec<f64> {
     let (near, far) = standardised(train, test);
     let (width, classes) = (train.features(), train.classes().len());
@@ -189,7 +192,7 @@ fn votes(train: &Dataset, test: &Dataset) -> Vec<f64> {
     far.par_chunks_exact(width).flat_map_iter(row).collect()
 }
 
-/// Columns with mean 0 and deviation 1 over the training rows; a constant column is left out.
+/// Scales columns to mean 0 and deviation 1 over the training rows; constant columns are dropped.
 fn standardised(train: &Dataset, test: &Dataset) -> (Vec<f32>, Vec<f32>) {
     let (width, rows) = (train.features(), train.rows() as f64);
     let mean = |f: &dyn Fn(usize, f64) -> f64| {

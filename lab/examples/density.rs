@@ -1,16 +1,16 @@
-//! How far a sketch's kernel densities are from the exact ones:
-//! `cargo run --release --package flyswarm-lab --example density > density.csv`.
+//! Measures the error of a sketch's kernel densities: `cargo run --release --package flyswarm-lab
+//! --example density > density.csv`.
 //!
-//! Every tenth of the digits is a query, the others are sketched, under several seeds. A line for each hash,
-//! number of rows and estimator: the root of the mean squared relative error over queries and seeds, and the
-//! mean relative error (bias). `lab/scripts/plot-density.py` draws them.
+//! Every tenth row of the digits is a query. The others are sketched, with several seeds. Each line is for
+//! one hash, number of rows and estimator. It has the root of the mean squared relative error over queries
+//! and seeds, and the mean relative error (bias). `lab/scripts/plot-density.py` draws them.
 
 use flyswarm_data::digits::digits;
 use flyswarm_learn::sketch::distribution::{DistributionSketch, Family};
 
 const SEEDS: u8 = 12;
 const ROWS: [usize; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
-/// Groups of the median of means.
+/// Number of groups in the median of means.
 const GROUPS: usize = 8;
 
 fn exact(family: Family, range: usize, a: &[f32], b: &[f32]) -> f64 {

@@ -1,11 +1,11 @@
-//! How fast the built-in learner trains: samples per CPU second, one thread.
+//! Measures the built-in learner: trained samples per CPU second, on one thread.
 //!
 //! ```sh
 //! cargo run --release --package flyswarm-lab --example learner -- [SECONDS]
 //! ```
 //!
-//! For each network it trains on made-up images, in batches of 32 with momentum, for so many CPU seconds (3
-//! unless given). `lab/scripts/bench-learner.py` runs it beside PyTorch.
+//! It trains each network on made-up images, in batches of 32 with momentum, for SECONDS of CPU time
+//! (default 3). `lab/scripts/bench-learner.py` compares it with PyTorch.
 
 use cpu_time::ProcessTime;
 use flyswarm_learn::learner::{Architecture, Network, Settings, train};

@@ -1,5 +1,5 @@
-//! Reads a table of rows and prints how long that took and how much memory the rows and the process took, as
-//! JSON: `load FILE LABEL [described]`. `lab/scripts/bench-load.py` runs it beside polars.
+//! Reads a table of rows and prints the time and the memory of the rows and of the process, as JSON: `load
+//! FILE LABEL [described]`. `lab/scripts/bench-load.py` compares it with polars.
 
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 

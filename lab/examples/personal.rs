@@ -1,23 +1,24 @@
-//! kNN-Per beside FedAvg, FedAvg with fine-tuning and local networks, on the CIFAR-10 subset.
+//! Compares kNN-Per with FedAvg, FedAvg with fine-tuning and local networks, on the CIFAR-10 subset.
 //!
 //! ```sh
 //! cargo run --package flyswarm-lab --example personal -- CIFAR OUT [SPLIT] [SEED] [ROUNDS] [late|deal]
 //! ```
 //!
 //! CIFAR is a folder with `train_8000.bin.gz` and `test_2000.bin.gz` (records of a label and 3,072 bytes).
-//! SPLIT is the alpha of a Dirichlet distribution over 20 peers (0.3 unless given), or `two`: two classes
-//! for each peer. Test rows are dealt in the proportions of the rows of training. A fifth of each peer's
-//! rows validates; FedAvg learns from the others, 60 ROUNDS of one local pass unless given (3 x convolution,
-//! 81,290 weights; momentum 0.9, weight decay 1e-4, batches of 32, cosine rate from 0.05, flips and shifts).
+//! SPLIT is the alpha of a Dirichlet distribution over 20 peers (default 0.3), or `two`: two classes for
+//! each peer. Test rows are dealt in the proportions of the training rows. A fifth of each peer's rows is
+//! for validation. FedAvg trains on the others, in ROUNDS (default 60) of one local pass (3 x convolution,
+//! 81,290 weights; momentum 0.9, weight decay 1e-4, batches of 32, cosine rate from 0.05, flips and
+//! shifts).
 //!
-//! With `late` it measures peers that come after training (section 4 of the paper, "Generalization to unseen
-//! clients"): five networks, each trained without four of the peers, so that every peer is late once.
+//! With `late` it measures peers that come after training (section 4 of the paper, "Generalization to
+//! unseen clients"). It trains five networks, each without four of the peers, so that every peer is late
+//! once.
 //!
-//! With `deal` it prints who has which rows, by their places in the two files, and trains nothing.
+//! With `deal` it prints the rows of each peer, by their places in the two files, and trains nothing.
 //!
-//! After each round the weights are written to OUT, and a run that was stopped goes on from there. The
-//! result is `OUT/SPLIT-SEED-ROUNDS.json` or `OUT/SPLIT-SEED-ROUNDS-late.json`; where it is there already it
-//! is printed.
+//! After each round the weights are written to OUT, and a stopped run continues from there. The result is
+//! `OUT/SPLIT-SEED-ROUNDS.json` or `OUT/SPLIT-SEED-ROUNDS-late.json`. If it exists already, it is printed.
 
 use std::error::Error;
 use std::io::Read;
@@ -39,9 +40,9 @@ use serde_json::{Value, json};
 const PEERS: usize = 20;
 const CLASSES: usize = 10;
 const FEATURES: usize = 3072;
-/// Rows of training and of the test.
+/// Training rows and test rows.
 const FILES: [&str; 2] = ["train_8000.bin.gz", "test_2000.bin.gz"];
-/// Peer p is late in the network with the number p modulo this.
+/// Number of late groups. Peer p is late in the network with the number p modulo this.
 const GROUPS: usize = 5;
 type Failure = Box<dyn Error + Send + Sync>;
 /// Places of each peer's rows.
@@ -51,27 +52,27 @@ type Rows = Vec<Vec<usize>>;
 struct Peer {
     train: Dataset,
     validation: Dataset,
-    /// Both.
+    /// Training and validation rows.
     all: Dataset,
     test: Dataset,
 }
 
-/// One deal of the rows, and what is trained on it.
+/// One deal of the rows, and its networks.
 struct Run {
     shape: Architecture,
     network: Network,
-    /// Rows are scaled already.
+    /// A scaler that changes nothing, because the rows are already scaled.
     none: Scaler,
     peers: Vec<Peer>,
     split: String,
     seed: u64,
     rounds: u32,
-    /// The path of every file of this run begins with it.
+    /// Common prefix of the paths of this run's files.
     files: PathBuf,
     start: ProcessTime,
 }
 
-/// Test rows that are right, by method.
+/// Number of right test rows, by method.
 struct Scores {
     rows: usize,
     lambda: f64,
@@ -103,7 +104,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows of each peer: `all`, of these `train` and `validation`, and `test`.
+/// Prints the rows of each peer: `all`, split into `train` and `validation`, and `test`.
 fn print_deal(data: &Path, split: &str, seed: u64) -> Result<(), Failure> {
     let [train, test] = FILES.map(|file| records(&data.join(file)));
     let train = train?;
@@ -141,7 +142,7 @@ impl Run {
         Ok(Self { shape, network, none, peers, split, seed, rounds, files, start })
     }
 
-    /// A network that these peers have trained, numbered from 0.
+    /// Trains a network with these peers, numbered from 0.
     fn global(&self, peers: &[usize], file: &str) -> Result<Classifier, Failure> {
         let mut path = self.files.clone().into_os_string();
         path.push(file);
@@ -179,8 +180,8 @@ impl Run {
         }))
     }
 
-    /// FedAvg and kNN-Per with all rows: at peers that were not in training, at those that were, and at the
-    /// former with the network that all peers have trained.
+    /// Measures FedAvg and kNN-Per with all rows: at peers that were not in training, at peers that were,
+    /// and at the late peers with the network that all peers have trained.
     fn late(&self) -> Result<Value, Failure> {
         let everybody: Vec<usize> = (0..PEERS).collect();
         let (mut late, mut others) = (Vec::new(), Vec::new());
@@ -208,7 +209,8 @@ impl Run {
         }))
     }
 
-    /// Test rows of each peer that the network and kNN-Per get right, and how many there are.
+    /// Returns for each peer the number of test rows that the network and kNN-Per predict right, each with
+    /// the number of test rows.
     fn personal(&self, global: &Classifier) -> Result<Vec<[(usize, usize); 2]>, Failure> {
         let one = |(at, peer): (usize, &Peer)| {
             let seed = (at as u64).to_le_bytes();
@@ -223,7 +225,8 @@ impl Run {
         self.peers.par_iter().enumerate().map(one).collect()
     }
 
-    /// FedAvg with these peers in each round, weighted by their rows. Goes on from what is in the file.
+    /// Runs FedAvg with these peers in each round, weighted by their rows. Continues from the file if it
+    /// exists.
     fn averaged(&self, peers: &[usize], file: &Path) -> Result<Vec<f32>, Failure> {
         let (network, rounds) = (&self.network, self.rounds);
         let mut key = [0; 32];
@@ -267,8 +270,8 @@ impl Run {
     }
 }
 
-/// Percent of all rows that are right, and of those of the second worst of twenty peers (in the paper: the
-/// (peers / 10)th worst), from what is right and how many rows there are at each.
+/// Returns the percentage of right rows over all peers, and that of the second worst of twenty peers (in
+/// the paper: the (peers / 10)th worst). Takes the numbers of right rows and of all rows at each peer.
 fn mean_and_decile(right: &[(usize, usize)]) -> Value {
     let percent = |part: f64| (part * 1e3).round() / 10.0;
     let (all, rows) = right.iter().fold((0, 0), |(all, rows), &(right, of)| (all + right, rows + of));
@@ -289,17 +292,19 @@ fn records(path: &Path) -> Result<Dataset, Failure> {
     Ok(Dataset::new(FEATURES, pixels, labels, (0..CLASSES).map(|class| class.to_string()).collect())?)
 }
 
-/// From 0 to 1 to about -2 to 2.
+/// Maps 0 to 1 to about -2 to 2.
 fn centred(rows: &Dataset) -> Result<Dataset, Failure> {
     let values = rows.values().iter().map(|value| (value - 0.5) * 4.0).collect();
     Ok(Dataset::new(FEATURES, values, rows.labels().to_vec(), rows.classes().to_vec())?)
 }
 
-/// Rows of training and of the test for each peer, the latter in the proportions of the former.
+/// Deals training rows and test rows to each peer; the test rows have the proportions of the training
+/// rows.
 fn dealt(train: &Dataset, test: &Dataset, split: &str, seed: &[u8]) -> Result<(Rows, Rows), Failure> {
     let mut stream = Stream::new(seed, "example/deal", &[]);
     let own = if split == "two" {
-        // Each class to four peers, a quarter each: a circle of twice ten places for twenty peers.
+        // Deals each class to four peers, a quarter each: twenty peers have two places each in a list of
+        // forty.
         let mut places: Vec<usize> = (0..2 * PEERS).map(|place| place / 4).collect();
         loop {
             deal::shuffle(&mut places, &mut stream);
@@ -344,14 +349,14 @@ fn settings(epochs: u32, rate: f64) -> Settings {
     Settings { epochs, steps: 0, batch: 32, rate, momentum: 0.9, decay: 1e-4, proximal: 0.0, augment }
 }
 
-/// How many of a peer's test rows are said right.
+/// Returns the number of right predictions on a peer's test rows.
 fn right(said: &[u16], peer: &Peer) -> usize {
     said.iter().zip(peer.test.labels()).filter(|(said, label)| said == label).count()
 }
 
-/// The part of the neighbours that is best for the rows that validate.
+/// Returns the weight of the neighbours that is best for the validation rows.
 fn chosen(global: &Classifier, peer: &Peer, seed: &[u8]) -> Result<f64, Failure> {
-    // Training and validation rows side by side, and where they are.
+    // Joins training and validation rows, and keeps their places.
     let values = [peer.train.values(), peer.validation.values()].concat();
     let labels = [peer.train.labels(), peer.validation.labels()].concat();
     let both = Dataset::new(FEATURES, values, labels, global.classes().to_vec())?;
@@ -361,11 +366,11 @@ fn chosen(global: &Classifier, peer: &Peer, seed: &[u8]) -> Result<f64, Failure>
     };
     let mixture = Mixture::new(0.0);
     let practice = Practice { mixture, contents: Contents::All, fine_tuning: None, local: None, seed };
-    // A peer with hardly a row to validate with keeps to the network.
+    // A peer with too few rows for validation uses only the network.
     Ok(assess(global, &both, &[split], &practice).map_or(0.0, |found| found.lambda()))
 }
 
-/// kNN-Per that remembers these rows, or a part of them.
+/// Makes a kNN-Per model that stores these rows, or a part of them.
 fn neighbours(
     global: &Classifier,
     rows: &Dataset,
@@ -378,8 +383,8 @@ fn neighbours(
     Ok(PersonalModel::new(global.clone(), contents.of(&all, seed)?, Mixture::new(lambda), contents)?)
 }
 
-/// All methods at one peer. Those that learn from its rows are there twice: without the rows that validate,
-/// and with them once everything is chosen (as in the paper).
+/// Measures all methods at one peer. Methods that learn from its rows are measured twice: without the
+/// validation rows, and with them after all choices are made (as in the paper).
 fn scores(global: &Classifier, peer: &Peer, at: u64) -> Result<Scores, Failure> {
     let seed = at.to_le_bytes();
     let learnt = |rows: &Dataset, epochs, rate, local| -> Result<usize, Failure> {
@@ -410,9 +415,11 @@ fn scores(global: &Classifier, peer: &Peer, at: u64) -> Result<Scores, Failure> 
     Ok(Scores { rows: peer.test.rows(), lambda, right: found })
 }
 
-/// Appendix B: a peer's rows come to be those of the next peer. Half of its own are in the datastore first;
-/// five batches of the other half come, then ten of the next peer's, as many rows as there were at first.
-/// Percent of test rows right, before and after each batch, with neighbours alone.
+/// Measures drift as in Appendix B: a peer's rows gradually become those of the next peer.
+///
+/// At first, half of the peer's own rows are in the datastore. Then five batches of the other half arrive,
+/// and then ten batches of the next peer's rows, as many rows as there were at first. The result is the
+/// percentage of right test rows, before and after each batch, with neighbours alone.
 fn drift(global: &Classifier, peers: &[Peer]) -> Result<Value, Failure> {
     let strategies = [("fixed", Drift::Fixed), ("concatenate", Drift::Concatenate), ("fifo", Drift::Fifo)];
     let mut all = serde_json::Map::new();

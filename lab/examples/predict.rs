@@ -1,5 +1,5 @@
-//! What predicting costs: the least of some runs, in seconds on the clock and of all cores.
-//! `python/benches/bench_predict.py` holds the package for Python against it.
+//! Measures prediction: the least of several runs, in seconds of wall time and of CPU time over all cores.
+//! `python/benches/bench_predict.py` compares the Python package with it.
 //!
 //! `cargo run --package flyswarm-lab --example predict -- MODEL ROWS.npy RUNS`
 

@@ -1,26 +1,29 @@
-//! XCLP for prediction, in one place (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023,
-//! section 4.1): labels for new rows from everybody's rows. It measures what the paper's tables 1 to 3 have.
+//! XCLP for prediction, in one process (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023,
+//! section 4.1): labels for new rows from the rows of all peers. It measures the figures of the paper's
+//! tables 1 to 3.
 //!
 //! ```sh
 //! cargo run --release --package flyswarm-lab --example prediction -- DATA OUT SET [SEED] [points]
 //! ```
 //!
 //! DATA has the folders `cifar10`, `cifar100` and `fashion-mnist`. SET is `fashion` or `cifar`: 3,000 rows
-//! dealt to 6 peers by Dirichlet(0.5); a fifth of each peer's rows is new. Table 1: the peers have fewer or
-//! more rows of training, all labelled. Table 2: one peer has no labels, and all its rows are to be labelled.
-//! Table 3: a part of the rows of training has labels. Beside these, three of six peers have no labels.
+//! dealt to 6 peers by Dirichlet(0.5). A fifth of each peer's rows is new. Table 1: the peers have fewer
+//! or more training rows, all with labels. Table 2: one peer has no labels, and all its rows get one.
+//! Table 3: a part of the training rows has labels. In an additional experiment, three of six peers have
+//! no labels.
 //!
-//! A network is trained by FedAvg on the labelled rows: 3 x convolution, 128 numbers before the last layer;
-//! 20 rounds of 20 steps, batches of 32, momentum 0.9, weight decay 1e-4, cosine rate from 0.05, peers
-//! weighted by their rows. Labels are propagated over what it makes of the rows, or over *plain* features:
-//! pixels, and for `cifar` what a network makes of them that was trained on CIFAR-100. Propagation is the
-//! integer one that peers compute on shares: codes of 4,096 bits, k = 10, alpha = 0.99, cubed cosines,
-//! labels of each class with the same sum (`balance`).
+//! A network is trained by FedAvg on the labelled rows: 3 x convolution, 128 numbers before the last
+//! layer; 20 rounds of 20 steps, batches of 32, momentum 0.9, weight decay 1e-4, cosine rate from 0.05,
+//! peers weighted by their rows. Labels are propagated over the features of this network, or over *plain*
+//! features. These are the pixels, and for `cifar` the features of a network that was trained on
+//! CIFAR-100. Propagation is the integer version that peers compute on shares: codes of 4,096 bits, k =
+//! 10, alpha = 0.99, cubed cosines, labels of each class with the same sum (`balance`).
 //!
-//! The result is `OUT/SET-SEED.json`, percent of new rows that are right; where it is there already it is
-//! printed. With `points` it is `OUT/SET-SEED.csv` instead, for the scenarios `xclp-prediction-fashion` and
-//! `xclp-prediction-cifar`: what a network makes of the 3,000 rows that was trained on none of them (on 1,000
-//! other rows of the set, or on CIFAR-100), and the class of each.
+//! The result is `OUT/SET-SEED.json`, the percentage of new rows with the right label. If it exists
+//! already, it is printed. With `points` the result is `OUT/SET-SEED.csv` instead, for the scenarios
+//! `xclp-prediction-fashion` and `xclp-prediction-cifar`. It has the class and the features of each of
+//! the 3,000 rows. The features come from a network that was trained on other rows: on 1,000 rows of the
+//! set, or on CIFAR-100.
 
 mod images;
 
@@ -43,16 +46,16 @@ const ROWS: usize = 3000;
 const CLASSES: usize = 10;
 const ROUNDS: u32 = 20;
 const STEPS: u32 = 20;
-/// Parts of the rows of training: as in the paper.
+/// Shares of the training rows, as in the paper.
 const PARTS: [f64; 4] = [0.05, 0.1, 0.2, 1.0];
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Places of one peer's rows.
 #[derive(Clone)]
 struct Peer {
-    /// With labels.
+    /// Training rows with labels.
     labelled: Vec<usize>,
-    /// Of training, without labels.
+    /// Training rows without labels.
     unlabelled: Vec<usize>,
     new: Vec<usize>,
 }
@@ -86,7 +89,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The network's features of each row and its class, a line each.
+/// Writes the network's features of each row and its class, one line a row.
 fn write_points(data: &Path, set: &str, seed: u64, path: &Path) -> Result<(), Failure> {
     let (run, others, _) = Run::new(data, set, seed)?;
     let points = if set == "fashion" { run.learnt(&others, CLASSES) } else { run.plain(data, set)? };
@@ -142,7 +145,7 @@ fn measure(data: &Path, set: &str, seed: u64) -> Result<Value, Failure> {
         }));
         eprintln!("{set}, seed {seed}: peer {at} left out");
     }
-    // Half of the peers have no labels: only their new rows are asked for.
+    // Half of the peers have no labels, and only their new rows are scored.
     let mut half = peers.clone();
     for (at, peer) in half.iter_mut().enumerate() {
         if at < PEERS / 2 {
@@ -163,7 +166,7 @@ fn measure(data: &Path, set: &str, seed: u64) -> Result<Value, Failure> {
 }
 
 impl Peer {
-    /// The first rows of training have labels, the others none.
+    /// Keeps the labels of the first training rows and removes the others.
     fn labelled_in(&self, part: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the rows")]
         let count = (part * self.labelled.len() as f64).round() as usize;
@@ -173,7 +176,7 @@ impl Peer {
 }
 
 impl Run {
-    /// The rows, 1,000 others of the set, and the stream with which both were drawn.
+    /// Returns the rows, 1,000 other rows of the set, and the stream that drew both.
     fn new(data: &Path, set: &str, seed: u64) -> Result<(Self, Dataset, Stream), Failure> {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -189,20 +192,20 @@ impl Run {
         Ok((Self { rows, image, key }, others, stream))
     }
 
-    /// Percent of the new rows that get their own label.
+    /// Returns the percentage of the new rows that get their own label.
     fn right(&self, peers: &[Peer], said: impl Fn(usize) -> Option<u16>) -> f64 {
         let new: Vec<usize> = peers.iter().flat_map(|peer| peer.new.iter().copied()).collect();
         let right = new.iter().filter(|&&row| said(row) == Some(self.rows.labels()[row])).count();
         (1e3 * right as f64 / new.len().max(1) as f64).round() / 10.0
     }
 
-    /// Labels propagated over the rows of all these peers.
+    /// Propagates labels over the rows of all these peers.
     fn propagated(&self, features: &Array2<f32>, peers: &[Peer]) -> Result<f64, Failure> {
         let labels = self.labels(features, peers)?;
         Ok(self.right(peers, |row| labels[row]))
     }
 
-    /// Labels propagated at each peer over its own rows.
+    /// Propagates labels at each peer over its own rows.
     fn alone(&self, features: &Array2<f32>, peers: &[Peer]) -> Result<f64, Failure> {
         let mut labels = vec![None; ROWS];
         for peer in peers.chunks(1) {
@@ -233,7 +236,8 @@ impl Run {
         Ok(labels)
     }
 
-    /// FedAvg on the labelled rows: what the network makes of all rows, and which class it says.
+    /// Runs FedAvg on the labelled rows. Returns the network's features of all rows, and its predicted
+    /// classes.
     fn trained(&self, peers: &[Peer]) -> (Array2<f32>, Vec<Option<u16>>) {
         let network = self.network(CLASSES);
         let own: Vec<Dataset> = peers.iter().map(|peer| self.rows.subset(&peer.labelled)).collect();
@@ -286,7 +290,7 @@ impl Run {
         Settings { epochs: 1, steps, batch: 32, rate, momentum: 0.9, decay: 1e-4, proximal: 0.0, augment }
     }
 
-    /// Features that need none of the peers' labels.
+    /// Returns features that do not use the peers' labels.
     fn plain(&self, data: &Path, set: &str) -> Result<Array2<f32>, Failure> {
         if set == "fashion" {
             return Ok(self.rows.view().to_owned());
@@ -294,7 +298,7 @@ impl Run {
         Ok(self.learnt(&images::cifar(&data.join("cifar100/images_4000.bin.gz"), 100)?, 100))
     }
 
-    /// What a network makes of the rows that was trained on others, in one place.
+    /// Returns the features of the rows from a network that was trained on `others`, in one process.
     fn learnt(&self, others: &Dataset, classes: usize) -> Array2<f32> {
         let network = self.network(classes);
         let mut weights = network.initial(&self.key);

@@ -1,6 +1,6 @@
-//! What differential privacy costs, as in Figures 3, 7 and 8 of Ram and Sinha:
-//! `private ROWS REPETITIONS [SEED]` prints CSV, a line for each model:
-//! `rows,m,rho,repetition,mode,epsilon,top,accuracy`, the mode `plain` without noise.
+//! Measures the accuracy lost to differential privacy, as in Figures 3, 7 and 8 of Ram and Sinha: `private
+//! ROWS REPETITIONS [SEED]`. It prints CSV with a line for each model:
+//! `rows,m,rho,repetition,mode,epsilon,top,accuracy`. The mode is `plain` without noise.
 //! `lab/scripts/plot-private.py` draws it.
 
 use std::process::ExitCode;

@@ -1,27 +1,35 @@
-//! FedAvg+XCLP beside other ways to use rows without labels, on Fashion-MNIST (Scott, Yeo & Lampert,
-//! *Cross-client Label Propagation*, TMLR 2023, Algorithm 2), in one place.
+//! Compares FedAvg+XCLP with other ways to use rows without labels, on Fashion-MNIST (Scott, Yeo &
+//! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 2), in one process.
 //!
 //! ```sh
 //! cargo run --package flyswarm-lab --example pseudo_labels -- FASHION OUT METHOD [SPLIT] [SEED] \
 //!     [ROUNDS] [RATE]
 //! ```
 //!
-//! FASHION is a folder with the four files of Fashion-MNIST. METHOD is `labels` (labels only), `network` (the
-//! network's own predictions), `alone` (label propagation at each peer alone), `xclp-1` or `xclp-10` (over
-//! the rows of all peers, anew in every round or every tenth); with `deal` it prints the rows, peer after
-//! peer, and which of these have labels, and trains nothing. SPLIT is `iid` or `shards` (two shards of the
-//! rows sorted by class for each peer). 10 peers have 300 rows each; 100 of the 3,000 rows have labels.
+//! FASHION is a folder with the four files of Fashion-MNIST. METHOD is one of these:
 //!
-//! All methods begin with ROUNDS (40) of the labelled rows alone, whose weights are kept in OUT and taken
-//! again by the next method; then ROUNDS more. 5 passes a round, batches of 32, momentum 0.9, weight decay
-//! 2e-4, cosine rate from RATE (0.05) in each half, peers count the same. Propagation is the integer one that
-//! peers compute on shares, with codes of 4,096 bits, k = 10, alpha = 0.99 and cubed cosines; scores are
-//! what the owners of the rows get, 64ths, divided by how many labels a class has.
+//! - `labels`: labels only;
+//! - `network`: the network's own predictions;
+//! - `alone`: label propagation at each peer alone;
+//! - `xclp-1` or `xclp-10`: label propagation over the rows of all peers, repeated in every round or in
+//!   every tenth;
+//! - `deal`: prints the rows, peer after peer, and which of these have labels, and trains nothing.
 //!
-//! After each round the weights are written, and a run that was stopped goes on from there. The result is
-//! `OUT/SPLIT-SEED-ROUNDS-METHOD.json`, with another rate `OUT/SPLIT-SEED-ROUNDS-RATE-METHOD.json`; where it
-//! is there already it is printed. A run ends, without an accuracy, with the round in which a peer has made a
-//! weight that no session takes: one beyond 16, or no number. The result then names the round and the peers.
+//! SPLIT is `iid` or `shards` (two shards of the rows sorted by class for each peer). 10 peers have 300
+//! rows each; 100 of the 3,000 rows have labels.
+//!
+//! All methods begin with ROUNDS (40) rounds on the labelled rows alone. OUT keeps these weights, and the
+//! next method reuses them. ROUNDS more rounds follow. A round has 5 passes in batches of 32, with
+//! momentum 0.9, weight decay 2e-4 and a cosine rate from RATE (0.05) in each half. All peers have the
+//! same weight. Propagation is the integer version that peers compute on shares, with codes of 4,096 bits,
+//! k = 10, alpha = 0.99 and cubed cosines. Scores are those that the owners of the rows get, in 64ths,
+//! divided by the number of labels of the class.
+//!
+//! After each round the weights are written, and a stopped run continues from there. The result is
+//! `OUT/SPLIT-SEED-ROUNDS-METHOD.json`, with another rate `OUT/SPLIT-SEED-ROUNDS-RATE-METHOD.json`. If it
+//! exists already, it is printed. If a peer makes a weight that a session refuses (beyond 16, or not a
+//! number), the run ends with this round, without an accuracy. The result then names the round and the
+//! peers.
 
 mod images;
 
@@ -45,7 +53,7 @@ const EACH: usize = 300;
 const LABELLED: usize = 100;
 const CLASSES: usize = 10;
 const PIXELS: usize = 784;
-/// No weight of a session is larger: `protocol-spec.md`, section 15f.
+/// Largest weight of a session: `protocol-spec.md`, section 15f.
 const MOST: f32 = 16.0;
 /// The learning rate at the start of each half.
 const RATE: f64 = 0.05;
@@ -62,11 +70,11 @@ struct Run {
     rate: f64,
 }
 
-/// Half of a run.
+/// Result of half a run.
 enum Half {
-    /// It came to its end, with these weights.
+    /// The half is complete, with these weights.
     Done(Vec<f32>),
-    /// In this round these peers made a weight beyond [`MOST`], or one that is no number.
+    /// In this round these peers made a weight beyond [`MOST`], or one that is not a number.
     Diverged { half: u32, round: u32, peers: Vec<usize> },
 }
 
@@ -122,7 +130,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many labels of each class there are.
+/// Returns the number of labels of each class.
 fn counts(given: &[Option<u16>]) -> Vec<u64> {
     let mut counts = vec![0; CLASSES];
     given.iter().flatten().for_each(|&label| counts[usize::from(label)] += 1);
@@ -139,7 +147,8 @@ fn key(seed: u64) -> [u8; 32] {
     key
 }
 
-/// Rows of all peers, peer after peer, and places among these, the first [`LABELLED`] of which have labels.
+/// Returns the rows of all peers, peer after peer, and a list of places among them. The rows at the first
+/// [`LABELLED`] places have labels.
 fn dealt(all: &Dataset, split: &str, seed: u64) -> Result<(Vec<usize>, Vec<usize>), Failure> {
     let mut order: Vec<usize> = (0..all.rows()).collect();
     let mut stream = Stream::new(&key(seed), "example/deal", &[]);
@@ -175,13 +184,13 @@ impl Run {
         peer * EACH..((peer + 1) * EACH).min(self.rows.rows())
     }
 
-    /// Half of the run, from `start` or from the first weights. Goes on from what is in the file.
+    /// Runs one half, from `start` or from the initial weights. Continues from the file if it exists.
     fn rounds(&self, file: &Path, start: Option<Vec<f32>>, method: &str) -> Result<Half, Failure> {
         let network = &self.network;
         let half = u32::from(start.is_some());
         let (mut done, mut weights) = (0, start.unwrap_or_else(|| network.initial(&self.key)));
         let refresh = if method == "xclp-10" { 10 } else { 1 };
-        // The labels of the last refresh are made anew from the weights that it had.
+        // The labels of the last refresh are recomputed from the weights of that round.
         let mut graph_weights = weights.clone();
         let read = |weights: &[[u8; 4]]| weights.iter().map(|&word| f32::from_le_bytes(word)).collect();
         if let Ok(bytes) = std::fs::read(file) {
@@ -233,7 +242,7 @@ impl Run {
                 );
                 (trained.seen.rows > 0).then_some((peer, trained.weights))
             };
-            // Who has no labels does not train.
+            // A peer without labels does not train.
             let found: Vec<_> = labels.par_iter().enumerate().filter_map(one).collect();
             let fits = |weight: &f32| weight.abs() < MOST;
             let lost = found.iter().filter(|(_, own)| !own.iter().all(fits));
@@ -255,7 +264,7 @@ impl Run {
         Ok(Half::Done(weights))
     }
 
-    /// What each peer trains on under these weights.
+    /// Returns the labels that each peer trains on under these weights.
     fn labels(&self, weights: &[f32], method: &str) -> Result<Vec<PseudoLabels>, Failure> {
         let (features, mut logits) = self.network.represent(weights, self.rows.view(), &mut Tape::default());
         let said = |rows: std::ops::Range<usize>| -> Result<Vec<f64>, Failure> {
@@ -292,7 +301,8 @@ impl Run {
         Ok((0..PEERS).map(own).collect())
     }
 
-    /// How many rows without a label are given one under these weights, and how many of these are right.
+    /// Returns how many unlabelled rows get a label under these weights, and how many of these labels are
+    /// right.
     fn said(&self, weights: &[f32], method: &str) -> Result<Value, Failure> {
         let labels = self.labels(weights, method)?;
         let all = labels

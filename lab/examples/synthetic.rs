@@ -1,5 +1,6 @@
-//! Prints made-up rows as CSV, the class in the last column: `synthetic ROWS FEATURES SEED [ONES]`; with ONES
-//! they are binary. `lab/scripts/check-synthetic.py` compares them with scikit-learn's.
+//! Prints made-up rows as CSV, with the class in the last column: `synthetic ROWS FEATURES SEED [ONES]`.
+//! With ONES the rows are binary. `lab/scripts/check-synthetic.py` compares them with those of
+//! scikit-learn.
 
 use std::process::ExitCode;
 

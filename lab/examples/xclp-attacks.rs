@@ -1,20 +1,20 @@
-//! What made-up rows learn from an owner's output: `cargo run --package flyswarm-lab --example xclp-attacks`
-//! (four minutes).
+//! Measures what an attacker learns from an owner's output through made-up rows: `cargo run --package
+//! flyswarm-lab --example xclp-attacks` (four minutes).
 //!
-//! The digits at five owners; the first attacks with rows that it makes up. What it gets is that of the
-//! integer reference, which the computation on shares equals bit for bit. The attacker is *optimistic*: it
-//! knows far more than an owner does, and wants the row of one *victim*. Two ways to the cosines between its
-//! made-up rows and the victim:
+//! Five owners have the digits; the first one attacks with made-up rows. Its output is that of the integer
+//! reference, which the computation on shares equals bit for bit. The attacker is *optimistic*: it knows
+//! far more than an owner does. It wants the row of one *victim*. There are two ways to the cosines
+//! between its made-up rows and the victim:
 //!
-//! - *algebra*: it knows every row, weight and score but the victim's weights. With a = D^-1/2 z, (D - alpha
-//!   W) a = D^1/2 y, so that an unlabelled row i of its own gives for every class one equation for the weight
-//!   w of its edge to the victim v: w (a_i - alpha a_v) = alpha S - d a_i, S and d being sums over all other
-//!   edges. For rounded scores it is told the row's sum.
-//! - *line*: the best line through the scores of its rows, fitted to the true cosines. *Chance* is the same
-//!   with the scores of the rows exchanged at random: what the fit alone gives.
+//! - *algebra*: it knows every row, weight and score except the victim's weights. With a = D^-1/2 z, (D -
+//!   alpha W) a = D^1/2 y. So an unlabelled row i of its own gives one equation for every class for the
+//!   weight w of its edge to the victim v: w (a_i - alpha a_v) = alpha S - d a_i. S and d are sums over
+//!   all other edges. For rounded scores the attacker knows the row's sum.
+//! - *line*: the best line through the scores of its rows, fitted to the true cosines. *Chance* is the
+//!   same with the scores of the rows shuffled: the result of the fit alone.
 //!
-//! From the cosines follows the victim's row by least squares, with the best regularisation there is. Each
-//! number is the mean over victims of the cosine between what it finds and the true row.
+//! The victim's row follows from the cosines by least squares, with the best regularisation. Each number
+//! is the mean over victims of the cosine between the rebuilt row and the true row.
 
 use flyswarm_data::Dataset;
 use flyswarm_data::digits::digits;
@@ -32,12 +32,13 @@ const OWNERS: usize = 5;
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 const BITS: usize = 4096;
-/// Neighbours of a point, and made-up rows.
+/// Number of neighbours of a point, and of made-up rows.
 const K: usize = 50;
 const VICTIMS: usize = 8;
-/// Made-up rows differ from the attacker's own in every feature by about this part of its length.
+/// Divisor for the differences of made-up rows: these rows differ from the attacker's own row in every
+/// feature by about its length / SPREAD.
 const SPREAD: f64 = 20.0;
-/// More steps than a session has: raw scores are then so exact that algebra works.
+/// More steps than a session has. Raw scores are then exact enough for algebra.
 const SETTINGS: Settings =
     Settings { k: K, bits: BITS as u32, alpha: 0.99, steps: 140, power: 1, balance: false };
 
@@ -56,7 +57,7 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
     dot(&unit(a), &unit(b))
 }
 
-/// About normal.
+/// Returns an approximately normal number.
 fn noise(stream: &mut Stream) -> f64 {
     (0..12).map(|_| f64::from(stream.next_u32()) / f64::from(u32::MAX)).sum::<f64>() - 6.0
 }
@@ -85,7 +86,7 @@ impl Session {
         self.reference.graph[i * self.points() + j] as f64 / f64::from(1u32 << WEIGHT_BITS)
     }
 
-    /// What is said of a row when scores are rounded to `bits` of its sum; not at all where there are none.
+    /// Returns the scores of a row, rounded to `bits` bits of its sum; `None` means no rounding.
     fn scores(&self, i: usize, bits: Option<u32>) -> Row {
         let raw = self.reference.scores[i * CLASSES..][..CLASSES].iter();
         let raw: Row = raw.map(|&t| t as f64 / f64::from(1u32 << VALUE_BITS)).collect();
@@ -94,7 +95,8 @@ impl Session {
         raw.iter().map(|t| (t.max(0.0) / sum * one).round() / one * sum).collect()
     }
 
-    /// The cosine of an edge to the victim that the optimistic attacker finds from the scores of row i.
+    /// Returns the cosine of an edge to the victim that the optimistic attacker computes from the scores
+    /// of row i.
     fn found(&self, i: usize, victim: usize, bits: Option<u32>) -> Option<f64> {
         let truth = self.weight(i, victim);
         if truth == 0.0 {
@@ -110,14 +112,14 @@ impl Session {
             above += a * (SETTINGS.alpha * sum - degree * own[class]);
             below += a * a;
         }
-        // An edge of both counts twice; it knows which those are.
+        // An edge that both points have counts twice; the attacker knows these edges.
         let near = |i: usize, j: usize| self.reference.neighbours[i * K..][..K].contains(&j);
         let twice = if near(i, victim) && near(victim, i) { 2.0 } else { 1.0 };
         Some((above / below / twice).clamp(0.0, 1.0))
     }
 }
 
-/// v with |v - start|^2 lambda + sum (u_i v - t_i)^2 least.
+/// Returns the v that minimises |v - start|^2 lambda + sum (u_i v - t_i)^2.
 fn least_squares(rows: &[Row], targets: &[f64], start: &[f64], lambda: f64) -> Row {
     let width = start.len();
     let mut matrix = vec![vec![0.0; width + 1]; width];
@@ -144,8 +146,8 @@ fn least_squares(rows: &[Row], targets: &[f64], start: &[f64], lambda: f64) -> R
     start.iter().zip(change).map(|(a, b)| a + b).collect()
 }
 
-/// The best cosine that the angles give, over lambda: with or without the attacker's nearest row to start
-/// from.
+/// Returns the best cosine that the angles give, over lambda: with or without the attacker's nearest row
+/// as start.
 fn rebuilt(rows: &[Row], targets: &[f64], own: &[f64], truth: &[f64]) -> f64 {
     let starts = [vec![0.0; FEATURES], unit(own)];
     let lambdas = (-8..=4).map(|power| 10f64.powi(power));
@@ -154,18 +156,18 @@ fn rebuilt(rows: &[Row], targets: &[f64], own: &[f64], truth: &[f64]) -> f64 {
         .fold(-1.0, f64::max)
 }
 
-/// What the best line through `scores` says of `targets`.
+/// Returns the values of the best line through `scores` for `targets`.
 fn fitted(scores: &[Row], targets: &[f64]) -> Row {
     let line = least_squares(scores, targets, &vec![0.0; scores[0].len()], 1e-9);
     scores.iter().map(|scores| dot(scores, &line)).collect()
 }
 
-/// How an attack makes up rows from the attacker's row that is nearest to the victim.
+/// Way to make up rows from the attacker's row that is nearest to the victim.
 #[derive(Clone, Copy)]
 enum Made {
-    /// In all directions.
+    /// Rows in all directions.
     Around,
-    /// One along each axis.
+    /// One row along each axis.
     Axes,
 }
 
@@ -180,13 +182,13 @@ impl World {
         let data = digits();
         let row = |i: usize| data.row(i).iter().map(|&x| f64::from(x)).collect();
         let truth = data.labels().to_vec();
-        // Dealt in turn, or two classes to each owner.
+        // Rows are dealt in turn, or two classes to each owner.
         let owner = |i: usize| if by_class { usize::from(truth[i]) / 2 } else { i % OWNERS };
         let owner = (0..data.rows()).map(owner).collect();
         Self { rows: (0..data.rows()).map(row).collect(), truth, owner }
     }
 
-    /// Five labels of each class at others.
+    /// Gives five labels of each class; the row `without` stays unlabelled.
     fn labels(&self, without: usize) -> Vec<Option<u16>> {
         let mut left = [5; CLASSES];
         let of = |i: usize| {
@@ -203,14 +205,15 @@ impl World {
         (0..VICTIMS).map(|at| foreign[at * 97 % foreign.len()]).collect()
     }
 
-    /// The attacker's nearest row to a point.
+    /// Returns the attacker's row that is nearest to a point.
     fn nearest(&self, victim: usize) -> &Row {
         let own = (0..self.rows.len()).filter(|&i| self.owner[i] == 0);
         let cosine = |i: &usize| cosine(&self.rows[*i], &self.rows[victim]);
         &self.rows[own.max_by(|a, b| cosine(a).total_cmp(&cosine(b))).expect("it has rows")]
     }
 
-    /// Cosines by algebra, by a line, and by chance, for each kind of output of so many sessions.
+    /// Returns the cosines by algebra, by a line, and by chance, for each kind of output of `sessions`
+    /// sessions.
     fn attack(&self, victim: usize, made: Made, sessions: u8, outputs: &[Option<u32>]) -> Vec<[f64; 3]> {
         let (own, mut stream) = (self.nearest(victim), Stream::new(&[victim as u8; 32], "made up", &[]));
         let (truth, length) = (&self.rows[victim], dot(own, own).sqrt());
@@ -283,7 +286,7 @@ fn rebuild() {
     }
 }
 
-/// Ranks, of equal values their mean.
+/// Returns ranks; equal values have their mean rank.
 fn ranks(values: &[f64]) -> Row {
     let rank = |x: &f64| {
         let of = |less: fn(&f64, &f64) -> bool| values.iter().filter(|y| less(y, x)).count() as f64;
@@ -300,7 +303,7 @@ fn spearman(a: &[f64], b: &[f64]) -> f64 {
     cosine(&centred(a), &centred(b))
 }
 
-/// Copies of 200 foreign rows, whose degrees the attacker wants to know.
+/// The attacker enters copies of 200 foreign rows to measure the degrees of these rows.
 fn degrees() {
     let world = World::new(false);
     let foreign: Vec<usize> = (0..world.rows.len()).filter(|&i| world.owner[i] != 0).step_by(7).collect();
@@ -323,7 +326,8 @@ fn degrees() {
     println!("  as it leaves: largest score {:.2}, classes above 0 {:.2}", with(&largest), with(&classes));
 }
 
-/// Whether an owner's own score tells that a neighbour of a class is near: area under the curve.
+/// Measures whether an owner's own score reveals that a foreign neighbour of a class is near: area under
+/// the curve.
 fn neighbours() {
     let world = World::new(false);
     let session = Session::new(&world.rows, world.labels(usize::MAX), Settings { k: 10, ..SETTINGS }, 1);
@@ -345,7 +349,7 @@ fn neighbours() {
     println!("a foreign neighbour of a class is near, from the own score: AUC {area:.3} (design page: 0.97)");
 }
 
-/// Two copies of a share, through the three parties.
+/// Runs the three parties with two different copies of one share.
 fn copies() {
     const ROWS: usize = 12;
     const SMALL: usize = 64;
@@ -359,7 +363,7 @@ fn copies() {
     let plan = Plan::new(2 * ROWS, 2, settings).expect("fits");
     let owners = [made(0), made(1)];
     let said = owners.each_ref().map(|parcels| Announced::of([0; 32], parcels));
-    // The share of the owner at place 1 that is sent as words stands last in the parcel of party 0.
+    // The share that the owner at place 1 sends as words is the last part of the parcel of party 0.
     let labels = 8 * ROWS;
     for (name, from_end) in [("another bit of a code", labels + 3), ("another label", 3)] {
         let run = in_memory(1, |context: Context| {

@@ -1,12 +1,12 @@
-//! Whether three computing parties get what the integer reference says, bit for bit, on real rows:
-//! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (30 draws of 250 rows of each of
-//! three sets unless told otherwise).
+//! Checks that three computing parties get the result of the integer reference, bit for bit, on real rows:
+//! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (default: 30 draws of 250
+//! rows of each of three sets).
 //!
-//! Each draw takes other rows, planes, labels, owners and settings; in every second one classes are balanced.
-//! The three parties run the whole program of a session, from the owners' parcels to what the owners get, and
-//! labels and coarse scores of all points are compared. Then they run its stages one by one, and degrees,
-//! reciprocals, roots and scores are compared, too. It ends with 1 at the first difference. Sets that are not
-//! there are left out by name.
+//! Each draw has other rows, planes, labels, owners and settings; every second draw balances the classes.
+//! The three parties run the whole program of a session, from the owners' parcels to the owners' output.
+//! The labels and coarse scores of all points are compared. Then the parties run the stages one by one,
+//! and degrees, reciprocals, roots and scores are compared, too. At the first difference the program exits
+//! with 1. Missing sets are named and skipped.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ use zeroize::Zeroizing;
 
 const SETS: [&str; 3] = ["digits", "optdigits", "segment"];
 
-/// One draw: the points of all owners, and what each party holds of them.
+/// One draw: the points of all owners, and each party's shares of them.
 struct Draw {
     plan: Plan,
     owners: Vec<usize>,
@@ -52,7 +52,8 @@ impl Draw {
             power: pick(&[1, 1, 3]) as u8,
             balance: !number.is_multiple_of(2),
         };
-        // Of each class so many labels; every third draw has a hundred times as many of the first.
+        // Each class has `each` labels; in a third of the draws, the first class has a hundred times as
+        // many.
         let (each, more) = (pick(&[1, 5, 20]), pick(&[1, 1, 100]));
         let mut order: Vec<usize> = (0..data.rows()).collect();
         deal::shuffle(&mut order, &mut stream);
@@ -73,7 +74,7 @@ impl Draw {
                 Some(label)
             })
             .collect();
-        // From two to six owners, one of them with one row.
+        // Two to six owners, one of them with one row.
         let mut owners = vec![1];
         for _ in 0..stream.below(5) {
             let taken: usize = owners.iter().sum();
@@ -96,7 +97,7 @@ impl Draw {
         Self { plan, owners, codes, labels, held }
     }
 
-    /// What the owners get from the whole program.
+    /// Returns the owners' output of the whole program.
     fn output(&self, seed: u8) -> Option<Output> {
         let ended = in_memory(seed, |context: Context| {
             let inputs = self.held[context.role()].clone();
@@ -116,7 +117,7 @@ impl Draw {
         Some(output)
     }
 
-    /// Degrees, reciprocals, roots and scores, stage by stage.
+    /// Returns degrees, reciprocals, roots and scores, stage by stage.
     fn values(&self, seed: u8) -> [Vec<u64>; 4] {
         let plan = &self.plan;
         let ended = in_memory(seed, |mut context: Context| {
@@ -139,7 +140,7 @@ impl Draw {
                 [degrees, found.inverses, found.roots, scores]
             })
         });
-        // A party's two shares, and the one that the party before it has.
+        // A party's two shares, and the share of the party before it.
         let [zero, _, two] = &ended.results;
         std::array::from_fn(|at| {
             let held = zero[at].own.iter().zip(&zero[at].next).zip(&two[at].own);
@@ -147,7 +148,7 @@ impl Draw {
         })
     }
 
-    /// What differs from the reference, if anything does.
+    /// Returns the name of the first difference from the reference, if there is one.
     fn difference(&self, seed: u8) -> Option<&'static str> {
         let reference = Reference::new(&self.plan, &self.codes, &self.labels);
         if self.output(seed).as_ref() != Some(&reference.output) {

@@ -1,15 +1,16 @@
-//! Whether labels are those of the exact solve:
-//! `cargo run --package flyswarm-lab --example xclp-tolerance [ROWS] [DRAWS] [balance]` (1,500 rows and ten
-//! draws of labels and planes for each set unless told otherwise: ten minutes).
+//! Checks that labels are those of the exact solve: `cargo run --package flyswarm-lab --example
+//! xclp-tolerance [ROWS] [DRAWS] [balance]` (default: 1,500 rows, and ten draws of labels and planes for
+//! each set, which takes ten minutes).
 //!
-//! A point's *margin* is the difference of its two largest exact scores times sqrt(d), as a part of the
-//! largest score of all; where that is within the tolerance of the plan, with the largest degree that there
-//! is, its label may be another one. Printed are the tolerance, the largest error of a score, how many points
-//! fall within the tolerance, and how many of the others have another label: that must be none. Then the same
-//! for a made-up graph with ten hubs. Sets that are not there are left out by name.
+//! A point's *margin* is the difference of its two largest exact scores times sqrt(d), as a share of the
+//! largest score of all. A label may differ if the margin is within the plan's tolerance for the largest
+//! degree. The program prints the tolerance, the largest error of a score, the number of points within the
+//! tolerance, and the number of other points with another label, which must be 0. Then it does the same
+//! for a made-up graph with ten hubs. Missing sets are named and skipped.
 //!
-//! With `balance` classes are balanced and their labels as uneven as can be: one of every class but the
-//! first, which has up to 1,000; or one of the first and one at each other point of the graph with hubs.
+//! With `balance`, classes are balanced and their labels are as uneven as possible. Every class has one
+//! label, except the first, which has up to 1,000. In the graph with hubs, one class has one label, and
+//! the other has one at each other point.
 
 #[allow(dead_code, reason = "the tests of the integers use all of it")]
 #[path = "../../crates/mpc/src/propagation/integer/tests/graph.rs"]
@@ -40,7 +41,7 @@ struct Found {
     tolerance: f64,
 }
 
-/// Labels of the first class where classes are balanced; the others have one each.
+/// Labels of the first class if classes are balanced; the other classes have one each.
 const MOST: usize = 1000;
 
 fn draw(data: &Dataset, seed: u8, balance: bool) -> Found {
@@ -65,8 +66,9 @@ fn draw(data: &Dataset, seed: u8, balance: bool) -> Found {
     compared(&plan, &codes.distances(&codes), &labels)
 }
 
-/// Ten points that are near to all of 2,500, as many steps as alpha needs; the first class has a label at
-/// every point, or two classes at each 29th. Where classes are balanced the second has one of these labels.
+/// Makes ten points that are near to all of the 2,500 points, and runs as many steps as alpha needs. The
+/// first class has a label at every point, or two classes share the labels at every 29th point. If classes
+/// are balanced, the second class has one of these labels.
 fn hubs(alpha: f64, all: bool, balance: bool) -> Result<Found, Refusal> {
     const POINTS: usize = 2500;
     let settings =

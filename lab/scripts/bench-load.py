@@ -35,7 +35,7 @@ print(json.dumps(shape | {"seconds": seconds, "peak_bytes": peak, "sum": total})
 
 def make(path, rows):
     draw = random.Random(17)
-    # Rows repeat after 10,000: drawing them would take longer than reading them.
+    # Rows repeat after 10,000, because drawing them would take longer than reading them.
     few = [
         "".join(f"{draw.gauss(0, 10**(j % 5)):.4f}," for j in range(COLUMNS))
         + draw.choice(("ill", "well"))

@@ -9,7 +9,8 @@ SETS = {
     "MANY": [i * (-0.001 if i % 9 == 0 else 0.001) for i in range(1, 71)],
 }
 for name, differences in SETS.items():
-    # Equal magnitudes or zeros: the normal approximation (scipy's own choice for small samples is a permutation test).
+    # Equal magnitudes or zeros need the normal approximation. For small samples scipy would choose a
+    # permutation test.
     method = "asymptotic" if name == "TIED" else "auto"
     print(f"T_{name}", repr(float(ttest_1samp(differences, 0.0).pvalue)))
     print(f"W_{name}", repr(float(wilcoxon(differences, method=method).pvalue)))

@@ -1,4 +1,5 @@
-//! `flyswarm-lab benchmark`: every method on many data sets, nested, as in the paper's Tables 1 and 2.
+//! `flyswarm-lab benchmark`: every method on many data sets, with nested evaluation, as in the paper's
+//! Tables 1 and 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,23 +23,24 @@ use crate::synthetic::{binary, paper};
 
 /// Compare FlyNN with other methods over many data sets: wins, ties, losses, p-values
 ///
-/// Every method is tuned on inner folds and scored on outer rows that no choice has seen. Results go to one
-/// JSON file for each set; a run that was ended goes on from them.
+/// Every method is tuned on inner folds and scored on outer rows that are not used for any choice. Results
+/// go to one JSON file for each set; a stopped run continues from them.
 #[derive(Debug, Args)]
 pub struct Benchmark {
     /// A folder of CSV files, gzipped or not, with the label in the last column
     #[arg(value_name = "FOLDER", required_unless_present = "synthetic")]
     folder: Option<PathBuf>,
-    /// The paper's Table 1 in place of a folder: so many made-up sets of each shape (the paper: 30)
+    /// Make the sets of the paper's Table 1 instead of reading a folder: number of sets of each shape (the
+    /// paper: 30)
     #[arg(long, value_name = "SETS", conflicts_with = "folder", value_parser = clap::value_parser!(u16).range(1..=1000))]
     synthetic: Option<u16>,
-    /// Where results are kept, one JSON file for each set; made if there is none
+    /// Folder of the results, one JSON file for each set; created if missing
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
     /// Only sets whose name contains one of these
     #[arg(long, value_name = "TEXT,...", value_delimiter = ',')]
     only: Vec<String>,
-    /// Most rows used of a set, a stratified sample
+    /// Most rows of a set, a stratified sample
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(20..))]
     rows: u32,
     /// Outer folds
@@ -47,7 +49,7 @@ pub struct Benchmark {
     /// Inner folds
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=100))]
     inner: u16,
-    /// Random candidates for each set, besides the default
+    /// Number of random candidates for each set, in addition to the default
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(3..))]
     budget: u32,
     /// Most bits of a hash, below the paper's 2048 d
@@ -56,7 +58,7 @@ pub struct Benchmark {
     /// Seed of folds, candidates and matrices
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// What is made as large as possible: balanced (accuracy) or accuracy
+    /// Metric to maximise: balanced (accuracy) or accuracy
     #[arg(long, default_value = "balanced")]
     metric: Metric,
     /// Print JSON
@@ -64,14 +66,14 @@ pub struct Benchmark {
     json: bool,
 }
 
-/// A set that is still to be read or made.
+/// A set to be read or made.
 struct Source {
     name: String,
     load: Box<dyn Fn() -> Result<Dataset, Failure>>,
 }
 
 impl Benchmark {
-    /// The text to print.
+    /// Returns the text to print.
     ///
     /// # Errors
     /// [`Failure`] if a set cannot be evaluated.
@@ -102,7 +104,7 @@ impl Benchmark {
             let result = match stored(&file, &plan)? {
                 Some(result) => result,
                 None => {
-                    // Hidden where standard error is not a terminal.
+                    // The bar is hidden if standard error is not a terminal.
                     let place = format!("{} of {}: {}", number + 1, sources.len(), source.name);
                     let bar = ProgressBar::new(plan.ticks()).with_message(place);
                     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}") {
@@ -129,7 +131,8 @@ impl Benchmark {
     }
 }
 
-/// The result in this file, if there is one of the same plan. Another plan's is refused, not overwritten.
+/// Returns the result in this file, if there is one with the same plan. A result with another plan is
+/// refused, not overwritten.
 fn stored(file: &Path, plan: &Plan) -> Result<Option<SetResult>, Failure> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -146,7 +149,7 @@ fn stored(file: &Path, plan: &Plan) -> Result<Option<SetResult>, Failure> {
     Err(Failure(text))
 }
 
-/// The CSV files of a folder, by name.
+/// Returns the CSV files of a folder, sorted by name.
 fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
     let failed = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
     let mut sources = Vec::new();
@@ -173,7 +176,8 @@ fn files(folder: &Path) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// The shapes of Tables 1 and 3: rows, features and, for binary sets, ones (0 for real ones).
+/// The shapes of Tables 1 and 3: rows, features and, for binary sets, the number of ones (0 for real
+/// values).
 const SHAPES: [(usize, usize, usize); 9] = [
     (1000, 50, 10),
     (10_000, 50, 10),

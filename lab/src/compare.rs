@@ -1,4 +1,4 @@
-//! `flyswarm-lab compare`: what changed between two results of `flyswarm simulate`.
+//! `flyswarm-lab compare`: changes between two results of `flyswarm simulate`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 
-/// Print what changed between two results of `flyswarm simulate`
+/// Print the changes between two results of `flyswarm simulate`
 ///
 /// Runs are matched by name. Prints one line for each difference.
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ const TEXTS: [(&str, &str); 4] = [
     ("distances equal the pooled ones", "/ranking/equal"),
 ];
 
-/// Lists of a run whose lengths count: name and place.
+/// Lists of a run that are compared by length: name and place.
 const LENGTHS: [(&str, &str); 2] = [("views", "/views"), ("failed checks", "/violations")];
 
 /// One difference between two results.
@@ -56,12 +56,12 @@ struct Change {
     what: String,
     before: String,
     after: String,
-    /// Such as "+1.5 %"; may be empty.
+    /// Relative change, such as "+1.5 %"; may be empty.
     by: String,
 }
 
 impl Compare {
-    /// The text to print.
+    /// Returns the text to print.
     ///
     /// # Errors
     /// [`Failure`] if a file is not a result of a simulation.
@@ -94,7 +94,7 @@ fn load(path: &Path) -> Result<Value, Failure> {
     Err(wrong(&"not a result of `flyswarm simulate --out`: it has no list `runs`"))
 }
 
-/// All differences, run by run.
+/// Returns all differences, run by run.
 fn changes(before: &Value, after: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     for (name, place) in [("scenario", "/scenario"), ("version", "/version")] {
@@ -156,7 +156,7 @@ fn compare_runs(before: &Value, after: &Value, found: &mut Vec<Change>) {
     changed(run, "blamed", blamed(before), blamed(after), "", found);
 }
 
-/// The text or number at a place; empty if there is none.
+/// Returns the text or number at a place; empty if there is none.
 fn text(value: &Value, place: &str) -> String {
     match value.pointer(place) {
         Some(Value::String(text)) => text.clone(),
@@ -169,7 +169,7 @@ fn list<'a>(value: &'a Value, place: &str) -> &'a [Value] {
     value.pointer(place).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Adds two numbers that differ, with the change in percent.
+/// Adds two numbers if they differ, with the change in percent.
 fn numbers(run: &str, what: &str, before: f64, after: f64, digits: usize, found: &mut Vec<Change>) {
     let by =
         if before == 0.0 { "new".into() } else { format!("{:+.1} %", 100.0 * (after - before) / before) };

@@ -1,5 +1,5 @@
-//! Research on flyswarm that is not shipped: methods to compare with, nested evaluation over many data sets,
-//! and studies of what differential privacy costs. `lab/README.md` lists the commands.
+//! Research on flyswarm that is not shipped: methods for comparison, nested evaluation over many data
+//! sets, and studies of the cost of differential privacy. `lab/README.md` lists the commands.
 
 pub mod benchmark;
 pub mod compare;
@@ -10,7 +10,7 @@ pub mod simhash;
 pub mod statistics;
 pub mod synthetic;
 
-/// One line: what is wrong, where, what to do.
+/// An error in one line: the problem, its place, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);

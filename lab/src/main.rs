@@ -1,4 +1,4 @@
-//! The command `flyswarm-lab`: tables of the papers, and what changed between two simulations.
+//! The command `flyswarm-lab`: tables of the papers, and changes between two simulations.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Compare(compare) => compare.run(),
     }?;
     match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| Failure(format!("standard output: {error}"))),
     }

@@ -1,12 +1,13 @@
-//! Nested evaluation of one data set: in each outer fold the setting that is best on inner folds of the
-//! training rows is scored on the test rows, which no choice has seen.
+//! Nested evaluation of one data set. In each outer fold, the setting that is best on inner folds of the
+//! training rows is scored on the test rows. The test rows are not used for any choice.
 //!
-//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so two
-//! figures come from one run: the *nested* one, and the *optimistic* one of the paper, the best of all
-//! settings over the outer folds together, chosen by looking at the very rows it is scored on. Tallies are
-//! added up over the folds before a score is taken.
+//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so
+//! one run gives two figures. The *nested* figure is described above. The *optimistic* figure is that of
+//! the paper: the best of all settings over the outer folds together, chosen on the same rows that score
+//! it. Tallies are added up over the folds before a score is computed.
 //!
-//! Inner trials are stratified folds, for nearest neighbours leave-one-out (which is exact and favours them).
+//! Inner trials are stratified folds. For nearest neighbours they are leave-one-out, which is exact and
+//! favours nearest neighbours.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sbfc::{sbfc, sbfc_settings};
 
-/// How a set is evaluated. Results of equal plans are comparable.
+/// Parameters of the evaluation. Results with equal plans can be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Most rows that are used, a stratified sample.
@@ -29,16 +30,16 @@ pub struct Plan {
     pub outer: usize,
     /// Inner folds.
     pub inner: usize,
-    /// Random candidates, besides the default.
+    /// Number of random candidates, in addition to the default.
     pub budget: usize,
     /// Most rows of M, and most SimHash bits.
     pub max_m: usize,
-    /// Of folds, candidates and matrices.
+    /// Seed of folds, candidates and matrices.
     pub seed: u64,
 }
 
 impl Plan {
-    /// How often the progress of one set ticks.
+    /// Returns the number of ticks for one set.
     #[must_use]
     pub fn ticks(&self) -> u64 {
         (self.outer * (self.inner + 1) * (self.budget + 1)) as u64
@@ -57,7 +58,7 @@ pub enum Method {
     FlynnDefault,
     /// Nearest neighbours, k and scaling tuned.
     Knn,
-    /// Nearest neighbours on the rows as they are, k tuned: the paper's baseline.
+    /// Nearest neighbours on unscaled rows, k tuned: the paper's baseline.
     KnnRaw,
     /// One nearest neighbour, scaling tuned.
     OneNn,
@@ -66,7 +67,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 7] = [
         Self::Flynn,
         Self::FlynnPublished,
@@ -77,7 +78,7 @@ impl Method {
         Self::Sbfc,
     ];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,34 +93,34 @@ impl Method {
     }
 }
 
-/// What one method reached on one set under one metric.
+/// Figures of one method on one set with one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Scored on rows that no choice has seen.
+    /// Score on rows that were not used for any choice.
     pub nested: f64,
-    /// The best over the rows it was chosen by, as in the paper.
+    /// Best score on the rows that also chose the setting, as in the paper.
     pub optimistic: f64,
-    /// The setting that the optimistic figure belongs to.
+    /// The setting of the optimistic figure.
     pub setting: String,
 }
 
-/// What was found on one set.
+/// Results of one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SetResult {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
-    /// Rows used.
+    /// Number of rows used.
     pub rows: usize,
-    /// Features.
+    /// Number of features.
     pub features: usize,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// How it was evaluated.
+    /// Parameters of the evaluation.
     pub plan: Plan,
-    /// By metric and method.
+    /// Figures by metric and method.
     pub figures: BTreeMap<Metric, BTreeMap<Method, Figures>>,
-    /// Every setting of FlyNN over all outer folds, in the order in which they were drawn: what a default is
-    /// chosen from.
+    /// Every setting of FlyNN over all outer folds, in the order of drawing. A default can be chosen from
+    /// these.
     pub tried: Vec<Tried>,
 }
 
@@ -138,14 +139,14 @@ pub struct Tried {
 #[derive(Debug, Default)]
 struct Sheet {
     names: Vec<String>,
-    /// Over the inner trials of the fold.
+    /// Tallies over the inner trials of the fold.
     inner: Vec<Vec<Tally>>,
-    /// On the fold's test rows.
+    /// Tallies on the fold's test rows.
     outer: Vec<Vec<Tally>>,
 }
 
 impl Sheet {
-    /// The figures of the settings for which `included` holds; `None` if there are none.
+    /// Returns the figures over the settings that `included` accepts; `None` if it accepts none.
     fn figures(&self, metric: Metric, included: impl Fn(usize) -> bool) -> Option<Figures> {
         let among =
             |tallies: &[Tally]| best(tallies.iter().enumerate().filter(|(i, _)| included(*i)), metric);
@@ -158,11 +159,11 @@ impl Sheet {
     }
 }
 
-/// Evaluates every method on one set; `tick` is called [`Plan::ticks`] times (less where a candidate cannot
-/// be used).
+/// Evaluates every method on one set. `tick` is called [`Plan::ticks`] times (less often if a candidate
+/// cannot be used).
 ///
 /// # Errors
-/// [`TrialError`] when the data cannot be used at all.
+/// [`TrialError`] if the data cannot be used at all.
 pub fn evaluate(
     name: &str,
     data: &Dataset,
@@ -260,8 +261,8 @@ mod tests {
         );
     }
 
-    /// Labels that have nothing to do with the rows: what selection gains on the rows it looks at is not
-    /// there on others.
+    /// The labels are unrelated to the rows. So the gain of a selection on its own rows disappears on
+    /// other rows.
     #[test]
     fn nested_figures_of_noise_are_chance_and_optimistic_ones_are_above() {
         let (mut nested, mut optimistic) = (0.0, 0.0);
@@ -274,7 +275,7 @@ mod tests {
             let figures = &result.figures[&Metric::Accuracy][&Method::Flynn];
             (nested, optimistic) = (nested + figures.nested / 5.0, optimistic + figures.optimistic / 5.0);
         }
-        // One mean over 1,000 rows: chance is 0.5 give or take 0.016.
+        // One mean over 1,000 rows: chance gives 0.5 plus or minus 0.016.
         assert!((0.45..0.55).contains(&nested) && optimistic > 0.53, "{nested}, {optimistic}");
     }
 

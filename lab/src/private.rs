@@ -1,9 +1,9 @@
-//! What differential privacy costs: accuracy against epsilon and T (Ram & Sinha, Figures 3, 7 and 8, appendix
-//! D.8).
+//! The cost of differential privacy: accuracy against epsilon and T (Ram & Sinha, Figures 3, 7 and 8,
+//! appendix D.8).
 //!
-//! The paper's setting: made-up rows in R^30, 2 classes of 5 clusters each, dealt evenly to 2 parties, 1,000
-//! rows to score on, four settings of FlyNN. The counts of every party are made once for each repetition;
-//! only the mechanism is drawn anew for each epsilon, T and mode.
+//! The setting is that of the paper: made-up rows in R^30, 2 classes of 5 clusters each, dealt evenly to 2
+//! parties, 1,000 rows to score on, four settings of FlyNN. The counts of every party are made once for
+//! each repetition. Only the mechanism is drawn again for each epsilon, T and mode.
 
 use std::fmt;
 
@@ -24,12 +24,12 @@ use crate::synthetic::{StudyError, paper};
 /// Rows to score on.
 const TEST_ROWS: usize = 1000;
 
-/// What is tried.
+/// Parameters of a study.
 #[derive(Debug, Clone)]
 pub struct Study {
-    /// Rows to train on, over all parties.
+    /// Training rows, over all parties.
     pub rows: usize,
-    /// Parties with equally many of them.
+    /// Number of parties, with equally many rows each.
     pub parties: usize,
     /// m and rho; s is 3 and gamma 0.9.
     pub settings: Vec<(usize, usize)>,
@@ -42,7 +42,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// The paper's, with so many rows: 10^4 or 10^5.
+    /// Returns the paper's study with `rows` rows: 10^4 or 10^5.
     #[must_use]
     pub fn paper(rows: usize) -> Self {
         let quarters = |&quarters: &u64| Ratio::new(quarters, 4);
@@ -57,22 +57,22 @@ impl Study {
     }
 }
 
-/// One model's balanced accuracy.
+/// Balanced accuracy of one model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     /// Bits of a hash.
     pub m: usize,
     /// Bits that are set in it.
     pub rho: usize,
-    /// From 0.
+    /// Number of the repetition, from 0.
     pub repetition: u64,
-    /// The mode, epsilon and T; none of the model without noise.
+    /// The mode, epsilon and T; `None` for the model without noise.
     pub private: Option<(Mode, Ratio, u32)>,
-    /// On rows that nobody trained on, 0 to 1.
+    /// Accuracy on rows that were not used for training, 0 to 1.
     pub accuracy: f64,
 }
 
-/// Who adds noise, as `privacy.mode` of a session file.
+/// The parties that add noise, as `privacy.mode` of a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Each party, with its part of the budget.
@@ -97,7 +97,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The mechanism of a mode for `parties` parties, one of which may be curious.
+/// Returns the mechanism of a mode for `parties` parties, one of them possibly curious.
 ///
 /// # Panics
 /// If epsilon / parties is out of range.
@@ -118,16 +118,17 @@ fn mechanism(mode: Mode, epsilon: Ratio, top: u32, rho: usize, parties: usize) -
     }
 }
 
-/// Every point of a study; `tell` hears of each repetition that is done. The same seed gives the same points.
+/// Computes every point of a study. `tell` is called after each repetition. The same seed gives the same
+/// points.
 ///
 /// # Errors
-/// [`StudyError`] when the sizes make no data or no model.
+/// [`StudyError`] if the sizes do not give data or a model.
 pub fn study(study: &Study, seed: u64, tell: &mut dyn FnMut(u64)) -> Result<Vec<Point>, StudyError> {
     let mut points = Vec::new();
     for repetition in 0..study.repetitions {
         let place =
             [seed.to_le_bytes(), (study.rows as u64).to_le_bytes(), repetition.to_le_bytes()].concat();
-        // "No labelling noise", says appendix D.2.
+        // Appendix D.2 asks for "No labelling noise".
         let shape = Clusters { classes: 2, clusters: 5, flip_y: 0.0, ..paper(study.rows + TEST_ROWS, 30) };
         let all = clusters(&shape, &place)?;
         let (train, test) = (

@@ -1,4 +1,4 @@
-//! SBFC, the paper's ablation: SimHash in place of FlyHash, with the number of bits and the scaling tuned.
+//! SBFC, the paper's ablation: SimHash instead of FlyHash, with the number of bits and the scaling tuned.
 
 use flyswarm_learn::tuning::baselines::Prepared;
 use flyswarm_learn::tuning::search::TrialError;
@@ -6,8 +6,8 @@ use flyswarm_learn::tuning::{Tally, Trial, summed};
 
 use crate::simhash;
 
-/// Numbers of SimHash bits to try: below d as SimHash is usually used, and above as FlyHash is (Appendix
-/// D.5), up to `most`.
+/// Returns the numbers of SimHash bits to try, up to `most`: below d, as usual for SimHash, and above, as
+/// for FlyHash (Appendix D.5).
 #[must_use]
 pub fn sizes(d: usize, most: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> =
@@ -16,10 +16,10 @@ pub fn sizes(d: usize, most: usize) -> Vec<usize> {
     sizes
 }
 
-/// The scalings of SBFC that are tried.
+/// Scalings that are tried for SBFC.
 const SBFC: [Prepared; 3] = [Prepared::UnitNorm, Prepared::Center, Prepared::Standard];
 
-/// Names of the settings of [`sbfc`], in its order.
+/// Returns the names of the settings of [`sbfc`], in the same order.
 #[must_use]
 pub fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
     SBFC.into_iter()
@@ -27,7 +27,7 @@ pub fn sbfc_settings(d: usize, most: usize) -> Vec<String> {
         .collect()
 }
 
-/// Tallies of SBFC for every scaling and number of bits, summed over the trials.
+/// Returns the tallies of SBFC for every scaling and number of bits, summed over the trials.
 ///
 /// # Errors
 /// [`TrialError`].

@@ -1,10 +1,11 @@
-//! SBFC, the paper's ablation (Ram & Sinha, section 4 and Appendix D.5): SimHash in place of FlyHash, and
-//! binary Bloom filters. A baseline.
+//! SBFC, the paper's ablation (Ram & Sinha, section 4 and Appendix D.5): SimHash instead of FlyHash, and
+//! binary Bloom filters. It is a baseline.
 //!
-//! Bit i of a row is 1 where its product with a Gaussian vector g_i is above 0. The filter of a class holds
-//! all bits that any of its rows has; a point's novelty for the class is the number of its bits that the
-//! filter lacks, the lowest wins, of equal ones the lowest class (the authors draw one of them). About half
-//! the bits of a hash are set, so filters of many rows are soon full: that is the point of the comparison.
+//! Bit i of a row is 1 if its product with a Gaussian vector g_i is above 0. The filter of a class holds
+//! all bits that any of its rows has. A point's novelty for a class is the number of its bits that the
+//! filter lacks. The class with the lowest novelty wins; among equal ones, the lowest class (the authors
+//! draw one of them). About half the bits of a hash are set, so filters of many rows are soon full. The
+//! comparison is meant to show this.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -15,11 +16,11 @@ use flyswarm_learn::model::ModelError;
 use flyswarm_learn::sketch::flyhash::FeatureError;
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-/// A word of bits.
+/// Bits of a word.
 const WORD: usize = 64;
 
-/// Trains on rows that have labels and predicts the classes of others, once with the first n bits for each n
-/// of `sizes` (so that all share one projection). Rows are taken as they are: scale them first.
+/// Trains on rows that have labels and predicts the classes of others, once with the first n bits for each
+/// n of `sizes`. All sizes share one projection. The rows are not scaled here; scale them first.
 ///
 /// # Errors
 /// [`ModelError::Features`], [`ModelError::Unlabelled`].
@@ -54,8 +55,8 @@ pub fn predict(
     Ok((0..sizes.len()).map(|k| predicted.iter().map(|row| row[k]).collect()).collect())
 }
 
-/// Entry j of every g_i side by side, for j from 0: the first bits are the same whatever their number is not,
-/// so sizes of one call share them.
+/// Returns entry j of every g_i next to each other, for j from 0. The first bits depend on the number of
+/// bits, so all sizes of one call must share the vectors.
 fn gaussians(entries: usize, seed: &[u8]) -> Vec<f32> {
     let mut rng = chacha20::ChaCha8Rng::from_seed(*derive(seed, "evaluate", b"simhash"));
     (0..entries).map(|_| rng.sample(StandardNormal)).collect()
@@ -70,7 +71,7 @@ fn bits(row: &[f32], gaussians: &[f32], words: usize) -> Vec<u64> {
     sums.as_chunks().0.iter().map(pack).collect()
 }
 
-/// The class whose filter lacks the fewest of the first `size` bits.
+/// Returns the class whose filter lacks the fewest of the first `size` bits.
 fn nearest(hash: &[u64], filters: &[Vec<u64>], size: usize) -> u16 {
     let (whole, rest) = (size / WORD, size % WORD);
     let lacking = |filter: &Vec<u64>| {
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn full_filters_tell_nothing() {
-        // Around their mean the rows of every digit are on both sides of any plane.
+        // After centering, the rows of every digit are on both sides of any plane.
         let data = Scaler::fit(&Scaling::Center, &digits()).unwrap().transform(&digits());
         let predicted = predict(&data, &data, &[4], b"seed").unwrap().remove(0);
         assert!(predicted.iter().all(|&class| class == 0), "every class has all four bits");

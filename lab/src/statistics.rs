@@ -1,39 +1,40 @@
-//! Two methods over many data sets: wins, ties and losses, the median improvement, and whether it could be
-//! chance (the columns of Ram & Sinha's Table 2).
+//! Compares two methods over many data sets: wins, ties and losses, the median improvement, and the
+//! probability of chance (the columns of Ram & Sinha's Table 2).
 //!
-//! Normalised accuracy of a method on a set: `1 - a / a_k`, where a is its accuracy and a_k that of the
-//! reference (tuned kNN); 0 is as good as the reference, negative is better (paper, section 4, "Evaluation
-//! metric"). The improvement of one method over another on a set is the difference of the two,
-//! `(a - b) / a_k`, and positive where the first is better.
+//! The normalised accuracy of a method on a set is `1 - a / a_k`. Here a is its accuracy and a_k that of
+//! the reference (tuned kNN). A value of 0 means equal to the reference; negative is better (paper,
+//! section 4, "Evaluation metric"). The improvement of one method over another on a set is the difference
+//! of the two, `(a - b) / a_k`. It is positive if the first is better.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// Most differences for which the exact distribution of the rank sum is used, as in scipy.
+/// Most differences for the exact distribution of the rank sum, as in scipy.
 const EXACT: usize = 50;
 
-/// `1 - a / a_k`; negative is better than the reference.
+/// Returns `1 - a / a_k`; negative is better than the reference.
 #[must_use]
 pub fn normalised(accuracy: f64, reference: f64) -> f64 {
     1.0 - accuracy / reference
 }
 
-/// One method against another.
+/// Comparison of two methods.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Sets compared.
+    /// Number of sets compared.
     pub sets: usize,
-    /// Sets on which the first is strictly better.
+    /// Number of sets on which the first is strictly better.
     pub wins: usize,
-    /// Sets on which both are equal.
+    /// Number of sets on which both are equal.
     pub ties: usize,
-    /// Sets on which the second is better.
+    /// Number of sets on which the second is better.
     pub losses: usize,
-    /// The median over the sets of the improvement, a share of the reference's accuracy.
+    /// Median of the improvement over the sets, as a share of the reference's accuracy.
     pub median_improvement: f64,
-    /// p of the paired two-sided t-test of the improvements; `None` below two sets or where all are equal.
+    /// p of the paired two-sided t-test of the improvements; `None` if there are fewer than two sets or
+    /// all are equal.
     pub t_test: Option<f64>,
-    /// p of the two-sided Wilcoxon signed-rank test; `None` where no set differs.
+    /// p of the two-sided Wilcoxon signed-rank test; `None` if all sets are ties.
     pub wilcoxon: Option<f64>,
 }
 
@@ -56,7 +57,7 @@ impl Comparison {
     }
 }
 
-/// The middle value, or the mean of the two middle ones; `None` of nothing.
+/// Returns the middle value, or the mean of the two middle ones; `None` for an empty list.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -66,7 +67,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[middle - 1], upper) } else { upper })
 }
 
-/// p of Student's two-sided test that the mean of the differences is 0.
+/// Returns p of Student's two-sided test that the mean of the differences is 0.
 #[must_use]
 pub fn t_test(differences: &[f64]) -> Option<f64> {
     let n = differences.len() as f64;
@@ -74,13 +75,14 @@ pub fn t_test(differences: &[f64]) -> Option<f64> {
     let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let t = mean / (variance / n).sqrt();
     let distribution = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
-    // The lower tail keeps small p exact, where 1 - cdf(t) would cancel.
+    // The lower tail keeps small p exact, because 1 - cdf(t) would cancel.
     t.is_finite().then(|| 2.0 * distribution.cdf(-t.abs()))
 }
 
-/// p of Wilcoxon's two-sided signed-rank test. Differences of 0 are dropped, equal magnitudes share their
-/// mean rank. Exact for at most 50 differences without zeros and equal magnitudes, else the normal
-/// approximation with correction for ties and without one for continuity, as in `scipy.stats.wilcoxon`.
+/// Returns p of Wilcoxon's two-sided signed-rank test. Differences of 0 are dropped, and equal magnitudes
+/// share their mean rank. It is exact for at most 50 differences without zeros and equal magnitudes.
+/// Otherwise it is the normal approximation with correction for ties and without one for continuity, as in
+/// `scipy.stats.wilcoxon`.
 #[must_use]
 pub fn wilcoxon(differences: &[f64]) -> Option<f64> {
     let mut nonzero: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
@@ -107,13 +109,13 @@ pub fn wilcoxon(differences: &[f64]) -> Option<f64> {
     Some((2.0 * Normal::standard().cdf(z)).min(1.0))
 }
 
-/// The share of the 2^n sets of ranks 1..=n whose sum is at most `sum`.
+/// Returns the share of the 2^n sets of ranks 1..=n whose sum is at most `sum`.
 fn share_at_most(n: usize, sum: f64) -> f64 {
     let mut ways = vec![0.0; n * (n + 1) / 2 + 1];
     ways[0] = 1.0;
     for rank in 1..=n {
         for total in (rank..ways.len()).rev() {
-            // Shares rather than numbers: each rank halves them.
+            // Shares instead of counts, so each rank halves them.
             ways[total] = 0.5 * (ways[total] + ways[total - rank]);
         }
         ways[..rank].iter_mut().for_each(|way| *way *= 0.5);
@@ -130,7 +132,7 @@ mod tests {
         assert!((found / expected - 1.0).abs() < 1e-9, "{found}, expected {expected}");
     }
 
-    // The p-values are those of scipy 1.17.1: `lab/scripts/check-statistics.py` prints them.
+    // The p-values are those of scipy 1.17.1, printed by `lab/scripts/check-statistics.py`.
     const APART: [f64; 9] = [0.012, -0.003, 0.051, 0.027, 0.008, -0.011, 0.034, 0.019, 0.002];
 
     #[test]

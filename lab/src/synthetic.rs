@@ -1,5 +1,6 @@
-//! Made-up sets of the paper (Ram & Sinha, section 4, "Synthetic data", and Appendix D.2): points in clusters,
-//! and vectors of zeros and ones, which are such points in d / 10 dimensions, FlyHashed to d bits.
+//! Made-up sets of the paper (Ram & Sinha, section 4, "Synthetic data", and Appendix D.2): points in
+//! clusters, and vectors of zeros and ones. The vectors are such points in d / 10 dimensions, FlyHashed to
+//! d bits.
 
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, Scaling};
@@ -9,28 +10,30 @@ use flyswarm_learn::synthetic::{Clusters, SyntheticError, clusters};
 use flyswarm_learn::tuning::search::TrialError;
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-/// The paper's: 5 classes, 3 clusters each, and from its authors' code `class_sep` 1.2 and `flip_y` 0.01.
+/// Returns the paper's parameters: 5 classes, 3 clusters each, and from its authors' code `class_sep` 1.2
+/// and `flip_y` 0.01.
 #[must_use]
 pub fn paper(rows: usize, features: usize) -> Clusters {
     Clusters { rows, features, classes: 5, clusters: 3, class_sep: 1.2, flip_y: 0.01 }
 }
 
-/// Why a study of made-up rows has no result.
+/// Reason for which a study of made-up rows has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// Sizes that make no rows.
+    /// The sizes do not give rows.
     #[error(transparent)]
     Rows(#[from] SyntheticError),
-    /// Sizes that make no model.
+    /// The sizes do not give a model.
     #[error(transparent)]
     Model(#[from] TrialError),
 }
 
-/// Rows of `features` zeros and ones, `ones` of them one: the FlyHash (2 ones a row of M, as the authors'
-/// rule gives in so few dimensions) of [`clusters`] in a tenth of the dimensions.
+/// Makes rows of `features` zeros and ones, with `ones` ones each. A row is the FlyHash of [`clusters`] in
+/// a tenth of the dimensions, with 2 ones in each row of M, as the authors' rule gives for so small
+/// dimensions.
 ///
 /// # Errors
-/// [`StudyError`] when the sizes make no data set.
+/// [`StudyError`] if the sizes do not give a data set.
 pub fn binary(rows: usize, features: usize, ones: usize, seed: &[u8]) -> Result<Dataset, StudyError> {
     let real = clusters(&paper(rows, features / 10), seed)?;
     let parameters = Parameters {

@@ -30,7 +30,7 @@ def sizes():
 def session(folder, X, y):
     """One session of three peers, each with every third row."""
     keys = {name: Identity.new(folder / name / "key") for name in ("north", "south", "east")}
-    # Nobody stays for others that have their result anyway.
+    # Without evaluation, no peer stays for others that have their result anyway.
     made = Session.new(
         "soak", keys, features=X.shape[1], classes=["a", "b"], flynn={"m": 512, "rho": 16}, no_evaluate=True,
         timing={"start_wait_ms": 60_000, "view_timeout_ms": 30_000},
@@ -70,7 +70,7 @@ def main(sessions):
             seconds = time.perf_counter() - begun
             held = f"{memory:6.1f} MB, {threads} threads, {files} files"
             print(f"{done:4} sessions, {seconds:5.0f} s: {held}", flush=True)
-    # Threads end by themselves a moment after their peer.
+    # Threads end a moment after their peer.
     for _ in range(100):
         last = sizes()
         if last[1:] <= first[1:]:

@@ -28,7 +28,7 @@ class Meeting:
 
 def together(peer, keys, *shared):
     """What `peer(name, key, meeting, *shared)` gives, by name, for each of `keys`."""
-    # Rust's threads do not survive a fork.
+    # The threads of Rust do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
     with spawn.Manager() as manager, ProcessPoolExecutor(len(keys), spawn) as pool:
         meeting = Meeting(manager.dict())

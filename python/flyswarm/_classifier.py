@@ -11,7 +11,7 @@ from flyswarm._flyswarm import Counter, Model
 from flyswarm._learnt import WarningClassifier
 from flyswarm._rows import each, grouped, seed_bytes
 
-# Scalings whose means and deviations are those of all rows.
+# Scalings with means and deviations over all rows.
 MEASURED = ("center", "standard", "soft-bins")
 
 
@@ -289,7 +289,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
 
     def __getstate__(self):
-        # Without the hashes of rows, which stay at this peer.
+        # Drops the hashes of rows, which stay at this peer.
         return {name: value for name, value in super().__getstate__().items() if name != "_learnt"}
 
     def merge(self, other):
@@ -332,7 +332,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(merged, name, getattr(self, name))
-        # Asked first: it says what differs.
+        # Comes first, because this error names the difference.
         if self._kept is None or other._kept is None:
             merged._kept, merged._model = None, self.model_.merge(other.model_)
             return merged

@@ -12,7 +12,7 @@ from flyswarm._events import SessionWarning
 from flyswarm._flyswarm import LearntRows
 from flyswarm._rows import each
 
-# A label that is none of the result's classes.
+# Code of a label that is not one of the result's classes.
 UNKNOWN = 2**16 - 1
 
 

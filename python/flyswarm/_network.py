@@ -162,7 +162,7 @@ class Network(WarningClassifier, BaseEstimator):
         return self._taken(X), self._layers.classes
 
     def __getstate__(self):
-        # Without the hashes of rows, which stay at this peer.
+        # Drops the hashes of rows, which stay at this peer.
         return {"file": self.file}
 
     def __setstate__(self, state):

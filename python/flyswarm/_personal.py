@@ -103,7 +103,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         if self.part is not None and not 0 <= self.part <= 1:
             raise ValueError(f"part is {self.part}, expected 0 to 1")
         base = FlyNNClassifier() if self.estimator is None else self.estimator
-        # A frame keeps the names that the classifier has learnt.
+        # A frame keeps the column names from the classifier's training.
         rows = given if hasattr(given, "columns") else X
         pairs = grouped(groups, len(y))
         groups = None if groups is None else np.asarray(groups, dtype=object)
@@ -211,7 +211,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         return np.concatenate(moved)
 
     def __getstate__(self):
-        # It is made again from keys and codes.
+        # `__setstate__` makes it again from keys and codes.
         return {name: value for name, value in super().__getstate__().items() if name != "_store"}
 
     def __setstate__(self, state):

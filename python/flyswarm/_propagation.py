@@ -200,7 +200,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         return Propagation(X, labels, **arguments)
 
     def __getstate__(self):
-        # It is made again from its arguments.
+        # `__setstate__` makes it again from its arguments.
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_propagation"}
 

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 Result = TypeVar("Result")
 
-# Rows of a chunk at most: between two chunks Ctrl-C is seen.
+# Most rows of a chunk. Ctrl-C is handled between two chunks.
 ROWS = 16384
-# Numbers of a chunk at most: 64 MiB as float32.
+# Most numbers of a chunk: 64 MiB as float32.
 NUMBERS = 1 << 24
-# Magnitudes stay below it.
+# Limit of magnitudes; all numbers must be below it.
 LIMIT = 2.0**80
 
 
@@ -21,7 +21,7 @@ def chunks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
     step = max(1, min(ROWS, NUMBERS // max(1, X.shape[1])))
     for first in range(0, X.shape[0], step):
         part = X[first : first + step]
-        # What does not fit a float32 is refused below.
+        # A number that does not fit a float32 is refused below.
         with np.errstate(over="ignore"):
             yield first, np.ascontiguousarray(part, dtype=np.float32)
 

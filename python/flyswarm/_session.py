@@ -23,7 +23,7 @@ from flyswarm._program import LOG, call, called, options
 from flyswarm._results import result
 from flyswarm._training import calls
 
-# Seconds that a wait takes at most before Ctrl-C is seen.
+# Most seconds that a wait takes before Ctrl-C is handled.
 TICK = 0.1
 
 
@@ -292,7 +292,7 @@ class Session:
         with self._file() as path:
             text, error = called("doctor", path, "--json", *options({"key": path_of(key), **given}))
         findings = [json.loads(line) for line in text.splitlines()]
-        # That no session could start is a verdict, not an error.
+        # The verdict that no session could start is a finding, not an error.
         if error is not None and not (findings and findings[-1].get("check") == "verdict"):
             raise error
         return findings
@@ -467,7 +467,7 @@ class Session:
                 asyncio.run_coroutine_threadsafe(called(event), loop).result()
 
         given["on_event"] = told if on_event is not None else None
-        # Awaited from the loop, a callback must not wait for the thread that it is called from.
+        # A callback that is awaited from the loop must not wait for the thread that calls it.
         task = asyncio.ensure_future(asyncio.to_thread(self._join, stop, X, y, key=key, **given))
         try:
             return await asyncio.shield(task)
@@ -536,7 +536,8 @@ class Session:
         frame = hasattr(X, "columns")
         table = tomllib.loads(self.text).get("table")
         if frame and table is not None:
-            # Its columns are described: they go as they are, texts and gaps and all.
+            # The session describes the columns, so the frame is written unchanged, with its texts and
+            # gaps.
             named = table.get("label", "label")
             write, name, label = lambda path: write_table(path, X, labels, named), "rows.csv", None
         else:

@@ -29,7 +29,7 @@ def write(tensors: Mapping[str, Any]) -> bytes:
     at = 0
     for name, values in tensors.items():
         try:
-            # What does not fit becomes an infinity, which the node refuses.
+            # A number that does not fit becomes an infinity, which the node refuses.
             with np.errstate(over="ignore"):
                 array = np.ascontiguousarray(values, "<f4").reshape(np.shape(values))
         except (TypeError, ValueError) as error:

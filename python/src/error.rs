@@ -1,16 +1,16 @@
-//! Errors of the library as exceptions of Python.
+//! Errors of the library as Python exceptions.
 
 use std::fmt::Display;
 
 use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyValueError};
 
-/// What was given is wrong: `ValueError` with the library's words.
+/// A wrong argument: `ValueError` with the library's text.
 pub(crate) fn value(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// The disk failed: `OSError`.
+/// A failed disk operation: `OSError`.
 pub(crate) fn disk(error: impl Display) -> PyErr {
     PyOSError::new_err(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Which rows of this peer the result of a session has learnt from.
+//! The rows of this peer that were used to train the result of a session.
 
 use flyswarm_data::Borrowed;
 use flyswarm_learn::learnt::{self, Overlap};
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::value;
 
-/// Keyed hashes of rows. They stay in this process: nothing writes them.
+/// Keyed hashes of rows. They stay in this process and are not written anywhere.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct LearntRows(learnt::LearntRows);
@@ -20,7 +20,8 @@ impl LearntRows {
 
 #[pymethods]
 impl LearntRows {
-    /// How many rows with these labels have been learnt from, and how many of the others were held out.
+    /// Returns how many rows with these labels were used for training, and how many of the others were
+    /// held out.
     fn overlap(
         &self,
         x: PyReadonlyArray2<'_, f32>,
@@ -32,7 +33,7 @@ impl LearntRows {
         Ok((found.learnt, found.held_out))
     }
 
-    /// The warning, if there is one, of so many rows.
+    /// Returns the warning for these numbers of rows, if there is one.
     #[staticmethod]
     fn warning(rows: usize, learnt: usize, held_out: usize) -> Option<String> {
         Overlap { rows, learnt, held_out }.warning()

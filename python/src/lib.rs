@@ -1,5 +1,5 @@
-//! The extension module `flyswarm._flyswarm`: what the package `flyswarm` of Python is made of. Arrays come
-//! and go as NumPy arrays; everything else that a user sees is in `python/flyswarm`.
+//! The extension module `flyswarm._flyswarm`, the base of the Python package `flyswarm`. Arrays are passed
+//! as NumPy arrays. The rest of the public interface is in `python/flyswarm`.
 
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

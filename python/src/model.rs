@@ -1,4 +1,4 @@
-//! The classifier: rows are counted by a [`Counter`], and a [`Model`] predicts.
+//! The classifier: a [`Counter`] counts rows, and a [`Model`] predicts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,16 +21,16 @@ use pyo3::types::{PyBytes, PyDict, PyType};
 
 use crate::error::{disk, value};
 
-/// Rows of float32 in C order, checked; nothing is copied.
+/// Borrows and checks rows of float32 in C order; nothing is copied.
 pub(crate) fn rows<'a>(x: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Borrowed<'a>> {
     let values = x.as_slice().map_err(|_| value("expected rows in C order"))?;
     Borrowed::new(x.shape()[1], values).map_err(value)
 }
 
-/// Texts of groups, and the index of each row's.
+/// Texts of groups, and for each row the index of its group.
 pub(crate) type GivenGroups<'a> = (Vec<String>, PyReadonlyArray1<'a, u32>);
 
-/// The group of each of `count` rows.
+/// Returns the group of each of `count` rows.
 pub(crate) fn groups_of(given: Option<GivenGroups<'_>>, count: usize) -> PyResult<Option<Vec<Group>>> {
     let Some((texts, codes)) = given else { return Ok(None) };
     let texts: Vec<Group> = texts.iter().map(|text| Group::of(text)).collect();
@@ -42,7 +42,7 @@ pub(crate) fn groups_of(given: Option<GivenGroups<'_>>, count: usize) -> PyResul
     }
 }
 
-/// The scaling of that name; `bins` is looked at for "soft-bins", `lo` and `hi` for "range".
+/// Returns the scaling with this name. `bins` is used for "soft-bins", `lo` and `hi` for "range".
 pub(crate) fn named_scaling(
     name: &str,
     bins: u16,
@@ -66,7 +66,8 @@ pub(crate) fn named_scaling(
     Ok(scaling)
 }
 
-/// The features that a described table has, rows x features; levels that are not described count as none.
+/// Returns the features of a described table, rows x features. Levels that are not described count as no
+/// level.
 pub(crate) fn prepared<'py>(
     py: Python<'py>,
     preparation: Option<&TableSchema>,
@@ -88,7 +89,7 @@ pub(crate) fn prepared<'py>(
     Ok(Array2::from_shape_vec(shape, data.values().to_vec()).map_err(value)?.into_pyarray(py))
 }
 
-/// Counts of rows, and what they are counted with.
+/// Counts of rows, and the parameters for counting.
 #[pyclass(module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct Counter {
@@ -96,7 +97,7 @@ pub(crate) struct Counter {
     readout: Readout,
     classes: Vec<String>,
     hash: Arc<FlyHash>,
-    /// Sums for means and deviations, where the scaling needs them.
+    /// Sums for means and deviations, if the scaling needs them.
     words: Vec<u64>,
     scaler: Option<Scaler>,
     counts: Counts,
@@ -104,7 +105,8 @@ pub(crate) struct Counter {
 
 #[pymethods]
 impl Counter {
-    /// No rows yet. Of `scaling` "range" `lo` and `hi` are the bounds; of "soft-bins" `bins` the number.
+    /// Makes a counter without rows. `lo` and `hi` are the bounds for the `scaling` "range"; `bins` is the
+    /// number for "soft-bins".
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all by name")]
     #[pyo3(signature = (*, features, classes, m, s, rho, seed, densify, scaling, bins, lo, hi, score, gamma))]
@@ -137,7 +139,7 @@ impl Counter {
         if words == 0 { found.scaled() } else { Ok(found) }
     }
 
-    /// Adds rows to the means and deviations. Before any are counted.
+    /// Adds rows to the means and deviations. Must come before any rows are counted.
     fn measure(&mut self, py: Python<'_>, x: PyReadonlyArray2<'_, f32>) -> PyResult<()> {
         let Some(squares) = self.sketch.parameters().scaling.needs_moments() else { return Ok(()) };
         let rows = rows(&x)?;
@@ -165,7 +167,7 @@ impl Counter {
         py.detach(|| bloom::add(counts, hash, scaler, rows, labels)).map_err(value)
     }
 
-    /// What was counted, as a model; `columns` names the features, or is empty.
+    /// Makes a model from the counts. `columns` names the features, or is empty.
     fn model(&self, columns: Vec<String>) -> PyResult<Model> {
         let scaler = match &self.scaler {
             Some(scaler) => scaler.clone(),
@@ -180,13 +182,13 @@ impl Counter {
 }
 
 impl Counter {
-    /// Where the scaling looks at no rows.
+    /// Fixes the scaler of a scaling that needs no rows.
     fn scaled(mut self) -> PyResult<Self> {
         self.scaler = Some(self.measured()?);
         Ok(self)
     }
 
-    /// The scaler of the rows that were measured.
+    /// Returns the scaler of the measured rows.
     fn measured(&self) -> PyResult<Scaler> {
         let parameters = self.sketch.parameters();
         let moments = (!self.words.is_empty()).then(|| Moments::from_words(&self.words, parameters.d));
@@ -200,8 +202,7 @@ impl Counter {
     }
 }
 
-/// A classifier that has learnt, as a session writes it: `FlyNNClassifier.from_model` makes an estimator of
-/// it.
+/// A trained classifier, as a session writes it. `FlyNNClassifier.from_model` turns it into an estimator.
 ///
 /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
 /// >>> model.classes, model.features, model.counts.shape
@@ -212,7 +213,7 @@ impl Counter {
 #[derive(Debug)]
 pub(crate) struct Model {
     model: kernel::Model,
-    /// The lifting matrix, drawn when it is needed first.
+    /// The lifting matrix, drawn at its first use.
     hash: OnceLock<Arc<FlyHash>>,
 }
 
@@ -228,7 +229,7 @@ impl Model {
 
 #[pymethods]
 impl Model {
-    /// Reads a model's bytes. Raises ValueError if they are no model.
+    /// Reads the bytes of a model. Raises ValueError if they do not form a model.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> Model.decode(model.encode()).classes
@@ -238,7 +239,8 @@ impl Model {
         py.detach(|| kernel::Model::decode(bytes)).map(Self::of).map_err(value)
     }
 
-    /// Reads a model's file. Raises ValueError if it is none, OSError if it cannot be read.
+    /// Reads the file of a model. Raises ValueError if the file is not a model, OSError if it cannot be
+    /// read.
     ///
     /// >>> import tempfile
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
@@ -254,7 +256,7 @@ impl Model {
         })
     }
 
-    /// The bytes of its file.
+    /// Returns the bytes of the model's file.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> len(model.encode()) > 2 * 64
@@ -263,7 +265,7 @@ impl Model {
         PyBytes::new(py, &py.detach(|| self.model.encode()))
     }
 
-    /// Writes its file. Raises OSError if it cannot be written.
+    /// Writes the model's file. Raises OSError if it cannot be written.
     ///
     /// >>> import os, tempfile
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
@@ -280,8 +282,9 @@ impl Model {
         Ok((decode, (self.encode(py),)))
     }
 
-    /// The index of each row's class, uint16 of shape (rows,), for float32 in C order of shape (rows,
-    /// features). Raises ValueError if there are other features or a number is not finite.
+    /// Returns the class index of each row, uint16 of shape (rows,). The rows are float32 in C order of
+    /// shape (rows, features). Raises ValueError if the number of features differs or a number is not
+    /// finite.
     ///
     /// >>> import numpy as np
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
@@ -297,7 +300,8 @@ impl Model {
         Ok(found.into_pyarray(py))
     }
 
-    /// The probability of each class, float64 of shape (rows, classes). Rows and errors as in `predict`.
+    /// Returns the probability of each class, float64 of shape (rows, classes). Rows and errors as in
+    /// `predict`.
     ///
     /// >>> import numpy as np
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
@@ -317,10 +321,12 @@ impl Model {
         Ok(Array2::from_shape_vec(shape, found.map_err(value)?).map_err(value)?.into_pyarray(py))
     }
 
-    /// The same, with probabilities calibrated on a fifth of the rows that it has learnt from, at most 1,000;
-    /// `y` has the index of each row's class, `groups` texts of groups and the index of each row's. Rows of
-    /// one group are all among the fifth, or none is. Fewer than ten such rows calibrate nothing. Raises
-    /// ValueError if it has not learnt from these rows.
+    /// Returns the same model with calibrated probabilities.
+    ///
+    /// They are calibrated on a fifth of its training rows, at most 1,000. `y` has the class index of each
+    /// row. `groups` has texts of groups, and for each row the index of its group. The rows of a group are
+    /// either all in the fifth or not in it. With fewer than ten such rows the probabilities stay as they
+    /// are. Raises ValueError if the model was not trained on these rows.
     ///
     /// >>> import numpy as np
     /// >>> X, y = np.arange(100, dtype=np.float32)[:, None], np.arange(100, dtype=np.uint16) // 50
@@ -345,8 +351,8 @@ impl Model {
         Ok(Self { model, hash: hash.into() })
     }
 
-    /// Whether its probabilities were calibrated, on rows that a session held out or in `calibrate`. Else
-    /// they are cautious.
+    /// True if the probabilities were calibrated, on rows that a session held out or in `calibrate`.
+    /// Otherwise they are cautious.
     ///
     /// >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_.calibrated
     /// False
@@ -355,8 +361,8 @@ impl Model {
         self.model.calibration().is_some()
     }
 
-    /// Novelties, float64 of shape (rows, classes); the lowest is the prediction. Rows and errors as in
-    /// `predict`.
+    /// Returns novelties, float64 of shape (rows, classes); the class with the lowest is the prediction.
+    /// Rows and errors as in `predict`.
     ///
     /// >>> import numpy as np
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
@@ -373,7 +379,7 @@ impl Model {
         Ok(Array2::from_shape_vec(shape, found).map_err(value)?.into_pyarray(py))
     }
 
-    /// Whether a table becomes its rows as the session has described.
+    /// True if the session describes how a table becomes the rows.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.described
@@ -383,8 +389,8 @@ impl Model {
         self.model.preparation().is_some()
     }
 
-    /// The features of a table that was written here as a file, float32 of shape (rows, features). Raises
-    /// ValueError if it is no table of the columns that the session describes.
+    /// Returns the features of a table that this package wrote to a file, float32 of shape (rows,
+    /// features). Raises ValueError if the table does not have the columns that the session describes.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.prepare("missing.csv")  # doctest: +ELLIPSIS
@@ -395,7 +401,7 @@ impl Model {
         prepared(py, self.model.preparation(), self.model.columns(), &file)
     }
 
-    /// Goes on counting where this model stands; its scale stays.
+    /// Returns a counter that continues with the counts of this model; its scale does not change.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.counter().model(model.columns).digest == model.digest
@@ -412,8 +418,8 @@ impl Model {
         }
     }
 
-    /// The exact sum of the counts of two models that were made alike. Raises ValueError if they were not; it
-    /// names what differs.
+    /// Returns the exact sum of the counts of two models with equal parameters. Raises ValueError, which
+    /// names the difference, if the parameters differ.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> int(model.merge(model).counts.sum()) == 2 * int(model.counts.sum())
@@ -444,7 +450,7 @@ impl Model {
         Ok(Self { model, hash: self.hash().into() })
     }
 
-    /// Names of the classes, in the order of their indices.
+    /// The names of the classes, in the order of their indices.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.classes
@@ -454,7 +460,7 @@ impl Model {
         self.model.classes().to_vec()
     }
 
-    /// Names of the features; empty where they have none.
+    /// The names of the features; empty if they have no names.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> len(model.columns)
@@ -464,7 +470,7 @@ impl Model {
         self.model.columns().to_vec()
     }
 
-    /// Features of a row.
+    /// The number of features in a row.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.features
@@ -474,7 +480,7 @@ impl Model {
         self.model.sketch().parameters().d
     }
 
-    /// SHA-256 of all that prediction depends on, in 64 hexadecimal digits.
+    /// The SHA-256 digest of everything that prediction depends on, in 64 hexadecimal digits.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> len(model.digest)
@@ -484,7 +490,7 @@ impl Model {
         self.model.digest().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Counts, uint32 of shape (classes, m).
+    /// The counts, uint32 of shape (classes, m).
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.counts.shape
@@ -496,7 +502,7 @@ impl Model {
         Ok(Array2::from_shape_vec(shape, counts.values().to_vec()).map_err(value)?.into_pyarray(py))
     }
 
-    /// What it was made with, under the names of the estimator's parameters.
+    /// The settings of the model, with the names of the estimator's parameters.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.setting["m"], model.setting["rho"]

@@ -24,12 +24,12 @@ impl Layers {
         py.detach(|| Classifier::decode(bytes)).map(Self).map_err(value)
     }
 
-    /// The bytes of its file.
+    /// Returns the bytes of the network's file.
     fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &py.detach(|| self.0.encode()))
     }
 
-    /// Scores (logits), rows x classes; the highest is the prediction.
+    /// Returns scores (logits), rows x classes; the class with the highest is the prediction.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -39,13 +39,13 @@ impl Layers {
         Ok(py.detach(|| self.0.scores(rows)).map_err(value)?.into_pyarray(py))
     }
 
-    /// Whether a table becomes its rows as the session has described.
+    /// True if the session describes how a table becomes the rows.
     #[getter]
     fn described(&self) -> bool {
         self.0.preparation().is_some()
     }
 
-    /// The features of a table that was written here as a file, rows x features.
+    /// Returns the features of a table that this package wrote to a file, rows x features.
     fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
         prepared(py, self.0.preparation(), self.0.columns(), &file)
     }
@@ -56,13 +56,13 @@ impl Layers {
         self.0.classes().to_vec()
     }
 
-    /// Names of the features; empty where they have none.
+    /// Names of the features; empty if they have no names.
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.0.columns().to_vec()
     }
 
-    /// Features of a row.
+    /// Number of features in a row.
     #[getter]
     fn features(&self) -> usize {
         self.0.scaler().features()

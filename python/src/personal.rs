@@ -1,4 +1,4 @@
-//! Neighbours among a user's own rows, and how they are mixed with what a classifier says (kNN-Per).
+//! Neighbours among a user's own rows, and their mixture with the predictions of a classifier (kNN-Per).
 
 use flyswarm_data::split;
 use flyswarm_learn::personal::{self, LAMBDAS, Mixture, Tally};
@@ -15,7 +15,7 @@ pub(crate) struct Datastore(personal::Datastore);
 
 #[pymethods]
 impl Datastore {
-    /// Keys, one a row, and the index of the class of each.
+    /// Takes keys, one a row, and the class index of each.
     #[new]
     fn new(
         keys: PyReadonlyArray2<'_, f32>,
@@ -26,7 +26,7 @@ impl Datastore {
         personal::Datastore::new(keys.as_array().to_owned(), labels, classes).map(Self).map_err(value)
     }
 
-    /// What the `k` nearest keys say of rows: rows x classes, each row adding up to 1.
+    /// Returns the predictions by the `k` nearest keys, rows x classes; each row sums to 1.
     fn said<'py>(
         &self,
         py: Python<'py>,
@@ -41,7 +41,8 @@ impl Datastore {
     }
 }
 
-/// The part of the neighbours with which most rows are right, of those that the paper tries.
+/// Returns the weight of the neighbours with the most right predictions, of the weights that the paper
+/// tries.
 #[pyfunction]
 pub(crate) fn best_part(
     neighbours: PyReadonlyArray2<'_, f64>,
@@ -59,7 +60,8 @@ pub(crate) fn best_part(
     Ok(LAMBDAS[tally.best()])
 }
 
-/// The rows of each of `count` folds, every class in proportion; no group is parted.
+/// Returns the rows of each of `count` folds, with every class in proportion. The rows of a group stay in
+/// one fold.
 #[pyfunction]
 #[pyo3(signature = (labels, count, seed, groups=None))]
 pub(crate) fn folds(

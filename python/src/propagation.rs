@@ -1,4 +1,5 @@
-//! Labels for points whose neighbours have some: the integer reference of the task `xclp`, in one place.
+//! Label propagation from labelled points to their neighbours: the integer reference of the task `xclp`,
+//! in one process.
 
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::Scaler;
@@ -12,7 +13,7 @@ use pyo3::prelude::*;
 use crate::error::value;
 use crate::model::named_scaling;
 
-/// The codes of points, what was said of each, and what other points are held against.
+/// The codes of the points, the label and scores of each, and the scaler and hash seed for new points.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct Propagation {
@@ -20,7 +21,7 @@ pub(crate) struct Propagation {
     scaler: Scaler,
     seed: [u8; 32],
     codes: Codes,
-    /// Scores of each point as multiples of 1/64 of its row, n x classes.
+    /// Scores of each point, n x classes, in units of 1/64 of the sum of its row.
     coarse: Vec<u8>,
     labels: Vec<Option<u16>>,
 }
@@ -66,20 +67,21 @@ impl Propagation {
         })
     }
 
-    /// The class of each point; None where no label reaches it.
+    /// The class of each point; None if no label reaches it.
     #[getter]
     fn labels(&self) -> Vec<Option<u16>> {
         self.labels.clone()
     }
 
-    /// Scores, points x classes, as parts of each row; 0 where no label reaches it.
+    /// Scores, points x classes, as shares of each row; 0 if no label reaches the point.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let scores = self.coarse.iter().map(|&score| f64::from(score) / 64.0).collect();
         self.shaped(py, self.codes.rows(), scores)
     }
 
-    /// The scores of the points' neighbours for other points, by weight: rows sum to 1, or to 0.
+    /// Returns scores of new points: the scores of their neighbours among the points, weighted. Each row
+    /// sums to 1, or to 0.
     fn extend<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Taking part in a session, and commands in this process.
+//! Takes part in a session, and runs commands in this process.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::learnt::LearntRows;
 use crate::training::{self, Raised};
 use crate::{LeftError, SessionError};
 
-/// A command's or a peer's error as the exception for its kind.
+/// Turns the error of a command or a peer into the exception for its kind.
 fn failed(failure: Failure) -> PyErr {
     let text = failure.to_string();
     match failure {
@@ -31,8 +31,8 @@ fn failed(failure: Failure) -> PyErr {
     }
 }
 
-/// Runs a command of the program in this process. Gives what it prints, what it says beside that, and its
-/// error where it has one.
+/// Runs a command of the program in this process. Returns its output, its messages, and its error if it
+/// failed.
 #[pyfunction]
 pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<String>, Option<Py<PyAny>>) {
     let (mut out, mut said) = (Vec::new(), Vec::new());
@@ -41,7 +41,7 @@ pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<Str
     (String::from_utf8_lossy(&out).into_owned(), said, error)
 }
 
-/// The libp2p name of the identity in a key file.
+/// Returns the libp2p name of the identity in a key file.
 #[pyfunction]
 pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
     Ok(Identity::load(&key).map_err(value)?.public().to_string())
@@ -53,18 +53,18 @@ pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
 pub(crate) struct SessionRows {
     rows: Rows,
     name: String,
-    /// What is to be said of how columns were taken.
+    /// Message about how columns were interpreted.
     #[pyo3(get)]
     said: Option<String>,
-    /// How many.
+    /// Number of rows.
     #[pyo3(get)]
     count: usize,
 }
 
 #[pymethods]
 impl SessionRows {
-    /// Reads a file as `flyswarm join` does; one that was `written` here of rows in memory has points in
-    /// numbers.
+    /// Reads a file as `flyswarm join` does. If this package has `written` the file from rows in memory,
+    /// its numbers have a decimal point.
     #[staticmethod]
     fn read(
         py: Python<'_>,
@@ -82,7 +82,7 @@ impl SessionRows {
         Ok(Self { rows, name, said, count })
     }
 
-    /// Equal for equal rows, for tests; nothing keeps it secret.
+    /// Returns a digest that is equal for equal rows, for tests; it is not secret.
     fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.rows.digest(&[0; 32]))
     }
@@ -91,7 +91,7 @@ impl SessionRows {
 /// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", [`Ended`]).
 type Next<'py> = (String, String, Option<Ended<'py>>);
 
-/// The file of the result, and which rows it has learnt from.
+/// The file of the result, and the rows used to train it.
 type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>);
 
 /// A peer of a running session.
@@ -100,7 +100,7 @@ type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>);
 pub(crate) struct Running {
     handle: Handle,
     said: Mutex<Receiver<Said>>,
-    /// What the trainer has raised.
+    /// The exception that the trainer raised.
     raised: Raised,
 }
 
@@ -175,19 +175,20 @@ impl Running {
             let shown = std::thread::spawn(move || {
                 for timed in block_on_stream(events) {
                     let json = serde_json::to_string(&timed).unwrap_or_default();
-                    // Nobody listens any more: the peer goes on until it is told to leave.
+                    // If no receiver is left, the peer continues until it is asked to leave.
                     let _ = told.send(Said::Event(json, timed.event.to_string()));
                 }
             });
             let result = block_on(peer.result());
-            // All that happened is told before how it ended.
+            // All events are sent before the end.
             let _ = shown.join();
             let _ = tell.send(Said::End(Box::new(result)));
         });
         Ok(Self { handle, said: Mutex::new(said), raised })
     }
 
-    /// What happens next, or `None` where nothing does for `seconds`. What ended the session early is raised.
+    /// Returns the next event or the end, or `None` if nothing happens for `seconds`. Raises the error
+    /// that ended the session early.
     fn next<'py>(&self, py: Python<'py>, seconds: f64) -> PyResult<Option<Next<'py>>> {
         let wait = Duration::try_from_secs_f64(seconds).map_err(value)?;
         let found =
@@ -197,7 +198,7 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => Err(PyRuntimeError::new_err("the session is over")),
             Ok(Said::Event(json, text)) => Ok(Some((json, text, None))),
             Ok(Said::End(result)) => {
-                // Its own exception says more than the line that is made of it.
+                // The trainer's own exception is more precise than the line that is made of it.
                 let raised = || self.raised.lock().ok().and_then(|mut raised| raised.take());
                 let finished = result.map_err(|error| raised().unwrap_or_else(|| failed(error.into())))?;
                 let receipt = serde_json::to_string(&finished.receipt)
@@ -210,12 +211,12 @@ impl Running {
         }
     }
 
-    /// Tells the peer to leave.
+    /// Asks the peer to leave.
     fn leave(&self) {
         self.handle.leave();
     }
 
-    /// Tells where a peer can be reached.
+    /// Adds an address at which a peer can be reached.
     fn add_address(&self, peer: &str, address: &str) -> PyResult<()> {
         let peer = peer.parse().map_err(value)?;
         let parsed = address.parse().map_err(|error| value(format!("{address}: {error}")))?;

@@ -1,4 +1,4 @@
-//! Calling a trainer that is written in Python, from a thread of the node.
+//! Calls a trainer written in Python, from a thread of the node.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,19 +11,19 @@ use pyo3::types::PyBytes;
 /// The exception of a trainer, once it has raised one.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
-/// New weights as a file, and mean loss and accuracy of the rows where the trainer says them.
+/// New weights as a file, and mean loss and accuracy of the rows if the trainer returns them.
 type Answer = (Vec<u8>, Option<(f64, f64)>);
 
-/// Rows and the index of each one's class, as arrays.
+/// Rows and their class indices, as arrays.
 type Arrays = (Py<PyArray2<f32>>, Py<PyArray1<i64>>);
 
-/// A function that calls `trainer(order, x, y, weights)`: what the round is as JSON, the scaled rows, their
-/// classes, and the weights to start from as a file.
+/// Returns a function that calls `trainer(order, x, y, weights)`. Its arguments are the description of the
+/// round as JSON, the scaled rows, their classes, and the initial weights as a file.
 pub(crate) fn calls(
     trainer: Py<PyAny>,
     raised: Raised,
 ) -> impl Fn(&str, &Dataset, &[u8]) -> Result<Answer, String> + Send + Sync + 'static {
-    // They are the same in every round.
+    // The arrays are the same in every round.
     let kept: PyOnceLock<Arrays> = PyOnceLock::new();
     move |order, rows, weights| {
         Python::attach(|py| {

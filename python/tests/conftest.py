@@ -11,7 +11,7 @@ import pytest
 from flyswarm import Identity, Session
 from sklearn.datasets import load_digits
 
-# On a busy machine nobody is given up.
+# Long times, so that peers on a busy machine are not given up.
 TIMING = {"start_wait_ms": 60_000, "view_timeout_ms": 30_000, "linger_ms": 2_000}
 LOOPBACK = ["/ip4/127.0.0.1/tcp/0"]
 
@@ -55,7 +55,7 @@ class Swarm:
             thread.start()
         for thread in threads:
             thread.join()
-        return {name: results[name] for name in rows}  # not in the order in which they ended
+        return {name: results[name] for name in rows}  # not in the order in which the peers ended
 
     @contextlib.contextmanager
     def program(self, name, rows, folder, *options):

@@ -98,7 +98,7 @@ def test_the_likeliest_class_is_predicted_and_rows_sum_to_1(score, gamma):
 def test_a_fit_calibrates_probabilities_and_predicts_the_same():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 5))
-    # No class is ever sure: at best three of four rows are right.
+    # No prediction can be certain: at best three of four rows are right.
     y = (X[:, 0] > 0) ^ (rng.random(900) < 0.25)
     train, test = slice(0, 600), slice(600, 900)
     fitted, plain = (FlyNNClassifier(calibrate=c).fit(X[train], y[train]) for c in (True, False))
@@ -106,11 +106,11 @@ def test_a_fit_calibrates_probabilities_and_predicts_the_same():
     assert (fitted.predict(X) == plain.predict(X)).all() and fitted.model_.digest != plain.model_.digest
     losses = [log_loss(y[test], each.predict_proba(X[test])) for each in (fitted, plain)]
     assert losses[0] != losses[1] and max(losses) < log_loss(y[test], np.full(300, y[train].mean()))
-    # What comes back from its file states the same, and a clone of it is fitted alike.
+    # A model read from its file gives the same probabilities, and a clone of it is fitted in the same way.
     back = FlyNNClassifier.from_model(Model.decode(fitted.model_.encode()), classes=fitted.classes_)
     assert (back.predict_proba(X) == fitted.predict_proba(X)).all()
     assert clone(back).fit(X[train], y[train]).model_.digest == fitted.model_.digest
-    # Rows that it has not learnt from are refused.
+    # Rows that the model was not trained on are refused.
     with pytest.raises(ValueError, match="has not learnt from these rows"):
         plain.model_.calibrate(X[test].astype(np.float32), y[test].astype(np.uint16))
 

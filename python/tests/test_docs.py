@@ -12,7 +12,7 @@ from flyswarm._events import Progress
 THINGS = [getattr(flyswarm, name) for name in flyswarm.__all__]
 ERRORS = [thing for thing in THINGS if isinstance(thing, type) and issubclass(thing, Exception)]
 PUBLIC = {thing.__name__: thing for thing in [*THINGS, Progress] if thing not in ERRORS}
-# Of Python and of the extension: methods and properties.
+# Methods and properties of Python and of the extension.
 METHODS = (
     types.FunctionType, classmethod, staticmethod, property,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,

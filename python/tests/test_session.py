@@ -46,7 +46,7 @@ def test_every_peer_gets_the_estimator_that_a_fit_of_all_rows_gives(swarm, digit
         assert estimators[1].score(X, y) > 0.9
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Rows of other peers are unknown, and hashes of own ones in no pickle.
+        # There is no warning for rows of other peers, and pickles do not contain the hashes of own rows.
         estimators[1].score(X[::3], y[::3])
         pickle.loads(pickle.dumps(estimators[1])).score(X, y)
         pooled.score(X, y)
@@ -90,7 +90,7 @@ def test_an_exception_in_a_callback_ends_the_session_with_it(swarm, digits):
 
     with pytest.raises(ZeroDivisionError, match="listening|waiting"):
         made.session.join(*digits, key=made.keys["peer0"], on_event=fail, listen=LOOPBACK, mdns=False)
-    # The node is gone: its state can be locked again at once.
+    # The node has ended, so its state can be locked again at once.
     with pytest.raises(ZeroDivisionError):
         made.session.join(*digits, key=made.keys["peer0"], on_event=fail, listen=LOOPBACK, mdns=False)
 
@@ -220,7 +220,7 @@ def test_events_go_to_logging_and_progress_to_standard_error(swarm, digits, capl
 
     with caplog.at_level(logging.INFO, "flyswarm"), pytest.raises(StopIteration):
         made.session.join(*digits, key=made.keys["peer0"], on_event=stop, listen=LOOPBACK, mdns=False)
-    # Names come in the order of the peer ids.
+    # Names are in the order of the peer ids.
     waits = [line for line in caplog.messages if line.startswith("peer0 waits for ")]
     assert len(waits) == 1 and "peer1" in waits[0] and "peer2" in waits[0]
     assert capfd.readouterr() == ("", "")
@@ -287,12 +287,12 @@ def test_threads_and_open_files_of_ten_sessions_are_given_back(tmp_path, digits)
     folders = [tmp_path / str(i) for i in range(11)]
     for folder in folders:
         folder.mkdir()
-    # Pools of threads are there from the first on.
+    # The first session starts the pools of threads.
     one(folders[0])
     threads, files = sizes()
     for folder in folders[1:]:
         one(folder)
-    # A thread may end after the call that it served; none goes on for long.
+    # A thread may end a little later than its call.
     deadline = time.monotonic() + 60
     while (found := sizes()) > (threads, files) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -313,7 +313,7 @@ def test_rows_in_memory_are_not_written_to_a_disk_on_linux(swarm, digits, monkey
     with pytest.raises(ValueError, match="^X, .*expected 64"):
         made.session._rows(digits[0][:, 1:], digits[1], None)
     assert len(os.listdir("/proc/self/fd")) == before
-    # And elsewhere they go through a folder.
+    # On other systems they are written to a folder.
     monkeypatch.undo()
     monkeypatch.delattr(os, "memfd_create")
     assert made.session._rows(*digits, None).count == 600

@@ -59,7 +59,7 @@ def test_two_trainers_and_the_program_come_to_the_weights_of_plain_federated_ave
     rows = dealt(digits)
     counts = {name: len(y) for name, (_, y) in rows.items()}
     script = request.config.rootpath.parent / "scripts" / "trainer.py"
-    # The program's trainer gives the weights back as they came.
+    # The program's trainer returns the weights unchanged.
     command = f"{sys.executable} {script} --same"
     with made.program("peer2", rows["peer2"], tmp_path, "--trainer", command) as tell:
         trainers = {name: Descent() for name in ("peer0", "peer1")}
@@ -167,7 +167,7 @@ def test_weights_that_are_not_those_of_the_network_name_the_tensor(swarm, digits
     through = {"peer1": FedAvg(made.session, Bad(change))}
     with pytest.raises(ValueError, match=problem):
         raise made.join(rows, through=through)["peer1"]
-    # Before anything is sent, too.
+    # The weights are also checked before anything is sent.
     def started(event):
         raise AssertionError(event.kind)
 

@@ -1,5 +1,5 @@
-//! What bindings of other languages call: commands in this process, and the checks of `join` for rows that
-//! are in memory.
+//! Interface for bindings of other languages: commands in this process, and the checks of `join` for
+//! rows in memory.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -18,11 +18,11 @@ use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_weights}
 use crate::tasks::{self, Rows};
 use crate::{Identity, cli};
 
-/// Runs a command in this process, such as `["session", "check", "wards.toml"]`; `out` gets what it prints on
-/// standard output, `said` the lines beside it.
+/// Runs a command in this process, such as `["session", "check", "wards.toml"]`. `out` receives its
+/// standard output, `said` its other lines.
 ///
 /// # Errors
-/// [`Failure`], as the command ends with; also where the arguments are none of a command.
+/// The [`Failure`] of the command, also if the arguments are invalid.
 pub fn call(arguments: &[OsString], out: &mut dyn Write, said: &mut Vec<String>) -> Result<(), Failure> {
     SAID.set(Some(Vec::new()));
     let result = called(arguments, out);
@@ -34,19 +34,19 @@ fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
     let words = std::iter::once("flyswarm".into()).chain(arguments.iter().cloned());
     let parsed = Arguments::try_parse_from::<_, OsString>(words).map_err(|error| {
         let text = error.to_string();
-        // The rest is on usage.
+        // The rest is about usage.
         let said = text.split("\n\n").next().unwrap_or_default();
         Failure::Input(one_line(said.strip_prefix("error: ").unwrap_or(said)))
     })?;
     run(parsed.command, out)
 }
 
-/// Reads the rows that the session's task wants of a file, as `join` does; the label is the last column where
-/// the task looks at labels. Also gives what is to be said of how the columns were taken. A file that was
-/// `written` of rows in memory has commas between columns and points in numbers, whatever the session says.
+/// Reads the rows from a file for the session's task, as `join` does; the label is the last column if
+/// the task uses labels. Also returns a note on how the columns were matched. A file that was `written`
+/// from rows in memory has commas between columns and points in numbers, regardless of the session.
 ///
 /// # Errors
-/// [`Failure::Input`] where the file does not suit the session, [`Failure::Environment`] where it cannot be
+/// [`Failure::Input`] if the file does not fit the session, [`Failure::Environment`] if it cannot be
 /// read.
 pub fn rows(
     session: &Session,
@@ -60,11 +60,11 @@ pub fn rows(
     join::load(session, &kind, &DataArguments::new(file.to_owned(), reading), label)
 }
 
-/// A peer of a session with the key of a file, checked as `join` checks it. A private session of `rows` rows
-/// whose forecast is of little use ends before it is entered in the ledger, unless `yes`.
+/// Builds a peer of a session with the key of a file, with the same checks as `join`. A private session
+/// of `rows` rows with a poor forecast ends before it is entered in the ledger, unless `yes`.
 ///
 /// # Errors
-/// [`Failure`], as `join` ends with.
+/// The [`Failure`] of `join`.
 pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result<Builder, Failure> {
     let identity = Identity::load(&key)?;
     let asked = session.clone();
@@ -72,19 +72,19 @@ pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result
     Ok(Peer::builder(session, identity).key_file(key).before_charge(ask))
 }
 
-/// New weights as a file, and mean loss and accuracy of the rows where the trainer says them.
+/// New weights as a file, and mean loss and accuracy of the rows if the trainer reports them.
 type Answer = (Vec<u8>, Option<(f64, f64)>);
 
-/// The same peer of a session of the task `fedavg`, for which `train` trains in place of the built-in
-/// learner; `weights` are those that it has now.
+/// Returns the same peer of a session of the task `fedavg`, for which `train` replaces the built-in
+/// learner; `weights` is the present file of weights.
 ///
-/// It is called in each round on a thread of the node, with what `docs/networks.md` says of a round as JSON
-/// (but for `folder`), this peer's scaled rows and the weights to start from. It gives the new weights, and
-/// the mean loss (nats) and the accuracy of the rows; where it gives no figures, those of the new weights are
-/// computed. Weights are files in the format safetensors.
+/// `train` is called in each round on a thread of the node. It receives the fields of a round from
+/// `docs/networks.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from.
+/// It returns the new weights, and the mean loss (nats) and the accuracy of the rows; if it returns no
+/// figures, those of the new weights are computed. Weights are files in the format safetensors.
 ///
 /// # Errors
-/// [`Failure::Input`] where the session has another task, or the tensors are not those of its network.
+/// [`Failure::Input`] if the session has another task, or the tensors are not those of its network.
 pub fn trained_by(
     builder: Builder,
     session: &Session,
@@ -102,7 +102,7 @@ pub fn trained_by(
     Ok(builder.built_by(tasks::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), None)))
 }
 
-/// A trainer that is a function.
+/// Trainer that calls a function.
 struct Called<F>(F);
 
 impl<F> std::fmt::Debug for Called<F> {

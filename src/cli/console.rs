@@ -1,7 +1,7 @@
-//! Standard error, which may be gone: a full disk, a pipe without a reader, a terminal that was closed. What
-//! a command says there is then lost; its work, its files and its exit code are not.
+//! Standard error, which may fail: a full disk, a pipe without a reader, a closed terminal. In that case
+//! the messages of a command are lost, but its work, its files and its exit code are not.
 //!
-//! Nothing else in this program writes there: clippy refuses `eprintln!` and `println!`, which panic.
+//! No other part of this program writes to it: clippy refuses `eprintln!` and `println!`, which panic.
 
 use std::io::{self, Write};
 

@@ -1,9 +1,10 @@
-//! A page to look at nodes while they run: one file, served on this machine, that shows what happens.
+//! A page that shows running nodes: one file, served on this machine.
 //!
-//! Whoever has the printed address sees the page; it holds a token of 128 bits. The server takes requests
-//! whose `Host` is an IP address or `localhost`, with its own port, so that a page of a stranger, who has a
-//! name of their own lead to this machine, reads nothing. The page loads nothing from elsewhere, and a policy
-//! forbids a browser to try. All that it can change is that the node leaves.
+//! Anyone with the printed address can open the page, because the address contains a token of 128 bits.
+//! The server accepts requests whose `Host` is an IP address or `localhost`, with its own port. So
+//! another site's page, whose domain name resolves to this machine, cannot read anything. The page loads
+//! nothing from elsewhere, and a policy forbids it in the browser. Its only command makes the node
+//! leave.
 
 mod feed;
 
@@ -26,23 +27,23 @@ use feed::Feed;
 const HTML: &str = include_str!("dashboard/dashboard.html");
 const STYLE: &str = include_str!("dashboard/dashboard.css");
 const SCRIPT: &str = include_str!("dashboard/dashboard.js");
-/// How long the end waits for pages to read it and close their streams (guess: browsers on this machine
-/// need a tenth of a second, and more under load).
+/// Time for which the program waits at the end until pages have read it and closed their streams (guess:
+/// browsers on this machine need a tenth of a second, and more under load).
 const END: Duration = Duration::from_secs(5);
-/// Pages that may be open at a time.
+/// Maximum number of open pages at a time.
 const PAGES: usize = 16;
 const HTML_TYPE: &str = "text/html; charset=utf-8";
 
-/// What a page is told beside events.
+/// Data of a page in addition to the events.
 #[derive(Default)]
 struct Shared {
     feed: Feed,
     token: String,
-    /// Its own port.
+    /// Port of the server.
     port: OnceLock<u16>,
-    /// Makes the node leave; not while there is none, and not for many nodes.
+    /// Makes the node leave; unset before there is a node, and for many nodes.
     leave: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// The report, once it is there.
+    /// Report, once it exists.
     report: Mutex<Option<Bytes>>,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Serves the page at `address`; `about` is what the page says of the session.
+    /// Serves the page at `address`; `about` describes the session on the page.
     pub(super) fn open(address: SocketAddr, about: &Value) -> Result<Self, Failure> {
         let mut token = [0; 16];
         SysRng
@@ -69,11 +70,11 @@ impl Live {
         Ok(Self { shared, server: Arc::new(server) })
     }
 
-    /// Where a browser finds it.
+    /// Returns the address for a browser.
     pub(super) fn url(&self) -> String {
         let address = self.server.address();
         let at = match address.ip() {
-            // Any interface: this machine's own is one.
+            // On any interface: this machine's own interface works.
             ip if ip.is_unspecified() => SocketAddr::new(
                 if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() },
                 address.port(),
@@ -83,22 +84,22 @@ impl Live {
         format!("http://{at}/{}/", self.shared.token)
     }
 
-    /// Where events and statuses are told.
+    /// Returns the feed of events and statuses.
     pub(super) fn feed(&self) -> &Feed {
         &self.shared.feed
     }
 
-    /// What the button *leave* does.
+    /// Sets the action of the button *leave*.
     pub(super) fn on_leave(&self, leave: impl Fn() + Send + Sync + 'static) {
         self.shared.leave.get_or_init(|| Box::new(leave));
     }
 
-    /// The report, which the page shows at the end.
+    /// Sets the report, which the page shows at the end.
     pub(super) fn report(&self, html: String) {
         *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(html.into());
     }
 
-    /// The page with all that it was told, to be looked at when the program has ended.
+    /// Returns the page with all its events, to be read after the program has ended.
     pub(super) fn kept(&self) -> Option<String> {
         let report = self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let report = report.map(|html| String::from_utf8_lossy(&html).into_owned());
@@ -109,7 +110,7 @@ impl Live {
         Some(format!("{BEGINNING}{policy}{rest}"))
     }
 
-    /// Tells pages that all is over, and gives those that are open time to read it.
+    /// Ends the feed, and gives open pages time to read the end.
     pub(super) fn finish(&self) {
         self.shared.feed.end();
         let step = Duration::from_millis(20);
@@ -174,7 +175,7 @@ impl Shared {
                 }
             }
             (&Method::POST, "leave") => {
-                // A page of somebody else's may send requests, but not with this origin.
+                // A page of another site may send requests, but not with this origin.
                 if header(ORIGIN) != Some(&format!("http://{host}")) {
                     return said(StatusCode::FORBIDDEN, "the Origin header is not this page's\n");
                 }
@@ -194,23 +195,23 @@ impl Shared {
     }
 }
 
-/// Whether two tokens are the same; how long it takes does not depend on where they differ.
+/// Returns whether two tokens are equal, in a time that does not depend on where they differ.
 fn same(one: &str, other: &str) -> bool {
     blake3::hash(one.as_bytes()) == blake3::hash(other.as_bytes())
 }
 
-/// How a page that was kept begins, and no other file.
+/// Beginning of every stored page; no other file begins with it.
 pub(super) const BEGINNING: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                                     <meta name=\"generator\" content=\"flyswarm page\">\n";
 
-/// The page, with a nonce for its one script, and its policy. `kept` is all that it is told, as JSON; `null`
-/// if it is told that while things happen.
+/// Returns the page, with a nonce for its one script, and its policy. `kept` is all its data as JSON;
+/// `null` if the page receives events live.
 fn html(kept: &str) -> Option<(String, String)> {
     let mut nonce = [0; 16];
     SysRng.try_fill_bytes(&mut nonce).ok()?;
     let nonce = hex::encode(nonce);
     let html = HTML.replace("{nonce}", &nonce).replace("{style}", STYLE).replace("{script}", SCRIPT);
-    // Nothing in it ends the element that it stands in.
+    // A `<` in the data must not end the enclosing element.
     let html = html.replace("{kept}", &kept.replace('<', "\\u003c"));
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
@@ -230,7 +231,7 @@ fn page() -> Response<Body> {
     response
 }
 
-/// Server-sent events: all that is kept after event number `after`, and what comes.
+/// Streams server-sent events: all kept events after number `after`, and new ones.
 fn events(feed: &Feed, after: Option<u64>) -> Response<Body> {
     let lines = futures::StreamExt::map(feed.read(after), |text| Ok(Frame::data(Bytes::from(text))));
     let mut response = Response::new(StreamBody::new(lines).boxed_unsync());
@@ -239,7 +240,7 @@ fn events(feed: &Feed, after: Option<u64>) -> Response<Body> {
     response
 }
 
-/// An address to serve a page at: ADDRESS:PORT, or a port alone, which is one of 127.0.0.1.
+/// Parses an address for a page: ADDRESS:PORT, or only a port, which is then one of 127.0.0.1.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse())

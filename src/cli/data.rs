@@ -1,4 +1,4 @@
-//! The arguments by which commands are told of rows, and reading them.
+//! Arguments of commands that name rows, and reading these rows.
 
 use std::path::{Path, PathBuf};
 #[cfg(feature = "net")]
@@ -22,8 +22,8 @@ use crate::session::Description;
 #[cfg(feature = "net")]
 use crate::tasks::{Labels, Rows};
 
-/// Reads the rows of a file whose columns nobody has described; says so on standard error where they are no
-/// numbers and were guessed.
+/// Reads the rows of a file without column descriptions. Prints a line on standard error if the columns
+/// are not numbers and were guessed.
 pub(super) fn load_drafted(
     path: &Path,
     expected: &Expected,
@@ -36,7 +36,7 @@ pub(super) fn load_drafted(
     Ok((loaded, draft))
 }
 
-/// Refuses rows that can be read once where they are looked at more than once: what is said of them would be
+/// Refuses rows that can be read only once if a command reads them several times: its answer would be
 /// incomplete.
 pub(super) fn refuse_pipe(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
@@ -49,7 +49,8 @@ pub(super) fn refuse_pipe(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Reads the rows of one file: as the session file `columns` describes them, else as [`load_drafted`].
+/// Reads the rows of one file: as the session file `columns` describes them, otherwise like
+/// [`load_drafted`].
 pub(super) fn load_whole(
     path: &Path,
     columns: Option<&Path>,
@@ -62,7 +63,7 @@ pub(super) fn load_whole(
     Ok(whole::load_whole(path, &expected)?.data)
 }
 
-/// Where rows come from.
+/// Source of rows.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
     /// The rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
@@ -73,29 +74,29 @@ pub(super) struct DataArguments {
 }
 
 impl DataArguments {
-    /// A file that is read without more being said.
+    /// Makes the arguments for a file with the default reading.
     #[cfg(test)]
     pub(super) fn of(data: PathBuf) -> Self {
         Self::new(data, Reading::default())
     }
 
-    /// A file that is read like this.
+    /// Makes the arguments for a file with this reading.
     pub(super) fn new(data: PathBuf, reading: Reading) -> Self {
         Self { data, reading }
     }
 
-    /// Another file that is read alike; its labels may be in a file of their own.
+    /// Makes the arguments for another file with the same reading; its labels may be in another file.
     pub(super) fn beside(&self, data: PathBuf, labels: Option<PathBuf>) -> Self {
         let map = Map { labels, ..self.reading.map().clone() };
         Self { data, reading: map.into() }
     }
 
-    /// Takes a column for no feature.
+    /// Excludes a column from the features.
     pub(super) fn leave_aside(&mut self, column: Column) {
         self.reading.map_mut().drop.push(column);
     }
 
-    /// The texts of a column of a CSV file, one for each of so many rows.
+    /// Returns the texts of a column of a CSV file, one for each of its rows.
     pub(super) fn texts(
         &self,
         column: &Column,
@@ -106,13 +107,13 @@ impl DataArguments {
         Ok(data::column_texts(&self.data, column, rows, &expected)?)
     }
 
-    /// What the rows are called.
+    /// Returns the name of the rows.
     pub(super) fn name(&self) -> String {
         self.data.display().to_string()
     }
 
-    /// Reads rows for a session whose task has such labels, and what is to be said of how the columns were
-    /// taken. Without labels, whatever is in the label column is left out.
+    /// Reads rows for a session whose task has such labels, and returns a note on how the columns were
+    /// matched. Without labels the label column is left out.
     #[cfg(feature = "net")]
     pub(super) fn load_rows(
         &self,
@@ -156,8 +157,8 @@ impl DataArguments {
         Ok((loaded, said.map(|said| format!("{}: {said}", self.data.display()))))
     }
 
-    /// Reads the rows for `model`, its columns in the model's order by their names; its classes are expected
-    /// where `matched`. Gives the rows, and lines on what the user should know of them.
+    /// Reads the rows for `model`, with the columns in the model's order by their names; if `matched`,
+    /// the classes must be those of the model. Returns the rows, and lines about them for the user.
     pub(super) fn load_for(
         &self,
         model: &Model,
@@ -214,8 +215,8 @@ impl DataArguments {
         Ok((loaded.data, lines))
     }
 
-    /// Reads the rows for a network, of these classes or of any; and lines on what the user should know of
-    /// them.
+    /// Reads the rows for a network, with these classes or any, and returns lines about them for the
+    /// user.
     pub(super) fn load_network(
         &self,
         network: &Classifier,
@@ -239,7 +240,7 @@ impl DataArguments {
         Ok((loaded.data, said))
     }
 
-    /// A line on labelled rows without the group column.
+    /// Returns a line on labelled rows without the group column.
     fn ungrouped(&self, table: &TableSchema, loaded: &Loaded) -> Option<String> {
         let group = table.group.as_ref().filter(|_| loaded.data.groups().is_none())?;
         Some(format!(
@@ -249,7 +250,7 @@ impl DataArguments {
         ))
     }
 
-    /// What is to be said of columns that nobody has described.
+    /// Returns a line on columns that were left out because nothing describes them.
     fn left_out(&self, loaded: &Loaded) -> Option<String> {
         let shown: Vec<String> = loaded.left_out.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
         let more = match loaded.left_out.len() - shown.len() {
@@ -260,7 +261,7 @@ impl DataArguments {
         (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
     }
 
-    /// What is to be said of levels that the model does not know.
+    /// Returns a line on levels that the model does not have.
     fn unseen(&self, loaded: &Loaded) -> Option<String> {
         let shown = loaded.unseen.iter().take(SHOWN);
         let shown: Vec<String> = shown
@@ -274,17 +275,17 @@ impl DataArguments {
         (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
     }
 
-    /// Another file of this program is called by its kind.
+    /// Makes the error for a file; if it is another file of this program, the error names its kind.
     fn refused(&self, error: &DataError, text: String) -> Failure {
         match (kind::advice(&self.data, "rows are expected"), error) {
             (_, DataError::Read { source, .. }) => output::for_io(source, text),
-            // Archives of arrays are rows as a rule.
+            // Archives of arrays usually hold rows.
             (Some(advice), _) if !advice.contains("NPZ") => Failure::Input(advice),
             _ => Failure::Input(text),
         }
     }
 
-    /// What is to be said of rows far outside what the model has learnt.
+    /// Returns a line on rows far outside the model's training range.
     fn outside(&self, model: &Model, loaded: &Loaded) -> Option<String> {
         let (columns, rows) = model.outside(&loaded.data);
         if columns.is_empty() {
@@ -317,5 +318,5 @@ impl DataArguments {
     }
 }
 
-/// Columns named in the line on rows far outside.
+/// Maximum number of columns named in the line on rows far outside.
 const SHOWN: usize = 8;

@@ -1,6 +1,7 @@
-//! `flyswarm demo`: a session of several real nodes on this machine, and the same computation in one place.
+//! `flyswarm demo`: a session of several real nodes on this machine, compared with the same computation
+//! in one place.
 //!
-//! Each task brings a scenario: `tasks/NAME/demo.toml`.
+//! Each task has a scenario: `tasks/NAME/demo.toml`.
 
 mod nodes;
 
@@ -28,7 +29,7 @@ use crate::sim::scenario::{File, Scenario};
 use crate::tasks::compare::{self, Accuracy, DealtRows, Worth};
 use crate::tasks::{Hamming, Select, Task, built_in, kinds};
 
-/// Counts of a noisy model if the user does not say.
+/// Default number of counts of a noisy model.
 const TOP: u32 = 100;
 /// Names of the peers.
 const NAMES: [&str; 16] = [
@@ -36,32 +37,32 @@ const NAMES: [&str; 16] = [
     "mallory", "nina", "olga", "peggy",
 ];
 
-/// Run a session of several nodes on this machine, and compare the result with the same from pooled rows
+/// Run a session of several nodes on this machine, and compare the result with that of pooled rows
 #[derive(Debug, Args)]
 pub(super) struct Demo {
     /// flynn (train a classifier), xclp (label rows together), sketch (compare the peers' rows), fedavg
     /// (train a network in rounds) or fedavg-xclp (the same with few labels)
     #[arg(value_name = "TASK", default_value = "flynn")]
     task: String,
-    /// Number of nodes, 3 to 16 [default: 5, with the task sketch or --select 7]
+    /// Number of nodes, 3 to 16 [default: 5; 7 with the task sketch or --select]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
-    /// How rows are split and dealt; the peers agree on the session's own seed
+    /// Seed to split and deal the rows; the session's own seed is agreed on by the peers
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// With the task flynn: train only on three peers, sampled by sketch distance; their rows differ
     #[arg(long, value_name = "HOW", value_parser = parse_select)]
     select: Option<Select>,
-    /// With the task xclp, how distances are made: replicated, ot or phe, as in `session new`
+    /// With the task xclp: method for distances, replicated, ot or phe, as in `session new`
     #[arg(long, value_name = "WAY")]
     hamming: Option<Hamming>,
     #[command(flatten)]
     noise: NoiseArguments,
-    /// Show all nodes side by side on a page in the browser; its address is printed. A port alone is one of
-    /// 127.0.0.1, 0 any that is free
+    /// Show all nodes side by side on a page in the browser, and print its address. A port without an
+    /// address is one of 127.0.0.1; 0 takes a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
-    /// Print one JSON object at the end, and nothing else on standard output
+    /// Print only one JSON object at the end on standard output
     #[arg(long)]
     json: bool,
     /// Keep the session file, keys, data, models and receipts in this folder, which must not exist
@@ -69,7 +70,7 @@ pub(super) struct Demo {
     keep: Option<PathBuf>,
 }
 
-/// Where the demo's files are: a folder that is removed at the end, or one to keep.
+/// Folder of the demo's files: temporary and removed at the end, or kept.
 enum Folder {
     Temporary(tempfile::TempDir),
     Kept(PathBuf),
@@ -108,7 +109,7 @@ impl Demo {
         if verdict.equal { Ok(()) } else { Err(Failure::Session(verdict.says)) }
     }
 
-    /// The variant of the task's scenario that the options ask for.
+    /// Returns the variant of the task's scenario that the options select.
     fn scenario(&self) -> Result<Scenario, Failure> {
         let Some((kind, text)) =
             kinds().find_map(|kind| (kind.name == self.task).then_some((kind, kind.demo?)))
@@ -137,7 +138,7 @@ impl Demo {
         Ok(scenario)
     }
 
-    /// The scenario's session for these peers.
+    /// Returns the scenario's session for these peers.
     fn session(&self, dealt: Session, identities: &[Identity]) -> Result<Session, Failure> {
         let entry = |(identity, name): (&Identity, &&str)| Entry {
             key: identity.public(),
@@ -184,13 +185,13 @@ fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     fs::write(&path, text).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
 }
 
-/// The peers in the last sum.
+/// Returns the peers in the last sum.
 fn members(ended: &[Ended]) -> Value {
     let aggregates = ended.first().and_then(|ended| ended.receipt["aggregates"].as_array());
     aggregates.and_then(|all| all.last()).map_or(json!([]), |last| last["members"].clone())
 }
 
-/// Stages in the order of the first peer: the longest time at any peer, bytes of all.
+/// Returns stages in the order of the first peer: the longest time at any peer, bytes of all peers.
 fn stages(ended: &[Ended]) -> Vec<(String, f64, u64)> {
     let of = |ended: &Ended| ended.receipt["stages"].as_array().cloned().unwrap_or_default();
     let first = ended.first().map(of).unwrap_or_default();
@@ -203,19 +204,19 @@ fn stages(ended: &[Ended]) -> Vec<(String, f64, u64)> {
     first.iter().map(stage).collect()
 }
 
-/// What came out.
+/// Result of the demo.
 struct Verdict {
     worth: Worth,
-    /// Whether all peers have what they must have.
+    /// True if all peers have the expected result.
     equal: bool,
-    /// That in a sentence.
+    /// The same as a sentence.
     says: String,
-    /// The accuracy of the nearest neighbours among all rows and their number, if there are test rows.
+    /// Accuracy of the nearest neighbours among all rows and their number, if there are test rows.
     nearest: Option<(f64, usize)>,
 }
 
 impl Verdict {
-    /// Compares what the peers have with the computation in one place.
+    /// Compares the results of the peers with the computation in one place.
     fn new(session: &Session, rows: &DealtRows, ended: &[Ended]) -> Result<Self, String> {
         let task = built_in(session).ok_or("no such task")?;
         let make = |own: &Ended| {
@@ -237,7 +238,7 @@ impl Verdict {
         let (accuracy, ranking) = (worth.accuracy.as_ref(), worth.ranking.as_ref());
         let opened: Vec<_> = run.finished.values().map(|history| history.vectors()).collect();
         let same = opened.len() == ended.len() && opened.windows(2).all(|pair| pair[0] == pair[1]);
-        // A noisy model is another than the one of the rows in one place.
+        // A noisy model differs from the model of the rows in one place.
         let exact = session.privacy.noise.is_none();
         let right = accuracy.map_or(ranking.is_some(), |accuracy| accuracy.equal || !exact)
             && ranking.is_none_or(|ranking| ranking.equal);
@@ -262,7 +263,7 @@ impl Verdict {
         Ok(Self { worth, equal, says, nearest })
     }
 
-    /// The peers whose rows were drawn, in the order of the draw.
+    /// Returns the peers whose rows were drawn, in the order of the draw.
     fn drawn(&self) -> Vec<&'static str> {
         let chosen = self.worth.ranking.iter().flat_map(|ranking| &ranking.chosen);
         chosen.map(|&peer| NAMES[usize::from(peer)]).collect()

@@ -1,9 +1,9 @@
-//! `flyswarm doctor`: what would go wrong if the session were started now.
+//! `flyswarm doctor`: finds problems that would prevent the session from starting now.
 //!
-//! It looks at this machine, then at mDNS for its own identity, and only then shows that identity to the
-//! others: two nodes with one identity would take each other's connections. To a peer that runs `join` it
-//! never says hello, so it is no member of any view and leaves without harm; all it wants to know it asks
-//! over `/flyswarm/probe/1` (spec, section 6.1).
+//! It checks this machine, then searches mDNS for its own identity, and only then shows that identity to
+//! the others: two nodes with one identity would take each other's connections. It never sends a hello
+//! to a peer that runs `join`, so it is not a member of any view and leaves without harm. All its
+//! questions go over `/flyswarm/probe/1` (spec, section 6.1).
 
 mod finding;
 mod local;
@@ -41,50 +41,51 @@ use crate::protocol::wire;
 use crate::session::Session;
 use crate::store::Store;
 
-/// How long mDNS is listened to before this identity is shown: twice the time of a first answer on a slow
-/// link (guess).
+/// Time for which it listens to mDNS before this identity is shown: twice the time of a first answer on
+/// a slow link (guess).
 const LISTEN_FIRST: Duration = Duration::from_millis(1500);
-/// For a plain TCP connection: longer than Linux asks in vain who has an address on its own network (3 s).
+/// Time limit of a plain TCP connection: longer than Linux searches its own network for an address in
+/// vain (3 s).
 const TOUCH: Duration = Duration::from_secs(4);
-/// mDNS has asked four times by then.
+/// Time for mDNS, which has asked four times by then.
 const MDNS: Duration = Duration::from_secs(5);
-/// Addresses where nobody listened are tried again after so long.
+/// Time after which a refused address is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The other side dials as well; there is no need to leave it to one of them for long.
+/// Delay before dialling. The other side dials as well, so the delay can be short.
 const DIAL_AFTER: Duration = Duration::from_millis(500);
-/// Bytes each way for the rates: to a peer that looks as well, and to one that takes part.
+/// Bytes each way for the rates: to a peer that runs the doctor as well, and to a member of the session.
 const MOST: (u32, u32) = (4 << 20, 1 << 20);
-/// For the last frames.
+/// Time for the last frames.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Tells what would go wrong before a session is started: run it on every machine at about the same time
+/// Find problems before a session starts: run it on every machine at about the same time
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
     /// Session file
     session: PathBuf,
     #[command(flatten)]
     network: NetworkArguments,
-    /// The key file [default: as `flyswarm id`]
+    /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where `join` would keep its state [default: `state` beside the key file]
+    /// State folder of `join` [default: `state` next to the key file]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Where `join` would write [default: the session's name with .model, in this folder]
+    /// Output file of `join` [default: the session's name with .model, in this folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The rows that `join` would read: all that is wrong with them is listed
+    /// Rows for `join`; list all their problems
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     #[command(flatten)]
     reading: Reading,
-    /// The label column of these rows [default: as `join`]
+    /// Label column of these rows [default: as for `join`]
     #[arg(long, value_name = "COLUMN", requires = "data")]
     label: Option<LabelColumn>,
-    /// Look for the others for at most so many seconds
+    /// Search for the other peers for at most this number of seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     wait: u64,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -135,8 +136,8 @@ impl Doctor {
         examination.relays = Relays::new(&config.relays);
         super::say(&format!("looking for {} others for up to {} s", examination.others.len(), self.wait));
         if alone {
-            // Its identity would get in the way of the other node, or is of no use: addresses can be tried
-            // without.
+            // Its identity would disturb the other node, or is not in the roster: addresses can be tried
+            // without it.
             config.roster.clear();
             examination.only_touch(Duration::from_secs(self.wait));
         } else {
@@ -145,7 +146,7 @@ impl Doctor {
         self.verdict(&examination, &mut printer)
     }
 
-    /// This machine alone. Whether the identity must not be shown.
+    /// Checks this machine alone. Returns whether the identity must not be shown.
     fn local(
         &self,
         session: &Session,
@@ -248,7 +249,7 @@ impl Doctor {
     }
 }
 
-/// Whether mDNS knows this identity already; notes what else it knows.
+/// Returns whether mDNS already finds this identity; records the other peers that it finds.
 fn twin(
     me: PeerId,
     others: &mut BTreeMap<PeerId, Other>,
@@ -294,10 +295,10 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What came of a plain connection to an address of a peer.
+/// Result of a plain connection to an address of a peer.
 type Touched = (PeerId, Multiaddr, Touch);
 
-/// What is under way.
+/// State of the examination.
 struct Examination<'a> {
     session: &'a Session,
     others: BTreeMap<PeerId, Other>,
@@ -338,7 +339,7 @@ impl<'a> Examination<'a> {
         self.relays.are_heard() && self.others.values().all(|other| other.is_complete() && found(other))
     }
 
-    /// Tries addresses over plain TCP that were not tried yet. QUIC says nothing without a handshake.
+    /// Tries new addresses over plain TCP. QUIC does not answer without a handshake.
     fn touch(&mut self, peer: PeerId, waker: Option<&Waker>) {
         let Some(other) = self.others.get_mut(&peer) else { return };
         let mut fresh = Vec::new();
@@ -352,7 +353,7 @@ impl<'a> Examination<'a> {
         fresh.into_iter().for_each(|address| self.try_on_a_thread(peer, address, waker));
     }
 
-    /// Where nobody listened a moment ago somebody may now.
+    /// Tries refused addresses again, because a program may listen there now.
     fn touch_refused_again(&mut self, waker: &Waker) {
         let refused = |other: &Other| {
             let refused = other.touched.iter().filter(|(_, touch)| **touch == Some(Touch::Refused));
@@ -383,7 +384,7 @@ impl<'a> Examination<'a> {
         }
     }
 
-    /// What can be learnt without an identity.
+    /// Checks everything that needs no identity.
     fn only_touch(&mut self, wait: Duration) {
         self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, None));
         let until = now() + wait.min(TOUCH + Duration::from_millis(500));
@@ -420,7 +421,7 @@ impl<'a> Examination<'a> {
             if self.complete(begun.elapsed()) {
                 break;
             }
-            // Interfaces are told a moment after the start.
+            // Interfaces are reported a moment after the start.
             if !told && begun.elapsed() >= Duration::from_secs(1) {
                 told = true;
                 self.tell_listeners(printer)?;
@@ -492,7 +493,7 @@ impl<'a> Examination<'a> {
                 }
             }
             Event::Stranger { peer, address } => {
-                // At an address where another peer should be, it is in that one's place.
+                // The stranger is at the address of another peer, and so takes its place.
                 let place = self.others.iter_mut().find(|(whose, other)| {
                     **whose != peer && (other.file.contains(&address) || other.found.contains(&address))
                 });
@@ -541,7 +542,7 @@ impl<'a> Examination<'a> {
         other.up = Some(address);
         other.not_up.clear();
         let finished = other.answers.as_ref().is_some_and(|answers| answers.rates.is_some());
-        // What was silent before it came may answer now.
+        // A peer that was silent before it was up may answer now.
         self.touch(peer, Some(&network.waker()));
         if finished { Ok(()) } else { ask(network, peer, Questions::default()) }
     }
@@ -553,7 +554,7 @@ impl<'a> Examination<'a> {
         network: &Network,
     ) -> Result<(), Failure> {
         let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
-        // It tries the address that it is connected to: IPv4 and IPv6 have ports of their own.
+        // The peer tries the address that it is connected to: IPv4 and IPv6 have separate ports.
         let family = |address: &Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(_)));
         let alike = |own: &&Multiaddr| other.up.as_ref().is_some_and(|theirs| family(theirs) == family(own));
         let port = self.listening.iter().filter(alike).find_map(port);

@@ -1,4 +1,4 @@
-//! `flyswarm export`: a model as arrays of NumPy, a network as a graph of ONNX.
+//! `flyswarm export`: writes a model as arrays of NumPy, or a network as a graph of ONNX.
 
 mod onnx;
 
@@ -13,19 +13,19 @@ use super::model::network::Network;
 use super::{Failure, output, print};
 use crate::files;
 
-/// Write a model as an NPZ archive: counts, lifting matrix, classes and settings as arrays of NumPy; or a
-/// network as ONNX, its scaling included
+/// Write a model as an NPZ archive with counts, lifting matrix, classes and settings, or a network with
+/// its scaling as ONNX
 ///
-/// docs/python.md says what the arrays are, and has twenty lines of NumPy that predict from them. A personal
-/// model is refused without a flag; docs/networks.md says what its arrays are.
+/// docs/python.md describes the arrays and has twenty lines of NumPy that predict from them. A personal
+/// model is refused without a flag; docs/networks.md describes its arrays.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]
     model: ModelArguments,
-    /// The archive to write; for a network the ONNX file
+    /// Archive to write; for a network the ONNX file
     #[arg(long, value_name = "FILE.npz|FILE.onnx")]
     out: PathBuf,
-    /// Export a personal model all the same: its keys are representations of private rows
+    /// Export a personal model: its keys are representations of private rows
     #[arg(long)]
     with_private_rows: bool,
     /// Replace the file if it exists
@@ -36,8 +36,8 @@ pub(super) struct Export {
     json: bool,
 }
 
-/// A file that takes no more after its first error, which it remembers: an archive that is dropped
-/// unfinished would print errors of its own.
+/// A file that accepts no data after its first error, which it stores: an archive that is dropped
+/// unfinished would print its own errors.
 struct Remembering<'a> {
     file: &'a File,
     error: Option<io::Error>,

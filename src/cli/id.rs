@@ -15,24 +15,24 @@ use crate::crypto::identity::{Identity, IdentityError};
 use crate::files;
 use crate::session::Run;
 
-/// Print the peer id of this user's key; make the key if there is none
+/// Print the peer id of this user's key; make the key if it does not exist
 ///
-/// With --network-key: print the fingerprint of a network key, which is not secret; peers with the same one
-/// have the same key. With --new too: make the key, and give it to every peer over a safe channel. A key is
-/// never overwritten.
+/// With --network-key: print the fingerprint of a network key, which is not secret; peers with the same
+/// fingerprint have the same key. With --new in addition: make the key, and send it to every peer over a
+/// safe channel. A key is never overwritten.
 #[derive(Debug, Args)]
 pub(super) struct IdArguments {
-    /// The key file [default: $XDG_CONFIG_HOME/flyswarm/identity, or ~/.config/flyswarm/identity]
+    /// Key file [default: $XDG_CONFIG_HOME/flyswarm/identity, or ~/.config/flyswarm/identity]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Make a new key; an error if the file exists
+    /// Make a new key; fail if the file exists
     #[arg(long)]
     new: bool,
     /// Print the fingerprint of this network key: a secret that all peers of a network share
     #[cfg(feature = "net")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "announce"])]
     network_key: Option<PathBuf>,
-    /// Then tell it to this network by mDNS for SECONDS, to those who run `flyswarm session new --collect`
+    /// Then announce it by mDNS for SECONDS, for users of `flyswarm session new --collect`
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     announce: Option<u64>,
@@ -63,7 +63,7 @@ impl IdArguments {
     }
 }
 
-/// The key file that was asked for, or the default one.
+/// Returns the requested key file, or the default one.
 pub(super) fn key_path(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     asked.or_else(|| default_key_path(absolute("XDG_CONFIG_HOME"), absolute("HOME"))).ok_or_else(|| {
@@ -93,7 +93,7 @@ fn create(path: &Path) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// What makes a session that is written now one of its own.
+/// Makes the number and time of a session that is written now.
 #[allow(clippy::disallowed_methods, reason = "session files say when they were made")]
 pub(super) fn new_run() -> Result<Run, Failure> {
     let mut number = [0; 16];
@@ -102,7 +102,7 @@ pub(super) fn new_run() -> Result<Run, Failure> {
     Ok(Run::new(number, since.map_or(0, |since| since.as_secs())))
 }
 
-/// 32 bytes from the operating system.
+/// Returns 32 bytes from the operating system.
 pub(super) fn random() -> Result<Zeroizing<[u8; 32]>, Failure> {
     let mut bytes = Zeroizing::new([0; 32]);
     SysRng

@@ -1,5 +1,5 @@
-//! `flyswarm inspect`: what a file of this program holds, how two models differ, and the digests by which
-//! peers compare what they have.
+//! `flyswarm inspect`: shows the contents of a file of this program, the differences of two models, and
+//! digests that peers compare.
 
 mod compare;
 mod digest;
@@ -16,15 +16,16 @@ use super::{Failure, kind, print, written};
 use crate::data::LabelColumn;
 use crate::tasks::Contents;
 
-/// Print what a file holds; of two models how they differ; with --digest what peers compare
+/// Print the contents of a file, or the differences of two models; with --digest print digests to
+/// compare
 ///
-/// Equal digests mean: models and networks predict alike; session files ask for the same session; NPZ
-/// archives have the same arrays; receipts are of the same session with the same sums. What differs from peer
-/// to peer, such as times and addresses, does not count.
+/// Equal digests mean: models and networks predict alike; session files are for the same session; NPZ
+/// archives have the same arrays; receipts are of the same session with the same sums. Values that
+/// differ from peer to peer, such as times and addresses, do not count.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// A model, network, personal model or session file; two models, to compare them; with --digest any
-    /// number of these, NPZ archives and receipts
+    /// A model, network, personal model or session file; two models to compare; with --digest any number
+    /// of these, NPZ archives and receipts
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Print one line for each file: digest, kind, name
@@ -65,7 +66,7 @@ impl Inspect {
     }
 }
 
-/// What one file holds.
+/// Returns the contents of one file.
 fn shown(path: &Path, as_json: bool) -> Result<String, Failure> {
     let taken = "`inspect` takes a model or a session file";
     if let Some(Contents { text, json, .. }) = kind::contents(path)? {

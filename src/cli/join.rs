@@ -1,4 +1,5 @@
-//! `flyswarm join`: one node of a session, until it has the model and nobody needs it any more.
+//! `flyswarm join`: runs one node of a session, until it has the result and no other peer needs the
+//! node.
 
 pub(super) mod ask;
 mod files;
@@ -36,21 +37,22 @@ use crate::tasks::{self, Build, OwnWishes, Rows, SessionTask, Shared, xclp};
 use files::{Files, kept_page, report};
 use personal::Personal;
 
-/// A node writes every frame that it sends and receives into the file that this variable of the environment
-/// names, for `flyswarm-conform`. Whoever has it knows what this node has seen of the others.
+/// Environment variable that names a trace file. The node writes every frame that it sends and receives
+/// into it, for `flyswarm-conform`. A reader of the file sees all that this node has seen of the others.
 const TRACE: &str = "FLYSWARM_TRACE";
 
-/// Join a session with your rows; write the model, or what else the session's task gives
+/// Join a session with your rows; write the model or other result of the session's task
 ///
-/// With --json, lines {"peer": PEERID, "address": MULTIADDR} on standard input tell it where others listen.
+/// With --json, lines {"peer": PEERID, "address": MULTIADDR} on standard input give addresses of other
+/// peers.
 #[derive(Debug, Args)]
 pub(super) struct Join {
     /// Session file
     session: PathBuf,
-    /// The rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
+    /// Rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE", required_unless_present = "no_data")]
     data: Option<PathBuf>,
-    /// Join without rows: help the others in a session of the task xclp, and see no data
+    /// Join without rows: help the others in a session of the task xclp, without seeing data
     #[arg(long, conflicts_with_all = ["data", "map", "label", "strict", "trainer", "personalise", "dataset"])]
     no_data: bool,
     #[command(flatten)]
@@ -59,60 +61,60 @@ pub(super) struct Join {
     /// classes]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// The result; receipt and report are written beside it [default: the session's name with .model,
+    /// Result file; receipt and report are written next to it [default: the session's name with .model,
     /// .settings.toml, .labels.csv or .sketch.json]. With --no-data: the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave before any rows are counted if a column looks wrong beside those of the others: other units,
-    /// codes for missing values, a constant
+    /// Leave before any rows are counted if a column looks wrong compared with the other peers: other
+    /// units, codes for missing values, a constant
     #[arg(long)]
     strict: bool,
-    /// With the task fedavg: train with this command in place of the built-in learner, such as 'python3
+    /// With the task fedavg: train with this command instead of the built-in learner, such as 'python3
     /// train.py' (docs/networks.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
-    /// With the task fedavg: make the network personal at the end, as `flyswarm personalise` does
+    /// With the task fedavg: make the network personal at the end, like `flyswarm personalise`
     #[arg(long)]
     personalise: bool,
     /// Name of these rows in the privacy ledger, which adds up what private sessions spend
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Join only if these rows have then spent at most E
+    /// Join only if these rows have spent at most E afterwards
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
-    /// Join a private session without being asked, whatever its forecast
+    /// Join a private session without a question, even if its forecast is poor
     #[arg(long, requires = "dataset")]
     yes: bool,
-    /// The key file [default: as `flyswarm id`]
+    /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where promises, pads and results are kept until the session is over [default: `state` beside the key
-    /// file]. A peer that loses them does not vote in that session any more
+    /// Folder for promises, pads and results until the session is over [default: `state` next to the key
+    /// file]. A peer that loses them loses its vote in that session
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkArguments,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Answer Prometheus at http://ADDRESS/metrics; a port alone is one of 127.0.0.1
+    /// Serve Prometheus metrics at http://ADDRESS/metrics; a port without an address is one of 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
-    /// Show what happens on a page in the browser; its address, which is printed, holds a secret. A port
-    /// alone is one of 127.0.0.1, 0 any that is free
+    /// Show the session on a page in the browser, and print its address, which contains a secret. A port
+    /// without an address is one of 127.0.0.1; 0 takes a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
-    /// Print one JSON object a line on standard output for everything that happens
+    /// Print one JSON object per line on standard output for each event
     #[arg(long)]
     json: bool,
     #[arg(skip)]
     interpose: Interposed,
-    /// Whether an earlier run has the result: this one serves others, and leaves the files as they are.
+    /// True if an earlier run has the result: this run serves others, and leaves the files unchanged.
     #[arg(skip)]
     serves: bool,
 }
 
-/// What a program that wraps this one puts between the node and its network.
+/// Layer that a wrapping program puts between the node and its network.
 #[derive(Clone, Default)]
 struct Interposed(Option<MakeInterpose>);
 
@@ -122,7 +124,7 @@ impl std::fmt::Debug for Interposed {
     }
 }
 
-/// What a page says of the session.
+/// Describes the session for a page.
 fn about(session: &Session, identity: &Identity) -> Value {
     let me = session.peer(&identity.public()).map_or("", |me| session.name(me));
     let privacy = match &session.privacy.noise {
@@ -136,7 +138,7 @@ fn about(session: &Session, identity: &Identity) -> Value {
     })
 }
 
-/// Hands on what a node is at, until it ends.
+/// Forwards the status of a node until it ends.
 async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>) {
     while status.changed().await.is_ok() {
         let status = status.borrow_and_update().clone();
@@ -147,7 +149,7 @@ async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&
     }
 }
 
-/// A session file and this user's place in it.
+/// A session file with this user's identity.
 struct Place {
     session: Session,
     identity: Identity,
@@ -155,22 +157,22 @@ struct Place {
     kind: SessionTask,
 }
 
-/// What a peer takes part with beside its place, and where its result goes.
+/// Rows and settings of a peer, and the place of its result.
 struct Contribution {
     rows: Rows,
-    /// The file that they were read from.
+    /// Name of the file of the rows.
     name: String,
-    /// What is to be said of how the columns were taken.
+    /// Note on how the columns were matched.
     said: Option<String>,
     out: PathBuf,
     budget: Option<Budget>,
-    /// How the task is made, where not as usual.
+    /// Function that makes the task, if it is not the default one.
     build: Option<Build>,
-    /// What the result is made personal with, where that is asked for.
+    /// Settings to make the result personal, if requested.
     personal: Option<Personal>,
 }
 
-/// The rows that a session's task wants of a file, and what is to be said of how its columns were taken.
+/// Reads the rows for a session's task from a file, and returns a note on how its columns were matched.
 pub(super) fn load(
     session: &Session,
     kind: &SessionTask,
@@ -192,7 +194,7 @@ pub(super) fn load(
 }
 
 impl Join {
-    /// Puts what `make` makes between the node and its network.
+    /// Puts the layer that `make` makes between the node and its network.
     pub(super) fn interpose(&mut self, make: MakeInterpose) {
         self.interpose = Interposed(Some(make));
     }
@@ -226,7 +228,7 @@ impl Join {
         self.run_with(place, Some(contribution), receipt)
     }
 
-    /// Helps the others, without rows.
+    /// Helps the others without rows.
     fn without_data(self, place: Place) -> Result<(), Failure> {
         if !place.kind.witnesses {
             let (file, task) = (self.session.display(), &place.session.task);
@@ -240,7 +242,7 @@ impl Join {
         self.run_with(place, None, receipt)
     }
 
-    /// Whether the options on the budget fit the session.
+    /// Checks that the options on the budget fit the session, and returns the budget.
     fn budget(&self, session: &Session) -> Result<Option<Budget>, Failure> {
         let refused = |text: &str| Err(Failure::Input(format!("{}: {text}", self.session.display())));
         match (session.privacy.noise, &self.dataset) {
@@ -356,7 +358,8 @@ impl Join {
         let files = Arc::new(files);
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
-            // Every member with rows knows it; with it the labels can be computed again in one place.
+            // Every member with rows has this seed; with it the labels can be computed again in one
+            // place.
             let labels = session.task.kind().shared == Shared::Shares && written.out.is_some();
             if labels
                 && matches!(told, Progress::Json)
@@ -374,7 +377,7 @@ impl Join {
         });
         let traced = trace
             .map_or(Ok(()), |(path, trace)| trace.finish().map_err(|error| output::failed(&path, &error)));
-        // What ended the session says more than a trace that is cut off.
+        // The error that ended the session is more important than an incomplete trace.
         let ended = ended.and(traced);
         if let Some(live) = &files.live {
             if let Err(failure) = &ended {
@@ -387,7 +390,7 @@ impl Join {
         ended.and(files.keep_page())
     }
 
-    /// A file that nobody else may read, for the frames.
+    /// Opens a file for the frames that no other user can read.
     fn open_trace(
         &self,
         session: &Session,
@@ -400,7 +403,7 @@ impl Join {
         Ok(Some((path, Arc::new(trace))))
     }
 
-    /// Joins, and shows what happens until the end.
+    /// Joins, and shows the events until the end.
     fn run_peer(
         &self,
         builder: Builder,
@@ -421,7 +424,7 @@ impl Join {
         }
         if let Some(status) = peer.status() {
             let (progress, live) = (progress.clone(), files.live.clone());
-            // It ends with the node.
+            // The thread ends with the node.
             std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref())));
         }
         if self.json && !std::io::stdin().is_terminal() {
@@ -433,12 +436,12 @@ impl Join {
             move || block_on_stream(events).for_each(|event| files.show(&progress, &event))
         });
         let result = block_on(peer.result());
-        // All that happened is told before how it ended.
+        // All events are shown before the result.
         let _ = shown.join();
         result.map(drop).map_err(Failure::from)
     }
 
-    /// How the node meets others.
+    /// Sets how the node finds and reaches other peers.
     fn network(&self, mut builder: Builder) -> Result<Builder, Failure> {
         builder = builder.mdns(!self.network.no_mdns);
         for address in self.network.listen() {
@@ -479,7 +482,7 @@ impl From<peer::Error> for Failure {
     }
 }
 
-/// For files that are written while the node runs.
+/// Converts errors of files that are written while the node runs.
 impl From<Failure> for peer::Error {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -497,7 +500,7 @@ struct PeerAddress {
     address: Multiaddr,
 }
 
-/// Whoever starts several nodes tells each where the others listen.
+/// Reads addresses of other peers from standard input: a program that starts several nodes sends them.
 pub(super) fn read_addresses(handle: Handle) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! What a file of this program is, told by its beginning, for whoever names the wrong one.
+//! Kind of a file of this program, recognised by its beginning, for errors about a wrong file.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,13 +7,15 @@ use std::path::Path;
 use super::{Failure, output::for_io};
 use crate::tasks::{self, Contents, ResultFile};
 
-/// How much of a file is looked at, bytes: a receipt of 1,024 peers is longer, but what tells is at its top.
+/// Bytes of a file that are read: a receipt of 1,024 peers is longer, but its kind is visible at the
+/// top.
 const LOOK: u64 = 1 << 16;
 
-/// A session file.
+/// Kind of a session file.
 pub(super) const SESSION: &str = "a session file";
 
-/// The first bytes of a file; `None` if it cannot be read. A pipe would be emptied, and a device waited for.
+/// Returns the first bytes of a file; `None` if it cannot be read. Pipes and devices are not read: a
+/// pipe would be emptied, and a device may block.
 pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     if !std::fs::metadata(path).ok()?.is_file() {
@@ -23,12 +25,12 @@ pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The kind of result that begins so, if a task writes such files.
+/// Returns the kind of result with this beginning, if a task writes such files.
 fn result(start: &[u8]) -> Option<&'static ResultFile> {
     tasks::kinds().flat_map(|kind| kind.results).find(|file| (file.recognised)(start))
 }
 
-/// The contents of a file that a task writes; `None` if no task does, or if it is plain text.
+/// Returns the contents of a file that a task writes; `None` if no task does, or if it is plain text.
 pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
     let file = start(path).as_deref().and_then(result);
     let Some(contents) = file.and_then(|file| file.contents) else { return Ok(None) };
@@ -37,7 +39,7 @@ pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
     contents(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
 }
 
-/// `a receipt`, `a model` and so on; `None` where it is nothing that this program writes.
+/// Returns `a receipt`, `a model` and so on; `None` if this program writes no such file.
 pub(super) fn of(path: &Path) -> Option<&'static str> {
     let bytes = start(path)?;
     if let Some(file) = result(&bytes) {
@@ -56,7 +58,7 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
         return Some("a network key");
     }
     if start.starts_with('{') {
-        // The first line of a ledger is an object of its own.
+        // The first line of a ledger is a separate object.
         return [
             ("a ledger", &["\"dataset\"", "\"epsilon\"", "\"session\""][..]),
             ("a receipt", &["\"aggregates\"", "\"peer_id\""]),
@@ -74,7 +76,8 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
     scenario.then_some("a scenario")
 }
 
-/// "this is a receipt; `inspect` takes a model or a session file", if the file is one of this program's.
+/// Returns "this is a receipt; `inspect` takes a model or a session file", if the file is one of this
+/// program's.
 pub(super) fn advice(path: &Path, taken: &str) -> Option<String> {
     of(path).map(|kind| format!("{}: this is {kind}; {taken}", path.display()))
 }

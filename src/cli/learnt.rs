@@ -1,5 +1,5 @@
-//! Rows that a model has learnt from: said before any figure on them. The file beside a model that tells is
-//! that of [`flyswarm_learn::learnt`]; a model from elsewhere has none, and then nothing is said.
+//! Warning before figures on rows that a model was trained on. A file next to the model lists these rows
+//! ([`flyswarm_learn::learnt`]). A model from elsewhere has no such file, and then there is no warning.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,10 +13,10 @@ use super::output::{self, for_io};
 use super::{Failure, say};
 use crate::data::Dataset;
 
-/// The largest file that is read: one of 2^23 rows is smaller.
+/// Largest file that is read: a file of 2^23 rows is smaller.
 const LIMIT: u64 = 1 << 28;
 
-/// What is known of the rows that the result in the file `result` has learnt from.
+/// Reads the list of rows that the result in the file `result` was trained on.
 pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>, Failure> {
     let path = LearntRows::beside(result);
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -35,7 +35,7 @@ pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>
     Ok(None)
 }
 
-/// How many of the rows the result has learnt from, if that is known; warns if there are any.
+/// Counts the rows that the result was trained on, if the list exists; warns if there are any.
 pub(super) fn overlap(found: Option<&LearntRows>, rows: &Dataset) -> Overlap {
     let overlap = found.map(|found| found.overlap(rows)).unwrap_or_default();
     if let Some(warning) = overlap.warning() {
@@ -44,7 +44,8 @@ pub(super) fn overlap(found: Option<&LearntRows>, rows: &Dataset) -> Overlap {
     overlap
 }
 
-/// Writes what `made` has learnt from, the rows of `data` among it, beside the result in the file `result`.
+/// Writes the list of rows that `made` was trained on, including those of `data`, next to the result in
+/// the file `result`.
 pub(super) fn write(
     result: &Path,
     made: [u8; 32],
@@ -65,13 +66,13 @@ pub(super) fn write(
     keep(result, &learnt.to_text(), false)
 }
 
-/// Whether the file beside `result` may be written: there is none, or one that this program has written.
+/// Checks that the file next to `result` may be written: none exists, or this program wrote it.
 pub(super) fn check(result: &Path, force: bool) -> Result<(), Failure> {
     let path = LearntRows::beside(result);
     output::check(&path, force || output::begins(&path, BEGINNING))
 }
 
-/// Writes the file beside `result`, as [`check`] allows it.
+/// Writes the file next to `result`, as [`check`] allows it.
 pub(super) fn keep(result: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let path = LearntRows::beside(result);
     output::write_private(&path, text.as_bytes(), force || output::begins(&path, BEGINNING))

@@ -1,4 +1,4 @@
-//! `--map FILE`: how a site's file of rows is read, in one file of the site's own.
+//! `--map FILE`: one file of a site that describes how to read the site's rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,51 +13,51 @@ use crate::data::{Column, Dialect, Expected, Format, LabelColumn};
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
 
-/// The largest map file that is read, bytes.
+/// Largest map file that is read, bytes.
 const LIMIT: u64 = 1 << 20;
-/// Percent of the labels that may be kept back.
+/// Percentage of the labels that may be held out.
 const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;
 
-/// How a file of rows is read.
+/// Settings to read a file of rows.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Reading {
-    /// How this site's file is read: a TOML file that names what differs, such as names of columns, values,
-    /// units and dates (docs/formats.md)
+    /// TOML file that describes how this site's file differs, such as names of columns, values, units
+    /// and dates (docs/formats.md)
     #[arg(long, value_name = "FILE", value_parser = Map::load)]
     map: Option<Map>,
 }
 
-/// The fields of a map file. What is left out is found out from the rows, or is as the session or model says.
+/// Fields of a map file. Absent fields are detected from the rows, or follow the session or model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Map {
-    /// Whether the first line of a CSV file is a header.
+    /// True if the first line of a CSV file is a header.
     pub(super) header: Option<bool>,
-    /// What stands between the columns of a CSV file.
+    /// Delimiter between the columns of a CSV file.
     #[serde(deserialize_with = "delimiter_of")]
     pub(super) delimiter: Option<u8>,
-    /// Whether decimals follow a comma.
+    /// True if decimals follow a comma.
     pub(super) decimal_comma: Option<bool>,
     /// Columns to leave out.
     #[serde(deserialize_with = "columns_of")]
     pub(super) drop: Vec<Column>,
-    /// The format of the file.
+    /// Format of the file.
     #[serde(deserialize_with = "format_of")]
     pub(super) format: Option<Format>,
-    /// The array of features in an NPZ file.
+    /// Name of the array of features in an NPZ file.
     pub(super) array: Option<String>,
-    /// The sheet of a workbook.
+    /// Name of the sheet of a workbook.
     pub(super) sheet: Option<String>,
-    /// The file of the labels, if they have one of their own. A relative path begins at the map file.
+    /// File of the labels, if they are in another file. A relative path starts at the map file.
     pub(super) labels: Option<PathBuf>,
-    /// Percent of the labels that a session of the task xclp is not given, to see how well it tells them: to
-    /// the others these rows have no label, and the figures are this peer's alone.
+    /// Percentage of the labels that are hidden from a session of the task xclp, to measure its
+    /// accuracy. For the other peers these rows have no label, and only this peer sees the figures.
     pub(super) hold_out: Option<u8>,
-    /// The session's name of a column by its name in the file.
+    /// Session's name of a column by its name in the file.
     pub(super) rename: BTreeMap<String, String>,
-    /// What differs in a column, by the session's name.
+    /// Differences of a column, by the session's name.
     pub(super) columns: BTreeMap<String, ColumnFields>,
-    /// What `rename` and `columns` say.
+    /// Contents of `rename` and `columns`.
     #[serde(skip)]
     pub(super) site: SiteMap,
     /// SHA-256 of the map file, in hexadecimal digits.
@@ -65,7 +65,7 @@ pub(super) struct Map {
     pub(super) digest: Option<String>,
 }
 
-/// The fields of a column in a map file.
+/// Fields of a column in a map file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ColumnFields {
@@ -113,7 +113,7 @@ impl ColumnFields {
     }
 }
 
-/// Nothing is said of the file.
+/// Empty map.
 static NOTHING: Map = Map {
     header: None,
     delimiter: None,
@@ -176,17 +176,17 @@ impl From<Map> for Reading {
 }
 
 impl Reading {
-    /// What is said of the file.
+    /// Returns the map, or the empty map.
     pub(super) fn map(&self) -> &Map {
         self.map.as_ref().unwrap_or(&NOTHING)
     }
 
-    /// The same, to be changed.
+    /// Returns the map to change it.
     pub(super) fn map_mut(&mut self) -> &mut Map {
         self.map.get_or_insert_default()
     }
 
-    /// What is expected of a file, but for what a session or model says.
+    /// Returns the expectations of a file without those of a session or model.
     pub(super) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
         let map = self.map();
         Expected {
@@ -203,7 +203,8 @@ impl Reading {
         }
     }
 
-    /// What is expected of a file of rows for a session, whose limits are `limits`; but for its classes.
+    /// Returns the expectations of a file of rows for a session with these `limits`, without its
+    /// classes.
     #[cfg(feature = "net")]
     pub(super) fn of_session<'a>(
         &'a self,
@@ -242,7 +243,7 @@ fn format_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Format>
     Format::from_str(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Columns by name, or by number from 1.
+/// Reads columns by name, or by number from 1.
 fn columns_of<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Column>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

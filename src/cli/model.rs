@@ -1,4 +1,5 @@
-//! Model files: reading them, predicting from them, and how well they predict. None of this needs a network.
+//! Model files: reading them, predicting from them, and the quality of their predictions. None of this
+//! needs a network.
 
 pub(super) mod network;
 mod predict;
@@ -27,7 +28,7 @@ use flyswarm_data::scaling::Scaling;
 use network::Network;
 pub(super) use predict::Predict;
 
-/// The largest lifting matrix that is drawn without being asked for.
+/// Largest lifting matrix that is drawn without --large.
 const MATRIX: u64 = 1 << 30;
 
 /// A model file to predict from.
@@ -41,12 +42,12 @@ pub(super) struct ModelArguments {
 }
 
 impl ModelArguments {
-    /// A file whose lifting matrix is not large.
+    /// Makes the arguments for a file whose lifting matrix is not large.
     pub(super) fn of(path: &Path) -> Self {
         Self { model: path.to_owned(), large: false }
     }
 
-    /// Reads the file; a few bytes of another's can ask for gigabytes.
+    /// Reads the file; a few bytes in another person's file can require gigabytes.
     pub(super) fn load(&self) -> Result<Model, Failure> {
         let model = Model::load(&self.model).map_err(|error| match &error {
             FileError::Bad { problem: DecodeError::Magic, .. } => {
@@ -94,41 +95,41 @@ impl From<ModelError> for Failure {
     }
 }
 
-/// How well a model or a network predicts rows.
+/// Quality of the predictions of a model or a network.
 pub(super) struct Scored {
     pub(super) figures: Figures,
     pub(super) digest: [u8; 32],
-    /// Of a model: rows with values outside what it has seen, and in which columns.
+    /// For a model: number of rows with values outside its training range, and their columns.
     outside: Option<(usize, Value)>,
     confusion: Confusion,
-    /// Of a personal model: the accuracy of its network by itself.
+    /// For a personal model: accuracy of its network alone.
     alone: Option<f64>,
-    /// The columns of the rows beside those that were learnt from, where the model knows their spread.
+    /// Columns of the rows compared with those of the training rows, if the model has their spread.
     pub(super) columns: Option<Beside>,
-    /// How many of the rows the model has learnt from.
+    /// Number of the rows that the model was trained on.
     overlap: Overlap,
-    /// What a report cannot tell, a sentence each.
+    /// Contents that are missing from a report, a sentence each.
     pub(super) left_out: Vec<String>,
-    /// The model, where it is no network.
+    /// Model, if it is not a network.
     pub(super) model: Option<Model>,
     rows: Dataset,
-    /// Of two classes the number of the one that sensitivity is about.
+    /// For two classes the number of the positive class of the sensitivity.
     positive: Option<u16>,
 }
 
-/// Who names the class, of two, that sensitivity is about: the user, else the session's receipt, else the
-/// model by the rows that it was made of. So all sites of a session mean the same class, whatever their own
-/// rows.
+/// Source of the positive class, if there are two classes: the user, otherwise the session's receipt,
+/// otherwise the model by the rows that it was made of. So all sites of a session use the same positive
+/// class, regardless of their own rows.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PositiveClass<'a> {
-    /// What the user asks for.
+    /// Class that the user requests.
     pub(super) asked: Option<&'a str>,
-    /// The receipt, maybe of another model.
+    /// Receipt, which may belong to another model.
     pub(super) receipt: Option<&'a Value>,
 }
 
 impl PositiveClass<'_> {
-    /// Its number.
+    /// Returns the number of the class.
     fn of(self, classes: &[String], digest: [u8; 32], model: Option<u16>) -> Result<Option<u16>, Failure> {
         let number = |name: &str| {
             let position = classes.iter().position(|class| class == name).filter(|_| classes.len() == 2);
@@ -147,17 +148,17 @@ impl PositiveClass<'_> {
     }
 }
 
-/// Whether a receipt is that of the result with this digest.
+/// Returns whether a receipt belongs to the result with this digest.
 pub(super) fn is_of(receipt: &Value, digest: &str) -> bool {
     ["model", "network"].iter().any(|name| receipt[name]["digest"] == *digest)
 }
 
 impl Scored {
-    /// As JSON.
+    /// Returns the figures as JSON.
     pub(super) fn json(&self) -> Value {
         let figures = &self.figures;
         let mut value = json!(figures);
-        // As whole numbers, without their intervals, these stood here before.
+        // Earlier versions had these fields as plain numbers without intervals.
         value["accuracy"] = json!(figures.accuracy.value);
         value["balanced_accuracy"] = json!(figures.balanced_accuracy.value);
         value["accuracy_interval"] = json!([figures.accuracy.low, figures.accuracy.high]);
@@ -178,34 +179,34 @@ impl Scored {
         value
     }
 
-    /// One line: how good the model is.
+    /// Returns one line on the quality of the model.
     fn headline(&self) -> String {
         self.figures.headline(&format!("{} rows", self.figures.rows))
     }
 
-    /// Warnings for the user of the model, that on rows that it has learnt from first.
+    /// Returns warnings for the user of the model; the warning about training rows comes first.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.overlap.warning().into_iter().chain(self.warning()).collect()
     }
 
-    /// A warning on the figures.
+    /// Returns a warning about the figures.
     pub(super) fn warning(&self) -> Option<String> {
         let said = self.figures.against_majority("model");
         said.warns.then_some(said.text)
     }
 
-    /// As a table.
+    /// Returns the figures as a table.
     pub(super) fn text(&self) -> String {
         let alone = self.alone.map_or(String::new(), |alone| format!("network alone      {alone:.4}\n"));
         format!("{}\n\n{}\n{alone}\n{}", self.headline(), self.figures, self.confusion)
     }
 
-    /// As many of the rows as a session holds out, predicted in three ways; `None` for a network, and where
-    /// no class has two rows.
+    /// Holds out as many of the rows as a session does and predicts them in three ways; `None` for a
+    /// network, and if no class has two rows.
     pub(super) fn beside(&self) -> Result<Option<Comparison>, Failure> {
         let Some(model) = &self.model else { return Ok(None) };
         let EvaluateSpec { held_out, most, .. } = EvaluateSpec::default();
-        // With the seed that the model's session has held rows out by.
+        // Uses the seed with which the model's session held out rows.
         let seed = model.sketch().parameters().seed;
         let split = split::held_out(&self.rows, held_out.into(), most as usize, &seed);
         let found = compared(model, &self.rows.subset(&split.train), &self.rows.subset(&split.test));
@@ -214,7 +215,7 @@ impl Scored {
     }
 }
 
-/// Why columns are not compared.
+/// Explains why columns are not compared.
 fn no_spread(scaling: &Scaling) -> String {
     format!(
         "Columns beside those of the pool: a file with the scaling {} keeps no spread of what was learnt from; those \
@@ -299,7 +300,7 @@ pub(super) fn scored(
     })
 }
 
-/// The class of each row of scores, the lowest.
+/// Returns the class with the lowest score in each row.
 fn lowest(scores: &[f64], classes: usize) -> Vec<u16> {
     scores.chunks_exact(classes.max(1)).map(readout::lowest).collect()
 }

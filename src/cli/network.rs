@@ -1,4 +1,5 @@
-//! How a node meets others: addresses, mDNS and the network key, the same for every command that does.
+//! How a node reaches others: addresses, mDNS and the network key, the same for every command that uses
+//! the network.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,7 +18,7 @@ use crate::crypto::identity::Identity;
 use crate::net::driver::peer_id;
 use crate::net::{NetworkKey, observe};
 
-/// Longest network key file (guess: ten times what one has).
+/// Longest network key file (guess: ten times the usual length).
 const KEY_FILE: u64 = 1024;
 
 #[derive(Debug, Args)]
@@ -28,13 +29,13 @@ pub(super) struct NetworkArguments {
     /// Do not look for peers by mDNS
     #[arg(long)]
     pub(super) no_mdns: bool,
-    /// Network key: only peers that have the same one can talk (see `flyswarm id`)
+    /// Network key: only peers with the same key can connect (see `flyswarm id`)
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
 }
 
 impl NetworkArguments {
-    /// Where to listen: on IPv4, and on IPv6 where this machine has it.
+    /// Returns the addresses to listen on: on IPv4, and on IPv6 if this machine has it.
     pub(super) fn listen(&self) -> Vec<Multiaddr> {
         if !self.listen.is_empty() {
             return self.listen.clone();
@@ -42,23 +43,23 @@ impl NetworkArguments {
         everywhere(0)
     }
 
-    /// Whether the user chose where to listen.
+    /// Returns whether the user chose the addresses to listen on.
     pub(super) fn chosen(&self) -> bool {
         !self.listen.is_empty()
     }
 
-    /// A network key from its file.
+    /// Reads a network key from its file.
     pub(super) fn read(path: &Path) -> Result<NetworkKey, Failure> {
         read_key(path)
     }
 
-    /// The network key, if one was named.
+    /// Returns the network key, if one was given.
     pub(super) fn key(&self) -> Result<Option<NetworkKey>, Failure> {
         self.network_key.as_deref().map(read_key).transpose()
     }
 }
 
-/// A port of every interface, on IPv4, and on IPv6 where this machine has it.
+/// Returns addresses for a port of every interface, on IPv4, and on IPv6 if this machine has it.
 pub(super) fn everywhere(port: u16) -> Vec<Multiaddr> {
     let mut any = vec![format!("/ip4/0.0.0.0/tcp/{port}")];
     if TcpListener::bind("[::]:0").is_ok() {
@@ -67,7 +68,7 @@ pub(super) fn everywhere(port: u16) -> Vec<Multiaddr> {
     any.iter().filter_map(|address| address.parse().ok()).collect()
 }
 
-/// Prints the fingerprint of a network key, and makes the key if it is `new`.
+/// Prints the fingerprint of a network key; makes the key first if it is `new`.
 pub(super) fn print_key(file: &Path, new: bool, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let key = if new {
         let key = NetworkKey::new(*random()?);
@@ -85,7 +86,7 @@ pub(super) fn print_key(file: &Path, new: bool, as_json: bool, out: &mut dyn Wri
     print(out, &(text + "\n"))
 }
 
-/// Lets mDNS answer for this identity; there is nobody to connect to.
+/// Lets mDNS answer for this identity, without a node to connect to.
 pub(super) fn announce(identity: &Identity, seconds: u64) -> Result<(), Failure> {
     say(&format!("announced on this network for {seconds} s"));
     observe::announce(peer_id(&identity.public()), Duration::from_secs(seconds))
@@ -96,7 +97,7 @@ fn create_key(path: &Path, key: NetworkKey) -> Result<(), Failure> {
     let machine =
         |error: io::Error| Failure::Environment(format!("{}: cannot be written: {error}", path.display()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Mode 0600 from the beginning.
+    // Mode 0600 from the start.
     let mut file = tempfile::Builder::new().prefix(".network-key").tempfile_in(folder).map_err(machine)?;
     let text = Zeroizing::new(key.to_key_file());
     file.write_all(text.as_bytes()).map_err(machine)?;
@@ -134,7 +135,7 @@ fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
     if text.len() as u64 > KEY_FILE {
         return Err(Failure::Input(format!("{name}: has more than {KEY_FILE} bytes")));
     }
-    // The parser's own words could hold a part of the key.
+    // The parser's message could contain a part of the key.
     text.parse().map_err(|_| {
         let form = "must be the line /key/swarm/psk/1.0.0/, the line /base16/ and 64 hexadecimal digits";
         Failure::Input(format!("{name}: not a network key file: {form}"))

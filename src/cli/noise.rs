@@ -1,4 +1,4 @@
-//! The options of differential privacy, and what was spent of it.
+//! Options of differential privacy, and the budget that was spent.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,25 +14,26 @@ use crate::ledger::{self, Ledger, LedgerError, Total};
 use crate::privacy::Ratio;
 use crate::session::{NoiseMode, NoiseSpec};
 
-// How a session is made private. (clap would take a documentation comment for the command's.)
+// Options that make a session private. (clap would use a documentation comment as that of the command.)
 #[derive(Debug, Args)]
 pub(super) struct NoiseArguments {
     /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
     #[arg(long, value_name = "E")]
     epsilon: Option<Ratio>,
-    /// Counts that a peer releases, the paper's T; with --mode central, counts that are kept of the total;
-    /// not with the task sketch [default: 100]
+    /// Number of counts that a peer releases, the paper's T; with --mode central, number of counts of
+    /// the total that are kept; not with the task sketch [default: 100]
     #[arg(long, value_name = "T", requires = "epsilon")]
     top: Option<u32>,
-    /// With the task fedavg: the chance that the budget does not hold, 1e-12 to 0.01, such as 1e-5
+    /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
-    /// What the budget is for: per-party (the paper's: one row at every peer), parallel (one row at one peer,
-    /// by each release) or central (one row at one peer, by the total); with the task fedavg member (all rows
-    /// of one peer, by the totals of all rounds) [default: per-party, with fedavg member]
+    /// Difference that the budget protects: per-party (the paper's: one row at every peer), parallel
+    /// (one row at one peer, in each release) or central (one row at one peer, in the total); with the
+    /// task fedavg member (all rows of one peer, in the totals of all rounds) [default: per-party, with
+    /// fedavg member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
-    /// With --mode central or member: so many peers may pool what they know [default: 1]
+    /// With --mode central or member: number of peers that may collude [default: 1]
     #[arg(long, value_name = "N", requires = "epsilon")]
     colluders: Option<u16>,
 }
@@ -49,7 +50,7 @@ fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
 }
 
 impl NoiseArguments {
-    /// The noise that was asked for; [`crate::session::Session::check`] says whether it suits the session.
+    /// Returns the requested noise; [`crate::session::Session::check`] checks that it suits the session.
     /// `top` is the default of `--top`.
     pub(super) fn spec(&self, top: u32) -> Option<NoiseSpec> {
         let epsilon = self.epsilon?;
@@ -60,14 +61,14 @@ impl NoiseArguments {
     }
 }
 
-/// Prints what this identity's data sets have spent in private sessions, and in how many sessions of the task
-/// xclp they were
+/// Print the privacy budget that each data set of this identity has spent, and its number of sessions of
+/// the task xclp
 #[derive(Debug, Args)]
 pub(super) struct Spent {
-    /// The key file [default: as `flyswarm id`]
+    /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

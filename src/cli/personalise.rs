@@ -1,4 +1,5 @@
-//! `flyswarm personalise`: a network made personal by a peer's own rows (kNN-Per), beside fine-tuning.
+//! `flyswarm personalise`: makes a network personal with a peer's own rows (kNN-Per), and compares it
+//! with fine-tuning.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,62 +25,63 @@ use crate::data::{Dataset, LabelColumn};
 
 /// Make a trained network personal: mix it with the nearest of your own rows (kNN-Per)
 ///
-/// The model is a network that the task fedavg has trained. Anybody who has it can do this, without having
-/// been in its session. Prints how often the network alone, the network after training on these rows
-/// (fine-tuned) and kNN-Per are right on rows that they have not seen, and which is the best. Given a
-/// personal model instead of a network, takes new rows into its datastore. docs/networks.md has the details.
+/// The model is a network that the task fedavg has trained. Anyone who has it can do this, without
+/// having been in its session. Prints the accuracy of the network alone, of the network after training
+/// on these rows (fine-tuned) and of kNN-Per on unseen rows, and names the best. If a personal model is
+/// given instead of a network, its datastore takes the new rows. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
-    /// Network file; or a personal model, to take new rows in
+    /// Network file; or a personal model that takes new rows
     model: PathBuf,
     #[command(flatten)]
     data: DataArguments,
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// The personal model to write [default: the network's name with .personal]
+    /// Personal model to write [default: the network's name with .personal]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Rows to choose lambda and to compare by, that the network was not trained on [default: the rows of
-    /// --data by cross-validation]
+    /// Rows to choose lambda and to compare with; the network must not be trained on them [default: the
+    /// rows of --data by cross-validation]
     #[arg(long, value_name = "FILE")]
     validate: Option<PathBuf>,
-    /// Labels of --validate, where they are in a file of their own
+    /// Labels of --validate, if they are in another file
     #[arg(long, value_name = "FILE", requires = "validate")]
     validate_labels: Option<PathBuf>,
-    /// Parts of the rows for cross-validation, 2 to 20
+    /// Number of parts of the rows for cross-validation, 2 to 20
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "validate",
         value_parser = clap::value_parser!(u8).range(2..=20))]
     folds: u8,
-    /// Neighbours that vote, 1 to 1024
+    /// Number of neighbours that vote, 1 to 1024
     #[arg(long, default_value_t = 10)]
     k: usize,
-    /// Distances are divided by this
+    /// Divide distances by this
     #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
     scale: f64,
-    /// Part of the rows that is remembered, above 0, at most 1
+    /// Share of the rows that is stored, above 0, at most 1
     #[arg(long, value_name = "PART", default_value_t = 1.0)]
     capacity: f64,
-    /// Remember means of alike rows (k-means in each class) instead of rows, as many as --capacity says
+    /// Store means of similar rows (k-means in each class) instead of rows, in the number that
+    /// --capacity gives
     #[arg(long, requires = "capacity")]
     prototypes: bool,
-    /// Passes of fine-tuning
+    /// Number of passes of fine-tuning
     #[arg(long, value_name = "N", default_value_t = 2)]
     epochs: u32,
     /// Learning rate of fine-tuning
     #[arg(long, default_value_t = 0.01)]
     rate: f32,
-    /// Also compare with a network that learns from these rows alone (15 passes)
+    /// Also compare with a network that is trained only on these rows (15 passes)
     #[arg(long)]
     local: bool,
     /// Also write the fine-tuned network here
     #[arg(long, value_name = "FILE")]
     fine_tuned_out: Option<PathBuf>,
-    /// With a personal model: fifo (as many of the oldest rows go), concatenate or fixed (only compare)
-    /// [default: fifo]
+    /// With a personal model: fifo (replace the same number of oldest rows), concatenate or fixed (only
+    /// compare) [default: fifo]
     #[arg(long, value_name = "HOW", value_parser = drifts())]
     drift: Option<Drift>,
-    /// Overwrite files that exist
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
     /// Print JSON
@@ -87,9 +89,9 @@ pub(super) struct Personalise {
     json: bool,
 }
 
-/// What draws folds, samples and batches. None of them needs to be secret.
+/// Seed for folds, samples and batches. None of them needs to be secret.
 const SEED: &[u8] = b"flyswarm personalise";
-/// How a network of a peer's own is trained, as in the reference runs of lab/tables/networks.md.
+/// Training of a peer's own network, as in the reference runs of lab/tables/networks.md.
 const LOCAL: (u32, f32) = (15, 0.02);
 
 fn drifts() -> impl TypedValueParser<Value = Drift> {
@@ -162,7 +164,7 @@ impl Personalise {
         }
     }
 
-    /// Of a network, and what is known of the rows that it has learnt from.
+    /// Makes a personal model of a network, with the list of rows that it was trained on.
     fn make(
         &self,
         (network, learnt): (Classifier, Option<LearntRows>),
@@ -171,7 +173,7 @@ impl Personalise {
         path: &Path,
     ) -> Result<PersonalSummary, Failure> {
         let contents = self.contents()?;
-        // The network must not have seen what it is judged by.
+        // The network must not have been trained on the rows of the comparison.
         let overlap = learnt::overlap(learnt.as_ref(), validation.as_ref().unwrap_or(&rows));
         let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
         mixture.check()?;
@@ -200,7 +202,8 @@ impl Personalise {
         let local = self.local.then(|| settings(LOCAL.0, LOCAL.1));
         let practice = Practice { mixture, contents, fine_tuning: Some(tuning), local, seed: SEED };
         let found = assess(&network, &rows, &splits, &practice)?;
-        // Everything is chosen: now all rows are remembered, those that chose too (section 5 of the paper).
+        // All settings are chosen: now all rows are stored, including those of the validation (section 5
+        // of the paper).
         let keys = network.represent(rows.view()).map_err(PersonalError::from)?.0;
         let all = Datastore::new(keys, rows.labels().to_vec(), network.classes().len())?;
         let datastore = contents.of(&all, SEED)?;
@@ -259,7 +262,7 @@ impl Personalise {
         PersonalSummary { value, text: lines.join("\n") }
     }
 
-    /// New rows come in; how the model does on them is counted before it knows them.
+    /// Adds new rows; the accuracy of the model on them is measured before it has them.
     fn take_in(
         &self,
         mut model: PersonalModel,
@@ -298,7 +301,7 @@ impl Personalise {
     }
 }
 
-/// What is told of a personal model that was made.
+/// Report on a personal model that was made.
 pub(super) struct PersonalSummary {
     pub(super) value: Value,
     pub(super) text: String,
@@ -310,8 +313,8 @@ impl PersonalSummary {
     }
 }
 
-/// Makes the personal model of a network file that a session has just given this peer, with the command's own
-/// defaults.
+/// Makes the personal model of a network file that a session has just written for this peer, with the
+/// command's own defaults.
 #[cfg(feature = "net")]
 pub(super) fn made_of(
     model: &Path,
@@ -320,7 +323,7 @@ pub(super) fn made_of(
     out: &Path,
     force: bool,
 ) -> Result<PersonalSummary, Failure> {
-    // The defaults have one home, the command's options.
+    // The defaults are defined only in the command's options.
     let usual = Usual::try_parse_from(["flyswarm", "network", "--data", "rows"]);
     let mut usual = usual.map_err(|error| Failure::Input(error.to_string()))?.arguments;
     (usual.data, usual.label, usual.force) = (data, label, force);
@@ -335,7 +338,7 @@ pub(super) fn made_of(
     usual.make((*network, learnt), rows, None, out)
 }
 
-/// The command's options by themselves.
+/// The command's options alone.
 #[cfg(feature = "net")]
 #[derive(Debug, clap::Parser)]
 struct Usual {

@@ -1,5 +1,4 @@
-//! What `join` shows while it runs: a progress bar on a terminal, plain lines otherwise, JSON lines for
-//! machines.
+//! Progress of `join`: a progress bar on a terminal, plain lines otherwise, JSON lines for programs.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -15,7 +14,7 @@ use crate::protocol::view::Stage;
 /// Stages of a slot, for the bar.
 const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
 
-/// Where progress goes.
+/// Form of the progress output.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
     Json,
@@ -24,7 +23,7 @@ pub(super) enum Progress {
 }
 
 impl Progress {
-    /// JSON if asked for, else a bar on a terminal, else lines.
+    /// Chooses JSON if requested, a bar on a terminal, and lines otherwise.
     pub(super) fn new(json: bool) -> Self {
         if json {
             return Self::Json;
@@ -41,17 +40,17 @@ impl Progress {
         Self::Bar(bar)
     }
 
-    /// JSON if asked for, else lines.
+    /// Chooses JSON if requested, and lines otherwise.
     pub(super) fn lines(json: bool) -> Self {
         if json { Self::Json } else { Self::Lines }
     }
 
-    /// Whether it is a bar on a terminal, which shows what is waited for.
+    /// Returns whether it is a bar on a terminal, which shows the waiting times.
     pub(super) fn is_bar(&self) -> bool {
         matches!(self, Self::Bar(_))
     }
 
-    /// What the node is at now.
+    /// Shows the present status of the node.
     #[cfg(feature = "net")]
     pub(super) fn status(&self, status: &Status) {
         if let Self::Bar(bar) = self {
@@ -59,14 +58,14 @@ impl Progress {
         }
     }
 
-    /// One thing that happened now: its JSON line, and what a person reads.
+    /// Prints an event that happened now: as JSON, or as text for people.
     pub(super) fn tell(&self, value: &Value, text: &str) {
         let mut value = value.clone();
         value["time"] = json!(unix());
         self.line(&value, text);
     }
 
-    /// An event of a peer, and the file that it is about: its name in JSON and where it is.
+    /// Prints an event of a peer, and the file that it concerns: the field's name in JSON, and the path.
     pub(super) fn event(&self, timed: &Timed, name: &str, file: Option<&Path>) {
         match (self, &timed.event) {
             (Self::Bar(bar), Event::Stage { slot, number, slots, stage }) => {
@@ -102,7 +101,7 @@ impl Progress {
         match self {
             Self::Json => {
                 let mut out = io::stdout().lock();
-                // Whoever read the lines may have gone; the session goes on.
+                // The reader of the lines may have left; the session continues.
                 let _ = writeln!(out, "{value}").and_then(|()| out.flush());
             }
             Self::Lines => console::line(text),
@@ -110,7 +109,7 @@ impl Progress {
         }
     }
 
-    /// Leaves the terminal clean.
+    /// Cleans the terminal.
     pub(super) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();

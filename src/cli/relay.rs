@@ -1,4 +1,4 @@
-//! `flyswarm relay`: passes on connections of peers that cannot dial each other.
+//! `flyswarm relay`: forwards connections of peers that cannot dial each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -24,20 +24,21 @@ use crate::http::{self, Method, Server, StatusCode};
 use crate::net::driver::peer_id;
 use crate::net::relay::{self, Event, Limits};
 
-/// Where a relay listens unless it is told otherwise.
+/// Default port of a relay.
 const PORT: u16 = 4001;
 
-/// Pass on connections of peers that cannot dial each other, such as those behind firewalls
+/// Forward connections of peers that cannot dial each other, such as those behind firewalls
 ///
-/// Serves the peers of the given session files and nobody else. It cannot read what it passes on, and learns
-/// who talks to whom, when and how much. Prints its addresses for the field `relays` of session files. Runs
-/// until Ctrl-C or SIGTERM.
+/// Serves only the peers of the given session files. It cannot read the data that it forwards, but
+/// learns which peers communicate, when and how much. Prints its addresses for the field `relays` of
+/// session files. Runs until Ctrl-C or SIGTERM.
 #[derive(Debug, Args)]
 pub(super) struct Relay {
-    /// A session file whose peers are served; repeatable. A file that gets `relays` later has the same peers
+    /// Session file whose peers are served; repeatable. A copy with `relays` added later has the same
+    /// peers
     #[arg(long = "session", value_name = "FILE", required = true)]
     sessions: Vec<PathBuf>,
-    /// The key file, from which its peer id follows [default: as `flyswarm id`]
+    /// Key file, which determines the relay's peer id [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Address to listen on; may be repeated [default: TCP port 4001 of every interface]
@@ -46,23 +47,23 @@ pub(super) struct Relay {
     /// Network key, the same as the peers'
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
-    /// Peers that may have a place, at which others reach them
+    /// Maximum number of peers with a reservation, through which others reach them
     #[arg(long, value_name = "N", default_value_t = 4096)]
     reservations: usize,
-    /// Connections that are passed on at a time
+    /// Maximum number of forwarded connections at a time
     #[arg(long, value_name = "N", default_value_t = 4096)]
     circuits: usize,
-    /// Bytes of one such connection, both ways; 0 for any number
+    /// Maximum bytes of one such connection, both ways; 0 for no limit
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     circuit_bytes: u64,
-    /// How long one such connection may last, seconds
+    /// Maximum duration of one such connection, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 7 * 24 * 3600,
           value_parser = clap::value_parser!(u32).range(1..))]
     circuit_seconds: u32,
-    /// Answer Prometheus at http://ADDRESS/metrics; a port alone is one of 127.0.0.1
+    /// Serve Prometheus metrics at http://ADDRESS/metrics; a port without an address is one of 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
-    /// Print one JSON object a line on standard output for everything that happens
+    /// Print one JSON object per line on standard output for each event
     #[arg(long)]
     json: bool,
 }
@@ -137,18 +138,18 @@ impl Relay {
     }
 }
 
-/// Is used at the first Ctrl-C or SIGTERM.
+/// Returns a receiver that fires at the first Ctrl-C or SIGTERM.
 fn stopped_by_signals() -> oneshot::Receiver<()> {
     let (stop, stopped) = oneshot::channel();
     std::thread::spawn(move || {
         crate::peer::wait_for_signal();
-        // A relay that has ended needs no word.
+        // The relay may already have ended.
         let _ = stop.send(());
     });
     stopped
 }
 
-/// What Prometheus is told.
+/// Metrics for Prometheus.
 #[derive(Clone, Debug, Default)]
 struct Metrics {
     places: Gauge,

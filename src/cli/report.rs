@@ -1,4 +1,5 @@
-//! `flyswarm report`: how good a model is on labelled rows, and a page of that with what its receipt says.
+//! `flyswarm report`: quality of a model on labelled rows, and a page of it with the contents of its
+//! receipt.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,13 +15,13 @@ use crate::data::LabelColumn;
 use crate::files;
 use crate::report::{Page, Rows};
 
-/// The largest receipt that is read: one of 1,024 peers and 100,000 slots is smaller.
+/// Largest receipt that is read: a receipt of 1,024 peers and 100,000 slots is smaller.
 const RECEIPT_LIMIT: u64 = 1 << 30;
 
-/// Print how well a model predicts labelled rows; with --out also write a page of it for the browser
+/// Print the quality of a model on labelled rows; with --out also write a page for the browser
 ///
-/// If the model's receipt is beside it, the page also says who took part in the session and what others may
-/// have learnt.
+/// If the model's receipt is next to it, the page also lists the members of the session and what others
+/// may have learnt.
 #[derive(Debug, Args)]
 pub(super) struct Report {
     #[command(flatten)]
@@ -30,17 +31,17 @@ pub(super) struct Report {
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// The class, of two, that sensitivity is about [default: what the receipt says, else the rarer one among
-    /// the rows that the model was made of]
+    /// Positive class of the sensitivity, if there are two [default: the one in the receipt, otherwise
+    /// the rarer class among the model's training rows]
     #[arg(long, value_name = "CLASS")]
     positive: Option<String>,
-    /// The receipt for the page [default: the model with .receipt.json, if it is there]
+    /// Receipt for the page [default: the model with .receipt.json, if it exists]
     #[arg(long, value_name = "FILE", requires = "out")]
     receipt: Option<PathBuf>,
     /// Write a page, such as wards.report.html
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace a file that is no page of `report` or `join`; such a page is replaced without this
+    /// Replace a file that is not a page of `report` or `join`; such a page is always replaced
     #[arg(long, requires = "out")]
     force: bool,
     /// Print JSON
@@ -74,19 +75,20 @@ impl Report {
         written(writeln!(out, "{text}"), "standard output")
     }
 
-    /// Whether what is at the page's place may be replaced: a page that `join` or this command has written.
+    /// Returns whether the file at the page's path may be replaced: a page that `join` or this command
+    /// has written.
     fn replaces(&self, file: &Path) -> bool {
         self.force || output::begins(file, &crate::report::beginning())
     }
 
-    /// The receipt that was given, or the one beside the model.
+    /// Returns the given receipt, or the one next to the model.
     fn receipt(&self) -> Result<Option<Value>, Failure> {
         if let Some(path) = &self.receipt {
             return read(path).map(Some);
         }
         let beside = self.model.model.with_extension("receipt.json");
         let found = files::exists(&beside).then(|| read(&beside)).transpose();
-        // Without a page it only names the positive class.
+        // Without a page the receipt only names the positive class.
         if self.out.is_some() { found } else { Ok(found.unwrap_or_default()) }
     }
 
@@ -94,7 +96,7 @@ impl Report {
         let model = &self.model.model;
         let digest = hex::encode(found.digest);
         let receipt = receipt.filter(|receipt| {
-            // A receipt of another model beside this one would be told as this one's.
+            // A receipt of another model next to this one must not be shown as this one's.
             let same = is_of(receipt, &digest);
             if !same {
                 say("warning: the receipt is not that of this model, and is left out");

@@ -1,4 +1,4 @@
-//! `flyswarm schema`: what is wrong with a table, before a session is started with it.
+//! `flyswarm schema`: finds the problems of a table before a session starts with it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,32 @@ use crate::session::Session;
 use crate::session::file::with_id;
 use flyswarm_data::notices;
 
-/// Look at a table before a session.
+/// Check a table before a session.
 #[derive(Debug, Subcommand)]
 pub(super) enum SchemaCommand {
     Check(Check),
 }
 
-/// Reads a file of rows as a session says and lists all that is wrong with it, each problem with its first
-/// line, its column, how often it is there, and what to do
+/// Check a file of rows against a session and list all problems, each with its first line, its column,
+/// its number, and a remedy
 #[derive(Debug, Args)]
 pub(super) struct Check {
     /// Session file
     session: PathBuf,
-    /// The rows
+    /// File of rows
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// Label column: a name, a number from 1, last or none [default: as the session says]
+    /// Label column: a name, a number from 1, last or none [default: as in the session]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// Add to the session file what this file has beside it: levels of categories, and texts that stand for
-    /// missing values. The session's id changes, so all peers need the new file; they see what was added
+    /// Add the file's other levels of categories and texts for missing values to the session file. The
+    /// session's id changes, so all peers need the new file; they see what was added
     #[arg(long)]
     amend: bool,
-    /// Rows that must have a level before --amend shows it to the others
+    /// Minimum number of rows with a level before --amend shows it to the others
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
     min_rows: u64,
-    /// Draft a map file for --map from what is wrong, in place of the list. It stays at this site
+    /// Draft a map file for --map from the problems, instead of the list. It stays at this site
     #[arg(long, conflicts_with_all = ["amend", "json"])]
     suggest_map: bool,
     #[command(flatten)]
@@ -62,16 +62,16 @@ impl SchemaCommand {
     }
 }
 
-/// What is found in a file of rows.
+/// Findings in a file of rows.
 pub(super) struct Looked {
-    /// The rows, if nothing is wrong.
+    /// Rows, if there are no problems.
     pub(super) loaded: Option<Loaded>,
     pub(super) problems: Problems,
-    /// What stands out in them: one word for machines, and a line.
+    /// Warnings about the rows: one word for programs, and a line.
     pub(super) warnings: Vec<(&'static str, String)>,
 }
 
-/// Reads rows as a session says and collects what is wrong.
+/// Reads rows by the rules of a session and collects the problems.
 pub(super) fn look(
     session: &Session,
     path: &Path,
@@ -99,7 +99,7 @@ pub(super) fn look(
     Ok(Looked { loaded: Some(loaded), problems: Problems::none(path), warnings })
 }
 
-/// Columns that are no features and hold ids that come back.
+/// Finds columns that are not features and hold repeated ids.
 fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> {
     let schema = expected.preparation.filter(|schema| schema.group.is_none())?;
     let features = schema.columns.iter().filter(|column| column.kind != Kind::Ignored);
@@ -109,14 +109,14 @@ fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> 
     };
     let used: Vec<&str> = features.map(|column| &column.name).chain(label).map(String::as_str).collect();
     let expected = Expected { label: LabelColumn::None, drop: &[], ..expected.clone() };
-    // What keeps the file from being looked at was said by the reader.
+    // The reader has already reported an error that prevents the search.
     let found = draft::repeated_ids(path, &expected, &used).ok().filter(|found| !found.is_empty())?;
     let what = "ids that come back in several rows; if they are a patient's, held-out rows are not new patients and \
                 results look too good: let all agree on `group` in [table] (session new --group)";
     Some(("repeated", notices::listed(what, found.iter().map(|name| format!("{name:?}")))))
 }
 
-/// Texts that are no levels and count as missing.
+/// Lists texts that are not levels and count as missing.
 fn rare(problems: &Problems) -> Option<(&'static str, String)> {
     let what = "texts that are no levels and count as missing";
     let shown = problems.unseen.iter();
@@ -210,13 +210,13 @@ impl Check {
         }
     }
 
-    /// Prints a map file, or what is to be added to the one that is given.
+    /// Prints a map file, or the lines to add to the given one.
     fn suggest(&self, session: &Session, mut problems: Problems, out: &mut dyn Write) -> Result<(), Failure> {
         let Some(preparation) = &session.data.preparation else { return Ok(()) };
         let rename = suggest::renames(&problems);
         let mut reading = self.reading.clone();
         if !rename.is_empty() {
-            // What is wrong inside a column is seen once the column is found.
+            // Problems inside a renamed column are visible once the column is found.
             reading.map_mut().site.rename.extend(rename.clone());
             problems = look(session, &self.data, self.label.as_ref(), &reading)?.problems;
         }
@@ -232,8 +232,8 @@ impl Check {
         print(out, &text)
     }
 
-    /// The session with what the rows have beside it, the text of its file, and a line on what was added; if
-    /// anything was.
+    /// Adds levels and texts of the rows that the session lacks. Returns the session, the text of its
+    /// file, and a line on the additions, if there are any.
     fn amend(
         &self,
         session: &Session,
@@ -270,8 +270,8 @@ impl Check {
     }
 }
 
-/// The text of a session file with the lists of levels and of texts for missing values of `preparation`;
-/// comments and layout stay. `None` where a list is not where it is expected.
+/// Returns the text of a session file with the lists of levels and of texts for missing values of
+/// `preparation`; comments and layout stay. `None` if a list is not at the expected place.
 fn rewritten(text: &str, preparation: &TableSchema, amended: &Amended) -> Option<String> {
     let file = DeTable::parse(text).ok()?;
     let (name, table) = file.get_ref().get_key_value("table")?;

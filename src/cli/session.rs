@@ -25,7 +25,7 @@ pub(super) enum SessionCommand {
     New(Box<new::NewArguments>),
     Next(Box<next::NextArguments>),
     Forecast(forecast::ForecastArguments),
-    /// Check a session file: prints its id, or what is wrong on one line
+    /// Check a session file: print its id, or the first error on one line
     Check {
         /// The session file
         file: PathBuf,
@@ -33,11 +33,11 @@ pub(super) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show everything a session file means: sizes, committee, timing
+    /// Show all settings of a session file: sizes, committee, timing
     Show {
         /// The session file
         file: PathBuf,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -68,7 +68,7 @@ impl SessionCommand {
     }
 }
 
-/// Reads a session file; another file of this program is called by its kind.
+/// Reads a session file; if it is another file of this program, the error names its kind.
 pub(super) fn load(file: &Path) -> Result<Session, Failure> {
     Session::load(file).map_err(|error| {
         let other = match &error {
@@ -88,7 +88,7 @@ pub(super) fn load(file: &Path) -> Result<Session, Failure> {
     })
 }
 
-/// What a session file holds, with every default filled in.
+/// Returns the contents of a session file, with every default filled in.
 pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
     let shown = show::Shown::new(&load(file)?);
     if json {

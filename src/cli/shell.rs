@@ -1,4 +1,4 @@
-//! `completions` and `man`: what a shell and a manual need to know of this program.
+//! `completions` and `man`: descriptions of this program for shells and manuals.
 
 use std::fs::{self, DirEntry};
 use std::io::Write;
@@ -18,7 +18,7 @@ pub(super) struct Completions {
 /// Write the manual pages, one for each command
 #[derive(Debug, Args)]
 pub(super) struct Man {
-    /// The folder, which is made if it is not there
+    /// Folder of the pages, which is made if it does not exist
     folder: PathBuf,
     /// Overwrite pages that exist
     #[arg(long)]
@@ -76,7 +76,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What systemd runs is a command line of this program, whatever the environment file adds to it.
+    /// The command of a systemd unit is a valid command line of this program, with anything that the
+    /// environment file adds.
     #[cfg(feature = "net")]
     #[test]
     fn the_units_start_commands_with_arguments_that_they_have() {
@@ -84,7 +85,7 @@ mod tests {
         let parsed = |unit: &str, arguments: &str| {
             let line =
                 unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/flyswarm ")).unwrap();
-            // Where it stands as a word of its own systemd splits it into words, none if it is empty.
+            // systemd splits a variable that is a separate word; an empty variable gives no word.
             assert!(line.ends_with(" $ARGUMENTS"), "{line}");
             let line = line
                 .replace(" $ARGUMENTS", arguments)

@@ -1,4 +1,4 @@
-//! `flyswarm simulate`: runs a scenario in virtual time, prints what came out, writes result and report.
+//! `flyswarm simulate`: runs a scenario in virtual time, prints the results, writes result and report.
 
 mod calibrate;
 #[cfg(feature = "net")]
@@ -20,37 +20,38 @@ use crate::sim::report;
 use crate::sim::run::{self, Progress};
 use crate::sim::scenario::File;
 
-/// Run the nodes of a scenario in virtual time, with the faults it names
+/// Run the nodes of a scenario in virtual time, with its faults
 ///
-/// Prints a table of what came out. The same seed gives the same trace hash on every machine. Exit code 3
-/// when a check failed; the command that repeats the run is printed.
+/// Prints a table of the results. The same seed gives the same trace hash on every machine. If a check
+/// fails, the exit code is 3, and the command that repeats the run is printed.
 #[derive(Debug, Args)]
 pub(super) struct Simulate {
-    /// The scenario, such as simulations/churn.toml; simulations/README.md documents its fields
+    /// Scenario file, such as simulations/churn.toml; simulations/README.md documents its fields
     #[arg(required_unless_present = "calibrate")]
     file: Option<PathBuf>,
-    /// Instead of the seed in the file
+    /// Seed that replaces the one in the file
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write result.json and report.html into this folder, which is made if it is not there
+    /// Write result.json and report.html into this folder, which is made if it does not exist
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
     force: bool,
-    /// Play this session file, whatever its task; keys, rows, network and faults stay those of the scenario
+    /// Simulate this session file with any task; keys, rows, network and faults stay those of the
+    /// scenario
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
-    /// The small form of the scenario, as the tests run it
+    /// Run the small form of the scenario, as the tests do
     #[arg(long)]
     small: bool,
-    /// Show the nodes side by side on a page in the browser, at most 64 of them; its address is printed. A
-    /// port alone is one of 127.0.0.1, 0 any that is free
+    /// Show at most 64 nodes side by side on a page in the browser, and print its address. A port
+    /// without an address is one of 127.0.0.1; 0 takes a free port
     #[cfg(feature = "net")]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::dashboard::parse_address)]
     page: Option<std::net::SocketAddr>,
-    /// Measure this machine's rates; print them as a scenario's table of rates, or put them into FILE, of
-    /// which nothing else changes
+    /// Measure this machine's rates; print them as a scenario's table of rates, or write them into FILE,
+    /// which is otherwise unchanged
     #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
     calibrate: bool,
     /// Print JSON: the contents of result.json
@@ -118,14 +119,14 @@ impl Simulate {
         self.judge(&path, &file, &results)
     }
 
-    /// Makes the folder for results, and sees that they can be written.
+    /// Creates the folder for results, and checks that they can be written.
     fn prepare(&self, folder: &Path) -> Result<(), Failure> {
         output::create_folder(folder)?;
         let files = ["result.json", "report.html"].into_iter();
         files.map(|name| folder.join(name)).try_for_each(|path| output::check(&path, self.force))
     }
 
-    /// The first thing that failed, with the command that repeats it.
+    /// Returns the first failure, with the command that repeats it.
     fn judge(&self, path: &Path, file: &File, results: &Results) -> Result<(), Failure> {
         let failed = results.runs.iter().find_map(|run| Some((run, run.violations.first()?)));
         let Some((run, first)) = failed else { return nobody(path, file, results) };
@@ -142,7 +143,7 @@ impl Simulate {
     }
 }
 
-/// A run in which nobody has the result has shown nothing, unless that is what it is to show.
+/// Refuses a run in which no peer has the result, unless the scenario expects that.
 fn nobody(path: &Path, file: &File, results: &Results) -> Result<(), Failure> {
     let meant = |name: &str| {
         let scenario = file.runs.iter().find(|(run, _)| run == name);
@@ -188,7 +189,7 @@ fn file_text(folder: &Path, value: &impl serde::Serialize) -> Result<String, Fai
 mod tests {
     use super::super::tests::run_line;
 
-    /// Three peers, of whom one leaves before anything is summed: the other two wait, and end.
+    /// Three peers, and one of them leaves before the first sum: the other two wait, and end.
     const ALONE: &str = "peers = 3\n[task]\nkind = \"sum\"\nwords = 4\n[timing]\nno_quorum_timeout_ms = 1000\n\
                          [[fault]]\nkind = \"crash\"\npeers = 1\nat = { slot = \"coin\", stage = \"keys\" }\n";
 

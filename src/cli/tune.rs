@@ -1,5 +1,5 @@
-//! `flyswarm tune`: which settings of FlyNN suit some rows, by cross-validation, with baselines on the same
-//! folds.
+//! `flyswarm tune`: finds settings of FlyNN for some rows by cross-validation, with baselines on the
+//! same folds.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -20,11 +20,12 @@ use flyswarm_learn::tuning::candidate::{Ranges, readouts};
 use flyswarm_learn::tuning::search::{TrialError, search};
 use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 
-/// Finds settings of FlyNN for labelled rows by cross-validation, and compares with baselines on the same
+/// Find settings of FlyNN for labelled rows by cross-validation, and compare with baselines on the same
 /// folds
 ///
-/// Every candidate gets a lifting matrix of its own in each fold, and all scores and gammas are tried on the
-/// same counts. The figures are the best of many over the folds that chose them, so somewhat optimistic.
+/// Every candidate has its own lifting matrix in each fold, and all scores and gammas are tried on the
+/// same counts. The figures are the best of many over the folds that chose them, so they are slightly
+/// optimistic.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// Rows with labels: CSV, Excel, Parquet, NPY or NPZ
@@ -32,36 +33,36 @@ pub(super) struct Tune {
     /// Label column: a name, a number from 1, or last
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Reads the rows as the section table of this session file describes their columns
+    /// Session file whose table section describes the columns of the rows
     #[arg(long, value_name = "SESSION")]
     columns_from: Option<PathBuf>,
-    /// The column with the groups of the rows, such as patients; a group is never split between folds
+    /// Column with the groups of the rows, such as patients; a group is never split between folds
     #[arg(long, value_name = "COLUMN", conflicts_with = "columns_from")]
     group: Option<String>,
     #[command(flatten)]
     reading: Reading,
-    /// Random candidates beside the default, known good ones first
+    /// Number of random candidates in addition to the default; known good ones come first
     #[arg(long, default_value_t = 24, value_parser = at_least::<0>)]
     budget: usize,
-    /// Folds
+    /// Number of folds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..=100))]
     folds: u16,
-    /// Most rows used, a stratified sample
+    /// Maximum number of rows, a stratified sample
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
-    /// Most bits of a hash, below the paper's 2048 d
+    /// Maximum number of bits of a hash, below the paper's 2048 d
     #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
     max_m: usize,
     /// Seed of folds, candidates and matrices
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// What is made as large as possible: balanced (accuracy) or accuracy
+    /// Metric to maximise: balanced (accuracy) or accuracy
     #[arg(long, default_value = "balanced")]
     metric: Metric,
-    /// Only settings of the method as published
+    /// Try only settings of the published method
     #[arg(long)]
     paper_settings: bool,
-    /// Write the best setting here, as the lines of a session file that it changes
+    /// Write the best setting here, as lines of a session file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Overwrite the file if it exists
@@ -72,7 +73,7 @@ pub(super) struct Tune {
     json: bool,
 }
 
-/// A number of at least N.
+/// Parses a number of at least N.
 pub(super) fn at_least<const N: usize>(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
@@ -80,7 +81,7 @@ pub(super) fn at_least<const N: usize>(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("expected {N} to {}", 1 << 30))
 }
 
-/// A bar on standard error if that is a terminal, else nothing.
+/// Makes a bar on standard error if that is a terminal, otherwise a hidden bar.
 fn bar(ticks: u64, message: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -93,7 +94,7 @@ fn bar(ticks: u64, message: String) -> ProgressBar {
     bar
 }
 
-/// How many of the best candidates are shown.
+/// Number of the best candidates that are shown.
 const SHOWN: usize = 8;
 
 /// A candidate with its best readout.
@@ -150,7 +151,7 @@ impl Tune {
         print(out, &text)
     }
 
-    /// What is tried.
+    /// Returns the candidates and readouts to try.
     fn grid(&self, data: &Dataset) -> Result<(Vec<Candidate>, Vec<Readout>), Failure> {
         let ranges = Ranges { d: data.features(), classes: data.classes().len(), max_m: self.max_m };
         let mut candidates = ranges.draw(self.budget, &self.seed.to_le_bytes());
@@ -170,7 +171,7 @@ impl Tune {
         Ok((candidates, readouts))
     }
 
-    /// The best setting of each baseline: name, setting, tally.
+    /// Returns the best setting of each baseline: name, setting, tally.
     fn baselines(&self, trials: &[Trial]) -> Result<Vec<(&'static str, String, Tally)>, TrialError> {
         let neighbours = trials.iter().map(baselines::neighbours);
         let tallies =

@@ -1,5 +1,5 @@
-//! A behaviour of libp2p for the connections with relays alone: identify, which tells this node its address
-//! as the relay sees it, and ping, which finds out that a relay is gone. Peers speak neither with each other.
+//! libp2p behaviours for connections with relays only. Identify gives this node its address as the relay
+//! sees it, and ping detects that a relay is gone. Peers use neither between each other.
 
 use std::collections::BTreeSet;
 use std::task::{Context, Poll};
@@ -17,7 +17,8 @@ use libp2p::{identify, ping};
 use super::PeerId;
 use super::ping::{INTERVAL, TIMEOUT};
 
-/// Says to the other end where it is seen, and nothing of this machine's own addresses.
+/// Makes an identify behaviour that reports to the other end its observed address, but none of this
+/// machine's own addresses.
 pub(super) fn identify(keypair: &Keypair) -> identify::Behaviour {
     let config = identify::Config::new("/flyswarm/5".to_owned(), keypair.public());
     identify::Behaviour::new(
@@ -25,13 +26,13 @@ pub(super) fn identify(keypair: &Keypair) -> identify::Behaviour {
     )
 }
 
-/// As often, and as patient, as between peers.
+/// Makes a ping behaviour with the same interval and time-out as between peers.
 pub(super) fn ping() -> ping::Behaviour {
     ping::Behaviour::new(ping::Config::new().with_interval(INTERVAL).with_timeout(TIMEOUT))
 }
 
-/// The connection that does not answer, where an event of ping tells of one: a first failure is not told, and
-/// the second may be that of a new substream.
+/// Returns the connection that does not answer, if this ping event reports one. libp2p does not report a
+/// first failure, and the second failure may belong to a new substream.
 pub(super) fn silent(event: &ping::Event) -> Option<ConnectionId> {
     match event.result {
         Ok(_) | Err(ping::Failure::Unsupported) => None,

@@ -1,21 +1,20 @@
-//! The connections: admission, one connection per peer, redialling, and the order of the events that the
-//! caller gets.
+//! Connections: admission, one connection per peer, redialling, and the order of the caller's events.
 //!
-//! **Admission.** A connection is refused when Noise has shown who is at the other end and before any
-//! substream of ours, unless that is a peer of the roster that is not banned.
+//! **Admission.** Noise shows the identity of the other end. Unless that is a peer of the roster that is
+//! not banned, the connection is refused before any substream of ours.
 //!
-//! **One connection.** Both peers of a pair may dial at once. The peer with the smaller `PeerId` *chooses*:
-//! it keeps the first connection that it sees established, whoever dialled, and refuses every other until
-//! that one is closed. Choosing is opening: it opens its two substreams at once on the chosen connection. The
-//! other peer accepts what comes (up to [`SPARE`]), opens its own substreams only on a connection where it
-//! has seen one of the chooser's, and takes a second one standing as the news that the first is dead. So both
-//! keep the same one, with nothing to agree on.
+//! **One connection.** Both peers of a pair may dial at once. The peer with the smaller `PeerId`
+//! *chooses*: it keeps the first established connection that it sees, regardless of the dialling side,
+//! and refuses every other until that one is closed. To choose a connection it opens its two substreams
+//! on it at once. The other peer accepts all connections (up to [`SPARE`]) and opens its own substreams
+//! only on a connection with a substream of the chooser. If the chooser opens substreams on a second
+//! connection, the first one is dead. So both keep the same connection without negotiation.
 //!
-//! **Through a relay.** The chooser holds such a connection back for [`PUNCH`] while libp2p's DCUtR tries to
-//! make a direct one, which then takes its place. Once it has been chosen it stays.
+//! **Through a relay.** The chooser delays such a connection by [`PUNCH`] while libp2p's DCUtR tries to
+//! make a direct one, which then replaces it. Once a relayed connection has been chosen, it stays.
 //!
-//! **Order.** `PeerUp` is queued before the handler is told to read, and the gate for frames is shut before
-//! `PeerLost` is queued ([`super::link`]); both happen here and nowhere else, so they alternate.
+//! **Order.** `PeerUp` is queued before the handler starts to read, and the gate for frames is shut
+//! before `PeerLost` is queued ([`super::link`]). Both happen only here, so they alternate.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -47,29 +46,28 @@ use super::probe::Questions;
 use super::{Config, Event, PeerId};
 use crate::buffers::Buffers;
 
-/// Connections with one peer that may exist beside each other on the side that does not choose: one each way,
-/// and one that is dead without our knowing yet.
+/// Maximum number of simultaneous connections with one peer on the side that does not choose: one each
+/// way, and one that is dead but not yet detected.
 const SPARE: usize = 3;
-/// A connection through a relay is chosen after this long if hole punching has made no direct one: it takes
-/// some seven round trips, and a second more where a packet is lost (guess).
+/// Delay after which a relayed connection is chosen if hole punching has made no direct one. Hole
+/// punching takes about seven round trips, and a second more if a packet is lost (guess).
 const PUNCH: Duration = Duration::from_secs(4);
-/// Between looks at who is to be dialled.
+/// Interval between checks of the peers to dial.
 const TICK: Duration = Duration::from_millis(50);
-/// A stranger is reported once in this time.
+/// Interval within which a stranger is reported once.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
-/// Strangers remembered, and so reported within that time, at most (guess).
+/// Maximum number of strangers that are remembered, and so reported within that interval (guess).
 const STRANGERS: usize = 256;
 
-/// The way in which a stranger was met: which of the two comes first is chance, and they tell different
-/// things.
+/// The way in which a stranger was met. The order of the two is chance, and they mean different things.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Met {
     Calling,
-    /// At an address where a peer of the roster should be.
+    /// The stranger answered at the address of a peer of the roster.
     Answering,
 }
 
-/// Why a connection was refused; only libp2p sees it.
+/// Reason why a connection was refused; only libp2p sees it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(&'static str);
@@ -77,11 +75,11 @@ struct Refused(&'static str);
 struct Connection {
     link: Arc<Link>,
     address: Multiaddr,
-    /// Since `PeerUp` was queued.
+    /// Time at which `PeerUp` was queued.
     up: Option<Instant>,
-    /// Until when a direct connection may take the place of this one, which leads through a relay.
+    /// Time until which a direct connection may replace this one, which uses a relay.
     held: Option<Instant>,
-    /// Being closed: `PeerLost`, if due, has been queued.
+    /// True if the connection is being closed: `PeerLost`, if due, has been queued.
     shut: bool,
 }
 
@@ -99,19 +97,19 @@ impl Peer {
     }
 }
 
-/// The network behaviour of a node.
+/// Network behaviour of a node.
 pub(super) struct Behaviour {
     local: PeerId,
     max_frame: usize,
     piece: usize,
-    /// The text for peers that ask about this node.
+    /// Text for peers that ask about this node.
     about: Bytes,
     buffers: Buffers,
     events: EventSender,
-    /// Where peers of the roster are.
+    /// Addresses of peers of the roster.
     gate: Gate,
     peers: BTreeMap<PeerId, Peer>,
-    /// Relays, which this node dials and which take part in nothing.
+    /// Relays, which this node dials and which are not peers of the session.
     relays: BTreeSet<PeerId>,
     finishing: bool,
     strangers: BTreeMap<(IpAddr, PeerId, Met), Instant>,
@@ -170,13 +168,13 @@ impl Behaviour {
         if source == Source::Given {
             self.gate.know(&address);
         }
-        // mDNS is not authenticated, and whoever floods it need not fill the caller's queue.
+        // mDNS is not authenticated, so a flood of it must not fill the caller's queue.
         if source == Source::Found && !self.events.is_crowded() {
             self.events.detail(Event::Found { peer, address: without_peer(address) });
         }
     }
 
-    /// Puts questions to a peer that is up.
+    /// Sends questions to a peer that is up.
     pub(super) fn probe(&mut self, peer: PeerId, questions: Questions) {
         let connections = self.peers.get(&peer).into_iter().flat_map(|entry| &entry.connections);
         let up = connections
@@ -205,7 +203,7 @@ impl Behaviour {
         }
     }
 
-    /// Closes every connection with the peer and admits none any more.
+    /// Closes every connection with the peer and admits no new one.
     pub(super) fn ban(&mut self, peer: PeerId) {
         if let Some(entry) = self.peers.get_mut(&peer) {
             entry.banned = true;
@@ -216,7 +214,7 @@ impl Behaviour {
         }
     }
 
-    /// Leaves out the address of the peer that is up, and ends the connection when its queues are flushed.
+    /// Excludes the address of a peer that is up, and ends the connection when its queues are flushed.
     pub(super) fn leave_out(&mut self, peer: PeerId) {
         let now = Instant::now();
         let Some(entry) = self.peers.get_mut(&peer) else { return };
@@ -227,7 +225,7 @@ impl Behaviour {
         }
     }
 
-    /// Admits and dials no peer from here on; connections end when their queues are flushed.
+    /// Stops admitting and dialling peers; connections end when their queues are flushed.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         let connections = self.peers.iter().flat_map(|(peer, entry)| {
@@ -242,7 +240,7 @@ impl Behaviour {
         }
     }
 
-    /// The peers that have not closed their connection yet.
+    /// Returns the peers that have not closed their connection yet.
     pub(super) fn unfinished(&self) -> Vec<PeerId> {
         self.peers.iter().filter(|(_, entry)| entry.live() > 0).map(|(peer, _)| *peer).collect()
     }
@@ -269,7 +267,7 @@ impl Behaviour {
         }
     }
 
-    /// Decides on the next dial once a connection has ended and no other is left.
+    /// Schedules the next dial when the last connection with a peer has ended.
     fn rest(&mut self, peer: PeerId, id: ConnectionId) {
         let Some(entry) = self.peers.get_mut(&peer) else { return };
         if entry.live() == 0 {
@@ -335,7 +333,7 @@ impl Behaviour {
         Ok(handler)
     }
 
-    /// A direct connection stands: those through relays that waited for it are closed.
+    /// Closes the relayed connections that waited for a direct one, which is now open.
     fn punched(&mut self, peer: PeerId, id: ConnectionId) {
         let Some(entry) = self.peers.get(&peer) else { return };
         if entry.connections.get(&id).is_none_or(|connection| is_relayed(&connection.address)) {
@@ -347,7 +345,7 @@ impl Behaviour {
         }
     }
 
-    /// No direct connection can be made: those through relays need not wait for one.
+    /// Stops the wait of relayed connections, because no direct connection can be made.
     pub(super) fn not_punched(&mut self, peer: PeerId) {
         let now = Instant::now();
         let connections = self.peers.get_mut(&peer).into_iter().flat_map(|entry| &mut entry.connections);
@@ -356,7 +354,7 @@ impl Behaviour {
         }
     }
 
-    /// Chooses the connections through relays that have waited long enough for a direct one.
+    /// Chooses the relayed connections that have waited long enough for a direct one.
     fn choose_due(&mut self) {
         let now = Instant::now();
         for (peer, entry) in &mut self.peers {
@@ -370,7 +368,7 @@ impl Behaviour {
         }
     }
 
-    /// Where a relay sees this node: what hole punching tells the other side.
+    /// Adds an address at which a relay sees this node; hole punching sends it to the other side.
     pub(super) fn seen_at(&mut self, address: Multiaddr) {
         self.actions.push_back(ToSwarm::NewExternalAddrCandidate(address));
     }
@@ -391,7 +389,8 @@ impl Behaviour {
         };
         connection.up = Some(Instant::now());
         let address = connection.address.clone();
-        // Open first: the caller may send as soon as it has the event. The handler reads nothing before `Go`.
+        // Open first: the caller may send as soon as it has the event. The handler reads nothing before
+        // `Go`.
         connection.link.open();
         self.events.up(Event::PeerUp { peer, address }, Arc::clone(&connection.link));
         if self.finishing {
@@ -481,7 +480,7 @@ impl Behaviour {
     }
 }
 
-/// The last cause of an error, which says most.
+/// Returns the last cause of an error, which is the most specific.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -507,7 +506,7 @@ impl Connection {
 }
 
 impl NetworkBehaviour for Behaviour {
-    /// That of a relay does nothing.
+    /// The handler of a relay does nothing.
     type ConnectionHandler = Either<Handler, dummy::ConnectionHandler>;
     type ToSwarm = Infallible;
 
@@ -518,7 +517,7 @@ impl NetworkBehaviour for Behaviour {
         local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<Self::ConnectionHandler, ConnectionDenied> {
-        // Of a connection through a relay only this node's own place there says which.
+        // For a relayed connection only the local address contains the relay.
         let address = if is_relayed(local) { local } else { remote };
         self.admit(id, peer, address).map(Either::Left)
     }

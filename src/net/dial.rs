@@ -1,9 +1,9 @@
-//! Decides when and at which address to dial one peer. No clock and no sockets: the behaviour asks
-//! [`Dialer::due`].
+//! Decides when and at which address to dial one peer. It has no clock and no sockets: the behaviour
+//! calls [`Dialer::due`].
 //!
-//! Of two peers the one with the smaller `PeerId` dials, at once and again with back-off. The other gives it
-//! `patience` (3 s and some jitter) each time before it dials itself, for the case that only it can reach the
-//! other.
+//! The peer with the smaller `PeerId` of a pair dials at once and again with back-off. The other peer
+//! waits for `patience` (3 s and some jitter) each time before it dials itself, in case that only it can
+//! reach the other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,42 +13,42 @@ use libp2p::{Multiaddr, PeerId};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// First wait after a failure; doubles (design: 0.2 s up to 5 s).
+/// First wait after a failure; the wait doubles (design: 0.2 s up to 5 s).
 const FIRST: Duration = Duration::from_millis(200);
 /// Longest wait.
 const LONGEST: Duration = Duration::from_secs(5);
-/// A connection that stood this long ends a series of failures (guess).
+/// A connection that lasted this long ends a series of failures (guess).
 const STABLE: Duration = Duration::from_secs(5);
-/// An address where another identity answered is left out for this long (guess).
+/// Time for which an address is excluded if another identity answered there (guess).
 const WRONG: Duration = Duration::from_secs(60);
-/// Addresses kept per peer besides those of the configuration. mDNS is not authenticated: where there are
-/// more, one that has failed makes room for a new one.
+/// Addresses kept per peer in addition to those of the configuration. mDNS is not authenticated: if
+/// there are more, a failed address is replaced by a new one.
 const FOUND: usize = 32;
-/// A peer that has no address of its own is sought through relays after this long: mDNS may find it first, or
-/// it may dial, after its patience.
+/// Time after which a peer without own addresses is dialled through relays: mDNS may find it first, or
+/// it may dial after its patience.
 const SOUGHT: Duration = Duration::from_secs(5);
-/// Failed dials at a peer's own addresses after which relays are tried too.
+/// Number of failed dials at a peer's own addresses after which relays are tried too.
 const TRIED: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The configuration or the caller.
+    /// Given by the configuration or the caller.
     Given,
-    /// mDNS.
+    /// Found by mDNS.
     Found,
-    /// A relay of the configuration: it is tried where the peer cannot be reached otherwise.
+    /// Address through a relay of the configuration, for a peer that cannot be reached otherwise.
     Relayed,
 }
 
 #[derive(Debug)]
 pub(super) struct Dialer {
-    /// The least wait before a dial: zero for the peer that dials first.
+    /// Minimum wait before a dial: zero for the peer that dials first.
     patience: Duration,
     seed: [u8; 32],
     attempts: u64,
     failures: u32,
     next: Instant,
-    /// Since when there is no connection.
+    /// Start of the time without a connection.
     since: Instant,
     addresses: BTreeMap<Multiaddr, Place>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Dialer {
 #[derive(Debug)]
 struct Place {
     source: Source,
-    /// Another identity answered there.
+    /// Time since which the address is excluded, because another identity answered there.
     left_out: Option<Instant>,
     failures: u32,
 }
@@ -78,7 +78,7 @@ impl Dialer {
         dialer
     }
 
-    /// Learns an address.
+    /// Adds an address.
     pub(super) fn add(&mut self, address: Multiaddr, source: Source) {
         let address = without_peer(address);
         if let Some(known) = self.addresses.get_mut(&address) {
@@ -97,14 +97,14 @@ impl Dialer {
         self.addresses.insert(address, Place { source, left_out: None, failures: 0 });
     }
 
-    /// A dial came to nothing at this address.
+    /// Records that a dial at this address failed.
     pub(super) fn failed_at(&mut self, address: Multiaddr) {
         if let Some(place) = self.addresses.get_mut(&without_peer(address)) {
             place.failures = place.failures.saturating_add(1);
         }
     }
 
-    /// Forgets an address that was found.
+    /// Removes an address that mDNS found.
     pub(super) fn expire(&mut self, address: Multiaddr) {
         let address = without_peer(address);
         if self.addresses.get(&address).is_some_and(|place| place.source == Source::Found) {
@@ -112,7 +112,7 @@ impl Dialer {
         }
     }
 
-    /// Where to dial now, if it is time.
+    /// Returns the addresses to dial now, if it is time.
     pub(super) fn due(&self, now: Instant) -> Option<Vec<Multiaddr>> {
         if now < self.next {
             return None;
@@ -138,7 +138,7 @@ impl Dialer {
         self.next = now;
     }
 
-    /// Another identity answered at this address.
+    /// Records that another identity answered at this address.
     pub(super) fn wrong(&mut self, address: Multiaddr, now: Instant) {
         if let Some(place) = self.addresses.get_mut(&without_peer(address)) {
             place.left_out = Some(now + WRONG);
@@ -146,14 +146,14 @@ impl Dialer {
         }
     }
 
-    /// A dial failed, or the last connection ended before it stood.
+    /// Records that a dial failed, or that the last connection ended before it was open.
     pub(super) fn failed(&mut self, now: Instant) {
         let wait = FIRST.saturating_mul(1 << self.failures.min(8)).min(LONGEST);
         self.failures += 1;
         self.wait(wait, now);
     }
 
-    /// The last connection ended; it had stood for `stood`.
+    /// Records that the last connection ended after `stood`.
     pub(super) fn lost(&mut self, stood: Duration, now: Instant) {
         if stood >= STABLE {
             self.failures = 0;
@@ -162,8 +162,8 @@ impl Dialer {
         self.failed(now);
     }
 
-    /// Up to a quarter more than asked, so that peers that lost each other at once do not meet at once. The
-    /// jitter need not be secret: a hash of both names and a counter does.
+    /// Waits up to a quarter longer than asked, so that peers that lost each other at once do not redial
+    /// at once. The jitter need not be secret: a hash of both names and a counter is enough.
     fn wait(&mut self, wait: Duration, now: Instant) {
         self.attempts += 1;
         let digest =
@@ -173,18 +173,18 @@ impl Dialer {
     }
 }
 
-/// Whether this peer dials first and chooses among connections: the smaller `PeerId` of a pair does, in the
-/// order of the bytes.
+/// Returns whether this peer dials first and chooses among connections: the smaller `PeerId` of a pair
+/// does, in the order of the bytes.
 pub(super) fn dials_first(local: PeerId, remote: PeerId) -> bool {
     local < remote
 }
 
-/// Whether an address leads through a relay.
+/// Returns whether an address uses a relay.
 pub(crate) fn is_relayed(address: &Multiaddr) -> bool {
     address.iter().any(|part| matches!(part, Protocol::P2pCircuit))
 }
 
-/// Addresses are kept without a trailing `/p2p/...`: the roster says who is expected.
+/// Removes a trailing `/p2p/...`: the roster already gives the expected peer.
 pub(super) fn without_peer(mut address: Multiaddr) -> Multiaddr {
     if matches!(address.iter().last(), Some(Protocol::P2p(_))) {
         address.pop();
@@ -306,7 +306,7 @@ mod tests {
         let now = Instant::now();
         let mut dialer = Dialer::new(small, large, PATIENCE, now);
         let dialled = |dialer: &Dialer, port| dialer.due(now).is_some_and(|all| all.contains(&address(port)));
-        // Sixteen of them leave room; all are dialled at once.
+        // Sixteen false addresses leave room; all are dialled at once.
         (1..=16).for_each(|port| dialer.add(address(port), Source::Found));
         dialer.add(address(1000), Source::Found);
         assert!(dialled(&dialer, 1000));
@@ -319,7 +319,7 @@ mod tests {
         }
         dialer.add(address(1000), Source::Found);
         assert!(dialled(&dialer, 1000));
-        // One that has not failed stays, however many come after it.
+        // An address that has not failed stays, regardless of the number of later addresses.
         (501..=900).for_each(|port| dialer.add(address(port), Source::Found));
         assert!(dialled(&dialer, 1000));
         assert_eq!(dialer.due(now).map(|all| all.len()), Some(FOUND));

@@ -1,8 +1,8 @@
-//! Drives one [`Node`] over libp2p: its thread, its clock, its timers, its jobs, its disk.
+//! Runs one [`Node`] over libp2p: its thread, clock, timers, jobs and disk.
 //!
-//! The calling thread is the machine's. The network runs on threads of its own and jobs on rayon's, so that
-//! neither computing nor writing delays a ping. The machine's inputs are taken one by one: finished jobs
-//! first, then due timers, then events of the network.
+//! The calling thread runs the node's state machine. The network runs on its own threads and jobs on
+//! rayon's, so that neither computing nor writing delays a ping. The state machine takes its inputs one
+//! by one: finished jobs first, then due timers, then events of the network.
 
 mod addresses;
 mod clock;
@@ -39,47 +39,47 @@ pub use interpose::{Interpose, Sent};
 pub use trace::Trace;
 pub use usage::{Spent, Usage};
 
-/// The time for which a leaving node waits for its last frames to be read.
+/// Time for which a leaving node waits until its last frames are read.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Bytes of a vector from which on its record is written beside the machine's thread: less is written within
-/// a heartbeat also by slow disks.
+/// Size of a vector in bytes from which its record is written on another thread: even slow disks write
+/// less than this within a heartbeat.
 const LARGE: usize = 4 << 20;
 
-/// Between two looks at a node that is watched.
+/// Interval between two snapshots of a watched node.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The node to run.
 #[derive(Debug)]
 pub struct NodeConfig {
-    /// The session.
+    /// Session.
     pub session: Arc<Session>,
-    /// Identity, plan of aggregates.
+    /// Context: identity and plan of aggregates.
     pub ctx: Arc<Context>,
-    /// The task.
+    /// Task.
     pub task: Arc<dyn Task>,
-    /// 32 bytes from the operating system.
+    /// Random seed of 32 bytes from the operating system.
     pub seed: [u8; 32],
-    /// The folder of the state; see [`Store`].
+    /// Folder of the state; see [`Store`].
     pub state: PathBuf,
-    /// A file apart from the state, beside the key, that tells how far this identity has come in the session;
-    /// see [`Store::keep_mark`].
+    /// File next to the key, apart from the state, that records the progress of this identity in the
+    /// session; see [`Store::keep_mark`].
     pub mark: Option<PathBuf>,
-    /// The addresses to listen on.
+    /// Addresses to listen on.
     pub listen: Vec<Multiaddr>,
-    /// Whether to look for peers by mDNS.
+    /// True to look for peers by mDNS.
     pub mdns: bool,
-    /// See [`Config::network_key`].
+    /// Network key; see [`Config::network_key`].
     pub network_key: Option<NetworkKey>,
-    /// Whether to report [`Report::Now`] twice a second.
+    /// True to report [`Report::Now`] twice a second.
     pub watched: bool,
-    /// Where all frames are written down, if anywhere.
+    /// Trace that records all frames, if any.
     pub trace: Option<Arc<Trace>>,
-    /// What stands between the node and its network, if anything.
+    /// Layer between the node and its network, if any.
     pub interpose: Option<Box<dyn Interpose>>,
     /// Peers that had no result when this peer left: it only serves them, and ends when they have it.
     pub serves: Vec<Peer>,
-    /// Set, with a wake, to leave.
+    /// Flag to leave; set it, then wake the driver.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -102,34 +102,34 @@ pub enum Report<'a> {
     Blamed(Peer, Fault),
     /// An event of the node.
     Node(&'a Event),
-    /// The node sends a message, whose frame's header and payload have so many bytes.
+    /// The node sends a message; the number is the size of its frame's header and payload in bytes.
     Sent(Peer, &'a Message, u64),
     /// The node has received a message that could be decoded.
     Received(Peer, &'a Message, u64),
-    /// The node stops at a stage because [`Interpose`] says so.
+    /// The node stops at a stage on request of [`Interpose`].
     Held(u32, Stage),
-    /// [`Interpose`] has begun to change what the node sends to a peer.
+    /// [`Interpose`] has begun to change the messages of the node to a peer.
     Deviated(Peer),
-    /// What a watched node is at now.
+    /// Present status of a watched node.
     Now(Snapshot),
 }
 
-/// What a node is at.
+/// Status of a node.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What it waits for, whom, and how long yet.
+    /// Event that it waits for, the peers concerned, and the remaining time.
     pub(crate) waits: Option<(Awaited, Vec<Peer>, Option<Duration>)>,
-    /// All others of the roster.
+    /// All other peers of the roster.
     pub(crate) links: Vec<Traffic>,
 }
 
-/// What went between this node and a peer so far.
+/// Traffic between this node and a peer so far.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     pub(crate) peer: Peer,
-    /// Of the last ping on a connection that stands.
+    /// Round trip of the last ping on the open connection.
     pub(crate) round_trip: Option<Duration>,
-    /// Whether that leads through a relay.
+    /// True if that connection uses a relay.
     pub(crate) relayed: bool,
     /// Bytes of frames.
     pub(crate) sent: u64,
@@ -157,7 +157,7 @@ impl Handle {
     }
 }
 
-/// The reason why a run ended without a result.
+/// Reasons why a run ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     /// The state cannot be read or kept.
@@ -169,7 +169,7 @@ pub enum DriverError {
     /// The records on disk do not fit the session.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// An address in the session file is not one.
+    /// An address in the session file is invalid.
     #[error("address {0:?} of {1} in the session file: {2}")]
     Address(String, String, String),
     /// The session cannot be finished here.
@@ -191,11 +191,11 @@ struct Driver<'a> {
     peers: BTreeMap<PeerId, Peer>,
     ids: Vec<PeerId>,
     me: Peer,
-    /// Peers that were blamed: their frames that are still on their way are not read.
+    /// Peers that were blamed: their frames that are still on the way are not read.
     banned: BTreeSet<Peer>,
-    /// Peers of another session, since they were last greeted.
+    /// Peers with another session file, since they were last greeted.
     refused: BTreeSet<Peer>,
-    /// Peers whose connection leads through a relay.
+    /// Peers whose connection uses a relay.
     relayed: BTreeSet<Peer>,
     clock: Clock,
     alarms: BinaryHeap<Alarm>,
@@ -207,7 +207,7 @@ struct Driver<'a> {
     stop: Arc<AtomicBool>,
     interpose: Option<Box<dyn Interpose>>,
     trace: Option<Arc<Trace>>,
-    /// When a watched node is looked at next.
+    /// Time of the next snapshot of a watched node.
     look: Option<Instant>,
     usage: Usage,
     serves: Vec<Peer>,
@@ -217,10 +217,10 @@ struct Driver<'a> {
     over: Option<Result<(), DriverError>>,
 }
 
-/// Runs a node until it is done; the result comes by [`Event::Finished`] on the way.
+/// Runs a node until it has finished; the result comes as [`Event::Finished`] in between.
 ///
 /// # Errors
-/// [`DriverError`]; nothing that was persisted is lost.
+/// [`DriverError`]; persisted data is not lost.
 pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
     let ctx = plan.ctx.clone();
     let report = &mut |told: Report<'_>| {
@@ -292,7 +292,7 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
             usage.bytes_received += driver.network.bytes_received(id, channel);
         }
     }
-    // Whoever does not read its last frames in time is no reason to fail.
+    // A peer that does not read its last frames in time is not an error.
     let _ = driver.network.shutdown(FLUSH);
     result.map(|()| usage)
 }
@@ -330,7 +330,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reports what a watched node is at, where that is due.
+    /// Reports the status of a watched node, if that is due.
     fn look(&mut self) {
         let now = now_instant();
         if self.look.is_none_or(|look| now < look) {
@@ -384,7 +384,8 @@ impl Driver<'_> {
 
     fn network_event(&mut self, event: NetEvent) {
         match event {
-            // What `flyswarm doctor` asks is answered by the network; who is not up is tried again.
+            // The network answers the questions of `flyswarm doctor`; a peer that is not up is dialled
+            // again.
             NetEvent::Woken
             | NetEvent::Found { .. }
             | NetEvent::NotUp { .. }
@@ -455,7 +456,8 @@ impl Driver<'_> {
                 Action::Compute(job) => self.compute(job),
                 Action::Persist(record) => {
                     if let Err(error) = self.persist(&record) {
-                        // Nothing after it may leave: what depends on it would not survive.
+                        // No later message may leave: it may depend on the record, which would not
+                        // survive.
                         self.over = Some(Err(error.into()));
                         return;
                     }
@@ -509,7 +511,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Writes a record. While a large one is written the others hear that this peer is at work.
+    /// Writes a record. While a large one is written, the other peers receive heartbeats.
     fn persist(&mut self, record: &Record) -> Result<(), StoreError> {
         if let Some(trace) = &self.trace {
             trace.record(self.now(), self.me, &record.name());
@@ -528,7 +530,7 @@ impl Driver<'_> {
                         let frame = wire::encode(message);
                         let channel = to_net(frame.channel);
                         let frame = Frame { header: frame.header, payload: frame.payload };
-                        // Where the network has stopped, the next call that needs it says so.
+                        // If the network has stopped, the next call that needs it returns the error.
                         let _ = network.send(Command::Send { to: ids[to.index()], channel, frame });
                     }
                 },
@@ -544,7 +546,7 @@ impl Driver<'_> {
         }
         let (sender, waker) = (self.job_sender.clone(), self.network.waker());
         rayon::spawn(move || {
-            // The driver may have ended meanwhile.
+            // The driver may have ended in the meantime.
             let _ = sender.send(job.run());
             waker.wake();
         });
@@ -567,7 +569,8 @@ impl Driver<'_> {
         if let Some((_, last)) = self.usage.stages.last_mut() {
             last.seconds += spent;
         }
-        // A repeated view passes through its stages again: they are added up where they stand.
+        // A repeated view passes through its stages again: their costs are added up, and the entry moves
+        // to the end.
         let known = self.usage.stages.iter().position(|(known, _)| *known == stage);
         let entry = known.map_or((stage, Spent::default()), |at| self.usage.stages.remove(at));
         self.usage.stages.push(entry);

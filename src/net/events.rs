@@ -1,7 +1,7 @@
-//! The queue of events to the caller. Taking an event moves the caller's view: see [`super::link`].
+//! Queue of events to the caller. Taking an event moves the caller's view: see [`super::link`].
 //!
-//! The queue has no length of its own; what can enter it is bounded at the source. Frames stop at their
-//! connection's account; the others come a few per connection, and no connection is admitted while
+//! The queue has no length limit of its own; its inputs are bounded at the source. Frames stop at their
+//! connection's account. The other events are a few per connection, and no connection is admitted while
 //! [`EventSender::is_crowded`].
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::{Channel, Event, PeerId};
 /// Events other than frames that may wait for the caller before new connections are refused (guess).
 const CROWDED: usize = 1024;
 
-/// The connections the caller believes in.
+/// Connections that are open in the caller's view.
 pub(super) type Links = Arc<Mutex<BTreeMap<PeerId, Arc<Link>>>>;
 
 #[derive(Debug)]
@@ -30,15 +30,15 @@ enum Effect {
 pub(super) struct EventSender {
     queue: Sender<(Event, Effect)>,
     waiting: Arc<AtomicUsize>,
-    /// Whether the caller also wants the events that lead to connections.
+    /// True if the caller also wants the events that lead to connections.
     details: bool,
 }
 
 impl EventSender {
     pub(super) fn frame(&self, event: Event, link: Arc<Link>, cost: usize) {
         if let Event::Frame { channel, .. } = event {
-            // A caller that has dropped its receiver takes no frames: their account stays full and reading
-            // stops.
+            // A caller that has dropped its receiver takes no frames: their account stays full and
+            // reading stops.
             let _ = self.queue.send((event, Effect::Taken(link, channel, cost)));
         }
     }
@@ -51,7 +51,7 @@ impl EventSender {
         self.push(event, Effect::None);
     }
 
-    /// For callers that want to know why nothing happens.
+    /// Sends an event for callers that want to know the causes of failures.
     pub(super) fn detail(&self, event: Event) {
         if self.details {
             self.send(event);
@@ -70,7 +70,7 @@ impl EventSender {
         self.push(Event::Woken, Effect::None);
     }
 
-    /// Whether the caller has fallen so far behind that nothing new is let in.
+    /// Returns whether the caller is so far behind that no new connection is admitted.
     pub(super) fn is_crowded(&self) -> bool {
         self.waiting.load(Ordering::Acquire) >= CROWDED
     }
@@ -81,14 +81,14 @@ impl EventSender {
 pub struct Waker(pub(super) EventSender);
 
 impl Waker {
-    /// The caller gets one [`Event::Woken`].
+    /// Sends the caller one [`Event::Woken`].
     pub fn wake(&self) {
         self.0.wake();
     }
 }
 
-/// Where the caller takes events from. While it does not, received frames wait up to a bound and then
-/// stay with their senders.
+/// Receiving end of the queue. While the caller takes no events, received frames wait up to a bound, and
+/// further frames stay with their senders.
 #[derive(Debug)]
 pub struct Events {
     queue: Receiver<(Event, Effect)>,
@@ -97,23 +97,23 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` once the network has shut down and everything before that was taken.
+    /// Returns the next event; `None` once the network has shut down and all earlier events were taken.
     pub fn recv(&self) -> Option<Event> {
         self.queue.recv().ok().map(|entry| self.take(entry))
     }
 
-    /// The next event within `timeout`.
+    /// Returns the next event within `timeout`.
     ///
     /// # Errors
-    /// `Timeout` where none came, `Disconnected` where none will.
+    /// `Timeout` if no event came, `Disconnected` if no further event will come.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Event, RecvTimeoutError> {
         self.queue.recv_timeout(timeout).map(|entry| self.take(entry))
     }
 
-    /// The next event if one waits.
+    /// Returns the next event if one waits.
     ///
     /// # Errors
-    /// `Empty` where none waits, `Disconnected` where none will come.
+    /// `Empty` if no event waits, `Disconnected` if no further event will come.
     pub fn try_recv(&self) -> Result<Event, TryRecvError> {
         self.queue.try_recv().map(|entry| self.take(entry))
     }
@@ -141,7 +141,8 @@ pub(super) fn queue(links: Links, details: bool) -> (EventSender, Events) {
     (events, Events { queue: receiver, waiting, links })
 }
 
-/// A text that the other side may have chosen, for people: short, and nothing in it acts on a terminal.
+/// Makes a text that the other side may have chosen safe to print: short, and without effect on a
+/// terminal.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().take(300).map(|c| if crate::session::printable(c) { c } else { ' ' }).collect()
 }

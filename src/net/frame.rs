@@ -24,34 +24,34 @@ use crate::buffers::{Buffer, Buffers};
 const LENGTH: usize = 4;
 /// Bytes of the header's length field.
 const HEADER_LENGTH: usize = 4;
-/// Yamux in Rust refuses frames over 1 MiB and other implementations send what one write holds as one frame
-/// (measured); 64 KiB suit every implementation.
+/// Largest piece of a write. Yamux in Rust refuses frames over 1 MiB, and other implementations send one
+/// write as one frame (measured); 64 KiB suit every implementation.
 pub(super) const PIECE: usize = 64 * 1024;
-/// Payloads up to this size are copied behind their header, so that a small frame is one write (guess).
+/// Largest payload that is copied behind its header, so that a small frame is one write (guess).
 const SMALL_PAYLOAD: usize = 4 * 1024;
 
 /// A frame: a header and a payload, both opaque here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// May be empty.
+    /// Header; may be empty.
     pub header: Bytes,
-    /// May be empty.
+    /// Payload; may be empty.
     pub payload: Bytes,
 }
 
 impl Frame {
-    /// The value of the length field: everything after it.
+    /// Returns the value of the length field: the number of bytes after it.
     pub(super) fn length(&self) -> usize {
         HEADER_LENGTH + self.header.len() + self.payload.len()
     }
 
-    /// Bytes on the substream.
+    /// Returns the number of bytes on the substream.
     pub(super) fn wire_length(&self) -> usize {
         LENGTH + self.length()
     }
 }
 
-/// Why no frame could be read.
+/// Reasons why no frame could be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
     /// The peer broke the format.
@@ -67,9 +67,9 @@ pub(super) struct Reader {
     max_frame: usize,
     buffers: Buffers,
     prefix: [u8; LENGTH],
-    /// None while the prefix is read.
+    /// `None` while the prefix is read.
     body: Option<Buffer>,
-    /// Bytes read of the prefix, or of the body once it is there.
+    /// Bytes read of the prefix, or of the body once it exists.
     filled: usize,
     /// Bytes read since the beginning.
     total: u64,
@@ -80,12 +80,12 @@ impl Reader {
         Self { channel, max_frame, buffers, prefix: [0; LENGTH], body: None, filled: 0, total: 0 }
     }
 
-    /// Bytes read since the beginning, those of an unfinished frame included.
+    /// Returns the bytes read since the beginning, including those of an unfinished frame.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The next frame; `None` where the peer ended the substream between two frames.
+    /// Returns the next frame; `None` if the peer ended the substream between two frames.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -159,12 +159,12 @@ impl Reader {
 pub(super) struct Writer {
     head: Bytes,
     payload: Bytes,
-    /// The most bytes of a piece.
+    /// Maximum number of bytes of a piece.
     piece: usize,
 }
 
 impl Writer {
-    /// The caller has checked that the frame's lengths fit their fields.
+    /// Makes a writer. The caller has checked that the frame's lengths fit their fields.
     pub(super) fn new(frame: Frame, piece: usize) -> Self {
         let small = frame.payload.len() <= SMALL_PAYLOAD;
         let mut head = BytesMut::with_capacity(
@@ -182,7 +182,7 @@ impl Writer {
         Self { head: head.freeze(), payload, piece }
     }
 
-    /// Ready when all of the frame has been handed to the substream.
+    /// Writes the frame; ready when all of it has been given to the substream.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,13 +1,14 @@
-//! A bound on connections that have not shown who they are: beyond it the oldest one is dropped, not the
-//! newest refused, so that a peer that holds places without using them keeps out no other.
+//! Limits connections that have not shown their identity. Beyond the limit the oldest one is dropped,
+//! not the newest one refused. So a peer that occupies places without using them excludes no other peer.
 //!
-//! Incoming connections are counted from the moment they are accepted until Noise and Yamux are through, by
-//! address (of IPv6 by /64, which one machine has to itself). *Known* addresses are those that the roster
-//! gives and those where a peer of the roster has shown itself; mDNS, which anybody can speak, makes none
-//! known. Strangers' places are few, and known addresses keep theirs however many strangers come.
+//! Incoming connections are counted from their acceptance until Noise and Yamux are set up. They are
+//! counted by address (for IPv6 by /64, because one machine may own a whole /64). *Known* addresses are
+//! those in the roster and those from which a peer of the roster has proved its identity. mDNS makes no
+//! address known, because any node can send it. Strangers have few places, and known addresses keep
+//! theirs regardless of the number of strangers.
 //!
-//! `libp2p-connection-limits` counts such connections too, but refuses the newest; and a behaviour can close
-//! established connections only. So this sits between the transport and the swarm.
+//! `libp2p-connection-limits` counts such connections too, but refuses the newest one. A behaviour can
+//! close only established connections. So this gate is between the transport and the swarm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,16 +24,16 @@ use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use tokio::sync::oneshot;
 
-/// Places in all; each is a socket.
+/// Total number of places; each is a socket.
 const PLACES: usize = 256;
-/// The part of these for addresses that are not known.
+/// Number of these places for addresses that are not known.
 const STRANGERS: usize = 96;
-/// The places for one address that is not known.
+/// Number of places for one address that is not known.
 const STRANGER: usize = 16;
-/// For one known address: several peers may share one, and strangers with them.
+/// Number of places for one known address: several peers, and strangers too, may share it.
 const KNOWN: usize = 128;
 
-/// The connections that wait, shared between transport and behaviour.
+/// Waiting connections, shared between transport and behaviour.
 #[derive(Clone, Default)]
 pub(super) struct Gate(Arc<Mutex<Waiting>>);
 
@@ -40,7 +41,7 @@ pub(super) struct Gate(Arc<Mutex<Waiting>>);
 struct Waiting {
     known: BTreeSet<IpAddr>,
     next: u64,
-    /// By age.
+    /// Places in the order of their age.
     places: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
 }
 
@@ -49,14 +50,14 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps places for this address from now on.
+    /// Reserves places for this address.
     pub(super) fn know(&self, address: &Multiaddr) {
         if let Some(ip) = ip_of(address) {
             self.waiting().known.insert(network(ip));
         }
     }
 
-    /// Takes a place; the receiver hears where it must make room for another.
+    /// Takes a place; the receiver is notified when it must make room for another.
     fn enter(&self, address: &Multiaddr) -> (Place, oneshot::Receiver<()>) {
         let ip = network(ip_of(address).unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
         let (sender, dropped) = oneshot::channel();
@@ -78,20 +79,20 @@ impl Waiting {
         self.drop_oldest(PLACES, |_, _| true);
     }
 
-    /// Drops the oldest of those that `of` counts until there are at most `limit`.
+    /// Drops the oldest of the places that `of` counts until there are at most `limit`.
     fn drop_oldest(&mut self, limit: usize, of: impl Fn(&BTreeSet<IpAddr>, IpAddr) -> bool) {
         let counted: Vec<u64> =
             self.places.iter().filter(|(_, (ip, _))| of(&self.known, *ip)).map(|(id, _)| *id).collect();
         for id in counted.iter().take(counted.len().saturating_sub(limit)) {
             if let Some((_, place)) = self.places.remove(id) {
-                // Where nobody listens it has ended already.
+                // Without a receiver the connection has already ended.
                 let _ = place.send(());
             }
         }
     }
 }
 
-/// A place, free again when this is dropped.
+/// A place, which is free again when this is dropped.
 struct Place {
     gate: Gate,
     id: u64,
@@ -103,7 +104,7 @@ impl Drop for Place {
     }
 }
 
-/// The numeric address at the beginning of `address`.
+/// Returns the numeric address at the beginning of `address`.
 pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
     address.iter().find_map(|part| match part {
         Protocol::Ip4(ip) => Some(IpAddr::from(ip)),
@@ -112,8 +113,8 @@ pub(super) fn ip_of(address: &Multiaddr) -> Option<IpAddr> {
     })
 }
 
-/// The part of an address that one machine cannot choose freely: an IPv4 address, or the first 64 bits of an
-/// IPv6 one.
+/// Returns the part of an address that one machine cannot choose freely: an IPv4 address, or the first
+/// 64 bits of an IPv6 address.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) >> 64 << 64).into(),
@@ -123,7 +124,7 @@ fn network(ip: IpAddr) -> IpAddr {
 
 type Output = (PeerId, StreamMuxerBox);
 
-/// A transport whose incoming connections pass a gate.
+/// A transport whose incoming connections pass through a gate.
 pub(super) struct Gated {
     inner: Boxed<Output>,
     gate: Gate,
@@ -211,7 +212,7 @@ mod tests {
         let mut strangers: Vec<Held> = strangers.map(|address| gate.enter(&address)).collect();
         assert!(known.iter_mut().all(alive));
         assert_eq!(strangers.iter_mut().filter_map(|held| alive(held).then_some(())).count(), STRANGERS);
-        // Known ones are bounded too.
+        // Known addresses are limited too.
         for i in 0..20u8 {
             let address = address(&format!("ip4/203.0.113.{i}"));
             gate.know(&address);

@@ -1,14 +1,15 @@
-//! One connection: opens and accepts its substreams, writes and reads frames, watches that the peer lives.
+//! One connection: opens and accepts its substreams, writes and reads frames, checks that the peer is
+//! alive.
 //!
 //! It runs in the task of its connection and moves through these phases:
 //!
-//! - `SetUp` until two substreams to send on and two to receive on stand. The peer that chooses connections
-//!   opens its two first; the other opens its own when it has seen one of these ([`super::behaviour`] says
-//!   which is which and why).
-//! - `Standing`: reported to the behaviour, which answers with [`Tell::Go`] once it has told the caller
+//! - `SetUp` until two substreams for sending and two for receiving are open. The peer that chooses
+//!   connections opens its two first; the other opens its own when it has seen one of these
+//!   ([`super::behaviour`] explains the order).
+//! - `Standing`: reported to the behaviour, which answers with [`Tell::Go`] after it has sent the caller
 //!   `PeerUp`.
-//! - `Open`: frames flow. Nothing is read from a substream while its received frames fill their account, and
-//!   Yamux then stops the sender; control is written and read before bulk.
+//! - `Open`: frames flow. A substream is not read while its received frames fill their account, and Yamux
+//!   then stops the sender; control is written and read before bulk.
 //! - `Done`: a fault was reported; nothing is written, read or reported again.
 
 use std::collections::VecDeque;
@@ -41,14 +42,14 @@ use super::ping::{self, Ping};
 use super::probe::{self, Answers, Questions};
 use crate::buffers::Buffers;
 
-/// The longest time from the connection to four standing substreams (guess; it takes three round trips).
+/// Longest time from the connection to four open substreams (guess; it takes three round trips).
 const SET_UP: Duration = Duration::from_secs(10);
-/// The time for which the peer's other substream may be silent once one has ended (guess).
+/// Time for which the peer's other substream may be silent once one has ended (guess).
 const FAREWELL: Duration = Duration::from_secs(30);
-/// The resolution of the times above and of the ping's.
+/// Resolution of the times above and of the ping's.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The purpose of a substream.
+/// Purpose of a substream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Frames(Channel),
@@ -109,22 +110,22 @@ impl OutboundUpgrade<Stream> for Negotiate {
 /// A message of the behaviour to a handler.
 #[derive(Debug)]
 pub(super) enum Tell {
-    /// It has told the caller `PeerUp`: let frames flow.
+    /// The caller has `PeerUp`: let frames flow.
     Go,
-    /// It has chosen this connection after some waiting: open our substreams.
+    /// The behaviour has chosen this connection after a delay: open our substreams.
     Choose,
-    /// Put these questions to the peer.
+    /// Send these questions to the peer.
     Probe(Questions),
 }
 
 /// A message of a handler to the behaviour.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// All four substreams stand.
+    /// All four substreams are open.
     Standing,
-    /// The connection must be closed. `malformed` where the peer broke the rules.
+    /// The connection must be closed. `malformed` is true if the peer broke the rules.
     Fault { malformed: bool, reason: String },
-    /// The result of a probe.
+    /// Result of a probe.
     Probed(Result<Answers, String>),
     /// The peer has asked its last question.
     WasProbed,
@@ -140,44 +141,44 @@ enum Phase {
 
 struct Outgoing {
     stream: Stream,
-    /// The most bytes that are handed to the substream at once.
+    /// Maximum number of bytes that are given to the substream at once.
     piece: usize,
-    /// The frame being written, its cost in the queue and its bytes.
+    /// Frame that is being written, its cost in the queue and its bytes.
     writing: Option<(Writer, usize, usize)>,
-    /// Written since the last flush.
+    /// True if data was written since the last flush.
     dirty: bool,
-    /// Ended by us.
+    /// True if we ended it.
     ended: bool,
 }
 
 struct Incoming {
     stream: Stream,
     reader: Reader,
-    /// Ended by the peer.
+    /// True if the peer ended it.
     ended: bool,
 }
 
-/// The questions of the peer and to the peer (see [`probe`]).
+/// Questions from the peer and to the peer (see [`probe`]).
 #[derive(Default)]
 struct Probes {
-    /// Substreams that were answered.
+    /// Number of substreams that were answered.
     answered: u32,
     answering: Option<BoxFuture<'static, io::Result<()>>>,
-    /// Waits for its substream.
+    /// Questions that wait for their substream.
     to_ask: Option<Questions>,
     asking: Option<BoxFuture<'static, Result<Answers, String>>>,
 }
 
-/// The handler of one connection.
+/// Handler of one connection.
 pub(super) struct Handler {
     link: Arc<Link>,
     events: EventSender,
     max_frame: usize,
-    /// The most bytes that are handed to a substream at once.
+    /// Maximum number of bytes that are given to a substream at once.
     piece: usize,
     buffers: Buffers,
     phase: Phase,
-    /// The time at which the connection was made; once it is open, at which something was last read from it.
+    /// Time at which the connection was made; once it is open, time at which data was last read from it.
     since: Instant,
     to_open: VecDeque<&'static [Purpose]>,
     opened: bool,
@@ -257,7 +258,7 @@ impl Handler {
             Purpose::Frames(channel) => channel,
             Purpose::Ping => return self.ping.accepted(stream),
             Purpose::Probe => {
-                // More than one at a time or too many are dropped, which resets them.
+                // A second one at a time, or one too many, is dropped, which resets it.
                 if self.probes.answering.is_none() && self.probes.answered < probe::MAX_PROBES {
                     self.probes.answered += 1;
                     self.probes.answering =
@@ -292,7 +293,7 @@ impl Handler {
         }
     }
 
-    /// Everything that depends on the time.
+    /// Checks all time limits.
     fn check_times(&mut self, now: Instant) {
         let waited = now.duration_since(self.since);
         let half_ended = self.incoming.iter().flatten().any(|incoming| incoming.ended);
@@ -366,7 +367,7 @@ impl Handler {
 }
 
 impl Outgoing {
-    /// Takes frames from the queue and writes them; then flushes; then ends the substream where this node is
+    /// Takes frames from the queue and writes them, then flushes; ends the substream if this node is
     /// finishing.
     fn pump(
         &mut self,
@@ -378,7 +379,7 @@ impl Outgoing {
         if self.ended {
             return Ok(());
         }
-        // Nothing comes back on this substream: anything readable is its end.
+        // The peer sends nothing on this substream: anything readable is its end.
         if Pin::new(&mut self.stream).poll_read(cx, &mut [0]).is_ready() {
             return Err(std::io::Error::other("the peer refused it"));
         }

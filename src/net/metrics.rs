@@ -1,8 +1,8 @@
-//! Metrics for Prometheus: counters of a running node, at `http://ADDRESS/metrics`, for all who may connect
-//! to that address.
+//! Metrics for Prometheus: counters of a running node, at `http://ADDRESS/metrics`, for all clients that
+//! can connect to that address.
 //!
-//! The metrics have names of the session file, stages, bytes and counts of faults, as the node's own lines
-//! do; no key and no part of a sum.
+//! Like the node's own lines, the metrics contain names of the session file, stages, bytes and counts of
+//! faults; they contain no key and no part of a sum.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::session::Peer;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// One node's metrics. Cheap to update, whether or not they are asked for.
+/// Metrics of one node. Updates are cheap, even if no client reads them.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -38,12 +38,12 @@ pub(crate) struct Metrics {
     faults: Family<Labels, Counter>,
     strangers: Counter,
     finished: Gauge,
-    /// The stage that bytes are counted under.
+    /// Stage for which bytes are counted.
     now: Mutex<(String, String)>,
 }
 
 impl Metrics {
-    /// All at zero, with a line for every peer and aggregate of the session.
+    /// Makes metrics at zero, with a line for every peer and aggregate of the session.
     #[must_use]
     pub(crate) fn new(ctx: &Context) -> Self {
         let metrics = Self {
@@ -162,8 +162,8 @@ impl Metrics {
             let labels = vec![("aggregate", aggregate.name.clone()), ("way", way.to_owned())];
             let done =
                 (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(aggregate.len());
-            // With several children the one that is furthest counts; a sum that begins anew begins at its
-            // first chunk.
+            // With several children the most advanced child counts; a sum that starts again starts at
+            // its first chunk.
             let gauge = self.sum.get_or_create(&labels);
             let done = i64::try_from(done).unwrap_or(i64::MAX);
             if *index == 0 || gauge.get() < done {
@@ -172,10 +172,10 @@ impl Metrics {
         }
     }
 
-    /// Answers at `address` from now on.
+    /// Starts to serve the metrics at `address`.
     ///
     /// # Errors
-    /// Where the address cannot be bound.
+    /// If the address cannot be bound.
     pub(crate) fn serve(&self, address: SocketAddr) -> io::Result<Server> {
         let registry = Arc::clone(&self.registry);
         Server::start("flyswarm-metrics", address, move |request| {
@@ -190,7 +190,7 @@ impl Metrics {
     }
 }
 
-/// The stage's name, as `join` spells it too.
+/// Returns the stage's name as in the output of `join`.
 #[must_use]
 pub(crate) fn stage_name(stage: Stage) -> &'static str {
     match stage {

@@ -1,6 +1,6 @@
-//! mDNS without taking part in anything: who of flyswarm is on the local network now, this machine's own
-//! identity included; and letting the network know an identity before there is a session. mDNS proves
-//! nothing; a connection shows which peer is there.
+//! mDNS without joining a session. It finds the flyswarm nodes on the local network, including this
+//! machine's own identity, and announces an identity before there is a session. mDNS proves nothing; a
+//! connection proves the identity of a peer.
 
 use std::future::Pending;
 use std::io;
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use super::dial::without_peer;
 use super::service;
 
-/// Records taken in all (guess): a flood of mDNS ends the observation, not the memory.
+/// Maximum number of records (guess): a flood of mDNS ends the observation and does not fill the memory.
 const MOST: usize = 4096;
 
 #[derive(NetworkBehaviour)]
@@ -34,7 +34,7 @@ struct Parts {
     over_6: mdns::tokio::Behaviour,
 }
 
-/// A running observation; it ends when dropped.
+/// A running observation, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Observer {
     found: Receiver<(PeerId, Multiaddr)>,
@@ -42,16 +42,16 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Begins to ask and to listen, on every interface.
+    /// Starts to ask and to listen, on every interface.
     ///
     /// # Errors
-    /// Where the system gives no thread or no news of interfaces.
+    /// If the system starts no thread or cannot watch interfaces.
     pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut swarm = {
             let _inside = runtime.enter();
-            // A name of its own: mDNS leaves out what has the observer's name. It announces nothing, having
-            // no address.
+            // A random name, because mDNS leaves out the observer's own name. It has no address, so it
+            // announces nothing.
             let local = PeerId::random();
             let [over_4, over_6] = service::mdns(local)?;
             let transport = DummyTransport::<(PeerId, StreamMuxerBox)>::new().boxed();
@@ -89,7 +89,7 @@ impl Observer {
         Ok(Self { found, _stop: stop })
     }
 
-    /// The next peer and address that was not there before; `None` where nothing came within `timeout`.
+    /// Returns the next new peer and address; `None` if none came within `timeout`.
     #[must_use]
     pub(crate) fn next(&self, timeout: Duration) -> Option<(PeerId, Multiaddr)> {
         match self.found.recv_timeout(timeout) {
@@ -103,11 +103,11 @@ impl Observer {
     }
 }
 
-/// Lets mDNS answer for `peer` on every interface, for `time`. The addresses that it gives cannot be dialled
-/// (UDP port 0), so that a node of the same identity is not confused with this.
+/// Lets mDNS answer for `peer` on every interface, for `time`. The addresses in the answers cannot be
+/// dialled (UDP port 0), so that a node of the same identity is not confused with this announcement.
 ///
 /// # Errors
-/// Where the system gives no news of interfaces.
+/// If the system cannot watch interfaces.
 pub(crate) fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -127,13 +127,13 @@ pub(crate) fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
     })
 }
 
-/// Whether an address that mDNS gave is one of a node, and not of [`announce`].
+/// Returns whether an address from mDNS belongs to a node, and not to [`announce`].
 #[must_use]
 pub(crate) fn is_node(address: &Multiaddr) -> bool {
     address.iter().any(|part| matches!(part, Protocol::Tcp(_) | Protocol::QuicV1))
 }
 
-/// Has an address on every interface, and listens on none.
+/// A transport with an address on every interface that listens on none of them.
 struct Nowhere {
     interfaces: IfWatcher,
     listener: Option<ListenerId>,

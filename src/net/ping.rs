@@ -1,11 +1,11 @@
-//! Whether the peer is alive: `/ipfs/ping/1.0.0`, as in the libp2p specification (32 bytes, echoed, on one
-//! long-lived substream per direction).
+//! Checks that the peer is alive: `/ipfs/ping/1.0.0`, as in the libp2p specification (32 bytes, echoed,
+//! on one long-lived substream per direction).
 //!
-//! libp2p's own ping behaviour keeps silent about a first failure and then negotiates a new substream for up
-//! to 10 s, so that a dead peer shows after 17 s. It also judges by the echo alone, which on a slow link
-//! waits behind megabytes of our own data in the kernel's send buffer. Here a peer counts as gone when an
-//! echo has been due for [`TIMEOUT`] *and* nothing else was heard from it for as long: neither frames nor its
-//! own pings.
+//! libp2p's own ping behaviour does not report a first failure, and then negotiates a new substream for
+//! up to 10 s. So it detects a dead peer only after 17 s. It also judges only by the echo, which on a
+//! slow link waits behind megabytes of our own data in the kernel's send buffer. Here a peer counts as
+//! gone when an echo has been due for [`TIMEOUT`] *and* no other data came from it in that time: neither
+//! frames nor its own pings.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -16,15 +16,15 @@ use futures::{AsyncReadExt, AsyncWriteExt, FutureExt};
 use libp2p::Stream;
 use tokio::time::Instant;
 
-/// Between an echo and the next ping.
+/// Interval between an echo and the next ping.
 pub(super) const INTERVAL: Duration = Duration::from_secs(2);
-/// For the echo.
+/// Time limit for the echo.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
-/// Fixed by the libp2p specification.
+/// Length of a ping, fixed by the libp2p specification.
 const LENGTH: usize = 32;
 
 enum Outbound {
-    /// The substream is being opened since then; that needs answers too.
+    /// Time since which the substream is being opened; this needs answers of the peer too.
     Opening(Instant),
     Idle(Stream, Instant),
     Waiting(BoxFuture<'static, io::Result<Stream>>, Instant),
@@ -43,23 +43,23 @@ impl Ping {
         Self { outbound: Outbound::Opening(now), inbound: None, heard: now, sent: 0 }
     }
 
-    /// Something arrived from the peer.
+    /// Records that data arrived from the peer.
     pub(super) fn heard(&mut self, now: Instant) {
         self.heard = now;
     }
 
-    /// Our substream stands.
+    /// Records that our substream is open.
     pub(super) fn opened(&mut self, stream: Stream, now: Instant) {
         self.outbound = Outbound::Idle(stream, now);
     }
 
-    /// The peer's substream stands; it replaces one it opened earlier.
+    /// Records that the peer's substream is open; it replaces an earlier one.
     pub(super) fn accepted(&mut self, stream: Stream) {
         self.inbound = Some(echo(stream).boxed());
     }
 
-    /// Sends a ping that is due and answers the peer; how long a ping took whose echo has come. An error
-    /// means that a ping substream broke.
+    /// Sends a ping if it is due and answers the peer. Returns the round trip of a ping whose echo has
+    /// come. An error means that a ping substream broke.
     pub(super) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Result<Option<Duration>, String> {
         let mut round_trip = None;
         while let Some(inbound) = &mut self.inbound {
@@ -69,7 +69,7 @@ impl Ping {
                     self.heard = now;
                     Some(echo(stream).boxed())
                 }
-                // The peer may end its pings; its frames and our own pings go on to show that it lives.
+                // The peer may end its pings; its frames and our own pings still show that it is alive.
                 Err(_) => None,
             };
         }
@@ -86,13 +86,13 @@ impl Ping {
         {
             self.sent += 1;
             self.outbound = Outbound::Waiting(ask(stream, self.sent).boxed(), now);
-            // To be polled at once: that sends the ping.
+            // Poll again at once: that sends the ping.
             cx.waker().wake_by_ref();
         }
         Ok(round_trip)
     }
 
-    /// Whether the peer must be taken for gone.
+    /// Returns whether the peer counts as gone.
     pub(super) fn is_dead(&self, now: Instant) -> bool {
         let asked = match &self.outbound {
             Outbound::Opening(since) | Outbound::Waiting(_, since) => *since,
@@ -103,8 +103,8 @@ impl Ping {
 }
 
 async fn ask(mut stream: Stream, number: u64) -> io::Result<Stream> {
-    // The specification asks for random bytes. The link is authenticated: a number tells echoes apart as
-    // well.
+    // The specification asks for random bytes. The link is authenticated, so a number is enough to
+    // distinguish echoes.
     let mut ping = [0; LENGTH];
     ping[..8].copy_from_slice(&number.to_le_bytes());
     let mut echo = [0; LENGTH];

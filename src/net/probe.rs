@@ -1,9 +1,8 @@
-//! Probes: questions of one peer of the roster to another about itself and the way between them:
+//! Probes: questions of one peer of the roster to another about itself and the connection between them:
 //! `/flyswarm/probe/1` (spec, section 6.1).
 //!
-//! Questions and answers go over one substream of the connection that already stands, one after another.
-//! Answering costs little and is bounded: see the constants. A peer that asks for more loses the substream,
-//! not the connection.
+//! Questions and answers use one substream of the open connection, one after another. Answering is cheap
+//! and bounded: see the constants. A peer that asks for more loses the substream, not the connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,27 +14,28 @@ use libp2p::Stream;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-/// The name negotiated for its substreams. It has a version of its own: peers of different protocol versions
-/// can ask.
+/// Protocol name negotiated for its substreams. It has its own version, so peers of different protocol
+/// versions can ask.
 pub(super) const PROTOCOL: &str = "/flyswarm/probe/1";
-/// Most bytes of the text that a node tells about itself (guess: 40 times what a session's fields take).
+/// Maximum length in bytes of the text of a node about itself (guess: 40 times the size of a session's
+/// fields).
 pub(super) const MAX_ABOUT: usize = 64 * 1024;
-/// Most bytes of one `Take` or `Give`, and of all on one substream, both directions together (guess: 0.3 s at
-/// 1 Gbit/s).
+/// Maximum number of bytes of one `Take` or `Give`, and of all of them on one substream, both directions
+/// together (guess: 0.3 s at 1 Gbit/s).
 const MAX_PIECE: u32 = 4 << 20;
 const MAX_SUM: u64 = 16 << 20;
-/// Questions on one substream (guess: an honest peer asks some twenty).
+/// Maximum number of questions on one substream (guess: an honest peer asks about twenty).
 const MAX_QUESTIONS: u32 = 64;
-/// Substreams that are answered on one connection, one at a time (guess).
+/// Maximum number of substreams that are answered on one connection, one at a time (guess).
 pub(super) const MAX_PROBES: u32 = 8;
-/// For all answers on one substream, and for all questions (guess).
+/// Time limit for all answers on one substream, and for all questions (guess).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For a connection to the asking peer's port.
+/// Time limit for a connection to the asking peer's port.
 const CONNECT: Duration = Duration::from_secs(3);
-/// A transfer that took this long says enough about the rate (guess).
+/// Duration of a transfer that is sufficient to measure the rate (guess).
 const LONG_ENOUGH: Duration = Duration::from_millis(250);
 const FIRST_PIECE: u32 = 64 << 10;
-/// Round trips; the shortest counts.
+/// Number of round trips; the shortest counts.
 const ROUNDS: usize = 5;
 
 const ABOUT: u8 = 0;
@@ -43,16 +43,16 @@ const TAKE: u8 = 1;
 const GIVE: u8 = 2;
 const REACH: u8 = 3;
 
-/// The result of a peer that tried to connect to a port of this node.
+/// Result of a peer that tried to connect to a port of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The connection stood: a program listens.
+    /// The connection was made: a program listens.
     Connected,
     /// The connection was refused: no program listens.
     Refused,
-    /// No answer in 3 s.
+    /// The peer got no answer in 3 s.
     Silence,
-    /// Something else, such as no route.
+    /// Another error, such as a missing route.
     Failed,
 }
 
@@ -82,31 +82,34 @@ impl Reach {
     }
 }
 
-/// The questions of a probe.
+/// Questions of a probe.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
-    /// Most bytes to send, and to have sent, for the rates; 0 asks for none. At most 4 MiB are.
+    /// Maximum number of bytes to send, and to receive, to measure the rates; 0 measures no rates. At
+    /// most 4 MiB are used.
     pub bytes: u32,
-    /// A TCP port of this node that the peer is asked to connect to.
+    /// TCP port of this node to which the peer shall connect.
     pub port: Option<u16>,
 }
 
-/// The answers to a probe.
+/// Answers to a probe.
 #[derive(Debug, Clone)]
 pub struct Answers {
-    /// The peer's text about itself, as in its [`super::Config::about`]. At most 64 KiB.
+    /// Text of the peer about itself, as in its [`super::Config::about`]. At most 64 KiB.
     pub about: Bytes,
-    /// The shortest of five round trips.
+    /// Shortest of five round trips.
     pub round_trip: Duration,
-    /// The peer's clock less this machine's, in seconds; exact to half a round trip.
+    /// Difference of the peer's clock and this machine's clock in seconds, exact to half a round trip;
+    /// positive if the peer's clock is ahead.
     pub clock_ahead: f64,
     /// Bytes per second to the peer and from it.
     pub rates: Option<(f64, f64)>,
-    /// The result at the port asked about.
+    /// Result at the port in the question.
     pub reach: Option<Reach>,
 }
 
-/// Answers until the other side ends the substream. Returns `Err` where it broke or went beyond a limit.
+/// Answers until the other side ends the substream. Returns `Err` if the substream broke or a limit was
+/// exceeded.
 pub(super) async fn answer(stream: Stream, about: Bytes, remote: Option<IpAddr>) -> io::Result<()> {
     match timeout(PATIENCE, answer_all(stream, about, remote)).await {
         Ok(result) => result,
@@ -151,7 +154,7 @@ async fn answer_all(mut stream: Stream, about: Bytes, remote: Option<IpAddr>) ->
     Err(io::Error::other(format!("more than {MAX_QUESTIONS} questions on one substream")))
 }
 
-/// The size of a `Take` or `Give`, within the limits.
+/// Reads the size of a `Take` or `Give`, within the limits.
 async fn piece(stream: &mut Stream, left: &mut u64) -> io::Result<u32> {
     let mut count = [0; 4];
     stream.read_exact(&mut count).await?;
@@ -192,7 +195,7 @@ async fn give(stream: &mut Stream, count: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects to the asking peer itself and to no other.
+/// Connects only to the asking peer itself.
 async fn reach(remote: Option<IpAddr>, port: u16) -> Reach {
     let Some(ip) = remote else { return Reach::Failed };
     match timeout(CONNECT, TcpStream::connect((ip, port))).await {
@@ -245,7 +248,7 @@ async fn ask_all(mut stream: Stream, questions: Questions) -> io::Result<Answers
                 let took = transfer(&mut stream, direction, count).await?;
                 let moving = took.saturating_sub(round_trip).max(Duration::from_micros(10));
                 *rate = f64::from(count) / moving.as_secs_f64();
-                // All of them together are less than twice the last.
+                // All transfers together are less than twice the last one.
                 if took >= LONG_ENOUGH || count >= most {
                     break;
                 }
@@ -282,7 +285,7 @@ async fn transfer(stream: &mut Stream, direction: u8, count: u32) -> io::Result<
     Ok(begun.elapsed())
 }
 
-/// This machine's clock: microseconds since 1970.
+/// Returns this machine's time: microseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "peers compare their clocks")]
 fn now_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

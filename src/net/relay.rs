@@ -1,7 +1,9 @@
-//! A relay: it passes on the connections of peers that cannot dial each other, by libp2p's circuit relay v2.
+//! A relay: it forwards the connections of peers that cannot dial each other, by libp2p's circuit relay
+//! v2.
 //!
-//! What it passes on is encrypted and authenticated from peer to peer; it learns who talks to whom, when and
-//! how much. It serves peers by name: all others are cut off once Noise has shown who they are.
+//! The forwarded data is encrypted and authenticated from peer to peer. The relay learns which peers
+//! communicate, when and how much. It serves listed peers only: all others are disconnected once Noise
+//! has shown their identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,21 +22,23 @@ use zeroize::Zeroizing;
 use super::gate::{Gate, Gated};
 use super::{NetError, NetworkKey, at_relays, transport};
 
-/// Reservations and circuits that a peer may ask for in a minute (guess: a roster of 1,024 that starts anew).
+/// Maximum number of reservations and circuits per peer and minute (guess: a roster of 1,024 that
+/// restarts).
 const RATE: NonZeroU32 = NonZeroU32::new(2048).unwrap();
-/// Connections that a peer may have to the relay: a new one may come before an old one is known to be dead.
+/// Maximum number of connections of a peer to the relay: a new one may come before an old one is
+/// detected as dead.
 const CONNECTIONS: u32 = 4;
 
-/// What a relay gives at most.
+/// Limits of a relay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Peers that have a place, at which others reach them.
+    /// Number of peers with a reservation, through which others reach them.
     pub(crate) reservations: usize,
-    /// Connections between peers that are passed on at a time.
+    /// Number of forwarded connections between peers at a time.
     pub(crate) circuits: usize,
-    /// Bytes of one such connection, both ways; 0 for any number.
+    /// Bytes of one such connection, both ways; 0 for no limit.
     pub(crate) bytes: u64,
-    /// How long one such connection may last.
+    /// Maximum duration of one such connection.
     pub(crate) duration: Duration,
 }
 
@@ -42,23 +46,23 @@ pub(crate) struct Limits {
 pub(crate) struct Config {
     pub(crate) seed: Zeroizing<[u8; 32]>,
     pub(crate) listen: Vec<Multiaddr>,
-    /// Those that it serves.
+    /// Peers that it serves.
     pub(crate) peers: BTreeSet<PeerId>,
     pub(crate) network_key: Option<NetworkKey>,
     pub(crate) limits: Limits,
 }
 
-/// What happens to a relay.
+/// An event of a relay.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Where peers find it, with its peer id.
+    /// Address of the relay, with its peer id.
     Listening(Multiaddr),
     Reserved(PeerId),
-    /// A peer has no place any more.
+    /// A peer no longer has a reservation.
     Left(PeerId),
     Opened(PeerId, PeerId),
     Closed(PeerId, PeerId),
-    /// A request of a peer was turned down, for this reason.
+    /// A request of a peer was denied for this reason.
     Denied(PeerId, String),
 }
 
@@ -71,10 +75,10 @@ struct Parts {
     ping: ping::Behaviour,
 }
 
-/// Relays until `stop` is dropped or used.
+/// Runs a relay until `stop` is dropped or used.
 ///
 /// # Errors
-/// Where it cannot listen.
+/// If it cannot listen.
 pub(crate) fn run(
     config: Config,
     stop: oneshot::Receiver<()>,
@@ -146,7 +150,8 @@ fn swarm(config: Config) -> Result<(Swarm<Parts>, PeerId), NetError> {
     Ok((swarm, local))
 }
 
-/// `open` counts the circuits of each pair: libp2p may tell the end of one twice.
+/// Handles an event. `open` counts the circuits of each pair, because libp2p may report the end of one
+/// twice.
 fn observe(
     swarm: &mut Swarm<Parts>,
     local: PeerId,
@@ -157,7 +162,7 @@ fn observe(
     let denied = |status: StatusCode| format!("{status:?}");
     match event {
         SwarmEvent::NewListenAddr { address, .. } => {
-            // Peers are told it with their place.
+            // Peers receive this address with their reservation.
             swarm.add_external_address(address.clone());
             tell(Event::Listening(address.with(Protocol::P2p(local))));
         }

@@ -28,24 +28,23 @@ use super::link::Traffic;
 use super::probe::Questions;
 use super::{Config, Event, NetError, transport};
 
-/// Established connections beyond two per peer: being closed, mostly (guess).
+/// Number of established connections beyond two per peer: most of them are being closed (guess).
 const SLACK: u32 = 16;
-/// Addresses of a peer that are dialled at once: all that it can have, so that no number of false ones delays
-/// the right one.
+/// Number of addresses of a peer that are dialled at once: all that it can have, so that false addresses
+/// never delay the right one.
 const DIALLED: NonZeroU8 = NonZeroU8::new(48).unwrap();
-/// Substreams under negotiation per connection; a peer opens three.
+/// Maximum number of substreams under negotiation per connection; a peer opens three.
 const NEGOTIATING: usize = 8;
-/// The interval at which mDNS asks again, in case a packet was lost, and the time for which an answer is good
-/// (guess).
+/// Interval at which mDNS asks again, in case a packet was lost, and lifetime of an answer (guess).
 const MDNS_QUERY: Duration = Duration::from_secs(15);
 const MDNS_TTL: Duration = Duration::from_secs(120);
-/// Until a relay that did not give a place is asked again: doubles (guess).
+/// Wait until the next request to a relay that gave no reservation: it doubles (guess).
 const RESERVE: Duration = Duration::from_millis(500);
 const RESERVE_LONGEST: Duration = Duration::from_secs(15);
-/// For tasks of the runtime at the end.
+/// Time limit for tasks of the runtime at the end.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
-/// A command of the caller to the swarm; frames take the way of [`super::link`].
+/// Command of the caller to the swarm; frames go through [`super::link`].
 #[derive(Debug)]
 pub(super) enum Order {
     AddAddress(PeerId, Multiaddr),
@@ -57,20 +56,20 @@ pub(super) enum Order {
     ShutDown(Duration),
 }
 
-/// The listeners with their addresses of the configuration.
+/// Listeners with their addresses of the configuration.
 type Listeners = Vec<(ListenerId, Multiaddr)>;
 
-/// A place at a relay, where others reach this node.
+/// A reservation at a relay, through which others reach this node.
 struct Place {
     address: Multiaddr,
-    /// `None` while it is to be asked for again at `next`.
+    /// `None` while the reservation is due to be requested again at `next`.
     listener: Option<ListenerId>,
     next: Instant,
     failures: u32,
 }
 
 impl Place {
-    /// Asks for the place where that is due.
+    /// Requests the reservation if that is due.
     fn keep(&mut self, swarm: &mut Swarm<Parts>) {
         if self.listener.is_some() || Instant::now() < self.next {
             return;
@@ -84,7 +83,7 @@ impl Place {
         }
     }
 
-    /// The place is gone, or was not given.
+    /// Records that the reservation has ended, or was refused.
     fn lost(&mut self) {
         let wait = RESERVE.saturating_mul(1 << self.failures.min(8)).min(RESERVE_LONGEST);
         self.failures += 1;
@@ -92,13 +91,13 @@ impl Place {
     }
 }
 
-/// `peers` comes after all that may refuse a connection: one that it admits is refused by no other part
-/// afterwards, and those below it keep no account of one that it refuses.
+/// `peers` comes after all parts that may refuse a connection. So no other part refuses a connection
+/// that it admits, and the parts below it never see a connection that it refuses.
 #[derive(NetworkBehaviour)]
 struct Parts {
     limits: connection_limits::Behaviour,
     mdns: Toggle<mdns::tokio::Behaviour>,
-    /// One behaviour speaks one of IPv4 and IPv6.
+    /// A behaviour supports either IPv4 or IPv6.
     mdns6: Toggle<mdns::tokio::Behaviour>,
     relays: Toggle<relay::client::Behaviour>,
     peers: Behaviour,
@@ -107,7 +106,7 @@ struct Parts {
     punch: Toggle<dcutr::Behaviour>,
 }
 
-/// mDNS over IPv4, and the same over IPv6.
+/// Makes mDNS over IPv4 and over IPv6.
 pub(super) fn mdns(local: PeerId) -> io::Result<[mdns::tokio::Behaviour; 2]> {
     let over = |enable_ipv6| {
         let config = mdns::Config { ttl: MDNS_TTL, query_interval: MDNS_QUERY, enable_ipv6 };
@@ -116,8 +115,8 @@ pub(super) fn mdns(local: PeerId) -> io::Result<[mdns::tokio::Behaviour; 2]> {
     Ok([over(false)?, over(true)?])
 }
 
-/// Starts listening, then the thread. It ends on `ShutDown` or when `orders` closes, and says who did not
-/// let go in time.
+/// Starts listening, then the thread. The thread ends on `ShutDown` or when `orders` closes, and returns
+/// the peers that did not close in time.
 pub(super) fn start(
     config: &Config,
     keypair: &Keypair,
@@ -132,7 +131,7 @@ pub(super) fn start(
         .enable_all()
         .build()
         .map_err(NetError::Start)?;
-    // Timers, sockets and the watch on interfaces all want the runtime around them.
+    // Timers, sockets and the watch on interfaces must be created inside the runtime.
     let swarm = {
         let _inside = runtime.enter();
         swarm(config, keypair, traffic, events.clone())?
@@ -205,8 +204,8 @@ fn swarm(
     Ok((swarm, listeners))
 }
 
-/// libp2p listens with `SO_REUSEPORT`, so a second process on the same port would get every other connection
-/// instead of an error. A plain bind fails as it should.
+/// Checks that a port is free. libp2p listens with `SO_REUSEPORT`, so a second process on the same port
+/// would get every other connection instead of an error. A plain bind fails in that case.
 pub(super) fn is_free(address: &Multiaddr) -> io::Result<()> {
     let mut parts = address.iter();
     let ip = match parts.next() {
@@ -294,7 +293,7 @@ fn observe(
         && let Some(place) = places.iter_mut().find(|place| place.listener == Some(*listener_id))
     {
         tracing::info!(address = %place.address, "no place at this relay");
-        // What it had said is taken back where it was true.
+        // Withdraws the reported address if the reservation was active.
         if place.failures == 0 {
             let reason = "the relay ended the reservation, or gives none".to_owned();
             events.send(Event::ListenFailed { address: place.address.clone(), reason });

@@ -1,4 +1,5 @@
-//! The transport between real nodes on real sockets. Peers that misbehave are built from libp2p's own parts.
+//! Tests of the transport between real nodes on real sockets. Misbehaving peers are built from libp2p's
+//! own parts.
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting and to print rates
 #![allow(missing_docs, unreachable_pub)]
 
@@ -20,7 +21,7 @@ use sha2::{Digest, Sha256};
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Waits for something that no event tells.
+/// Waits for a condition that no event reports.
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
@@ -29,8 +30,8 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Both send frames of many sizes on both channels and take what the other sends: all of it, in order,
-/// unchanged.
+/// Both nodes send frames of many sizes on both channels and receive those of the other: all of them, in
+/// order, unchanged.
 fn exchange(a: &mut Node, b: &mut Node) {
     let count = 500_u32;
     for number in 0..count {
@@ -80,15 +81,15 @@ fn the_larger_peer_dials_where_the_smaller_has_no_address() {
     large.wait_up(small.peer);
 }
 
-/// Memory of this process in MiB, where the system tells.
+/// Returns the memory of this process in MiB, if the system reports it.
 fn resident() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<usize>().ok()? / KIB)
 }
 
-/// Whether this test runs in a process of its own; otherwise it is run in one now. Memory of a process says
-/// nothing while other tests run in it.
+/// Returns whether this test runs in its own process; otherwise runs it in one now. The memory of a
+/// process shows nothing while other tests run in it.
 fn has_own_process(test: &str) -> bool {
     const ALONE: &str = "FLYSWARM_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -118,7 +119,7 @@ fn half_a_gigabyte_flows_with_bounded_memory_and_arrives_unchanged() {
         for number in 0..total {
             let (from, _, got) = b.wait_frame();
             assert_eq!(got.header, number.to_le_bytes()[..]);
-            // Hashing all of it would measure the hash.
+            // Hashing the whole payload would measure the hash.
             hash.update(&got.payload[..4 * KIB]);
             b.send(from, Channel::Control, frame(&number.to_le_bytes(), Bytes::new()));
             most = most.max(resident().unwrap_or(0));
@@ -143,7 +144,7 @@ fn half_a_gigabyte_flows_with_bounded_memory_and_arrives_unchanged() {
     let (_b, received, most) = receiver.join().expect("the receiver ends well");
     assert_eq!(received, hash.finalize());
     println!("{rate:.0} MB/s, memory {before:?} -> {most} MiB");
-    // 128 of 512 MiB.
+    // The limit is 128 of the 512 MiB.
     assert!(before.is_none_or(|before| most < before + 128), "memory grew from {before:?} to {most} MiB");
 }
 
@@ -155,7 +156,7 @@ fn control_overtakes_bulk_that_waits() {
         a.send(b.peer, Channel::Bulk, frame(b"bulk", vec![0; 256 * KIB]));
     }
     a.send(b.peer, Channel::Control, frame(b"control", Bytes::new()));
-    // Nothing is taken at b until the control frame is there.
+    // b takes no frame until the control frame has arrived.
     until("control frame", || b.network().bytes_received(&a.peer, Channel::Control) > 0);
     let mut before = 0;
     while b.wait_frame().1 == Channel::Bulk {
@@ -183,13 +184,13 @@ fn a_receiver_that_does_not_read_bounds_what_its_peer_can_send() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // 4 MiB of frames, 16 MiB of window with its least of 256 KiB, and one frame at either end.
+    // 4 MiB of frames, 16 MiB of window with its minimum of 256 KiB, and one frame at either end.
     assert!(last <= 21 * MIB, "{last} bytes went to a receiver that does not read");
     let received = b.network().bytes_received(&a.peer, Channel::Bulk) as usize;
     assert!(received <= 4 * MIB + 256 * KIB + 64, "{received} bytes were read for a caller that takes none");
     println!("stopped after {last} bytes, {received} read");
 
-    // The connection lives: pings and control go on, and bulk once it is taken.
+    // The connection is alive: pings and control continue, and bulk continues once it is taken.
     a.send(b.peer, Channel::Control, frame(b"still here", Bytes::new()));
     until("control frame", || b.network().bytes_received(&a.peer, Channel::Control) > 0);
     while b.wait_frame().1 == Channel::Bulk {}
@@ -235,7 +236,7 @@ fn another_identity_at_a_known_address_is_refused_and_the_right_address_still_fo
     a.knows(&b);
     a.wait_up(b.peer);
     b.wait_up(a.peer);
-    // Noise tells the dialled side who dialled, and that is a stranger there.
+    // Noise shows the dialled side the identity of the dialler, which is a stranger there.
     other.wait("Stranger", |event| {
         matches!(event, Event::Stranger { peer, .. } if *peer == a.peer).then_some(())
     });
@@ -313,7 +314,7 @@ fn a_paused_peer_is_lost_by_ping() {
     let mut victim = Node::start(config(27, &[27, 28]));
     let paused = raw::pause(28, &victim);
     victim.wait_up(peer(28));
-    // Full buffers on the way must not keep the connection from closing.
+    // Full buffers on the way must not keep the connection open.
     for _ in 0..40 {
         victim.send(peer(28), Channel::Bulk, frame(b"", vec![0; 256 * KIB]));
     }
@@ -338,7 +339,7 @@ fn simultaneous_dials_converge_to_one_connection() {
     for round in 0..25 {
         let mut a = Node::start(config(31, &[31, 32]));
         let mut b = Node::start(config(32, &[31, 32]));
-        // Now one, now the other has a little lead.
+        // The two nodes alternately have a small lead.
         if round % 2 == 0 {
             a.knows(&b);
             std::thread::sleep(Duration::from_micros(500 * round % 4000));
@@ -366,7 +367,7 @@ fn a_killed_peer_is_lost_once_and_up_again_after_its_restart() {
     let (mut a, mut b) = pair(33, 34);
     let number = if b.peer == peer(33) { 33 } else { 34 };
     for _ in 0..3 {
-        // Dropping closes the sockets without a farewell, as the end of a process does.
+        // Dropping closes the sockets without a farewell, like the end of a process.
         drop(b.network.take());
         a.wait_lost(b.peer);
         assert!(a.next(Duration::from_millis(400)).is_none(), "nothing while it is away");
@@ -385,7 +386,7 @@ fn a_peer_that_leaves_is_lost_after_its_last_frame() {
     leave(a, b);
 }
 
-/// One leaves with 10 MiB in its queue: the other has all of it before it loses the peer.
+/// One node leaves with 10 MiB in its queue: the other receives all of it before it loses the peer.
 fn leave(mut a: Node, mut b: Node) {
     for number in 0..40_u8 {
         a.send(b.peer, Channel::Bulk, frame(&[number], vec![number; 256 * KIB]));
@@ -498,7 +499,7 @@ fn frames_over_the_limits_are_refused_and_at_the_limit_they_pass() {
     assert_eq!((got.header.len(), got.payload.len()), (70_000, MAX_FRAME - 70_004));
 }
 
-/// Whether an interface other than loopback is up and can multicast.
+/// Returns whether an interface other than loopback is up and can multicast.
 fn can_multicast() -> bool {
     let Ok(interfaces) = std::fs::read_dir("/sys/class/net") else { return false };
     interfaces.flatten().any(|interface| {
@@ -513,7 +514,7 @@ fn can_multicast() -> bool {
 fn mdns_finds_a_peer_of_the_roster_and_nobody_else() {
     if !can_multicast() {
         let test = "mdns_finds_a_peer_of_the_roster_and_nobody_else";
-        // Goes past the harness, so that it is seen.
+        // Writes past the test harness, so that the line is visible.
         writeln!(std::io::stderr(), "skipped: {test}: no interface besides loopback has multicast")
             .expect("standard error is open");
         return;

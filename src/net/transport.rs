@@ -1,5 +1,5 @@
-//! TCP (no delay) with the network key, Noise and Yamux, and QUIC beside it; DNS names; and a bound on how
-//! long a connection may take to close.
+//! TCP (no delay) with the network key, Noise and Yamux; in addition QUIC; DNS names; and a limit on the
+//! time that a connection may take to close.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,22 +15,25 @@ use libp2p::pnet::{PnetConfig, PreSharedKey};
 use libp2p::{PeerId, dns, noise, quic, relay, tcp, yamux};
 use tokio::time::{Sleep, sleep};
 
-/// For TCP, Noise and Yamux together where this node dials (guess: four round trips and a slow machine).
+/// Time limit for TCP, Noise and Yamux together if this node dials (guess: four round trips and a slow
+/// machine).
 const SET_UP: Duration = Duration::from_secs(10);
-/// The time for Noise and Yamux where it is dialled: a peer that says nothing for so long loses its place.
+/// Time limit for Noise and Yamux if this node is dialled: a peer that is silent for this time loses its
+/// place.
 const SET_UP_INCOMING: Duration = Duration::from_secs(5);
-/// For telling the peer that the connection closes (guess). A paused peer takes nothing, and would hold the
-/// socket.
+/// Time limit for the message to the peer that the connection closes (guess). A paused peer reads
+/// nothing, and would keep the socket open.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Yamux doubles a substream's receive window of 256 KiB while the reader keeps up. `libp2p-yamux` fixes the
-/// sum over a connection's substreams at 1 GiB and lets us set only the number of substreams, for each of
-/// which 256 KiB are held back: with 4032 of them 16 MiB remain for growth. That is what a reader that stops
-/// can have in its buffers, and it is enough for 1 Gbit/s at 60 ms.
+/// Number of substreams for Yamux's limits. Yamux doubles a substream's receive window of 256 KiB while
+/// the reader keeps up. `libp2p-yamux` fixes the sum over a connection's substreams at 1 GiB. We can set
+/// only the number of substreams, and 256 KiB are reserved for each: with 4032 of them 16 MiB remain for
+/// growth. That is the maximum in the buffers of a reader that stops, and it is enough for 1 Gbit/s at
+/// 60 ms.
 const STREAMS: usize = 4032;
 
-/// TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and QUIC has none
-/// to give it. Connections through relays, where there are any, are encrypted and authenticated end to end in
-/// the same way.
+/// Builds TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and
+/// QUIC has no such stream. Connections through relays, if any, are encrypted and authenticated end to
+/// end in the same way.
 pub(super) fn build(
     keypair: &Keypair,
     network_key: Option<PreSharedKey>,
@@ -74,7 +77,7 @@ pub(super) fn build(
     };
     let direct = match dns::tokio::Transport::system(both()) {
         Ok(dns) => dns.boxed(),
-        // A machine without a resolver configuration still reaches addresses written as numbers.
+        // A machine without a resolver configuration can still reach numeric addresses.
         Err(error) => {
             tracing::warn!(%error, "names in addresses cannot be resolved");
             both().boxed()
@@ -83,10 +86,10 @@ pub(super) fn build(
     Ok(relayed.or_transport(direct).map(|either, _| either.into_inner()).boxed())
 }
 
-/// The addresses of a name, found as where a node dials it.
+/// Returns the addresses of a name, resolved in the same way as for dialling.
 ///
 /// # Errors
-/// The text says why there is none.
+/// The text gives the reason.
 #[cfg(feature = "cli")]
 pub(crate) async fn addresses_of(name: &str) -> Result<Vec<std::net::IpAddr>, String> {
     let resolver = hickory_resolver::TokioResolver::builder_tokio().and_then(|builder| builder.build());
@@ -94,7 +97,7 @@ pub(crate) async fn addresses_of(name: &str) -> Result<Vec<std::net::IpAddr>, St
     found.map(|found| found.iter().collect()).map_err(|error| error.to_string())
 }
 
-/// A muxer whose closing ends in time, whether or not the peer takes what is left.
+/// A muxer that closes in time, even if the peer does not read the remaining data.
 struct BoundedClose<M> {
     muxer: M,
     deadline: Option<Pin<Box<Sleep>>>,

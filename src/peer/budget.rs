@@ -1,5 +1,5 @@
-//! A private session is entered in the ledger before anything of it is sent, and so is one in which rows
-//! answer the questions of others (task `xclp`).
+//! Enters private sessions in the ledger before anything is sent. Sessions whose rows answer questions
+//! of other peers (task `xclp`) are entered too.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
 use crate::tasks::Shared;
 
-/// Says whether a private session is worth what it costs; an error ends it.
+/// Asks whether to pay for a private session; an error ends the session.
 pub(super) type Ask = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
-/// What a peer calls its rows, and what they may spend in private sessions.
+/// Data set of a peer, and the budget that it may spend in private sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// The name under which the ledger adds up what private sessions spend of these rows.
+    /// Name of the data set in the privacy ledger.
     pub dataset: String,
-    /// The most that all sessions together may spend; `None` for no bound.
+    /// Maximum that all sessions together may spend; `None` for no bound.
     pub limit: Option<Ratio>,
 }
 
-/// Checks that a private session has a budget, and only such a one.
+/// Checks that a private session has a budget, and that no other session has one.
 pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Error> {
     let input = |text: &str| Err(Error::Input(text.to_owned()));
     match (session.privacy.noise, budget) {
@@ -41,14 +41,14 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
     }
 }
 
-/// Whether each row is a question about the labels of others, answered without noise.
+/// Returns whether each row is a question about the labels of others, answered without noise.
 fn is_query(session: &Session) -> bool {
     session.task.kind().shared == Shared::Shares
 }
 
-/// Enters the session in `ledger`, once for what is kept in `state`. `rows` is what the rows are called
-/// where nobody names the data set, `None` for a peer without. `ask` may end it before that, unless it is
-/// paid for.
+/// Enters the session in `ledger`, once for each state folder `state`. `rows` names the rows if the
+/// caller names no data set; `None` for a peer without rows. `ask` may end the session first, unless it
+/// is already paid for.
 pub(super) fn charge(
     session: &Session,
     budget: Option<&Budget>,
@@ -80,7 +80,8 @@ pub(super) fn charge(
         }
     }
     let mut ledger = Ledger::open(ledger)?;
-    // What a peer has drawn is kept with its state, and sent again as it is: who still has that pays once.
+    // A peer keeps the drawn noise with its state and sends it again unchanged. So it pays only once
+    // while it has that state.
     ledger.charge(charge, budget.limit, Store::is_paid(state).map_err(store)?)?;
     Store::mark_paid(state).map_err(store)
 }

@@ -1,4 +1,4 @@
-//! What a peer is made of, checked before anything is sent.
+//! Builder of a peer, which checks everything before anything is sent.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ use crate::store::{Pin, Store};
 use crate::tasks::{self, Build, History, Labels, Outcome, Protected, Rows, SessionTask, Task};
 use flyswarm_data::notices::{self, Notice};
 
-/// Saves a result as soon as it is there.
+/// Saves a result as soon as it is available.
 pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;
 
-/// Keeps a receipt when it is there; it may add to it.
+/// Keeps a receipt as soon as it is available; may add to it.
 pub(super) type Keep = Box<dyn FnOnce(&mut Receipt) -> Result<(), Error> + Send>;
 
 /// A peer before it joins; see [`Peer::builder`].
@@ -57,7 +57,7 @@ pub struct Builder {
     interpose: Option<MakeInterpose>,
 }
 
-/// Makes what stands between a node and its network.
+/// Makes the layer between a node and its network.
 pub type MakeInterpose = Arc<dyn Fn(&Arc<Context>) -> Result<Box<dyn Interpose>, Error> + Send + Sync>;
 
 enum RowSource {
@@ -97,95 +97,96 @@ impl Builder {
         }
     }
 
-    /// This peer's rows: `features` has one row each (rows x features of the session), `labels` the index of
-    /// each row's class in the session's list, or `None` where it is unknown. A task that looks at no labels
-    /// takes an empty `labels`.
+    /// Sets this peer's rows. `features` has one row for each data row (rows x features of the session).
+    /// `labels` has the index of each row's class in the session's list, or `None` if the class is
+    /// unknown. A task that uses no labels accepts an empty `labels`.
     pub fn data(mut self, features: Array2<f32>, labels: Vec<Option<u16>>) -> Self {
         self.rows = Some(RowSource::Arrays(features, labels));
         self
     }
 
-    /// This peer's rows, as [`crate::data`] has read them from the file `name`.
+    /// Sets this peer's rows, read by [`crate::data`] from the file `name`.
     pub fn rows(mut self, rows: Rows, name: impl Into<String>) -> Self {
         self.rows = Some(RowSource::Rows(rows));
         self.name = name.into();
         self
     }
 
-    /// How the built-in task is made, in place of the usual way.
+    /// Replaces the function that makes the built-in task.
     pub(crate) fn built_by(mut self, build: Build) -> Self {
         self.build = Some(build);
         self
     }
 
-    /// Whether to leave before any rows are counted where a column looks wrong beside those of the others:
-    /// other units, codes for missing values, a constant. Without it there is an event only.
+    /// Sets whether to leave before any rows are counted if a column looks wrong compared with those of
+    /// the other peers: other units, codes for missing values, a constant. By default such a column only
+    /// causes an event.
     pub fn strict(mut self, on: bool) -> Self {
         self.strict = on;
         self
     }
 
-    /// Calls `ask` before a private session is entered in the ledger, unless it is paid for already. Its
-    /// error ends it, and nothing is spent.
+    /// Calls `ask` before a private session is entered in the ledger, unless it is already paid for. An
+    /// error of `ask` ends the session, and nothing is spent.
     pub fn before_charge(mut self, ask: impl FnOnce() -> Result<(), Error> + Send + 'static) -> Self {
         self.ask = Some(Box::new(ask));
         self
     }
 
-    /// The task of a session with [`CustomSpec`](crate::tasks::CustomSpec).
+    /// Sets the task of a session with [`CustomSpec`](crate::tasks::CustomSpec).
     pub fn task(mut self, task: Arc<dyn Task>) -> Self {
         self.task = Some(task);
         self
     }
 
-    /// The file that the identity was read from. The ledger of private sessions, a mark for each session and,
-    /// unless [`Builder::state_dir`] says otherwise, the state are kept beside it.
+    /// Sets the file of the identity. The ledger of private sessions and a mark for each session are
+    /// kept next to it. The state is kept there too, unless [`Builder::state_dir`] sets another folder.
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key_file = Some(path.into());
         self
     }
 
-    /// The folder under which the state of sessions is kept. Two nodes must not share an identity's state,
-    /// and state that is lost costs the peer its vote in the session.
+    /// Sets the folder for the state of sessions. Two nodes must not share an identity's state, and a
+    /// peer that loses its state loses its vote in the session.
     pub fn state_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_dir = Some(folder.into());
         self
     }
 
-    /// An address to listen on, such as `/ip4/0.0.0.0/tcp/4001`; may be called again. Without any the node
-    /// listens on a free port of every IPv4 interface.
+    /// Adds an address to listen on, such as `/ip4/0.0.0.0/tcp/4001`; may be called again. Without an
+    /// address the node listens on a free port of every IPv4 interface.
     pub fn listen(mut self, address: Multiaddr) -> Self {
         self.listen.push(address);
         self
     }
 
-    /// Whether to look for peers on the local network by mDNS; yes unless this says otherwise.
+    /// Sets whether to look for peers on the local network by mDNS. Default: yes.
     pub fn mdns(mut self, on: bool) -> Self {
         self.mdns = on;
         self
     }
 
-    /// A secret that all nodes of a network share, without which nobody can talk to them.
+    /// Sets a secret that all nodes of a network share. Nodes without it cannot connect.
     pub fn network_key(mut self, key: NetworkKey) -> Self {
         self.network_key = Some(key);
         self
     }
 
-    /// What this peer calls its rows and what they may spend; a private session needs it, one of the task
-    /// `xclp` takes a name alone, no other takes it.
+    /// Sets the data set's name and its budget. A private session requires both; the task `xclp` accepts
+    /// only a name; other sessions accept neither.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Answers Prometheus at `http://ADDRESS/metrics`.
+    /// Serves Prometheus metrics at `http://ADDRESS/metrics`.
     pub fn metrics(mut self, address: SocketAddr) -> Self {
         self.metrics = Some(address);
         self
     }
 
-    /// Calls `save` as soon as the result is there, before the node stays for the others. Its error ends the
-    /// node.
+    /// Calls `save` as soon as the result is available, before the node stays for the others. An error
+    /// of `save` ends the node.
     pub fn on_result(
         mut self,
         save: impl FnOnce(&Outcome, &History) -> Result<(), Error> + Send + 'static,
@@ -194,8 +195,8 @@ impl Builder {
         self
     }
 
-    /// Calls `keep` with the receipt when the session is over for this peer, before its state is wiped. Its
-    /// error is the error of [`Peer::result`].
+    /// Calls `keep` with the receipt when the session is over for this peer, before its state is wiped.
+    /// An error of `keep` is the error of [`Peer::result`].
     pub fn on_receipt(
         mut self,
         keep: impl FnOnce(&mut Receipt) -> Result<(), Error> + Send + 'static,
@@ -204,26 +205,26 @@ impl Builder {
         self
     }
 
-    /// Keeps [`Peer::status`].
+    /// Enables [`Peer::status`].
     pub(crate) fn watched(mut self, on: bool) -> Self {
         self.watched = on;
         self
     }
 
-    /// Writes down every frame.
+    /// Records every frame.
     pub(crate) fn trace(mut self, trace: Arc<Trace>) -> Self {
         self.trace = Some(trace);
         self
     }
 
-    /// Puts what this makes between the node and its network.
+    /// Puts the layer that `make` makes between the node and its network.
     #[cfg(feature = "cli")]
     pub(crate) fn interpose(mut self, make: MakeInterpose) -> Self {
         self.interpose = Some(make);
         self
     }
 
-    /// Checks everything, charges the ledger where the session is private, and starts the node.
+    /// Checks everything, charges the ledger if the session is private, and starts the node.
     ///
     /// # Errors
     /// [`Error`]; nothing was sent.
@@ -296,7 +297,7 @@ impl Builder {
         let ctx = Arc::new(Context::new(settings, me, self.identity, task.plan()));
         let schema = session.data.preparation.as_deref();
         let mut findings = notices::of(&rows.data, &session.data.columns, schema);
-        // A constant counts if others have other values, which the opened sums tell.
+        // A constant column matters only if other peers have other values, which the opened sums show.
         findings.retain(|(_, notice)| !matches!(notice, Notice::Constant(_)));
         let (grave, rest): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(_, notice)| notice.is_grave());
         let odd: Vec<String> = [&grave, &rest]
@@ -309,7 +310,7 @@ impl Builder {
         }
         let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
-        // Before anything is written: an address that is none.
+        // Invalid addresses are found before anything is written.
         driver::roster(&session)?;
         driver::relays(&session)?;
         let mark = self.key_file.as_deref().map(|key| mark_file(key, &session));
@@ -347,10 +348,10 @@ impl Builder {
     }
 }
 
-/// How long a peer waits for those that it is started again for, to serve them: an hour.
+/// Time for which a restarted peer waits for the peers that it serves: one hour.
 const SERVES_MS: u64 = 3_600_000;
 
-/// Where the ledger is.
+/// Inputs that set the location of the ledger.
 struct Ledgers<'a> {
     key: Option<&'a Path>,
     state: Option<&'a Path>,
@@ -364,12 +365,12 @@ impl Ledgers<'_> {
     }
 }
 
-/// The error for a task that this program does not have.
+/// Returns the error for a task that this program does not have.
 pub(crate) fn not_built_in(session: &Session) -> Error {
     Error::Input(format!("task {} is not built into this program", session.task.label()))
 }
 
-/// Rows from a program, as the session's task wants them.
+/// Checks rows from a program and returns them as the session's task needs them.
 fn checked(
     session: &Session,
     kind: Option<&SessionTask>,
@@ -406,7 +407,7 @@ fn checked(
     }
 }
 
-/// The rows of a peer that has none.
+/// Returns the rows of a peer without data.
 fn no_rows(session: &Session) -> Rows {
     let one = Array2::zeros((1, session.data.features as usize));
     let data = Dataset::from_arrays(one, Vec::new(), Vec::new())
@@ -414,7 +415,8 @@ fn no_rows(session: &Session) -> Rows {
     Rows::new(Arc::new(data.subset(&[])))
 }
 
-/// Where an identity's state in a session is kept: under the folder that was asked for, or beside the key.
+/// Returns the folder of an identity's state in a session: under the requested folder, or next to the
+/// key.
 pub(crate) fn state_folder(
     asked: Option<&Path>,
     key: Option<&Path>,
@@ -429,7 +431,8 @@ pub(crate) fn state_folder(
     Ok(folder.join(id).join(session.id().to_string()))
 }
 
-/// What tells, beside the key and whatever becomes of the state, how far its owner has come in a session.
+/// Returns the path of the mark that records the owner's progress in a session. It is next to the key,
+/// so it survives a loss of the state.
 pub(crate) fn mark_file(key: &Path, session: &Session) -> PathBuf {
     let mut folder = key.as_os_str().to_owned();
     folder.push(".sessions");

@@ -1,4 +1,4 @@
-//! What happens to a peer, for people and programs: names instead of positions in the roster.
+//! Events of a peer, for people and programs: with names instead of positions in the roster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,17 +17,17 @@ use crate::protocol::context::Context;
 use crate::protocol::view::{Reason, Stage};
 use crate::session;
 
-/// An event and when it happened.
+/// An event with its time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timed {
-    /// Seconds since 1970.
+    /// Time in seconds since 1970.
     pub time: f64,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// What happens to a peer. Serialised, `event` is the variant's name in kebab case; displayed, it is one line
+/// Events of a peer. Serialised, `event` is the variant's name in kebab case; displayed, it is one line
 /// of text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -35,102 +35,102 @@ pub struct Timed {
 pub enum Event {
     /// The node runs and waits for others.
     Waiting {
-        /// This peer.
+        /// Name of this peer.
         peer: String,
-        /// Everybody else in the roster.
+        /// All other peers of the roster.
         others: Vec<String>,
-        /// Peers with which the session can begin after `seconds`.
+        /// Number of peers with which the session can begin after `seconds`.
         needed: u16,
-        /// How long it waits for all, in seconds.
+        /// Time for which the node waits for all peers, in seconds.
         seconds: u64,
     },
     /// The node listens at an address.
     Listening {
-        /// The address.
+        /// Address.
         address: Multiaddr,
     },
     /// The node no longer listens at an address.
     ListenFailed {
-        /// The address.
+        /// Address.
         address: Multiaddr,
-        /// What the system said.
+        /// Error of the system.
         reason: String,
     },
-    /// Metrics are answered at an address.
+    /// Metrics are served at an address.
     Metrics {
-        /// The address.
+        /// Address.
         address: std::net::SocketAddr,
     },
     /// Another node uses this peer's identity.
     Twin {
-        /// Where it is.
+        /// Address of that node.
         address: Multiaddr,
     },
     /// A node outside the roster was refused.
     Stranger {
         /// Its libp2p name.
         peer: String,
-        /// Where it is.
+        /// Its address.
         address: Multiaddr,
     },
     /// A peer is connected and has the same session file.
     Joined {
-        /// The peer.
+        /// Name of the peer.
         peer: String,
     },
     /// The last connection to a peer ended.
     Disconnected {
-        /// The peer.
+        /// Name of the peer.
         peer: String,
-        /// Why.
+        /// Reason of the end.
         reason: String,
     },
     /// A peer has another session file.
     Refused {
-        /// The peer.
+        /// Name of the peer.
         peer: String,
-        /// The fields that differ.
+        /// Fields that differ.
         fields: Vec<String>,
     },
-    /// A peer broke a rule of the protocol; it takes no part from now on.
+    /// A peer broke a rule of the protocol; it takes no further part.
     Blamed {
-        /// The peer.
+        /// Name of the peer.
         peer: String,
-        /// The rule.
+        /// Rule that it broke.
         fault: Fault,
     },
-    /// This peer has lost what it had stored of the session: it takes part and does not vote.
+    /// This peer has lost its stored state of the session: it takes part and does not vote.
     StateLost {
-        /// Who has shown it; `None` if the mark beside the key has.
+        /// Peer that has shown it; `None` if the mark next to the key has shown it.
         shown_by: Option<String>,
     },
     /// A view began.
     View {
-        /// Its ballot.
+        /// Ballot of the view.
         view: String,
-        /// Its members.
+        /// Members of the view.
         members: Vec<String>,
     },
-    /// A view ended before its time.
+    /// A view ended early.
     ViewFailed {
-        /// Its ballot.
+        /// Ballot of the view.
         view: String,
-        /// The member that ended it.
+        /// Member that ended it.
         author: String,
-        /// Why, as it says.
+        /// Reason that this member gives.
         reason: Reason,
-        /// The other member that it names, if any: one of the two is at fault, and it is not known which.
+        /// Other member that it names, if any: one of the two is at fault, and it is unknown which.
         suspect: Option<String>,
     },
     /// A stage of a slot began.
     Stage {
-        /// The aggregate that is summed in the slot.
+        /// Aggregate that is summed in the slot.
         slot: String,
-        /// The slot's number, from 0.
+        /// Number of the slot, from 0.
         number: u32,
-        /// How many slots the session has.
+        /// Number of slots of the session.
         slots: u32,
-        /// The stage.
+        /// Stage that began.
         stage: Stage,
     },
     /// An exchange began.
@@ -141,81 +141,82 @@ pub enum Event {
     },
     /// An aggregate was opened.
     Opened {
-        /// The aggregate.
+        /// Name of the aggregate.
         aggregate: String,
-        /// The slot's number, from 0.
+        /// Number of the slot, from 0.
         number: u32,
-        /// The peers whose vectors it sums.
+        /// Peers whose vectors it sums.
         members: Vec<String>,
     },
-    /// What the task says of its progress when an aggregate was opened, such as the loss of a round.
+    /// Progress of the task when an aggregate was opened, such as the loss of a round.
     Figures {
-        /// The aggregate.
+        /// Name of the aggregate.
         aggregate: String,
-        /// The slot's number, from 0.
+        /// Number of the slot, from 0.
         number: u32,
         /// Numbers by name.
         figures: serde_json::Map<String, serde_json::Value>,
     },
-    /// The result is there, and saved if the caller does that.
+    /// The result is available, and saved if the caller does that.
     Finished {
-        /// What the result is called, such as "model"; `None` for a peer without rows, which has none.
+        /// Name of the result, such as "model"; `None` for a peer without rows, which has no result.
         result: Option<String>,
-        /// The result's digest, in hexadecimal digits.
+        /// Digest of the result, in hexadecimal digits.
         digest: Option<String>,
-        /// Which of the opened sums hold this peer's rows; `None` for a peer without rows.
+        /// Opened sums that include this peer's rows; `None` for a peer without rows.
         own_rows: Option<OwnRows>,
-        /// A line about the result; may be empty.
+        /// One line about the result; may be empty.
         summary: String,
-        /// How long the node stays for the others at most, in seconds.
+        /// Maximum time for which the node stays for the others, in seconds.
         lingers: u64,
     },
-    /// A warning for the user of the result. No other peer learns of it; the receipt counts them.
+    /// A warning for the user of the result. No other peer sees it; the receipt gives only the number of
+    /// warnings.
     Warning {
-        /// `columns`: one of this peer's rows looks wrong. `quality`: how good the result is.
+        /// `columns`: one of this peer's columns looks wrong. `quality`: how good the result is.
         about: &'static str,
-        /// A sentence.
+        /// The warning as a sentence.
         message: String,
     },
-    /// The last word to a peer with rows: which of the opened sums hold them.
+    /// The last message to a peer with rows: the opened sums that include them.
     OwnRows {
-        /// Which.
+        /// Opened sums that include the rows.
         #[serde(flatten)]
         own_rows: OwnRows,
     },
     /// The session is over for this peer.
     Receipt {
-        /// What it can show.
+        /// Record of the session that the peer can show later.
         receipt: Box<Receipt>,
     },
-    /// Others may have no result yet: this peer's state is kept, and a later run serves them.
+    /// Other peers may still lack the result: this peer's state is kept, and a later run serves them.
     StateKept {
-        /// The folder.
+        /// Folder of the state.
         folder: PathBuf,
-        /// Peers that have not said that they have the result; nobody if this peer left early.
+        /// Peers that have not confirmed the result; empty if this peer left early.
         without_result: Vec<String>,
     },
-    /// The node stands at a stage until it is killed. For tests.
+    /// The node stays at a stage until it is killed. For tests.
     Held {
-        /// The aggregate.
+        /// Name of the aggregate.
         slot: String,
-        /// The stage.
+        /// Stage at which the node stays.
         stage: Stage,
     },
-    /// The node has begun to deviate on purpose, for checks of other programs.
+    /// The node has begun to deviate on purpose, to check other programs.
     Deviated {
-        /// Towards whom.
+        /// Peer that sees the deviation.
         peer: String,
     },
-    /// The reader was too slow: these events are gone.
+    /// The reader was too slow and missed some events.
     Missed {
-        /// How many.
+        /// Number of missed events.
         count: u64,
     },
 }
 
 impl Event {
-    /// What a report says to a user; `None` for what is of no interest to one.
+    /// Returns the event of a report; `None` if the report does not concern a user.
     pub(crate) fn of(ctx: &Context, report: &Report<'_>) -> Option<Self> {
         let name = |peer: &session::Peer| ctx.session.name(*peer).to_owned();
         let aggregate = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());
@@ -279,7 +280,8 @@ impl Event {
             node::Event::Exchange(roles) => Self::Roles {
                 roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
             },
-            // The connection's end is reported with its reason; the rest by the peer itself.
+            // The end of the connection is reported with its reason, and the peer itself reports the
+            // rest.
             node::Event::Lost(_)
             | node::Event::NeedsConnection(_)
             | node::Event::Finished(_)
@@ -351,7 +353,7 @@ impl fmt::Display for Event {
             Self::Finished { lingers, .. } => {
                 write!(f, "the others have their results; here for them for up to {lingers} s more")
             }
-            // It is for machines.
+            // The receipt is for programs.
             Self::Receipt { .. } => Ok(()),
             Self::StateKept { folder, without_result } if without_result.is_empty() => {
                 write!(

@@ -1,4 +1,4 @@
-//! The events of a peer, kept for whoever reads them: every reader gets them from the first.
+//! Events of a peer, kept for its readers: every reader receives them from the first event.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,25 @@ use tokio::sync::watch;
 
 use super::event::{Event, Timed};
 
-/// Events that are kept (guess). A reader that falls further behind is told how many it has missed.
+/// Number of events that are kept (guess). A reader that falls further behind receives the number of
+/// missed events.
 const KEPT: usize = 1 << 13;
 
 #[derive(Debug, Default)]
 struct Events {
-    /// The number of the oldest event that is kept.
+    /// Number of the oldest event that is kept.
     first: u64,
     kept: VecDeque<Timed>,
 }
 
-/// Where a peer's events are written. It ends with its last clone.
+/// Writing end of a peer's events. The stream ends with the last clone.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     events: Arc<Mutex<Events>>,
     written: Arc<watch::Sender<u64>>,
 }
 
-/// Where they are read.
+/// Reading end of a peer's events.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     events: Arc<Mutex<Events>>,
@@ -37,7 +38,7 @@ fn lock(events: &Mutex<Events>) -> MutexGuard<'_, Events> {
     events.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An empty journal.
+/// Makes an empty journal.
 pub(super) fn journal() -> (Journal, Reader) {
     let events = Arc::default();
     let (sender, receiver) = watch::channel(0);
@@ -46,7 +47,7 @@ pub(super) fn journal() -> (Journal, Reader) {
 }
 
 impl Journal {
-    /// Writes an event with the time of now.
+    /// Writes an event with the present time.
     pub(super) fn write(&self, event: Event) {
         let mut events = lock(&self.events);
         if events.kept.len() == KEPT {
@@ -61,17 +62,18 @@ impl Journal {
 }
 
 impl Reader {
-    /// All events from the first on; ends with the node.
+    /// Streams all events from the first; ends with the node.
     pub(super) fn stream(&self) -> impl Stream<Item = Timed> + Send + Unpin + use<> {
         Box::pin(stream::unfold((self.clone(), 0), |(mut reader, next)| async move {
-            // An error means that nothing more is written: what is there is read to its end.
+            // An error means that no further events follow: the reader reads the remaining events.
             let _ = reader.written.wait_for(|&count| count > next).await;
             let (timed, next) = reader.at(next)?;
             Some((timed, (reader, next)))
         }))
     }
 
-    /// Event number `next`, or how many are missed before the oldest that is kept; and the number after it.
+    /// Returns event number `next` and the number after it. If that event is no longer kept, returns the
+    /// number of missed events before the oldest kept event.
     fn at(&self, next: u64) -> Option<(Timed, u64)> {
         let events = lock(&self.events);
         if next < events.first {

@@ -1,4 +1,4 @@
-//! The node's thread: what the driver reports becomes events, the result and the receipt.
+//! The node's thread: turns reports of the driver into events, the result and the receipt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::session::{self, Release, Session};
 use crate::store::{self, Store, StoreError};
 use crate::tasks::{self, History, Outcome, Protected, Rows, Shared, Task};
 
-/// What a node is told beside what its driver is.
+/// Settings of a node in addition to those of its driver.
 pub(super) struct Plan {
-    /// What the result is called; `None` for a peer without rows.
+    /// Name of the result; `None` for a peer without rows.
     pub(super) result: Option<&'static str>,
     pub(super) rows: Rows,
     pub(super) columns: Arc<Protected>,
-    /// What looks wrong about the rows alone.
+    /// Warnings about the rows that need no other peer.
     pub(super) odd: Vec<String>,
     pub(super) metrics: Option<(Metrics, Server)>,
     pub(super) save: Option<Save>,
     pub(super) keep: Option<Keep>,
 }
 
-/// Starts a node on a thread of its own; the network is up when this returns.
+/// Starts a node on its own thread; the network is up when this function returns.
 pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error> {
     let (journal, reader) = journal();
     let (up, started) = oneshot::channel();
@@ -68,9 +68,9 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     node.warn("columns", odd);
     let run = move || {
         let result = node.run(config);
-        // The readers' end comes before the result's.
+        // Readers see the end before the result arrives.
         drop(node);
-        // Whoever waited for it may have gone.
+        // The caller may no longer wait for it.
         let _ = end.send(result);
     };
     let spawned = std::thread::Builder::new().name("flyswarm-node".into()).spawn(run);
@@ -84,13 +84,13 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     }
 }
 
-/// The error for a node whose thread died.
+/// Returns the error for a node whose thread died.
 pub(super) fn panicked() -> Error {
     Error::Environment("BUG: the node's thread panicked".into())
 }
 
-/// The end of a session that could not be finished; where no other peer was ever heard, with what may keep
-/// all of them away: a network key at one side only.
+/// Adds a hint to the error of an unfinished session. If no other peer was ever heard, the hint names a
+/// possible cause: only one side uses a network key.
 fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     let hint = match keyed {
         _ if begun => {
@@ -102,7 +102,7 @@ fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     };
     match error {
         Error::Ended { ending: ending @ Ending::TooFew(_), .. } if begun => Error::Ended { ending, hint },
-        // This peer's own fault is not the network's.
+        // This peer's own fault does not come from the network.
         Error::Ended { ending, .. } if !reached && !begun && !matches!(ending, Ending::Own(_)) => {
             Error::Ended { ending, hint }
         }
@@ -110,7 +110,8 @@ fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     }
 }
 
-/// The fields of a receipt that follow from the session's task and its protection of single rows.
+/// Returns the fields of a receipt that follow from the session's task and its protection of single
+/// rows.
 pub(crate) fn told(session: &Session) -> [(&'static str, Value); 4] {
     let kind = session.task.kind();
     [
@@ -121,7 +122,7 @@ pub(crate) fn told(session: &Session) -> [(&'static str, Value); 4] {
     ]
 }
 
-/// What a session's file says of privacy, for receipts.
+/// Returns the privacy settings of a session's file, for receipts.
 fn privacy(session: &Session) -> Value {
     let mut privacy = json!(session.privacy.noise);
     if !privacy.is_object() {
@@ -142,20 +143,20 @@ struct Node {
     watched: Option<Watched>,
     up: Option<oneshot::Sender<driver::Handle>>,
     views: u64,
-    /// Pairs that a view was ended for, whether only their connection was lost, and how many views.
+    /// Number of ended views for each pair of peers; the flag is true if only their connection was lost.
     apart: BTreeMap<([String; 2], bool), u64>,
-    /// Whether another peer was ever heard.
+    /// True if another peer was ever heard.
     reached: bool,
-    /// Whether a network key is used.
+    /// True if a network key is used.
     keyed: bool,
     roles: BTreeMap<String, Vec<String>>,
-    /// When each slot was opened, in seconds since 1970.
+    /// Time at which each slot was opened, in seconds since 1970.
     opened: BTreeMap<u32, f64>,
     warnings: Warnings,
     result: Option<Result<SessionResult, Error>>,
 }
 
-/// The result, and what it was made of.
+/// Result with the sums that it was made of.
 struct SessionResult {
     /// `None` for a peer without rows.
     outcome: Option<Outcome>,
@@ -166,7 +167,7 @@ impl Node {
     fn run(&mut self, config: NodeConfig) -> Result<Finished, Error> {
         let (started, state) = (super::unix(), config.state.clone());
         let ended = driver::run(config, &mut |report| self.reported(report));
-        // A result that was saved is not undone by leaving before the others have theirs.
+        // Leaving before the others have their results does not undo a saved result.
         let left_early = ended.is_err();
         let unfinished = ended.as_ref().map_or_else(|_| Vec::new(), |usage| usage.unfinished.clone());
         let (usage, SessionResult { outcome, history }) = match (ended, self.result.take()) {
@@ -174,7 +175,7 @@ impl Node {
             (Ok(usage), Some(Ok(made))) => (usage, made),
             (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
             (Err(error), _) => {
-                // Whoever has begun may have been away while the others finished.
+                // A peer that has begun may have been away while the others finished.
                 let begun = store::has_records(&state).unwrap_or(false);
                 return Err(unreached(error.into(), self.reached, self.keyed, begun));
             }
@@ -191,8 +192,8 @@ impl Node {
         if self.plan.result.is_some() {
             self.journal.write(Event::OwnRows { own_rows: receipt.own_rows.clone() });
         }
-        // The others may need the state: whoever left early, or saw others without a result, can come back
-        // and serve them.
+        // The others may need the state. If this peer left early or saw peers without a result, it can
+        // return and serve them.
         let without_result = if self.serves_later(&history) { unfinished } else { Vec::new() };
         let stored = |error: StoreError| Error::Environment(error.to_string());
         if left_early || !without_result.is_empty() {
@@ -207,9 +208,9 @@ impl Node {
         Ok(Finished { outcome, receipt })
     }
 
-    /// Whether this peer keeps what a later run serves others with. A session with noise, or with shares of
-    /// rows, leaves nothing behind. Whoever was not in the last sum has its result from another peer, which
-    /// knows better who has none.
+    /// Returns whether this peer keeps the state with which a later run serves others. A session with
+    /// noise or with shares of rows keeps nothing. A peer outside the last sum gets its result from
+    /// another peer, which knows better which peers lack the result.
     fn serves_later(&self, history: &History) -> bool {
         let sums = self.session.privacy.noise.is_none() && self.session.task.kind().shared == Shared::Sums;
         sums && history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me))
@@ -222,7 +223,7 @@ impl Node {
         if let Some(watched) = &mut self.watched {
             watched.note(&self.ctx, &report);
         }
-        // Once the result is there, peers that leave have theirs too.
+        // Once this peer has the result, peers that leave have it too.
         let quiet = self.result.is_some() && matches!(report, Report::Disconnected(..));
         if let Some(event) = Event::of(&self.ctx, &report).filter(|_| !quiet) {
             if let Event::Roles { roles } = &event {
@@ -238,7 +239,7 @@ impl Node {
                     self.journal.write(Event::Metrics { address: server.address() });
                 }
                 if let Some(Err(handle)) = self.up.take().map(|up| up.send(handle)) {
-                    // Whoever joined has given up meanwhile.
+                    // The caller of `join` has given up in the meantime.
                     self.stop.store(true, Ordering::Release);
                     handle.wake();
                 }
@@ -274,7 +275,7 @@ impl Node {
         }
     }
 
-    /// Makes the result and has it saved; `None` for a peer without rows.
+    /// Makes the result and saves it; `None` for a peer without rows.
     fn finished(&mut self, history: &History) -> Result<Option<Outcome>, Error> {
         let lingers = self.ctx.session.timing.linger_ms.div_ceil(1000);
         let Some(result) = self.plan.result else {
@@ -305,7 +306,7 @@ impl Node {
         Ok(Some(outcome))
     }
 
-    /// Which of the opened sums hold this peer's rows.
+    /// Returns the opened sums that include this peer's rows.
     fn own_rows(&self, history: &History) -> OwnRows {
         OwnRows::of(&self.ctx.plan, self.ctx.me, &*self.task, history)
     }

@@ -1,5 +1,5 @@
-//! Which of the opened sums hold this peer's rows. The last line of `join`, the receipt, the pages and Python
-//! all say it in the words that are made here.
+//! The opened sums that include this peer's rows. The last line of `join`, the receipt, the pages and
+//! Python all use the text that is made here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,27 +10,27 @@ use crate::protocol::context::Aggregate;
 use crate::session::Peer;
 use crate::tasks::{History, RowUse, Task};
 
-/// Why a peer's rows are not in a sum of which it was no member.
+/// Reason if the peer was not a member of the sum.
 const ABSENT: &str = "this peer was not there";
 
-/// Which of the opened sums hold a peer's rows, as far as they are made of rows.
+/// Opened sums that include a peer's rows, among the sums that are made of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OwnRows {
-    /// The aggregates that hold them, in order.
+    /// Aggregates that include the rows, in order.
     pub included: Vec<String>,
-    /// The aggregates that do not, in order.
+    /// Aggregates that do not include them, in order.
     pub left_out: Vec<LeftOut>,
-    /// The same in a sentence without a full stop.
+    /// The same as a sentence without a full stop.
     pub text: String,
 }
 
-/// An aggregate that does not hold a peer's rows.
+/// An aggregate that does not include a peer's rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Its name.
+    /// Name of the aggregate.
     pub name: String,
-    /// Why, in a clause such as "this peer was not drawn".
+    /// Reason as a clause, such as "this peer was not drawn".
     pub reason: &'static str,
 }
 
@@ -41,12 +41,12 @@ impl fmt::Display for OwnRows {
 }
 
 impl OwnRows {
-    /// Of the peer `me`, whose task is `task`, in all sums that are committed.
+    /// Makes the lists for the peer `me`, whose task is `task`, over all committed sums.
     pub(crate) fn of(plan: &[Aggregate], me: Peer, task: &dyn Task, history: &History) -> Self {
         let mut places = Vec::new();
         for ((slot, aggregate), value) in (0u32..).zip(plan).zip(history.values()) {
             let reason = match task.row_use(slot, history) {
-                // The coin.
+                // An empty aggregate is the coin.
                 _ if aggregate.is_empty() => continue,
                 RowUse::NotUsed => continue,
                 _ if !value.members.contains(&me) => Some(ABSENT),
@@ -58,7 +58,8 @@ impl OwnRows {
         Self::new(&places)
     }
 
-    /// Of each aggregate that is made of rows, in order, and why it does not hold this peer's.
+    /// Makes the lists from each aggregate that is made of rows, in order, with the reason if it does
+    /// not include this peer's rows.
     fn new(places: &[(&str, Option<&'static str>)]) -> Self {
         let included = places.iter().filter(|(_, reason)| reason.is_none());
         let left_out = places
@@ -90,7 +91,7 @@ fn sentence(places: &[(&str, Option<&'static str>)]) -> String {
     if by_reason.is_empty() {
         return format!("your rows are in all sums: {}", names(&included));
     }
-    // "Later" and "earlier" are shorter than names, if they say the same.
+    // "Later" and "earlier" are shorter than names, and are used if they mean the same aggregates.
     let place = |wanted: bool| move |(_, reason): &(&str, Option<&str>)| reason.is_none() == wanted;
     let position = |wanted| places.iter().position(place(wanted));
     let last = |wanted| places.iter().rposition(place(wanted));
@@ -111,7 +112,8 @@ fn sentence(places: &[(&str, Option<&'static str>)]) -> String {
     )
 }
 
-/// Names of aggregates; those that have numbers in ranges, first: "rounds 1 to 50 and in holders, moments".
+/// Lists names of aggregates; numbered ones come first, as ranges: "rounds 1 to 50 and in holders,
+/// moments".
 fn names(names: &[&str]) -> String {
     let mut numbered: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let mut plain = Vec::new();
@@ -130,7 +132,7 @@ fn names(names: &[&str]) -> String {
     }
 }
 
-/// "round 7", "rounds 1 to 50 and 61 to 70".
+/// Formats numbers as ranges: "round 7", "rounds 1 to 50 and 61 to 70".
 fn ranges(kind: &str, numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

@@ -1,4 +1,5 @@
-//! What a peer can show later: what was decided, over whom, and which rows it used.
+//! The receipt of a peer, which it can show later: the decisions, the members of each sum, and the rows
+//! it used.
 
 use std::collections::BTreeMap;
 
@@ -11,41 +12,41 @@ use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::session::{Faults, Series, Session};
 
-/// What a peer can show of a session it took part in.
+/// A receipt: record of a session that a peer can show later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// The session's id, in hexadecimal digits.
+    /// Session id, in hexadecimal digits.
     pub session: String,
-    /// The session's name.
+    /// Name of the session.
     pub name: String,
-    /// The session's own random number, in hexadecimal digits.
+    /// Random number of the session, in hexadecimal digits.
     pub run_id: String,
-    /// When the session was made, as its file says it.
+    /// Time at which the session was made, as in its file.
     pub created: String,
-    /// The session's place in a series, and the id of the one before it.
+    /// Place in a series, and the id of the previous session.
     pub series: Option<Series>,
-    /// This peer's name.
+    /// Name of this peer.
     pub peer: String,
-    /// This peer's libp2p name.
+    /// Libp2p name of this peer.
     pub peer_id: String,
-    /// Which of the opened sums hold this peer's rows.
+    /// Opened sums that include this peer's rows.
     pub own_rows: OwnRows,
-    /// What was summed and opened, in order.
+    /// Opened aggregates, in order.
     pub aggregates: Vec<Opened>,
-    /// When this peer had each of them, in seconds since 1970; `None` where that was before it was started
-    /// again.
+    /// Times at which this peer had each of them, in seconds since 1970; `None` if that was before a
+    /// restart.
     pub opened_unix: Vec<Option<f64>>,
-    /// What the committee bears: `crash` or `byzantine`, and what that does not prevent.
+    /// Faults that the committee tolerates, `crash` or `byzantine`, and what it does not prevent.
     pub committee: Committee,
-    /// Peers by role, where the session had an exchange.
+    /// Peers by role, if the session had an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<BTreeMap<String, Vec<String>>>,
-    /// Views that this peer was in.
+    /// Number of views with this peer as a member.
     pub views: u64,
-    /// Pairs of peers that a view was ended for: one of the two said so of the other.
+    /// Pairs of peers in which one peer accused the other, so that a view ended.
     pub disagreements: Vec<Disagreement>,
-    /// A digest of this peer's rows.
+    /// Digest of this peer's rows.
     pub data: DataDigest,
     /// Seconds and bytes by stage.
     pub stages: Vec<Spent>,
@@ -53,21 +54,21 @@ pub struct Receipt {
     pub bytes_sent: u64,
     /// Bytes received from all peers.
     pub bytes_received: u64,
-    /// When this peer joined, in seconds since 1970.
+    /// Time at which this peer joined, in seconds since 1970.
     pub started_unix: f64,
     /// Seconds from joining to leaving.
     pub seconds: f64,
-    /// What the result is called; `None` for a peer without rows.
+    /// Name of the result; `None` for a peer without rows.
     #[serde(skip)]
     pub result: Option<String>,
-    /// How many warnings this peer was given, by what they are about.
+    /// Warnings to this peer by subject; only their numbers are serialised.
     pub(crate) warnings: Warnings,
-    /// What the task adds, and the result's digest under the result's name.
+    /// Fields that the task adds, and the result's digest under the result's name.
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }
 
-/// Warnings of a peer: in the receipt how many, on its own page their texts.
+/// Warnings of a peer: the receipt holds their numbers, the peer's own page their texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Warnings(BTreeMap<&'static str, Vec<String>>);
 
@@ -76,7 +77,7 @@ impl Warnings {
         self.0.entry(about).or_default().push(text);
     }
 
-    /// The texts.
+    /// Returns the texts.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.0.values().flatten().cloned().collect()
     }
@@ -88,14 +89,14 @@ impl Serialize for Warnings {
     }
 }
 
-/// Two peers that do not agree, so that views ended. It is no verdict: one of them may lie, or their
-/// connection is bad, and nobody else can tell which.
+/// Two peers that disagree, so that views ended. This is not a verdict: one of them may lie, or their
+/// connection is bad, and no other peer can find out which.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Disagreement {
-    /// Their names.
+    /// Names of the two peers.
     pub peers: [String; 2],
-    /// How many views ended.
+    /// Number of views that ended.
     pub views: u64,
     /// The same in words.
     pub text: String,
@@ -114,16 +115,16 @@ impl Disagreement {
     }
 }
 
-/// What the committee of a session bears.
+/// Faults that the committee of a session tolerates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Committee {
-    /// The kind of faults, as in the session file.
+    /// Kind of faults, as in the session file.
     pub faults: String,
-    /// How many members voted.
+    /// Number of members that voted.
     pub members: usize,
-    /// How many of them may break the rules without opening an aggregate twice.
+    /// Number of members that may break the rules without opening an aggregate twice.
     pub may_deviate: usize,
-    /// What is not prevented.
+    /// Attack that is not prevented.
     pub not_prevented: &'static str,
 }
 
@@ -143,45 +144,47 @@ impl Committee {
 /// An aggregate that was opened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Opened {
-    /// Its name.
+    /// Name of the aggregate.
     pub name: String,
-    /// What it is.
+    /// Description of the aggregate.
     pub is: &'static str,
-    /// What it tells every member.
+    /// Information that every member learns from it.
     pub reveals: String,
-    /// The view in which it was summed.
+    /// View in which it was summed.
     pub view: String,
-    /// The peers whose vectors it sums.
+    /// Peers whose vectors it sums.
     pub members: Vec<String>,
     /// SHA-256 of the sealed total, in hexadecimal digits.
     pub sealed_total: String,
 }
 
-/// A salted digest of rows: the peer can show later which rows it used, and nobody can guess them from it.
+/// A salted digest of rows: the peer can prove later which rows it used, and no other party can guess
+/// them from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataDigest {
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// 32 random bytes, in hexadecimal digits.
+    /// Random salt of 32 bytes, in hexadecimal digits.
     pub salt: String,
     /// [`Rows::digest`](crate::tasks::Rows::digest) with this salt, in hexadecimal digits.
     pub digest: String,
-    /// Which rows the digest covers.
+    /// Rows that the digest covers.
     pub digest_covers: &'static str,
 }
 
-/// What a stage took.
+/// Cost of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spent {
-    /// The stage: an aggregate's name, or "train", "sum", "open" of the last one.
+    /// Name of the stage: an aggregate, or "train", "sum", "open" for the last aggregate.
     pub name: String,
-    /// Seconds in it.
+    /// Seconds in the stage.
     pub seconds: f64,
-    /// Bytes sent meanwhile.
+    /// Bytes sent in the stage.
     pub bytes: u64,
 }
 
-/// Seconds and bytes by stage: each side aggregate as one, the last split in train, sum and open.
+/// Returns seconds and bytes by stage: each side aggregate as one stage, the last one split into train,
+/// sum and open.
 pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usage) -> Vec<Spent> {
     let mut out: Vec<Spent> = Vec::new();
     let sketches = task.is::<crate::tasks::SketchSpec>();
@@ -189,7 +192,7 @@ pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usa
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
-            // Of a sketch the last aggregate is no more than the others.
+            // The last aggregate of a sketch is not special.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
                 Stage::Keys | Stage::Compute if task.is::<crate::tasks::XclpSpec>() => "labels".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),

@@ -2,16 +2,16 @@
 
 use super::Handle;
 
-/// From now on the first Ctrl-C, SIGTERM or SIGHUP of this process makes the peer leave cleanly. A second
-/// Ctrl-C or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP
-/// ignored, as by `nohup`, goes on ignoring it.
+/// Makes the peer leave cleanly on the first Ctrl-C, SIGTERM or SIGHUP of this process. A second Ctrl-C
+/// or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP
+/// ignored, as by `nohup`, continues to ignore it.
 pub fn leave_on_signals(handle: Handle) {
-    // Here, not in the thread: a signal may come before that begins.
+    // Registered here and not in the thread, because a signal may come before the thread begins.
     let Ok(mut signals) = Signals::new() else { return };
     std::thread::spawn(move || {
         loop {
             let signal = signals.next();
-            // A terminal that is closed may say so twice.
+            // A closed terminal may send SIGHUP twice.
             if handle.leave() && signal == Signal::End {
                 std::process::exit(130);
             }
@@ -23,7 +23,7 @@ pub fn leave_on_signals(handle: Handle) {
 pub(crate) fn wait_for_signal() {
     match Signals::new() {
         Ok(mut signals) => drop(signals.next()),
-        // The system ends the process then.
+        // Without handlers the system ends the process on a signal.
         Err(_) => loop {
             std::thread::park();
         },
@@ -45,7 +45,7 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// `None` where it is ignored.
+    /// `None` if SIGHUP is ignored.
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
 }
@@ -95,7 +95,8 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored; unknown, and so no, where there is no `/proc`.
+/// Returns whether this process was started with SIGHUP ignored. Without `/proc` this is unknown, and
+/// the result is false.
 #[cfg(unix)]
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a peer is at now: what its events do not tell, such as bytes and how long it waits.
+//! Present status of a peer: data that its events do not carry, such as bytes and waiting times.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,19 +15,19 @@ use crate::protocol::message::Message;
 use crate::protocol::view;
 use crate::session::Peer;
 
-/// What a peer is at. Names are those of the session file.
+/// Status of a peer. Names are those of the session file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Status {
-    /// Everybody else in the roster.
+    /// All other peers of the roster.
     pub(crate) peers: Vec<Other>,
-    /// The members of the view, each with its parent in the tree and after it.
-    /// Empty outside of views.
+    /// Members of the view, each with its parent in the tree and listed after it. Empty outside of
+    /// views.
     pub(crate) tree: Vec<(String, Option<String>)>,
-    /// The sum that is under way or was the last.
+    /// Present or last sum.
     pub(crate) sum: Option<Sum>,
     /// Bytes of messages by stage, in the order in which the stages were first entered.
     pub(crate) stages: Vec<Moved>,
-    /// What is waited for; `None` once the peer is over.
+    /// Event that the peer waits for; `None` once the peer has ended.
     pub(crate) waits: Option<Waits>,
 }
 
@@ -36,30 +36,30 @@ pub(crate) struct Status {
 pub(crate) struct Other {
     pub(crate) name: String,
     pub(crate) link: Link,
-    /// Of the last ping, milliseconds.
+    /// Round trip of the last ping, milliseconds.
     pub(crate) round_trip_ms: Option<f64>,
-    /// Whether the connection leads through a relay.
+    /// True if the connection uses a relay.
     pub(crate) relayed: bool,
     /// Bytes of frames sent to it and received from it.
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-/// How another peer stands.
+/// State of another peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Link {
-    /// It was not seen yet.
+    /// The peer was not seen yet.
     Unseen,
     Connected,
     Lost,
-    /// It has another session file.
+    /// The peer has another session file.
     Refused,
-    /// It broke a rule.
+    /// The peer broke a rule.
     Blamed,
 }
 
-/// How far the sum of an aggregate is, in bytes of `size`.
+/// Progress of the sum of an aggregate, in bytes of `size`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sum {
     pub(crate) aggregate: String,
@@ -77,13 +77,13 @@ pub(crate) struct Moved {
     pub(crate) received: u64,
 }
 
-/// What is waited for.
+/// Event that the peer waits for.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Waits {
     pub(crate) what: Awaited,
-    /// Possibly nobody.
+    /// Peers that it waits for; may be empty.
     pub(crate) peers: Vec<String>,
-    /// How long yet.
+    /// Remaining time.
     pub(crate) seconds: Option<f64>,
 }
 
@@ -114,11 +114,11 @@ impl fmt::Display for Waits {
     }
 }
 
-/// Keeps a peer's status, and gives it to whoever watches.
+/// Keeps a peer's status and sends it to its watchers.
 #[derive(Debug)]
 pub(crate) struct Watched {
     status: Status,
-    /// Where each peer is in the list.
+    /// Index of each peer in the list.
     places: BTreeMap<Peer, usize>,
     stage: &'static str,
     told: watch::Sender<Status>,
@@ -129,7 +129,7 @@ impl Watched {
         Self::of(ctx, ctx.me)
     }
 
-    /// Of peer `me`, whoever the context is of.
+    /// Makes the status of peer `me`, which need not be the peer of the context.
     pub(crate) fn of(ctx: &Context, me: Peer) -> (Self, watch::Receiver<Status>) {
         let others: Vec<_> = ctx.session.peers().filter(|peer| *peer != me).collect();
         let other = |peer: &Peer| Other {
@@ -146,7 +146,7 @@ impl Watched {
         (Self { status, places, stage: "connect", told }, receiver)
     }
 
-    /// Takes in a report of the driver.
+    /// Updates the status from a report of the driver.
     pub(super) fn note(&mut self, ctx: &Context, report: &Report<'_>) {
         match report {
             Report::Sent(_, _, bytes) => self.moved().sent += bytes,
@@ -167,12 +167,12 @@ impl Watched {
         }
     }
 
-    /// What the peer is at by what it was told.
+    /// Returns the present status.
     pub(crate) fn status(&self) -> &Status {
         &self.status
     }
 
-    /// Takes in an event of the node.
+    /// Updates the status from an event of the node.
     pub(crate) fn event(&mut self, ctx: &Context, event: &Event) {
         match event {
             Event::Joined(peer) => self.set(*peer, Link::Connected),
@@ -199,7 +199,7 @@ impl Watched {
         }
     }
 
-    /// Nothing takes a peer's blame off it.
+    /// Sets the state of a peer; a blamed peer stays blamed.
     fn set(&mut self, peer: Peer, link: Link) {
         if let Some(other) = self.places.get(&peer).and_then(|at| self.status.peers.get_mut(*at))
             && other.link != Link::Blamed
@@ -217,8 +217,8 @@ impl Watched {
         &mut stages[at]
     }
 
-    /// With several children the one that is furthest counts; a sum that begins anew begins at its first
-    /// chunk.
+    /// Updates the progress of the sum. If there are several children, the most advanced child counts. A
+    /// sum that starts again starts at its first chunk.
     fn summed(&mut self, ctx: &Context, message: &Message) {
         let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data })) =
             message

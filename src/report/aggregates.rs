@@ -1,4 +1,5 @@
-//! What a receipt says of a session: who took part, what was decided when, and what others may have learnt.
+//! Sections about the session from its receipt: members, decisions with their times, and what others may
+//! have learnt.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -7,10 +8,10 @@ use super::text;
 use crate::html::{bytes, cells, facts, table, time};
 use crate::session::Run;
 
-/// Slots above which their table is folded away.
+/// Number of slots above which their table is folded.
 const FOLDED: usize = 40;
 
-/// Who took part, what was decided when, and what that cost.
+/// Makes the section with members, decisions, times and costs.
 pub(super) fn decided(receipt: &Value) -> Markup {
     let opened = list(&receipt["aggregates"]);
     let members = opened.last().map_or(&[][..], |last| list(&last["members"]));
@@ -106,7 +107,7 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
     )
 }
 
-/// The name of an aggregate without its number, if it has one.
+/// Returns the name of an aggregate without its number, if it has one.
 fn kind(name: &str) -> &str {
     match name.rsplit_once('-') {
         Some((kind, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => kind,
@@ -114,7 +115,8 @@ fn kind(name: &str) -> &str {
     }
 }
 
-/// What others can learn, and what was spent of a budget; `ledger` is what this peer's says.
+/// Makes the section on what others can learn, and on the budget that was spent; `ledger` is the
+/// sentence of this peer's ledger.
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let private = !receipt["privacy"]["epsilon"].is_null();
     let answers = shares(receipt);
@@ -168,12 +170,12 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     }
 }
 
-/// Whether rows were compared by secret shares.
+/// Returns whether rows were compared by secret shares.
 fn shares(receipt: &Value) -> bool {
     receipt["shared"] == "shares"
 }
 
-/// What the session spends, in a sentence.
+/// Returns the budget that the session spends, as a sentence.
 fn budget(receipt: &Value) -> String {
     let privacy = &receipt["privacy"];
     if privacy["epsilon"].is_null() {

@@ -1,16 +1,16 @@
-//! The columns of some rows beside those of the pool: a picture and the numbers of each.
+//! The columns of some rows compared with those of the pool: a picture and the numbers of each column.
 
 use flyswarm_learn::model::columns::{Beside, Column};
 use maud::{Markup, html};
 
 use crate::html::{cells, number, picture, px, table};
 
-/// Most columns that are shown.
+/// Maximum number of columns that are shown.
 pub(super) const MOST: usize = 30;
 /// Width and height of a picture, in units of about a pixel.
 const SIZE: (f64, f64) = (150.0, 22.0);
 
-/// The section; `rows` is the name of the rows if they are not this peer's of the session.
+/// Makes the section; `rows` is the name of the rows if they are not this peer's rows of the session.
 pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
     let whose =
         rows.map_or_else(|| "This peer's columns".to_owned(), |rows| format!("The columns of {rows}"));
@@ -48,7 +48,7 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
     }
 }
 
-/// How far a column's picture goes, in deviations of the pool.
+/// Returns the half-width of a column's picture, in deviations of the pool.
 fn reach(column: &Column) -> f64 {
     let Column { here, pool, .. } = column;
     ((here.mean - pool.mean).abs() + here.deviation) / pool.deviation
@@ -67,7 +67,7 @@ fn row(column: &Column, reach: f64) -> Vec<Markup> {
 fn drawn(column: &Column, reach: f64) -> Markup {
     let Column { name, here, pool } = column;
     let ((width, height), middle) = (SIZE, SIZE.1 / 2.0);
-    // A constant that is the same here lies on the middle.
+    // A constant column with the same value here is drawn in the middle.
     let scale = if pool.deviation > 0.0 { pool.deviation } else { 1.0 };
     let (apart, wide) = ((here.mean - pool.mean) / scale, here.deviation / scale);
     let x = |deviations: f64| px(width / 2.0 + (width / 2.0 - 6.0) * (deviations / reach).clamp(-1.0, 1.0));

@@ -1,4 +1,4 @@
-//! How good a model is: the figures of a session's evaluation, and those of a model on some rows.
+//! Quality of a model: the figures of a session's evaluation, and those of a model on some rows.
 
 use flyswarm_learn::model::comparison::{Comparison, Sentence, Verdict, Whose};
 use flyswarm_learn::model::figures::{Figures, Positive, Share};
@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::{pictures, text};
 use crate::html::{cells, percent, table};
 
-/// What a receipt or a peer's own figures hold of predicted rows.
+/// Figures of predicted rows in a receipt or in a peer's own figures.
 pub(super) enum Held {
-    /// They were predicted in three ways.
+    /// Rows that were predicted in three ways.
     Compared(Box<Comparison>),
-    /// They were predicted by the result alone.
+    /// Rows that were predicted by the result alone.
     Alone(Box<Figures>),
 }
 
-/// What a receipt or a peer's own figures hold, if it is as this program writes it.
+/// Reads the figures of a receipt or a peer's own figures, if they have this program's format.
 pub(super) fn read(value: &Value) -> Option<Held> {
     let square = |figures: &Figures| {
         let classes = figures.per_class.len();
@@ -32,7 +32,7 @@ pub(super) fn read(value: &Value) -> Option<Held> {
     all.then(|| Held::Compared(Box::new(found)))
 }
 
-/// As `93.2 % (90.1 to 95.4)`.
+/// Formats a share as `93.2 % (90.1 to 95.4)`.
 pub(crate) fn shown(share: Share) -> Markup {
     html! {
         (percent(share.value)) " "
@@ -44,12 +44,12 @@ fn maybe(share: Option<Share>) -> Markup {
     share.map_or_else(|| html! { "none" }, shown)
 }
 
-/// The interval of a share, in percent.
+/// Formats the interval of a share, in percent.
 fn interval(share: Share) -> String {
     format!("95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}", 100.0 * share.low, 100.0 * share.high)
 }
 
-/// The figures of a receipt, or why it has none.
+/// Makes the figures of a receipt, or gives the reason why it has none.
 pub(super) fn of_session(receipt: &Value) -> Markup {
     if receipt["evaluation"].is_object() {
         return pooled(&receipt["evaluation"], "How good the model is");
@@ -67,7 +67,7 @@ pub(super) fn of_session(receipt: &Value) -> Markup {
     }
 }
 
-/// The figures of everybody's rows, under this title.
+/// Makes the figures of the rows of all peers, under this title.
 pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     let last = match found["learn_all"].as_bool() {
         Some(false) => "The model that was written does not learn from them either, but is hashed otherwise.",
@@ -116,7 +116,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     }
 }
 
-/// A peer's own figures.
+/// Makes a peer's own figures.
 pub(super) fn own(found: &Held) -> Markup {
     match found {
         Held::Compared(found) => compared(found, Whose::Peer),
@@ -124,7 +124,7 @@ pub(super) fn own(found: &Held) -> Markup {
     }
 }
 
-/// Three ways of predicting the same rows.
+/// Makes a comparison of three ways to predict the same rows.
 pub(super) fn compared(found: &Comparison, whose: Whose) -> Markup {
     let Comparison { swarm, alone, neighbours, .. } = found;
     let recalls = swarm.per_class.iter().zip(&alone.per_class).zip(&neighbours.per_class);
@@ -158,7 +158,7 @@ pub(super) fn compared(found: &Comparison, whose: Whose) -> Markup {
     }
 }
 
-/// What the largest class gives.
+/// Makes the figures of always predicting the largest class.
 fn majority(figures: &Figures) -> Markup {
     let majority = &figures.majority;
     html! {
@@ -179,7 +179,7 @@ fn verdict(Sentence { verdict, text, .. }: &Sentence) -> Markup {
     html! { p class=(class) { (text) } }
 }
 
-/// The figures of one model on rows that are called so; `subject` predicts.
+/// Makes the figures of one model on rows with the name `rows`; `subject` predicts.
 pub(super) fn one(figures: &Figures, rows: &str, subject: &str) -> Markup {
     html! {
         p { strong { (figures.headline(rows)) "." } }
@@ -201,14 +201,14 @@ pub(super) fn one(figures: &Figures, rows: &str, subject: &str) -> Markup {
     }
 }
 
-/// Two classes by the field's words.
+/// Makes the figures of two classes, with the terms of the field.
 fn positive(positive: &Positive) -> Markup {
     let caption = format!("The positive class is {}; 95 % intervals", positive.class);
     let rows = positive.named().map(|(name, share)| cells![name, maybe(share)]);
     table(&caption, &["figure", "share"], rows)
 }
 
-/// Precision, AUC, confusion and calibration of one model.
+/// Makes precision, AUC, confusion matrix and calibration of one model.
 fn details(figures: &Figures) -> Markup {
     html! {
         @if let Some(two) = &figures.positive { (positive(two)) }

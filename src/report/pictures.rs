@@ -1,4 +1,4 @@
-//! The pictures of a report. Each says in its label what it shows; the numbers stand in a table beside it.
+//! Pictures of a report. The label of each picture describes it; the numbers are in a table next to it.
 
 use flyswarm_learn::model::figures::{Bin, Figures};
 use maud::{Markup, html};
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::html::{cells, percent, picture, px, table};
 
-/// Width in units that are about a pixel on a telephone.
+/// Width, in units of about a pixel on a phone.
 const WIDTH: f64 = 360.0;
-/// The most classes whose picture is drawn; the tables hold all.
+/// Maximum number of classes in a picture; the tables have all classes.
 const MOST: usize = 40;
 
-/// Bars of each class: swarm, alone, nearest neighbours.
+/// Draws bars for each class: swarm, alone, nearest neighbours.
 pub(super) fn classes(swarm: &Figures, alone: &Figures, neighbours: &Figures) -> Markup {
     let shown = swarm.per_class.len().min(MOST);
     let (left, right, row) = (96.0, WIDTH - 58.0, 46.0);
@@ -45,7 +45,7 @@ pub(super) fn classes(swarm: &Figures, alone: &Figures, neighbours: &Figures) ->
     }
 }
 
-/// The table of true and predicted classes, darker where there is more of the row.
+/// Makes the table of true and predicted classes; a cell with a larger share of its row is darker.
 pub(super) fn confusion(figures: &Figures) -> Markup {
     if figures.per_class.len() > MOST {
         return html! { p { "With " (figures.per_class.len()) " classes the table is left out." } };
@@ -54,7 +54,7 @@ pub(super) fn confusion(figures: &Figures) -> Markup {
     let cell = |right: bool, rows: u64, all: u64| {
         let share = rows as f64 / all.max(1) as f64;
         let (word, colour) = if right { ("right", "--accent") } else { ("wrong", "--bad") };
-        // Light enough for the ink on it.
+        // Light enough to read the text on it.
         let depth = (55.0 * share.min(1.0)).round();
         let style = format!("background:color-mix(in srgb, var({colour}) {depth}%, transparent)");
         html! { td.right[right] style=(style) title={ (word) ": " (percent(share)) } { (rows) } }
@@ -84,7 +84,7 @@ pub(super) fn confusion(figures: &Figures) -> Markup {
     }
 }
 
-/// Predicted probability against the observed frequency.
+/// Draws the predicted probability against the observed frequency.
 pub(super) fn calibration(bins: &[Bin]) -> Markup {
     let (left, top, side) = (40.0, 8.0, 280.0);
     let x = |share: f64| px(left + side * share);
@@ -114,7 +114,7 @@ pub(super) fn calibration(bins: &[Bin]) -> Markup {
     html! { figure.square { (picture(WIDTH, top + side + 40.0, None, &label, parts)) } }
 }
 
-/// Loss and accuracy of every round; nothing where there are no rounds.
+/// Draws loss and accuracy of every round; empty if there are no rounds.
 pub(super) fn rounds(rounds: &Value) -> Markup {
     let Some(rounds) = rounds.as_array().filter(|rounds| !rounds.is_empty()) else { return html! {} };
     let of = |name: &str| -> Vec<f64> { rounds.iter().filter_map(|round| round[name].as_f64()).collect() };
@@ -143,7 +143,7 @@ pub(super) fn rounds(rounds: &Value) -> Markup {
     }
 }
 
-/// One or two values of every round, from 0 to `most`.
+/// Draws one or two values of every round, from 0 to `most`.
 fn curves(name: &str, lines: &[&[f64]], most: f64) -> Markup {
     let (left, top, height) = (46.0, 8.0, 160.0);
     let (Some(first), Some(last)) = (lines[0].first(), lines[0].last()) else { return html! {} };

@@ -1,4 +1,4 @@
-//! Nothing from outside becomes markup, and what a page shows is what the receipt says.
+//! No text from outside becomes markup, and a page shows the contents of its receipt.
 
 use flyswarm_learn::model::columns::{Column, Spread};
 use flyswarm_learn::model::figures::{Gain, Sums};
@@ -19,7 +19,7 @@ fn figures(classes: &[String]) -> Figures {
     Figures::new(classes, &Sums::of_scores(2, &labels, &scores), None).unwrap()
 }
 
-/// So many columns, each farther than the next.
+/// Makes this number of columns, each with a larger distance than the next.
 fn beside(columns: u32) -> Beside {
     let column = |at: u32| Column {
         name: if at == 0 { EVIL.to_owned() } else { format!("column {at}") },
@@ -55,7 +55,7 @@ fn receipt() -> Value {
     })
 }
 
-/// The text of each tag of a page.
+/// Returns the text of each tag of a page.
 fn tags(page: &str) -> Vec<&str> {
     page.split('<').skip(1).filter_map(|part| part.split('>').next()).collect()
 }
@@ -96,7 +96,7 @@ fn names_from_outside_never_become_markup() {
         let acts = tag.split(' ').any(|word| word.starts_with("on") && word.contains('='));
         assert!(tag.matches('"').count() % 2 == 0 && !acts, "<{tag}>");
     }
-    // Nothing is loaded.
+    // The page loads nothing.
     for loads in ["src=", "href=", "url(", "@import", "http:", "https:"] {
         assert!(!page.contains(loads), "{loads}");
     }
@@ -104,7 +104,7 @@ fn names_from_outside_never_become_markup() {
 
 #[test]
 fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
-    // As many places as there are marks: each has its own, so that one that is not escaped is named.
+    // Each place has its own mark, so a failure names the place that is not escaped.
     let mut marks = 0;
     let mut mark = || {
         marks += 1;
@@ -149,7 +149,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     };
     let page = page.render();
     for at in 1..=marks {
-        // A sealed total is cut after 12 characters; the name of the task stands in the facts alone.
+        // A sealed total is cut after 12 characters; the name of the task appears only in the facts.
         assert!(page.contains(&format!("\u{fffd}&lt;i{at} ")), "place {at} is not on the page");
         assert!(!page.contains(&format!("<i{at}")), "place {at}");
     }
@@ -166,14 +166,14 @@ fn a_long_name_is_shown_whole_where_there_is_room_and_breaks_where_there_is_none
         Page { title: "t", rows: Some(Rows { name: "r", figures: &rows, beside: None }), ..Page::default() };
     let page = page.render();
     assert!(page.contains(&format!("<th scope=\"row\">{long}</th>")));
-    // Whatever is text may break anywhere, so that no page is wider than its window.
+    // Every text may break anywhere, so no page is wider than its window.
     assert!(page.contains("body { margin: 0; overflow-wrap: anywhere;"));
     assert!(page.contains(
         "tbody th { color: var(--ink); font-weight: 400; white-space: normal; overflow-wrap: anywhere;"
     ));
 }
 
-/// A session of this task: the line of `[data]`, more of it, the sections behind it.
+/// Returns a session of this task from the lines of `[data]` and the sections after it.
 fn session(task: &str, data: &str, sections: &str) -> Session {
     let head = "name = \"t\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z";
     let mut text = format!("{head}\ntask = {task}\n[data]\nfeatures = 4\n{data}\n{sections}\n");
@@ -189,7 +189,7 @@ const CLASSES: &str = "classes = [\"a\", \"b\"]";
 const FLYNN: &str = "[flynn]\nm = 64\ns = 2\nrho = 8\ngamma = 0.5\n";
 const HELD: &str = "[fedavg]\nrounds = 2\nheld_out = 20";
 
-/// The page of a receipt of this session.
+/// Returns the page of a receipt of this session.
 fn page_of(session: &Session) -> String {
     let plan = built_in(session).unwrap().plan;
     let sums = plan.iter().map(|each| json!({"name": each.name, "is": each.is, "reveals": each.told()}));
@@ -230,7 +230,7 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     let swarm = &receipt["evaluation"]["pooled"]["swarm"];
     let balanced = swarm["balanced_accuracy"]["value"].as_f64().unwrap();
     assert!(page.contains(&format!("<strong>{:.1} %</strong>", 100.0 * balanced)));
-    // The same words as everywhere else, and what the field calls the figures of two classes.
+    // The page uses the same words as everywhere else, and the field's terms for two classes.
     let Some(Held::Compared(found)) = super::figures::read(&receipt["evaluation"]["pooled"]) else {
         panic!()
     };
@@ -249,7 +249,7 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\" aria-label=\"").count());
     assert_eq!(page.matches("<table").count(), page.matches("<caption>").count());
     assert!(page.contains("aria-label=\"Calibration: stated"));
-    // Without own figures nothing is said of own rows.
+    // Without own figures the page does not mention own rows.
     assert!(!page.contains("own held-out rows alone. Nobody"));
 }
 
@@ -309,7 +309,7 @@ fn receipts_that_are_none_make_a_page_all_the_same() {
     contradictory["evaluation"]["contradictory"] = json!(true);
     let page = Page { title: "t", receipt: Some(&contradictory), ..Page::default() }.render();
     assert!(page.contains("contradict each other") && !page.contains("class=\"cards\""));
-    // Figures of an earlier version are not said to be none.
+    // Figures of an earlier version are not reported as missing.
     let mut earlier = receipt();
     earlier["evaluation"]["pooled"]["swarm"]["majority"] = Value::Null;
     let page = Page { title: "t", receipt: Some(&earlier), ..Page::default() }.render();
@@ -325,7 +325,7 @@ fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
     assert!(page.contains("<th scope=\"row\">column 29</th>") && !page.contains("column 30<"));
     assert!(page.contains("10 columns more are not shown: they lie no farther than 10.00 deviations."));
     assert!(page.contains("the mean here lies 11.00 deviations above the pool"));
-    // A constant of the pool has no deviations to draw by.
+    // A constant column of the pool has no deviation that sets a scale.
     let mut constant = beside(1);
     constant.columns[0].pool.deviation = 0.0;
     let page = Page { title: "t", columns: Some(constant), ..Page::default() }.render();
@@ -336,7 +336,7 @@ fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
 #[test]
 fn what_was_decided_is_told_with_its_time_and_what_it_is() {
     let page = Page { title: "t", receipt: Some(&receipt()), ..Page::default() }.render();
-    // Joined at 1.0, opened at 13.5; the other before the process was started again.
+    // Joined at 1.0, opened at 13.5; the other sum was opened before a restart.
     let row = "holders<small>who has rows</small></th>";
     let mut receipt = receipt();
     receipt["aggregates"][0]["name"] = json!("holders");

@@ -1,4 +1,4 @@
-//! A session that a program makes: by the same rules as a file, without its text.
+//! A session that a program builds, with the same rules as a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
 use crate::crypto::identity::PublicKey;
 use crate::files;
 
-/// Makes a session; see [`Session::builder`]. Everything that is not given has the default of a session file.
+/// Builds a session; see [`Session::builder`]. Unset fields have the defaults of a session file.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SessionBuilder {
@@ -26,7 +26,7 @@ pub struct SessionBuilder {
 }
 
 impl Session {
-    /// Begins a session of this name and task. [`SessionBuilder::build`] checks it.
+    /// Starts a session with this name and task. [`SessionBuilder::build`] checks it.
     pub fn builder(name: impl Into<String>, task: impl Into<TaskSpec>) -> SessionBuilder {
         let session = Self {
             name: name.into(),
@@ -46,10 +46,10 @@ impl Session {
     /// Writes the session file, with a comment for every field. An existing file is replaced.
     ///
     /// # Errors
-    /// [`SessionError::File`], with what is wrong as its source.
+    /// [`SessionError::File`], with the cause as its source.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SessionError> {
         let (path, text) = (path.as_ref(), self.to_toml());
-        // Many long names can make a file that is too large to be read.
+        // Many long names can make a file that is too large to read.
         Self::parse(&text)
             .and_then(|_| files::write_whole(path, text.as_bytes(), true).map_err(SessionError::Write))
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
@@ -57,7 +57,7 @@ impl Session {
 }
 
 impl Run {
-    /// A new session of no series: a random number, and the time of now.
+    /// Makes a new session outside any series: a random number and the present time.
     ///
     /// # Errors
     /// [`SessionError::Random`] if the system gives no random bytes.
@@ -71,43 +71,44 @@ impl Run {
 }
 
 impl SessionBuilder {
-    /// The number of features of a row, if they have no names.
+    /// Sets the number of features of a row, if they have no names.
     pub fn features(mut self, count: usize) -> Self {
         self.features = Some(count);
         self
     }
 
-    /// The names of the features, in their order.
+    /// Sets the names of the features, in their order.
     pub fn columns(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.session.data.columns = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// How the columns of a table become the features.
+    /// Sets the rules that make features from the columns of a table.
     pub fn table(mut self, preparation: TableSchema) -> Self {
         self.session.data.preparation = Some(Arc::new(preparation));
         self
     }
 
-    /// The names of the classes.
+    /// Sets the names of the classes.
     pub fn classes(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.session.data.classes = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// How features are brought to one scale.
+    /// Sets the scaling of the features.
     pub fn scaling(mut self, scaling: Scaling) -> Self {
         self.session.data.scaling = scaling;
         self
     }
 
-    /// Whether peers compare their columns with those of all. Default: if the task supports it.
+    /// Sets whether peers compare their columns with those of all peers. Default: if the task supports
+    /// it.
     pub fn check_columns(mut self, on: bool) -> Self {
         self.check_columns = Some(on);
         self
     }
 
-    /// The bounds of a column's values.
+    /// Sets the bounds of a column's values.
     pub fn bounds(mut self, column: impl Into<String>, bounds: Bounds) -> Self {
         self.session.data.checks.limits.insert(column.into(), bounds);
         self
@@ -136,43 +137,44 @@ impl SessionBuilder {
         self
     }
 
-    /// The fewest peers to go on with. Default: a majority, and what the task needs.
+    /// Sets the minimum number of peers to continue with. Default: a majority, or more if the task needs
+    /// more.
     pub fn min_peers(mut self, count: u16) -> Self {
         self.min_peers = Some(count);
         self
     }
 
-    /// The limits that protect the peers' rows.
+    /// Sets the limits that protect the peers' rows.
     pub fn privacy(mut self, privacy: Privacy) -> Self {
         self.session.privacy = privacy;
         self
     }
 
-    /// Differential privacy.
+    /// Sets the differential privacy.
     pub fn noise(mut self, noise: NoiseSpec) -> Self {
         self.session.privacy.noise = Some(noise);
         self
     }
 
-    /// Who votes, and which of their faults are tolerated.
+    /// Sets the committee and the faults that it tolerates.
     pub fn voting(mut self, voting: CommitteeSpec) -> Self {
         self.session.voting = voting;
         self
     }
 
-    /// The time-outs.
+    /// Sets the time-outs.
     pub fn timing(mut self, timing: Timing) -> Self {
         self.session.timing = timing;
         self
     }
 
-    /// Number, time and series of this session. Default: [`Run::random`].
+    /// Sets number, time and series of this session. Default: [`Run::random`].
     pub fn run(mut self, run: Run) -> Self {
         self.session.run = run;
         self
     }
 
-    /// Checks every rule.
+    /// Checks every rule and returns the session.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.

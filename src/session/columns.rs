@@ -1,5 +1,5 @@
-//! What is checked of the columns of every peer's rows: limits that the session sets, and whether each peer
-//! compares its columns with those of all.
+//! Checks of the columns of every peer's rows: limits from the session file, and the comparison of each
+//! peer's columns with those of all peers.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -14,30 +14,31 @@ use super::{DataSpec, SessionError, TaskSpec};
 use crate::tasks::Protection;
 use flyswarm_data::scaling::ColumnSums;
 
-/// What is checked of columns. Nothing by default; a session file compares unless it says otherwise.
+/// Checks of columns. None by default; a session file compares columns unless it disables this.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnChecks {
-    /// Whether each peer compares its columns with the sum of all, which is opened for it where the scaling
-    /// does not need it (`data.check_columns`). The task `xclp` opens no sum more than its scaling needs.
+    /// True if each peer compares its columns with the sum of all peers (`data.check_columns`). If the
+    /// scaling does not need that sum, it is opened for this comparison. The task `xclp` opens only the
+    /// sums that its scaling needs.
     pub compare: bool,
-    /// Limits of columns, by their names in [`DataSpec::columns`]; rows outside are refused.
+    /// Limits of columns, by their names in [`DataSpec::columns`]; rows outside the limits are refused.
     pub limits: BTreeMap<String, Bounds>,
 }
 
-/// The limits of a column, both ends allowed.
+/// Limits of a column, both ends allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
-    /// The smallest value.
+    /// Smallest value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    /// The largest value.
+    /// Largest value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 
 impl Bounds {
-    /// Whether a value lies within.
+    /// Returns whether a value is within the limits.
     #[must_use]
     pub fn holds(&self, value: f32) -> bool {
         let value = f64::from(value);
@@ -64,7 +65,7 @@ impl ColumnChecks {
         }
     }
 
-    /// Whether a session compares columns if its file says nothing: where it opens exact sums of its own.
+    /// Returns the default of `check_columns`: true if the session may open exact sums of columns.
     #[must_use]
     pub fn usual(task: &TaskSpec, private: bool) -> bool {
         !private && !matches!(task.protections().columns, Protection::OptOut(_))
@@ -105,7 +106,7 @@ impl ColumnChecks {
         Ok(())
     }
 
-    /// The fields that enter the session's id.
+    /// Returns the fields that are part of the session id.
     pub(super) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("data.check_columns", flag(self.compare))];
         if !self.limits.is_empty() {
@@ -121,7 +122,7 @@ impl ColumnChecks {
         entries
     }
 
-    /// Writes the field of `[data]`.
+    /// Writes the field in the section `[data]`.
     pub(super) fn write_field(&self, out: &mut String) -> fmt::Result {
         let about = "Each peer compares its columns with the sum over all; it alone is told what is odd.";
         field(about, "check_columns", self.compare, out)
@@ -141,7 +142,8 @@ impl ColumnChecks {
 }
 
 impl DataSpec {
-    /// The smallest and the largest value of each feature in its order; empty where there are no limits.
+    /// Returns the smallest and the largest value of each feature in order; empty if there are no
+    /// limits.
     #[must_use]
     pub fn limits(&self) -> Vec<(f64, f64)> {
         let limits = &self.checks.limits;
@@ -152,8 +154,8 @@ impl DataSpec {
         if limits.is_empty() { Vec::new() } else { self.columns.iter().map(of).collect() }
     }
 
-    /// What is opened of columns: what the scaling needs (`needed`, and whether with squares), and more if
-    /// each peer compares its columns with those of all.
+    /// Returns the column sums to open. The scaling needs some of them (`needed`, with or without
+    /// squares); comparing each peer's columns with those of all peers needs more.
     #[must_use]
     pub fn opens_moments(&self, needed: Option<bool>) -> Option<ColumnSums> {
         if self.checks.compare { Some(ColumnSums::Compared) } else { needed.map(ColumnSums::needed) }

@@ -1,4 +1,4 @@
-//! Who votes, and how much of its deviation a session bears (`[committee]` in the file).
+//! The committee, and the faults of its members that a session tolerates (`[committee]` in the file).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -15,17 +15,17 @@ use super::{COMMITTEE, Entry, Faults, Peer, Session, SessionError};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommitteeSpec {
-    /// What its members may do; `None` for what [`CommitteeSpec::faults`] says.
+    /// Faults that are tolerated; `None` for the default of [`CommitteeSpec::faults`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
-    /// Names of the members, 3 to 15 of the roster; empty for those that the hash of the session draws. Their
-    /// order is that of the hash.
+    /// Names of the members, 3 to 15 of the roster; empty if the hash of the session draws them. The
+    /// hash also sets their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
 }
 
 impl CommitteeSpec {
-    /// Checks it against the roster.
+    /// Checks the committee against the roster.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
@@ -49,8 +49,8 @@ impl CommitteeSpec {
         Ok(())
     }
 
-    /// What the members may do in a roster of so many peers: by default `byzantine` where the committee has
-    /// four members or more, for three cannot bear a liar.
+    /// Returns the faults that are tolerated in a roster of `roster` peers. The default is `byzantine`
+    /// if the committee has at least four members: a committee of three cannot tolerate a liar.
     #[must_use]
     pub fn faults(&self, roster: usize) -> Faults {
         self.faults.unwrap_or_else(|| self.default_faults(roster))
@@ -64,12 +64,12 @@ impl CommitteeSpec {
         if self.members.is_empty() { roster.min(COMMITTEE) } else { self.members.len() }
     }
 
-    /// Members that decide, of a roster of so many peers.
+    /// Returns the number of members that decide, for a roster of `roster` peers.
     pub(super) fn quorum(&self, roster: usize) -> usize {
         self.faults(roster).quorum(self.size(roster))
     }
 
-    /// Entries of the canonical encoding; those with their default do not enter.
+    /// Returns the entries of the canonical encoding; defaults are left out.
     pub(super) fn entries(&self, roster: usize) -> Vec<(&'static str, Vec<u8>)> {
         let (mut out, faults) = (Vec::new(), self.faults(roster));
         if faults != self.default_faults(roster) {
@@ -82,7 +82,7 @@ impl CommitteeSpec {
         out
     }
 
-    /// Writes the section of a session file.
+    /// Writes this section of a session file.
     pub(super) fn write_toml(&self, out: &mut String, roster: usize) -> fmt::Result {
         if *self == Self::default() && roster <= COMMITTEE {
             return Ok(());
@@ -104,8 +104,8 @@ impl CommitteeSpec {
 }
 
 impl Session {
-    /// The committee, in its order: the members named in the file, or the first [`COMMITTEE`] peers, by
-    /// SHA-256 over session id and public key (module documentation).
+    /// Returns the committee in its order: the members named in the file, or the first [`COMMITTEE`]
+    /// peers, by SHA-256 over session id and public key (module documentation).
     #[must_use]
     pub fn committee(&self) -> Vec<Peer> {
         let named = &self.voting.members;
@@ -113,20 +113,21 @@ impl Session {
         committee(self.id(), self.peers().filter(stands).map(|peer| (peer, self.key(peer))))
     }
 
-    /// How many members of the committee decide, and how many shares open: 8 of 15, or 10 of 15 where some
-    /// may deviate.
+    /// Returns the number of members that decide, which is also the number of shares that open: 8 of 15,
+    /// or 10 of 15 if some may be faulty.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.voting.quorum(self.roster.len())
     }
 
-    /// What members of the committee may do without opening an aggregate twice.
+    /// Returns the faults of committee members that are tolerated without an aggregate being opened
+    /// twice.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.voting.faults(self.roster.len())
     }
 
-    /// What the machines of the sealed sum know of the session.
+    /// Returns the settings of the session for the state machines of the sealed sum.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let member = |entry: &Entry| Member { key: entry.key, name: entry.name.clone() };

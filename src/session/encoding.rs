@@ -8,10 +8,10 @@ use super::rules::TIMING;
 use super::{Scaling, Session, SessionId};
 use crate::crypto::tagged_hash;
 
-/// The dotted name of a field and its canonical value.
+/// Dotted name of a field and its canonical value.
 pub type Field = (&'static str, Vec<u8>);
 
-/// Names and canonical values of all fields, in order.
+/// Returns names and canonical values of all fields, in order.
 fn entries(session: &Session) -> Vec<Field> {
     let Session { name, run, task, min_peers, data, privacy, voting, timing, relays: _, roster } = session;
     let names = |names: &[String]| list(names.iter().map(String::as_bytes));
@@ -87,7 +87,8 @@ fn entry((name, value): &Field) -> Vec<u8> {
 }
 
 impl Session {
-    /// SHA-256 of the canonical encoding: equal for two files if and only if they mean the same session.
+    /// Returns SHA-256 of the canonical encoding: equal for two files if and only if they mean the same
+    /// session.
     #[must_use]
     pub fn id(&self) -> SessionId {
         let hash =
@@ -95,8 +96,9 @@ impl Session {
         SessionId(hash.finalize().into())
     }
 
-    /// The dotted name of every field and 8 bytes of the hash of its value, in the order of the encoding,
-    /// without addresses. Two peers whose ids differ compare these lists to name the fields that differ.
+    /// Returns the dotted name of every field and 8 bytes of the hash of its value, in the order of the
+    /// encoding, without addresses. Two peers whose ids differ compare these lists to name the fields
+    /// that differ.
     #[must_use]
     pub fn fields(&self) -> Vec<(String, [u8; 8])> {
         entries(self)
@@ -110,9 +112,9 @@ impl Session {
             .collect()
     }
 
-    /// Names of the fields whose hashes differ from those in another file's [`Self::fields`], or are missing
-    /// there. Names that only the other file has come from outside and are not repeated: they show as one
-    /// entry, "fields unknown here".
+    /// Returns the fields that differ from, or are missing in, another file's [`Self::fields`]. Names
+    /// that only the other file has come from outside and are not repeated: they are shown as one entry,
+    /// "fields unknown here".
     #[must_use]
     pub fn differing_fields(&self, theirs: &[(String, [u8; 8])]) -> Vec<String> {
         differing(&self.fields(), theirs)

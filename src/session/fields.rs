@@ -1,5 +1,5 @@
-//! The fields of a section of the session file. A line of a table describes each: reading, limits, its part
-//! of the session's id, its comment in a file and its JSON follow from that line.
+//! The fields of a section of the session file. A line of a table describes each field. It defines how
+//! the field is read, its limits, its part of the session id, its comment in a file and its JSON.
 
 use std::fmt::{self, Write};
 
@@ -15,52 +15,52 @@ use super::{Sections, SessionError};
 
 /// A value that is one of a few words.
 pub(crate) trait Word: Copy + PartialEq + 'static {
-    /// Each word with its meaning.
+    /// Words with their meanings.
     const WORDS: &'static [(&'static str, Self)];
 
-    /// The word of this value.
+    /// Returns the word of this value.
     fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
     }
 
-    /// Takes the value of a word, if there is such a word.
+    /// Sets the value by its word; returns false if the word does not exist.
     fn take(&mut self, text: &str) -> bool {
         let found = Self::WORDS.iter().find(|(word, _)| *word == text);
         found.map(|(_, value)| *self = *value).is_some()
     }
 }
 
-/// What a field of `S` holds.
+/// Kind of a field of `S`.
 pub(crate) enum Kind<S> {
     /// A whole number.
     Whole { limit: Limit, get: fn(&S) -> u64, set: fn(&mut S, u64) },
-    /// A number from the first to the second end, as `limit` says it.
+    /// A number from the first to the second end; `limit` describes the range in words.
     Number { ends: (f64, f64), limit: &'static str, get: fn(&S) -> f64, set: fn(&mut S, f64) },
     /// True or false.
     Flag { get: fn(&S) -> bool, set: fn(&mut S, bool) },
     /// One of a few words.
     Word { words: fn() -> Vec<&'static str>, get: fn(&S) -> &'static str, set: fn(&mut S, &str) -> bool },
-    /// Whole numbers, each within the limit. A file leaves an empty list out.
+    /// Whole numbers, each within the limit. A file omits an empty list.
     List { limit: Limit, get: fn(&S) -> &[u32], set: fn(&mut S, Vec<u32>) },
     /// Names without spaces.
     Names { get: fn(&S) -> &[String], set: fn(&mut S, Vec<String>) },
-    /// A digest, in hexadecimal digits. File and id leave a missing one out.
+    /// A digest, in hexadecimal digits. File and id omit a missing digest.
     Digest { get: fn(&S) -> Option<[u8; 32]>, set: fn(&mut S, [u8; 32]) },
 }
 
 /// A line of the table.
 pub(crate) struct Row<S> {
-    /// The dotted name.
+    /// Dotted name.
     pub(crate) name: &'static str,
-    /// The comment in a file; nothing if the comment above says it.
+    /// Comment in a file; empty if the comment above covers this field too.
     pub(crate) about: &'static str,
-    /// What the field holds.
+    /// Kind of the field.
     pub(crate) kind: Kind<S>,
 }
 
-/// The fields of a section, in the order of the encoding and of a file.
+/// Makes the fields of a section, in the order of the encoding and of a file.
 ///
-/// A line is `NAME at PATH: KIND, COMMENT;` with the name in the section and the path in the struct.
+/// A line is `NAME at PATH: KIND, COMMENT;`, with the name in the section and the path in the struct.
 macro_rules! fields {
     (
         $section:literal;
@@ -130,12 +130,12 @@ macro_rules! fields {
 pub(crate) use fields;
 
 impl<S> Row<S> {
-    /// The name inside its section.
+    /// Returns the name inside the section.
     fn key(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(_, key)| key)
     }
 
-    /// Takes the value of a file, which may come from outside.
+    /// Reads the value from a file, which may come from outside.
     fn read<'de, D: Deserializer<'de>>(
         &self,
         to: &mut S,
@@ -179,7 +179,7 @@ impl<S> Row<S> {
         }
     }
 
-    /// The canonical value.
+    /// Returns the canonical value.
     fn encode(&self, of: &S) -> Option<Vec<u8>> {
         Some(match &self.kind {
             Kind::Whole { get, .. } => encoding::integer(get(of)),
@@ -196,7 +196,7 @@ impl<S> Row<S> {
         })
     }
 
-    /// The value in a file.
+    /// Returns the value as TOML.
     fn toml(&self, of: &S) -> Option<String> {
         Some(match &self.kind {
             Kind::Whole { get, .. } => get(of).to_string(),
@@ -224,17 +224,17 @@ impl<S> Row<S> {
     }
 }
 
-/// "expected one of `a`, `b`".
+/// Formats names as "expected one of `a`, `b`".
 fn one_of(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     format!("expected one of {}", names.join(", "))
 }
 
-/// Reads the section of these fields into `to`, and returns the names that it gives.
+/// Reads the section of these fields into `to` and returns the names that it contains.
 ///
 /// # Errors
-/// [`SessionError::Syntax`] for a field that there is not and for a value of another type,
-/// [`SessionError::Value`] for one out of range.
+/// [`SessionError::Syntax`] for an unknown field and for a value of another type,
+/// [`SessionError::Value`] for a value out of range.
 pub(crate) fn read<S>(
     rows: &'static [Row<S>],
     sections: &mut Sections<'_>,
@@ -249,7 +249,7 @@ pub(crate) fn read<S>(
 /// Sets a whole number by its name inside the section.
 ///
 /// # Errors
-/// [`SessionError::Value`] if there is no such field or the value is out of range.
+/// [`SessionError::Value`] if the field does not exist or the value is out of range.
 pub(crate) fn set_whole<S>(
     section: &str,
     rows: &[Row<S>],
@@ -277,7 +277,7 @@ pub(crate) fn check<S>(rows: &[Row<S>], of: &S) -> Result<(), SessionError> {
     rows.iter().try_for_each(|row| row.check(of))
 }
 
-/// Names and canonical values.
+/// Returns names and canonical values.
 pub(crate) fn entries<S>(rows: &[Row<S>], of: &S) -> Vec<Field> {
     rows.iter().filter_map(|row| Some((row.name, row.encode(of)?))).collect()
 }
@@ -291,12 +291,12 @@ pub(crate) fn write<S>(rows: &[Row<S>], of: &S, out: &mut String) -> fmt::Result
     Ok(())
 }
 
-/// Names and values, in order.
+/// Returns names and values, in order.
 pub(crate) fn values<S>(rows: &[Row<S>], of: &S) -> Vec<(&'static str, Value)> {
     rows.iter().map(|row| (row.key(), row.json(of))).collect()
 }
 
-/// The fields by name.
+/// Returns the fields by name.
 pub(crate) fn json<S>(rows: &[Row<S>], of: &S) -> Map<String, Value> {
     values(rows, of).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -321,12 +321,12 @@ pub(crate) fn comment(text: &str, out: &mut String) -> fmt::Result {
     if line.is_empty() { Ok(()) } else { writeln!(out, "#{line}") }
 }
 
-/// A section while it is read.
+/// A section that is being read.
 struct Reading<'a, S: 'static> {
     rows: &'static [Row<S>],
     to: &'a mut S,
     given: Vec<&'static str>,
-    /// The first value out of range.
+    /// First value out of range.
     refused: Result<(), SessionError>,
 }
 
@@ -357,7 +357,7 @@ impl<'de, S> Visitor<'de> for &mut Reading<'_, S> {
     }
 }
 
-/// The name of a field.
+/// Name of a field.
 struct Key<S: 'static>(&'static [Row<S>]);
 
 impl<'de, S> DeserializeSeed<'de> for Key<S> {
@@ -373,7 +373,7 @@ impl<'de, S> DeserializeSeed<'de> for Key<S> {
     }
 }
 
-/// The value of a field.
+/// Value of a field.
 struct Entry<'a, S: 'static> {
     row: &'static Row<S>,
     to: &'a mut S,

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::tasks::Select;
 
-/// The file as written, without the tasks' sections: integers are wide enough for our own rules to judge, and
-/// sizes are not yet resolved.
+/// The file as written, without the tasks' sections. Integers are wide enough for our own rules to check
+/// them, and sizes are not yet resolved.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSession {
@@ -89,10 +89,11 @@ struct RawEntry {
     addresses: Vec<String>,
 }
 
-/// The comment that tells a reader of the file its id.
+/// Comment that shows the session id to a reader of the file.
 const ID_COMMENT: &str = "# Session id: ";
 
-/// The text of a session file with this id in its comment; it may have been edited by hand.
+/// Returns the text of a session file with this id in its comment; the text may have been edited by
+/// hand.
 pub(crate) fn with_id(text: &str, id: SessionId) -> String {
     let line = |line: &str| match line.starts_with(ID_COMMENT) {
         true => format!("{ID_COMMENT}{id}\n"),
@@ -120,7 +121,7 @@ impl Session {
     /// Reads a session file.
     ///
     /// # Errors
-    /// [`SessionError::File`], with any of the others as its source.
+    /// [`SessionError::File`], with any of the other errors as its source.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, SessionError> {
         let path = path.as_ref();
         read(path)
@@ -128,20 +129,20 @@ impl Session {
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
     }
 
-    /// The default of `min_peers`: [`TaskSpec::smallest_view`].
+    /// Returns the default of `min_peers`: [`TaskSpec::smallest_view`].
     #[must_use]
     pub fn default_min_peers(task: &TaskSpec, roster: usize) -> u16 {
         u16::try_from(task.smallest_view(roster)).unwrap_or(u16::MAX)
     }
 
-    /// The text of a session file, with a comment for every field. [`Session::parse`] reads it as this
-    /// session.
+    /// Returns the text of a session file, with a comment for every field. [`Session::parse`] reads it
+    /// back as this session.
     #[must_use]
     pub fn to_toml(&self) -> String {
         self.to_toml_with(&[])
     }
 
-    /// As [`Session::to_toml`], with a note on each described column.
+    /// Like [`Session::to_toml`], with a note on each described column.
     pub(crate) fn to_toml_with(&self, notes: &[String]) -> String {
         let mut out = String::new();
         self.write_toml(notes, &mut out)
@@ -234,7 +235,7 @@ impl Session {
     }
 }
 
-/// Texts as a list in TOML.
+/// Formats texts as a TOML list.
 pub(crate) fn list(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
 }
@@ -249,7 +250,7 @@ fn write_names(columns: &[String], out: &mut String) -> std::fmt::Result {
 }
 
 impl Scaling {
-    /// The value of `scaling` in a session file.
+    /// Returns the value of `scaling` in a session file.
     #[must_use]
     pub fn to_toml(self) -> String {
         match self {
@@ -260,10 +261,10 @@ impl Scaling {
     }
 }
 
-/// The times and limits of these fields of `[timing]` and `[limits]`, which may come from outside.
+/// Reads the time-outs of `[timing]` and the limits of `[limits]`, which may come from outside.
 ///
 /// # Errors
-/// [`SessionError::Value`] if there is no such field or the value is out of range.
+/// [`SessionError::Value`] if the field does not exist or the value is out of range.
 pub(crate) fn timing(
     timing: &BTreeMap<String, i64>,
     limits: &BTreeMap<String, i64>,
@@ -278,7 +279,7 @@ pub(crate) fn timing(
 }
 
 impl RawSession {
-    /// Puts the numbers into their types. All other rules are left to [`Session::check`].
+    /// Puts the numbers into their types. [`Session::check`] applies all other rules.
     fn resolve(self, mut sections: Sections<'_>) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
@@ -368,7 +369,7 @@ pub(crate) fn read(path: &Path) -> Result<String, SessionError> {
     String::from_utf8(bytes).map_err(|_| SessionError::NotText)
 }
 
-/// An error of the TOML reader with its line in the file's text.
+/// Makes an error of the TOML reader, with its line in the text of the file.
 pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
@@ -376,13 +377,13 @@ pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     SessionError::Syntax { line, message: words::plain(&message.join(" ")) }
 }
 
-/// A text as a TOML string.
+/// Formats a text as a TOML string.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 
-/// A binary32 as a TOML float (which readers take for a binary64) that rounds back to the same: the short
-/// form if it does.
+/// Formats a binary32 as a TOML float that rounds back to the same value. TOML readers read it as a
+/// binary64; the short form is used if it rounds back.
 fn single(value: f32) -> String {
     let short = format!("{value:?}");
     match short.parse::<f64>() {

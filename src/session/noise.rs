@@ -14,30 +14,31 @@ use crate::crypto::mask::{self, Word};
 use crate::privacy::Ratio;
 use crate::privacy::mechanism::Mechanism;
 
-/// The differential privacy of a session of the task `flynn`, `sketch` or `fedavg`.
+/// Differential privacy of a session of the task `flynn`, `sketch` or `fedavg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NoiseSpec {
-    /// The budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
+    /// Budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
     pub epsilon: Ratio,
-    /// With the mode `member` the chance that epsilon does not hold: a decimal number from 10^-12 to 0.01
-    /// with at most twelve places, held exactly. Otherwise `None`: epsilon holds always.
+    /// With the mode `member` the probability that epsilon does not hold: a decimal number from 10^-12
+    /// to 0.01 with at most twelve places, held exactly. Otherwise `None`: epsilon always holds.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_number")]
     pub delta: Option<Ratio>,
-    /// Counts in a release of one peer, the paper's T; with the mode `central` counts of the total that are
-    /// kept. 1 to m x classes. 0 with the task `sketch`, which releases every counter.
+    /// Number of counts in a release of one peer, the paper's T; with the mode `central` the number of
+    /// counts of the total that are kept. 1 to m x classes. 0 with the task `sketch`, which releases
+    /// every counter.
     pub top: u32,
-    /// What the budget pays for.
+    /// Definition of neighbouring data sets.
     pub mode: NoiseMode,
-    /// With the modes `central` and `member`, the number of peers that may pool their knowledge without
-    /// learning more: 1 to `min_peers` - 1, and fewer than a majority of the committee. Default 1; 0 with
-    /// another mode, which needs no such bound.
+    /// With the modes `central` and `member`, the number of peers that may collude without learning
+    /// more: 1 to `min_peers` - 1, and fewer than a majority of the committee. Default 1; 0 with another
+    /// mode, which needs no such bound.
     pub colluders: u16,
-    /// What may be replaced without anybody noticing.
+    /// Unit of privacy: what neighbouring data sets may differ in.
     #[serde(flatten)]
     pub unit: PrivacyUnit,
 }
 
-/// What differs between neighbouring data sets.
+/// Difference between neighbouring data sets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "unit", rename_all = "kebab-case")]
 pub enum PrivacyUnit {
@@ -49,13 +50,13 @@ pub enum PrivacyUnit {
     /// g epsilon-private for g rows (Dwork & Roth, "The Algorithmic Foundations of Differential Privacy",
     /// 2014, theorem 2.2).
     Group {
-        /// Most rows of a group: 1 to 1,000.
+        /// Maximum number of rows of a group: 1 to 1,000.
         group_rows: u16,
     },
 }
 
 impl PrivacyUnit {
-    /// Most rows of a unit.
+    /// Returns the maximum number of rows of a unit.
     #[must_use]
     pub fn rows(self) -> u16 {
         match self {
@@ -73,20 +74,20 @@ pub(super) enum RawUnit {
     Group,
 }
 
-/// What epsilon pays for (docs/privacy.md).
+/// Definitions of neighbouring data sets (docs/privacy.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseMode {
-    /// One row replaced at every peer at once: each peer spends an equal part of epsilon (the paper's
+    /// One row is replaced at every peer at once: each peer spends an equal part of epsilon (the paper's
     /// Algorithm 2).
     #[default]
     PerParty,
-    /// One row replaced at one peer: each peer spends all of epsilon.
+    /// One row is replaced at one peer: each peer spends all of epsilon.
     Parallel,
-    /// One row replaced at one peer, seen in the total alone: shares of noise under a sealed sum.
+    /// One row is replaced at one peer, and only the total is seen: shares of noise under a sealed sum.
     Central,
-    /// All rows of one peer replaced, seen in the totals of all rounds alone: shares of noise under each
-    /// sealed sum (task `fedavg`).
+    /// All rows of one peer are replaced, and only the totals of all rounds are seen: shares of noise
+    /// under each sealed sum (task `fedavg`).
     Member,
 }
 
@@ -101,7 +102,7 @@ impl fmt::Display for NoiseMode {
     }
 }
 
-/// The fields of the file.
+/// Fields of the file.
 pub(super) struct RawNoise {
     pub(super) epsilon: Option<f64>,
     pub(super) delta: Option<f64>,
@@ -112,15 +113,15 @@ pub(super) struct RawNoise {
     pub(super) group_rows: Option<i64>,
 }
 
-/// The range of epsilon, in millionths.
+/// Range of epsilon, in millionths.
 const EPSILON: (u64, u64) = (1_000, 100_000_000);
 const EPSILON_LIMIT: &str = "0.001 to 100, with at most six decimal places";
-/// The range of delta, in parts of 10^12.
+/// Range of delta, in parts of 10^12.
 const DELTA: (u64, u64) = (1, 10_000_000_000);
 const DELTA_LIMIT: &str = "1e-12 to 0.01, with at most twelve decimal places";
-/// Most rows of a group.
+/// Maximum number of rows of a group.
 const MOST_GROUP_ROWS: u64 = 1_000;
-/// Peers x `top` x `group_rows` is at most this, so that the ratios of the mechanisms fit 64 bits.
+/// Maximum of peers x `top` x `group_rows`, so that the ratios of the mechanisms fit 64 bits.
 const MOST_PARTS: u64 = 1 << 41;
 
 fn as_number<S: serde::Serializer>(delta: &Option<Ratio>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -128,38 +129,40 @@ fn as_number<S: serde::Serializer>(delta: &Option<Ratio>, serializer: S) -> Resu
 }
 
 impl NoiseSpec {
-    /// With the default number of colluders.
+    /// Makes a specification with the default number of colluders.
     #[must_use]
     pub fn new(epsilon: Ratio, top: u32, mode: NoiseMode) -> Self {
         let (colluders, unit) = (u16::from(mode.in_shares()), PrivacyUnit::Row);
         Self { epsilon, delta: None, top, mode, colluders, unit }
     }
 
-    /// The delta that is read as this binary64; `None` where it is not within its range.
+    /// Returns the decimal delta that is read as this binary64; `None` if it is out of range.
     #[must_use]
     pub fn exact_delta(number: f64) -> Option<Ratio> {
         read_delta(number)
     }
 
-    /// Delta in parts of 10^12, if that is a whole number.
+    /// Returns delta in parts of 10^12, if that is a whole number.
     fn trillionths(&self) -> Option<u64> {
         let exact = self.delta?.times(1_000_000_000_000)?;
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// So many members make the noise of a total: at least as many of a view are not among the colluders.
+    /// Returns the number of members that make the noise of a total: every view has at least this number
+    /// of members that do not collude.
     #[must_use]
     pub fn parties(&self, session: &Session) -> u32 {
         u32::from(session.min_peers.saturating_sub(self.colluders).max(1))
     }
 
-    /// Epsilon in millionths, if that is a whole number.
+    /// Returns epsilon in millionths, if that is a whole number.
     fn millionths(&self) -> Option<u64> {
         let exact = self.epsilon.times(1_000_000)?;
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// The budget of one row in one peer's release; with the modes `central` and `member` in the total.
+    /// Returns the budget of one row in one peer's release; with the modes `central` and `member`, in
+    /// the total.
     ///
     /// # Panics
     /// If the session was not checked.
@@ -170,7 +173,8 @@ impl NoiseSpec {
         self.epsilon.over(parts).unwrap_or_else(|| panic!("{self:?} was not checked"))
     }
 
-    /// The mechanism that each peer of the task `flynn` applies to its counts; a row sets `weight` of them.
+    /// Returns the mechanism that each peer of the task `flynn` applies to its counts; a row sets
+    /// `weight` of them.
     ///
     /// # Panics
     /// If the session was not checked.
@@ -256,7 +260,7 @@ impl NoiseSpec {
         limit.check::<u16>(group_rows).map(drop)
     }
 
-    /// The fields that enter the session's id; missing fields do not.
+    /// Returns the fields that are part of the session id; missing fields are left out.
     pub(super) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("privacy.epsilon", integer(self.millionths().unwrap_or(0)))];
         entries.extend(self.trillionths().map(|number| ("privacy.delta", integer(number))));
@@ -332,7 +336,7 @@ impl RawNoise {
             };
         };
         let wrong = || SessionError::value("privacy.epsilon", format!("{number:?}"), EPSILON_LIMIT);
-        // The decimal of the file: nothing depends on the float it was read as.
+        // Decimal number of the file: nothing depends on the float that it was read as.
         let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
         let release = task.release(data);
         let kept = match (release, self.top) {
@@ -401,7 +405,8 @@ fn delta_of(task: &TaskSpec, delta: f64) -> SessionError {
     SessionError::value("privacy.delta", format!("{delta:?}"), limit)
 }
 
-/// The decimal number of at most twelve places that is read as this binary64, if it is within the range.
+/// Returns the decimal number with at most twelve places that is read as this binary64, if it is in the
+/// range.
 fn read_delta(number: f64) -> Option<Ratio> {
     let parts = (number * 1e12).round();
     let within = (DELTA.0 as f64..=DELTA.1 as f64).contains(&parts);
@@ -411,7 +416,7 @@ fn read_delta(number: f64) -> Option<Ratio> {
 }
 
 impl NoiseMode {
-    /// Whether the members make the noise of a total together.
+    /// Returns whether the members make the noise of a total together.
     #[must_use]
     pub fn in_shares(self) -> bool {
         matches!(self, Self::Central | Self::Member)
@@ -422,7 +427,8 @@ fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-/// A majority of the committee could take the pads off a failed view. It would see two totals with one noise.
+/// Limits the number of colluders. A majority of the committee could remove the pads of a failed view.
+/// It would see two totals with the same noise.
 fn colluders(min_peers: u16, majority: usize) -> Limit {
     let most = (u64::from(min_peers) - 1).min(majority as u64 - 1);
     let what = " (fewer than min_peers and than a majority of the committee)";
@@ -434,7 +440,7 @@ mod tests {
     use super::*;
     use crate::crypto::identity::Identity;
 
-    /// A file of five peers, m = 16 and two classes, with these lines in `[privacy]`.
+    /// Returns a file of five peers, m = 16 and two classes, with these lines in `[privacy]`.
     fn file(privacy: &str) -> String {
         let mut text = format!(
             "name = \"p\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"flynn\"\n[data]\nfeatures = 4\nclasses = [\"a\", \"b\"]\nscaling = \"unit-norm\"\n\
@@ -550,7 +556,7 @@ mod tests {
         let whole = Mechanism::Release { epsilon: ratio("1"), top: 7, most };
         assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"parallel\""), whole);
         let shares = Mechanism::Shares { epsilon: ratio("1"), top: 7, weight: 3, parties: 2 };
-        // Three of five peers are enough for a view, and one may be curious.
+        // A view needs three of five peers, and one of them may collude.
         assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"central\""), shares);
     }
 

@@ -1,4 +1,4 @@
-//! The rules of a session that do not belong to one task. An error names field, value and limit on one line.
+//! The rules of a session that apply to all tasks. An error gives field, value and limit on one line.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -13,21 +13,21 @@ use flyswarm_data::scaling::MAX_BINS;
 use super::fields::{self, Row, fields};
 use super::{DataSpec, Entry, Scaling, Session, TaskSpec, Timing};
 
-/// The largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
+/// Largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
 pub(crate) const FILE_LIMIT: usize = 1 << 20;
-/// The largest vector of counts, in bytes; a peer holds several such vectors in memory.
+/// Largest vector of counts, in bytes; a peer holds several such vectors in memory.
 pub(crate) const COUNTS_LIMIT: u64 = 1 << 30;
-/// The longest name, in characters.
+/// Longest name, in characters.
 const NAME_LIMIT: usize = 64;
-/// The longest address, in bytes.
+/// Longest address, in bytes.
 const ADDRESS_LIMIT: usize = 256;
-/// The most addresses of a peer.
+/// Maximum number of addresses of a peer.
 const ADDRESSES_LIMIT: usize = 16;
 
-/// The most relays of a session.
+/// Maximum number of relays of a session.
 const RELAYS_LIMIT: usize = 8;
 
-/// Why a session file or a session is refused. Nothing was changed.
+/// Reasons why a session file or a session is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -37,60 +37,60 @@ pub enum SessionError {
     /// The file could not be written.
     #[error("cannot be written: {0}")]
     Write(#[source] io::Error),
-    /// The system gives no random bytes for a new session.
+    /// The system provides no random bytes for a new session.
     #[error("the system gives no random bytes: {0}")]
     Random(String),
     /// The file is too large to be a session file; it was not parsed.
     #[error("has more than {limit} bytes, the limit of a session file")]
     TooLarge {
-        /// The limit in bytes.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// Not UTF-8.
+    /// The file is not UTF-8.
     #[error("is not UTF-8 text")]
     NotText,
-    /// Not TOML, an unknown or a missing field, or a value of another type.
+    /// The file is not TOML, has an unknown or a missing field, or a value of another type.
     #[error("line {line}: {message}")]
     Syntax {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What the parser says, on one line.
+        /// Message of the parser, on one line.
         message: String,
     },
-    /// As `Syntax`, in fields that no file has yet.
+    /// Like `Syntax`, for fields that are not in a file yet.
     #[error("{field}: {message}")]
     Field {
-        /// The dotted name of the field.
+        /// Dotted name of the field.
         field: String,
-        /// What the parser says, on one line.
+        /// Message of the parser, on one line.
         message: String,
     },
     /// A value breaks a rule.
     #[error("{field} is {value}, must be {limit}")]
     Value {
-        /// The dotted name of the field.
+        /// Dotted name of the field.
         field: String,
-        /// Its value; of a list, its length.
+        /// Its value, or the length of a list.
         value: String,
-        /// The rule.
+        /// Rule that is broken.
         limit: String,
     },
     /// Any of the other errors, in this file.
     #[error("{}: {source}", path.display())]
     File {
-        /// The session file.
+        /// Path of the session file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the file.
         source: Box<Self>,
     },
 }
 
 impl SessionError {
-    /// A field whose value breaks a limit.
+    /// Makes an error for a field whose value breaks a limit.
     #[must_use]
     pub fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
-        // A value may come from a hostile file: show the beginning.
+        // A value may come from a hostile file: show only its beginning.
         let value = if value.chars().count() > 100 {
             value.chars().take(97).chain("...".chars()).collect()
         } else {
@@ -100,13 +100,13 @@ impl SessionError {
     }
 }
 
-/// The range of an integer field, both ends allowed.
+/// Range of an integer field, both ends allowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
     pub(crate) field: &'static str,
     pub(crate) lo: u64,
     pub(crate) hi: u64,
-    /// What the upper end means; empty if that is plain.
+    /// Explanation of the upper end; empty if it needs none.
     what: &'static str,
 }
 
@@ -115,12 +115,12 @@ impl Limit {
         Self { field, lo, hi, what: "" }
     }
 
-    /// The same limit with a word on what the upper end means.
+    /// Returns the same limit with an explanation of the upper end.
     pub(crate) const fn saying(self, what: &'static str) -> Self {
         Self { what, ..self }
     }
 
-    /// The value in its type, if it is in the range.
+    /// Converts the value to its type, if it is in the range.
     ///
     /// # Panics
     /// If the range does not fit the type: a bug in the table of limits.
@@ -139,14 +139,14 @@ const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
 pub(crate) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
-/// At most 64, and with the features at most 2^20 numbers in a row.
+/// Limits the number of bins: at most 64, and at most 2^20 numbers in a row.
 fn soft_bins(features: u32) -> Limit {
     let most = u64::from(MAX_BINS).min(MAX_FEATURES as u64 / u64::from(features.max(1)));
     Limit { what: " (features x bins is at most 2^20)", ..Limit::new("data.scaling.soft-bins.bins", 2, most) }
 }
 
-/// At least a majority, so that any two views of a session have a peer in common; and as many as the task
-/// needs.
+/// Limits `min_peers`: at least a majority, so that any two views of a session share a peer, and at
+/// least the number of peers that the task needs.
 pub(crate) fn min_peers(task: &TaskSpec, roster: usize) -> Limit {
     Limit::new("min_peers", task.smallest_view(roster) as u64, roster as u64).saying(task.members().1)
 }
@@ -157,7 +157,7 @@ pub(crate) fn min_contributors(roster: usize) -> Limit {
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The sections `[timing]` and `[limits]`, in the order of the canonical encoding.
+/// Sections `[timing]` and `[limits]`, in the order of the canonical encoding.
 pub(crate) static TIMING: [(&str, &[Row<Timing>]); 2] = [
     (
         "timing",
@@ -247,7 +247,7 @@ impl Session {
     }
 }
 
-/// The classes of a task that needs some.
+/// Checks the classes of a task that needs some.
 pub(crate) fn check_classes(data: &DataSpec) -> Result<(), SessionError> {
     CLASSES.check::<u32>(data.classes.len() as i128).map(drop)
 }
@@ -272,7 +272,7 @@ impl DataSpec {
         }
         let mut seen = BTreeSet::new();
         for column in &self.columns {
-            // Names that follow from a table are made of names that were checked, and may be longer.
+            // Names that follow from a table are made of checked names, and may be longer.
             if self.preparation.is_none() {
                 check_name("a column of data.columns", column)?;
             }
@@ -284,7 +284,7 @@ impl DataSpec {
                 ));
             }
         }
-        // Whether there must be any depends on the task.
+        // The task decides whether classes are required.
         if !self.classes.is_empty() {
             CLASSES.check::<u32>(self.classes.len() as i128)?;
         }
@@ -311,7 +311,7 @@ impl DataSpec {
     }
 }
 
-/// Each relay is named by an address and its peer id, so that nobody else can pass for it.
+/// Checks that each relay has an address and a peer id, so that no other node can impersonate it.
 fn check_relays(relays: &[String]) -> Result<(), SessionError> {
     if relays.len() > RELAYS_LIMIT {
         let limit = format!("0 to {RELAYS_LIMIT}");
@@ -347,7 +347,7 @@ impl Entry {
                 );
                 return Err(SessionError::value(of("an address"), format!("{address:?}"), limit));
             }
-            // The last component may name the peer; then it must be this one.
+            // The last component may name the peer; then it must name this peer.
             let target = address.rsplit_once("/p2p/").map(|(_, id)| id).filter(|id| !id.contains('/'));
             if target.is_some_and(|id| id != self.key.to_string()) {
                 let limit = format!("one of that peer, {}", self.key);
@@ -359,15 +359,15 @@ impl Entry {
 }
 
 pub(crate) fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
-    // `holds` is false for NaN in every use: ranges contain none, and it is not finite.
+    // `holds` is false for NaN in every use: ranges contain no NaN, and NaN is not finite.
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }
 
-/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, the first no
-/// point. Such names come from others and become names of files.
+/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, not starting
+/// with a point. Such names come from others and become names of files.
 ///
 /// # Errors
-/// [`SessionError::Value`], with `field` for what the name is of.
+/// [`SessionError::Value`]; `field` names the field of the name.
 pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !(1..=NAME_LIMIT).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(plain) {
@@ -377,11 +377,11 @@ pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionErr
     Ok(())
 }
 
-/// Checks the name of a class or a column: 1 to 64 printable characters, no space at the ends. Such names go
-/// into logs, tables and error lines.
+/// Checks the name of a class or a column: 1 to 64 printable characters, no space at either end. Such
+/// names appear in logs, tables and error lines.
 ///
 /// # Errors
-/// [`SessionError::Value`], with `field` for what the name is of.
+/// [`SessionError::Value`]; `field` names the field of the name.
 pub(crate) fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     let length = name.chars().count();
     if !(1..=NAME_LIMIT).contains(&length) || name.trim() != name || !name.chars().all(printable) {
@@ -391,8 +391,9 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Whether a character may stand in a name: no control character, no white space but the blank, and none that
-/// is invisible or changes the direction of writing, which could make one name look like another.
+/// Returns whether a name may contain a character. Control characters and white space other than the
+/// space are refused. So are characters that are invisible or change the direction of writing, because
+/// they could make one name look like another.
 pub(crate) fn printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
         | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'

@@ -1,8 +1,8 @@
-//! What makes a session one of its own: a random number, the time at which its file was made, and its place
-//! in a series.
+//! Fields that make a session unique: a random number, the time at which its file was made, and its
+//! place in a series.
 //!
-//! Two sessions with the same settings and peers have different numbers, so different ids: nobody takes the
-//! state of one for that of the other.
+//! Two sessions with the same settings and peers have different numbers and so different ids. The state
+//! of one session is never mistaken for that of the other.
 
 use std::fmt::{self, Write};
 
@@ -16,27 +16,27 @@ use super::rules::Limit;
 use super::{SessionError, SessionId};
 
 const SERIES: Limit = Limit::new("series.number", 2, 1_000_000);
-/// The last second of the year 9999.
+/// Last second of the year 9999.
 const LATEST: u64 = 253_402_300_799;
 const DAY: i64 = 86_400;
 
-/// What makes a session one of its own.
+/// Fields that make a session unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// Random: no other session has it.
+    /// Random number that no other session has.
     pub id: [u8; 16],
-    /// When the file was made, in seconds since 1970; to the year 9999.
+    /// Time at which the file was made, in seconds since 1970; at most the year 9999.
     pub created: u64,
-    /// Its place after another session, if it has one.
+    /// Its place in a series, if it follows another session.
     pub series: Option<Series>,
 }
 
 /// A session's place in a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Series {
-    /// From 2: the first session of a series says nothing.
+    /// Number from 2: the first session of a series has no such field.
     pub number: u32,
-    /// The session before it.
+    /// Previous session of the series.
     #[serde(serialize_with = "as_text")]
     pub parent: SessionId,
 }
@@ -46,19 +46,19 @@ fn as_text<S: Serializer>(id: &SessionId, serializer: S) -> Result<S::Ok, S::Err
 }
 
 impl Run {
-    /// A session of no series. `id` must be random wherever state is kept.
+    /// Makes a run outside any series. `id` must be random if state is stored.
     #[must_use]
     pub fn new(id: [u8; 16], created: u64) -> Self {
         Self { id, created, series: None }
     }
 
-    /// The place in its series, from 1.
+    /// Returns the place in the series, from 1.
     #[must_use]
     pub fn place(&self) -> u32 {
         self.series.map_or(1, |series| series.number)
     }
 
-    /// The time at which the file was made, as RFC 3339 has it: `2026-11-22T16:05:06Z`.
+    /// Returns the time at which the file was made in RFC 3339 format: `2026-11-22T16:05:06Z`.
     #[must_use]
     pub fn created_text(&self) -> String {
         datetime(self.created).to_string()
@@ -71,7 +71,7 @@ impl Run {
         self.series.map_or(Ok(()), |series| SERIES.check::<u32>(series.number).map(drop))
     }
 
-    /// The fields that enter the session's id.
+    /// Returns the fields that are part of the session id.
     pub(crate) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("run_id", self.id.to_vec()), ("created", integer(self.created))];
         if let Some(Series { number, parent }) = self.series {
@@ -81,13 +81,13 @@ impl Run {
         entries
     }
 
-    /// Puts the fields into those of a file.
+    /// Adds the fields to those of a file.
     pub(crate) fn put(&self, file: &mut toml::Table) {
         file.insert("run_id".into(), hex::encode(self.id).into());
         file.insert("created".into(), datetime(self.created).into());
     }
 
-    /// Writes the fields that stand before the first section of a session file.
+    /// Writes the fields that precede the first section of a session file.
     pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
         let about =
             "This session's own, random: state and receipts of another session are never taken for it.";
@@ -113,7 +113,7 @@ pub(crate) struct RawSeries {
     parent: String,
 }
 
-/// The fields as written.
+/// Fields as written.
 pub(crate) struct RawRun {
     pub(crate) id: String,
     pub(crate) created: Datetime,
@@ -137,7 +137,7 @@ impl RawRun {
     }
 }
 
-/// So many bytes as hexadecimal digits.
+/// Reads N bytes from hexadecimal digits.
 pub(crate) fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], SessionError> {
     let mut out = [0; N];
     let lower = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -151,7 +151,7 @@ pub(crate) fn bytes<const N: usize>(field: &str, text: &str) -> Result<[u8; N], 
     }
 }
 
-/// Seconds since 1970 of a time in UTC, whole seconds only.
+/// Returns the seconds since 1970 of a time in UTC; only whole seconds are allowed.
 fn seconds(when: &Datetime) -> Option<u64> {
     let (Some(date), Some(time), Some(Offset::Z)) = (when.date, when.time, when.offset) else { return None };
     let second = time.second.unwrap_or(0);
@@ -169,11 +169,11 @@ fn seconds(when: &Datetime) -> Option<u64> {
     u64::try_from(days * DAY + second).ok()
 }
 
-/// The inverse of [`seconds`], for times to the year 9999.
+/// Returns the inverse of [`seconds`], for times up to the year 9999.
 fn datetime(unix: u64) -> Datetime {
     let unix = i64::try_from(unix.min(LATEST)).unwrap_or(i64::MAX);
     let (days, second) = (unix / DAY, unix % DAY);
-    // As above, civil_from_days; for days from 1970 on.
+    // From the same source, civil_from_days; for days from 1970 on.
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_calendar() {
-        // As `date -u -d @N +%FT%TZ` prints them.
+        // Output of `date -u -d @N +%FT%TZ`.
         for (unix, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),

@@ -28,7 +28,7 @@ pub(super) struct RawTable {
     column: Vec<RawColumn>,
 }
 
-/// `[[table.column]]` as written. What is absent stays absent.
+/// `[[table.column]]` as written. Absent fields stay absent.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RawColumn {
@@ -69,7 +69,7 @@ enum RawKind {
 }
 
 impl RawColumn {
-    /// A column as a file has it.
+    /// Returns a column in the form of a file.
     fn of(column: &ColumnSpec) -> Self {
         let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column.clone();
         let fill_with = (fill == Fill::Pooled).then(|| FillWith::of(&kind));
@@ -95,7 +95,7 @@ impl RawColumn {
     }
 }
 
-/// Of a file with described columns, a session file or a part of one, `[table]` and the classes.
+/// `[table]` and the classes of a file with described columns: a session file or a part of one.
 #[derive(Deserialize)]
 struct RawDescription {
     table: Option<RawTable>,
@@ -103,21 +103,21 @@ struct RawDescription {
     data: Table,
 }
 
-/// How a file describes columns.
+/// Description of columns in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Description {
-    /// `[table]`.
+    /// Section `[table]`.
     pub(crate) preparation: TableSchema,
-    /// `data.classes`; none where the file has none.
+    /// Classes (`data.classes`); empty if the file has none.
     pub(crate) classes: Vec<String>,
 }
 
 impl Description {
-    /// Reads `[table]`, and the classes, of a session file; what else is in the file does not count and need
-    /// not be there.
+    /// Reads `[table]` and the classes of a session file. All other fields are ignored and may be
+    /// missing.
     ///
     /// # Errors
-    /// [`SessionError::File`], with any of the others as its source.
+    /// [`SessionError::File`], with any of the other errors as its source.
     pub(crate) fn load(path: &Path) -> Result<Self, SessionError> {
         file::read(path)
             .and_then(|text| Self::parse(&text))
@@ -143,7 +143,7 @@ impl Description {
     }
 }
 
-/// What of all peers' values takes the place of a missing one.
+/// Statistic of all peers' values that replaces a missing value.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum FillWith {
@@ -152,7 +152,7 @@ enum FillWith {
 }
 
 impl FillWith {
-    /// What there is of such a column.
+    /// Returns the statistic that is available for such a column.
     fn of(kind: &Kind) -> Self {
         if matches!(kind, Kind::Number | Kind::Date(_)) { Self::Mean } else { Self::MostFrequent }
     }
@@ -172,7 +172,7 @@ impl From<PrepareError> for SessionError {
 }
 
 impl RawTable {
-    /// Puts the values into their types. The rules are left to [`check`].
+    /// Puts the values into their types. [`check`] applies the rules.
     pub(super) fn resolve(self) -> Result<TableSchema, SessionError> {
         let delimiter = match self.delimiter.as_deref() {
             None | Some("auto") => None,
@@ -255,7 +255,7 @@ impl RawColumn {
     }
 }
 
-/// `f, m and 3 more`.
+/// Lists the first texts and the number of the others: `f, m and 3 more`.
 fn few(texts: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = texts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -275,7 +275,7 @@ fn kind_word(kind: &Kind) -> &'static str {
     }
 }
 
-/// A described column in one line, for people.
+/// Describes a column in one line, for people.
 pub(crate) fn line(column: &ColumnSpec) -> String {
     let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column;
     let mut text = format!("{name:?}: {}", kind_word(kind));
@@ -312,7 +312,7 @@ pub(crate) fn line(column: &ColumnSpec) -> String {
     text
 }
 
-/// `[table]` as JSON, by the names that a session file has for its parts; and the names of the features.
+/// Returns `[table]` as JSON with the field names of a session file, and the names of the features.
 pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
     use serde_json::json;
     json!({
@@ -326,7 +326,7 @@ pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
     })
 }
 
-/// Checks that sums over all peers may fill missing values, where that is asked for.
+/// Checks that sums over all peers may fill missing values, if the file asks for that.
 pub(super) fn check_fills(
     preparation: &TableSchema,
     task: &TaskSpec,
@@ -341,7 +341,7 @@ pub(super) fn check_fills(
     Err(SessionError::value(format!("[table]: fill_with of column {:?}", column.name), "given", expected))
 }
 
-/// Checks every rule; names, levels and texts for missing values are shown in logs and tables.
+/// Checks every rule; names, levels and texts for missing values appear in logs and tables.
 pub(super) fn check(preparation: &TableSchema) -> Result<(), SessionError> {
     preparation.check()?;
     preparation.label.iter().try_for_each(|name| check_name("table.label", name))?;
@@ -355,7 +355,7 @@ pub(super) fn check(preparation: &TableSchema) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// The section as fields.
+/// Returns the section as fields.
 pub(crate) fn fields(preparation: &TableSchema) -> toml::Value {
     let mut text = String::new();
     let written =
@@ -364,7 +364,7 @@ pub(crate) fn fields(preparation: &TableSchema) -> toml::Value {
     read.unwrap_or_else(|| unreachable!("BUG: a [table] that no session file could have"))
 }
 
-/// Writes `[table]`, with a note for each column where there is one.
+/// Writes `[table]`, with a note for each column that has one.
 pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut String) -> fmt::Result {
     let TableSchema { delimiter, decimal_comma, missing, label, group, columns } = preparation;
     writeln!(out, "# How a table becomes rows of numbers: the same at every peer, and kept in the result.")?;

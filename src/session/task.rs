@@ -1,5 +1,5 @@
-//! The task of a session, as the session sees it: what every task says of its fields. No task is named here;
-//! [`crate::tasks`] has the registry.
+//! The task of a session, independent of the single tasks: their common interface for fields. This
+//! module names no task; the registry is in [`crate::tasks`].
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use super::rules::{Limit, ROSTER};
 use super::{DataSpec, Session, SessionError};
 use crate::tasks::{BuiltIn, Protections, Select, TaskKind, kinds};
 
-/// What a session computes, with the task's parameters: the [`Spec`] of one of the registered tasks.
+/// Task of a session with its parameters: the [`Spec`] of one of the registered tasks.
 pub struct TaskSpec(Box<dyn AnySpec>);
 
 impl<S: Spec + Clone + PartialEq> From<S> for TaskSpec {
@@ -28,30 +28,30 @@ impl<S: Spec + Clone + PartialEq> From<S> for TaskSpec {
 }
 
 impl TaskSpec {
-    /// The parameters, if the task has these.
+    /// Returns the parameters, if the task has parameters of this type.
     #[must_use]
     pub fn get<S: Spec>(&self) -> Option<&S> {
         self.0.as_any().downcast_ref()
     }
 
-    /// As [`TaskSpec::get`], to change them.
+    /// Like [`TaskSpec::get`], to change them.
     pub fn get_mut<S: Spec>(&mut self) -> Option<&mut S> {
         self.0.as_any_mut().downcast_mut()
     }
 
-    /// The parameters of this type, of the task or among those of the task.
+    /// Returns the parameters of this type: those of the task itself or one of its parts.
     #[must_use]
     pub fn part<T: 'static>(&self) -> Option<&T> {
         self.0.parts().into_iter().find_map(<dyn Any>::downcast_ref)
     }
 
-    /// Whether the task has such parameters.
+    /// Returns whether the task has parameters of this type.
     #[must_use]
     pub fn is<S: Spec>(&self) -> bool {
         self.get::<S>().is_some()
     }
 
-    /// The value of `task` in a session file, such as `flynn`.
+    /// Returns the value of `task` in a session file, such as `flynn`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.kind().name
@@ -96,15 +96,15 @@ impl fmt::Display for TaskSpec {
     }
 }
 
-/// A [`Spec`] of any task; every `Spec` that can be copied and compared is one.
+/// A [`Spec`] of any task; every `Spec` that can be copied and compared implements it.
 pub trait AnySpec: Spec {
-    /// Itself, to be asked for its type.
+    /// Returns itself as `Any`.
     fn as_any(&self) -> &dyn Any;
-    /// Itself, to be asked for its type and changed.
+    /// Returns itself as mutable `Any`.
     fn as_any_mut(&mut self) -> &mut dyn Any;
-    /// A copy.
+    /// Returns a copy.
     fn boxed(&self) -> TaskSpec;
-    /// Whether the other is of the same type and equal.
+    /// Returns whether the other is of the same type and equal.
     fn same(&self, other: &TaskSpec) -> bool;
 }
 
@@ -126,33 +126,33 @@ impl<S: Spec + Clone + PartialEq> AnySpec for S {
     }
 }
 
-/// A table of the session file that belongs to single tasks.
+/// A table of the session file that belongs to certain tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// Its name at the top level of the file.
+    /// Name at the top level of the file.
     pub name: &'static str,
-    /// The tasks that read it, as the limit of an error says it.
+    /// Tasks that read it, in the words of an error.
     pub tasks: &'static str,
 }
 
-/// The parameters of a task, as a session file has them.
+/// Parameters of a task in a session file.
 pub trait Spec: fmt::Debug + Send + Sync + 'static {
-    /// The task's line of the registry.
+    /// Returns the task's line of the registry.
     fn kind(&self) -> &'static TaskKind;
 
-    /// The task as every peer makes it; `None` if only a program has it.
+    /// Returns the built-in task; `None` if only a program has it.
     fn built_in(&self, session: &Session) -> Option<BuiltIn>;
 
-    /// What is computed: the comment above `task` in a session file.
+    /// Returns the comment above `task` in a session file, which explains the computation.
     fn about(&self) -> &'static str;
 
-    /// How many peers a session has.
+    /// Returns the limit of the number of peers.
     fn roster(&self) -> Limit {
         ROSTER
     }
 
-    /// The fewest members with whom the task can finish, and how this and the majority are explained where
-    /// `min_peers` is refused.
+    /// Returns the minimum number of members with which the task can finish. The text explains this
+    /// number and the majority if `min_peers` is refused.
     fn members(&self) -> (usize, &'static str) {
         (3, " (a majority of the roster, and the 3 members that a sum needs)")
     }
@@ -160,61 +160,64 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
     /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
     fn normalise(&mut self) {}
 
-    /// Checks the parameters, and that the rest of the session suits the task. `session.data` is checked.
+    /// Checks the parameters, and that the rest of the session suits the task. `session.data` is already
+    /// checked.
     fn check(&self, session: &Session) -> Result<(), SessionError>;
 
-    /// Names and canonical values of the fields, in the order of the encoding.
+    /// Returns names and canonical values of the fields, in the order of the encoding.
     fn entries(&self) -> Vec<Field>;
 
     /// Writes the sections of the session file.
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result;
 
-    /// The sections as JSON, by name, with the sizes that follow from them.
+    /// Returns the sections as JSON, by name, with the sizes that follow from them.
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)>;
 
-    /// The description for people: pairs of a heading (empty to continue the last one) and one line.
+    /// Returns the description for people: pairs of a heading (empty to continue the previous heading)
+    /// and one line.
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)>;
 
-    /// Changes numbers of peers that so many peers do not allow.
+    /// Reduces numbers of peers that exceed `peers`.
     fn resize(&mut self, _peers: u16) {}
 
-    /// What the author of such a session file should know before others join.
+    /// Returns a warning for the author of such a session file, to read before others join.
     fn caution(&self) -> Option<&'static str> {
         None
     }
 
-    /// What a peer releases with noise where the session has a `privacy.epsilon`.
+    /// Returns what a peer releases with noise if the session has a `privacy.epsilon`.
     fn release(&self, _data: &DataSpec) -> Release {
         Release::Nothing
     }
 
-    /// The protections that the task has; all of them unless it opts out by name.
+    /// Returns the protections of the task: all of them unless the task opts out by name.
     fn protections(&self) -> Protections {
         Protections::ALL
     }
 
-    /// What people call the task: of a program's own task the name that the program gave it.
+    /// Returns the name of the task for people; a program gives its own task this name.
     fn label(&self) -> String {
         self.kind().name.to_owned()
     }
 
-    /// Whether the peers that train are drawn first.
+    /// Returns whether the session first draws the peers that train.
     fn selects(&self) -> bool {
         false
     }
 
-    /// Parameters of other tasks among these, such as those of a model: [`TaskSpec::part`] finds them.
+    /// Returns parameters of other tasks among these, such as those of a model: [`TaskSpec::part`] finds
+    /// them.
     fn parts(&self) -> Vec<&dyn Any> {
         Vec::new()
     }
 }
 
-/// What a peer of a private session releases.
+/// Values that a peer of a private session releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// Nothing: the task opens exact sums, and its session cannot be private.
     Nothing,
-    /// The `privacy.top` largest of so many counts.
+    /// The `privacy.top` largest of this number of counts.
     Top(usize),
     /// Every counter.
     Every,
@@ -222,7 +225,7 @@ pub enum Release {
     Rounds,
 }
 
-/// The value of `task` in a session file.
+/// Value of `task` in a session file.
 #[derive(Debug)]
 pub(crate) struct Name(&'static TaskKind);
 
@@ -236,17 +239,17 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// The sections of all tasks.
+/// Returns the sections of all tasks.
 fn sections() -> impl Iterator<Item = &'static Section> {
     kinds().flat_map(|kind| kind.sections)
 }
 
-/// The parts of a session file that belong to single tasks, until they are read.
+/// Parts of a session file that belong to certain tasks, until they are read.
 #[derive(Debug)]
 pub struct Sections<'a> {
-    /// The whole file, for the line of an error.
+    /// Text of the whole file, to find the line of an error.
     text: &'a str,
-    /// The top-level field `select`.
+    /// Top-level field `select`.
     pub(crate) select: Option<Select>,
     /// Sections with defaults, which a task may leave unread.
     usual: Vec<String>,
@@ -254,7 +257,7 @@ pub struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Takes them out of the rest of a file with this text.
+    /// Takes the sections out of a parsed file; `text` is the text of the file.
     pub(crate) fn split(text: &'a str, file: &mut DeTable<'a>) -> Self {
         let take = |section: &'static Section| {
             let key = Spanned::new(0..0, Cow::Borrowed(section.name));
@@ -271,12 +274,12 @@ impl<'a> Sections<'a> {
         SessionError::Syntax { line, message }
     }
 
-    /// Reads one section; `None` where the file has none.
+    /// Reads one section; `None` if the file does not have it.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
         self.take_seed(name, PhantomData)
     }
 
-    /// As [`Sections::take`], with a reader that has a state.
+    /// Like [`Sections::take`], with a reader that has a state.
     pub(crate) fn take_seed<T: for<'de> DeserializeSeed<'de, Value = V>, V>(
         &mut self,
         name: &str,
@@ -290,8 +293,8 @@ impl<'a> Sections<'a> {
 }
 
 impl TaskSpec {
-    /// Reads the task of this name from its sections, for rows as in `data` and so many peers. A section of
-    /// another task is refused. The rest of the rules is left to [`Session::check`].
+    /// Reads the task of this name from its sections, for rows as in `data` and for this number of
+    /// peers. A section of another task is refused. [`Session::check`] applies the remaining rules.
     pub(crate) fn read(
         Name(kind): Name,
         mut sections: Sections<'_>,
@@ -310,8 +313,8 @@ impl TaskSpec {
         Ok(task)
     }
 
-    /// Reads the task of this name from `given` sections, as they stand in a session file, and defaults for
-    /// them.
+    /// Reads the task of this name from the `given` sections, written as in a session file, and uses
+    /// defaults for the others.
     pub(crate) fn from_sections(
         kind: &'static TaskKind,
         select: Option<Select>,
@@ -339,8 +342,8 @@ impl TaskSpec {
         Self::read(Name(kind), sections, data, peers)
     }
 
-    /// The members of the smallest view of so many peers that can finish: a majority, and at least the 3
-    /// members of a sum.
+    /// Returns the size of the smallest view that can finish in a roster of `roster` peers: a majority,
+    /// and at least the 3 members of a sum.
     #[must_use]
     pub fn smallest_view(&self, roster: usize) -> usize {
         self.members().0.max(roster / 2 + 1)

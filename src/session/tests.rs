@@ -1,4 +1,4 @@
-//! Sessions: what is read, what is refused and in which words, what the id depends on.
+//! Tests of sessions: reading, refusals and their messages, and the inputs of the id.
 
 mod columns;
 mod custom;
@@ -45,12 +45,12 @@ fn session(peers: u64) -> Session {
     session.check().unwrap()
 }
 
-/// The model of a session of the task `flynn`.
+/// Returns the model of a session of the task `flynn`.
 fn model(session: &mut Session) -> &mut ModelSpec {
     &mut session.task.get_mut::<FlynnSpec>().unwrap().model
 }
 
-/// The smallest file: nothing that has a default.
+/// Returns the smallest file, without any field that has a default.
 fn minimal() -> String {
     let mut text = r#"run_id = "000102030405060708090a0b0c0d0e0f"
 created = 2026-11-22T16:05:06Z
@@ -72,7 +72,7 @@ gamma = 0
     text
 }
 
-/// The minimal file with one piece of text replaced.
+/// Returns the minimal file with one piece of text replaced.
 fn with(from: &str, to: &str) -> String {
     let text = minimal();
     assert!(text.contains(from), "{from}");

@@ -1,7 +1,7 @@
-//! What the TOML reader says of a value, in words of the file and not of the program.
+//! Rewrites messages of the TOML reader in words of the file instead of words of the program.
 
-/// "invalid type: string \"x\", expected u16" as `found the text "x", expected a whole number from 0 to
-/// 65535`; other messages as they are.
+/// Rewrites "invalid type: string \"x\", expected u16" to
+/// `found the text "x", expected a whole number from 0 to 65535`; other messages stay as they are.
 pub(crate) fn plain(message: &str) -> String {
     let parts = ["invalid type: ", "invalid value: "].iter().find_map(|start| message.strip_prefix(start));
     let Some((found, expected)) = parts.and_then(|rest| rest.rsplit_once(", expected ")) else {

@@ -1,11 +1,11 @@
-//! Properties that must hold after every event of a run, whatever the faults.
+//! Properties that must hold after every event of a run, with any faults.
 //!
-//! | check | held against |
+//! | check | property |
 //! | --- | --- |
 //! | one opening | a majority of the committee releases the pads of at most one sum of each aggregate, and all peers commit the same value |
-//! | exact | every opened vector is the plain sum of what the members that its value names have put in, unless it comes from an exchange; all have the same seed and the same vectors |
-//! | honest | no peer that follows the protocol blames another that does |
-//! | blamed | a peer that is blamed broke the protocol, and the fault named is one of its way of doing so |
+//! | exact | every opened vector is the plain sum of the vectors of the members that its value names, unless it comes from an exchange; all peers have the same seed and the same vectors |
+//! | honest | an honest peer never blames another honest peer |
+//! | blamed | a peer that is blamed broke the protocol, and the fault named fits its tampering |
 //! | ends | after the last fault every peer ends, with the result or a reason, within the bound of section 17 of the specification |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,11 +30,11 @@ use crate::session::Peer;
 pub enum Check {
     /// An aggregate was opened twice.
     OneOpening,
-    /// A result is not the sum.
+    /// A result is not the exact sum.
     Exact,
     /// An honest peer was blamed.
     Honest,
-    /// A peer was blamed with the wrong thing, or not at all.
+    /// A peer was blamed for the wrong fault, or was not blamed.
     Blamed,
     /// A peer did not end in time.
     Ends,
@@ -45,7 +45,7 @@ pub enum Check {
 /// A check that failed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
-    /// The check.
+    /// Check that failed.
     pub check: Check,
     /// Time of the failure, virtual milliseconds.
     pub at_ms: u64,
@@ -53,39 +53,39 @@ pub struct Violation {
     pub text: String,
 }
 
-/// The checks of one run, and all that they need to know of it.
+/// Checks of one run, with the data that they need.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    /// Peers that break the protocol, and their way of doing so.
+    /// Peers that break the protocol, with their kind of tampering.
     pub liars: BTreeMap<Peer, Tamper>,
     /// Peers with another session file: they and the others refuse each other.
     pub strangers: BTreeSet<Peer>,
-    /// sum -> committee members whose shares of its pads have left.
+    /// Committee members of each sum whose shares of its pads have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     opened_sums: BTreeMap<u32, SumId>,
     values: BTreeMap<u32, Value>,
-    /// The vector that each peer put in: (slot, peer) -> vector.
+    /// Vector of each peer: (slot, peer) -> vector.
     vectors: BTreeMap<(u32, Peer), Bytes>,
-    /// (slot, digest of the value) -> the plain sum.
+    /// Plain sum of the vectors: (slot, digest of the value) -> sum.
     expected: BTreeMap<(u32, [u8; 32]), Bytes>,
     seed: Option<Bytes>,
-    /// (blaming peer, blamed peer) -> names of the faults.
+    /// Names of the faults: (blaming peer, blamed peer) -> names.
     pub blames: BTreeMap<(Peer, Peer), BTreeSet<&'static str>>,
-    /// Number of times that a check looked at something.
+    /// Number of checks that ran.
     pub looked: u64,
-    /// The failures, at most five of each check.
+    /// Failures, at most five of each check.
     pub violations: Vec<Violation>,
 }
 
 impl Checks {
-    /// Records a failure; of each check the first five.
+    /// Records a failure, at most five of each check.
     pub fn violated(&mut self, now: Time, check: Check, text: String) {
         if self.violations.iter().filter(|each| each.check == check).count() < 5 {
             self.violations.push(Violation { check, at_ms: now.0 / 1000, text });
         }
     }
 
-    /// Looks at a message that leaves.
+    /// Checks a message that leaves.
     pub fn sends(&mut self, now: Time, ctx: &Context, message: &Message) {
         let Message::View(
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
@@ -108,7 +108,7 @@ impl Checks {
         }
     }
 
-    /// Looks at a value that a peer has committed.
+    /// Checks a value that a peer has committed.
     pub fn commits(&mut self, now: Time, peer: Peer, value: &Value) {
         self.looked += 1;
         let first = self.values.entry(value.sum.slot).or_insert_with(|| value.clone());
@@ -118,7 +118,7 @@ impl Checks {
         }
     }
 
-    /// Looks at the result of a job: a vector that a peer puts in, or one that it has opened.
+    /// Checks the result of a job: a vector of a peer, or a vector that it has opened.
     pub(crate) fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
@@ -141,8 +141,8 @@ impl Checks {
                     }
                     return;
                 }
-                // What went into it is known to the exchange alone; the task's results are held against the
-                // pooled rows. Such a slot has no vector that a task made from its rows.
+                // Only the exchange has the inputs of this sum; the task's results are compared with the
+                // pooled rows. In such a slot no task has made a vector from its rows.
                 let slot = value.sum.slot;
                 if !value.members.iter().any(|&member| self.vectors.contains_key(&(slot, member))) {
                     return;
@@ -181,13 +181,13 @@ impl Checks {
         Ok(sum)
     }
 
-    /// The committed value of each slot.
+    /// Returns the committed value of each slot.
     #[must_use]
     pub fn values(&self) -> &BTreeMap<u32, Value> {
         &self.values
     }
 
-    /// Looks at the fault with which a peer blames another.
+    /// Checks the fault for which a peer blames another.
     pub fn blames(&mut self, now: Time, by: Peer, who: Peer, name: &'static str) {
         self.looked += 1;
         if self.liars.contains_key(&by) {
@@ -207,9 +207,9 @@ impl Checks {
     }
 }
 
-/// The time after the last fault by which every peer has ended, milliseconds (specification, section 17, the
-/// second bound, and that of a peer without enough others), where no computation takes longer than
-/// `longest_ms` and a silent connection is given up after `silence_ms`.
+/// Returns the time after the last fault by which every peer has ended, in milliseconds (specification,
+/// section 17: the second bound, and that of a peer without enough others). No computation takes longer
+/// than `longest_ms`, and a silent connection is closed after `silence_ms`.
 #[must_use]
 pub(crate) fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
     let timing = &ctx.session.timing;

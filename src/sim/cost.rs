@@ -1,4 +1,4 @@
-//! Virtual time that computing takes: counted work divided by the scenario's rates, never a clock.
+//! Virtual time of computations: counted work divided by the scenario's rates, never measured time.
 
 use super::links::micros;
 use super::scenario::{Rates, Scenario};
@@ -11,20 +11,20 @@ use crate::protocol::{all_reduce, pairwise};
 use crate::session::Peer;
 use crate::tasks::Work;
 
-/// The processors of all peers.
+/// Processors of all peers.
 #[derive(Clone, Debug)]
 pub struct Costs {
     rates: Rates,
     speed: Vec<f64>,
-    /// The time until which each peer's worker is busy.
+    /// Time until which each peer's worker is busy.
     busy: Vec<Time>,
     plan: Vec<Aggregate>,
-    /// The longest job so far, microseconds.
+    /// Longest job so far, microseconds.
     pub longest_us: u64,
 }
 
 impl Costs {
-    /// The processors of a scenario's peers; `ctx` is any peer's.
+    /// Makes the processors of a scenario's peers; `ctx` is any peer's.
     #[must_use]
     pub fn new(scenario: &Scenario, ctx: &Context) -> Self {
         let rates = scenario.rates;
@@ -37,7 +37,7 @@ impl Costs {
         Self { rates, busy: vec![Time(0); speed.len()], speed, plan: ctx.plan.clone(), longest_us: 0 }
     }
 
-    /// Seconds that one party of speed 1 needs for this work.
+    /// Returns the seconds that one party of speed 1 needs for this work.
     #[must_use]
     pub fn work_s(&self, work: Work) -> f64 {
         work.matrix / self.rates.matrix + work.lift / self.rates.lift + work.select / self.rates.select
@@ -65,17 +65,17 @@ impl Costs {
         }
     }
 
-    /// The time at which a job is done that is begun `now`: a peer has one worker, which takes jobs in order.
+    /// Returns the end of a job that begins `now`: a peer has one worker, which processes jobs in order.
     pub(crate) fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time {
         let us = self.us(peer, self.job_s(job));
         self.longest_us = self.longest_us.max(us);
         let busy = &mut self.busy[peer.index()];
         *busy = Time(now.max(*busy).0 + us);
-        // A result is an input of its own, never part of the step that asked for it.
+        // A result is a separate input, never part of the step that requested it.
         Time(busy.0.max(now.0 + 1))
     }
 
-    /// How long a message occupies the thread that answers it, microseconds.
+    /// Returns the time for which a message occupies the thread that answers it, microseconds.
     #[must_use]
     pub fn handling_us(&self, ctx: &Context, peer: Peer, message: &Message) -> u64 {
         let (verify, agree) = (1.0 / self.rates.verify, 1.0 / self.rates.agree);
@@ -108,7 +108,7 @@ impl Costs {
                 }
                 Order::Decide(_, items) => items.len() as f64 * verify,
                 Order::Open(_, items) => items.len() as f64 * verify,
-                // What follows from it is counted with the keys.
+                // The work that follows is counted with the keys.
                 Order::Reveal(items) => items.len() as f64 * verify,
             },
             view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => {

@@ -1,4 +1,4 @@
-//! How long a frame travels: latency, jitter and bandwidth of the path between two peers.
+//! Travel time of a frame: latency, jitter and bandwidth of the path between two peers.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use crate::crypto::stream::Stream;
 use crate::protocol::Time;
 use crate::session::Peer;
 
-/// One path, in whole numbers so that it is the same on every machine.
+/// A path, in whole numbers so that it is the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
     /// Latency one way, microseconds.
     pub latency_us: u64,
-    /// Jitter: up to so much is added to the latency, microseconds.
+    /// Jitter: a random part of it is added to the latency, microseconds.
     pub jitter_us: u32,
-    /// Bandwidth, bytes in a second.
+    /// Bandwidth, bytes per second.
     pub bytes_per_s: u64,
 }
 
-/// Milliseconds as whole microseconds.
+/// Converts milliseconds to whole microseconds.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -30,7 +30,7 @@ pub(crate) fn micros(ms: f64) -> u64 {
 }
 
 fn bytes_per_s(mbit: f64) -> u64 {
-    // A megabit in a second is 125,000 bytes in a second; `micros` rounds after a factor of 1,000.
+    // One megabit per second is 125,000 bytes per second; `micros` rounds after a factor of 1,000.
     (micros(mbit) * 125).max(1)
 }
 
@@ -44,7 +44,7 @@ impl Path {
     }
 }
 
-/// All paths of a run, and the time until which each is in use.
+/// Paths of a run, and the time until which each is in use.
 #[derive(Debug)]
 pub(crate) struct Paths {
     usual: Path,
@@ -52,14 +52,14 @@ pub(crate) struct Paths {
     names: Vec<String>,
     sites: BTreeMap<(usize, usize), Path>,
     pairs: BTreeMap<(Peer, Peer), Path>,
-    /// Peers whose paths are slow for now: latency and bytes in a second, where they are changed.
+    /// Peers whose paths are slow at present: latency and bytes per second, if changed.
     slow: BTreeMap<Peer, (Option<u64>, Option<u64>)>,
     busy: BTreeMap<(Peer, Peer), Time>,
     random: Stream,
 }
 
 impl Paths {
-    /// The paths of a scenario.
+    /// Makes the paths of a scenario.
     #[must_use]
     pub(crate) fn new(scenario: &Scenario, committee: &[Peer], seed: u64) -> Self {
         let network = &scenario.network;
@@ -102,7 +102,7 @@ impl Paths {
         Self { usual, site_of, names, sites, pairs, slow: BTreeMap::new(), busy: BTreeMap::new(), random }
     }
 
-    /// The peers of a site.
+    /// Returns the peers of a site.
     #[must_use]
     pub(crate) fn site(&self, name: &str) -> Vec<Peer> {
         let site = self.names.iter().position(|other| other == name);
@@ -114,7 +114,7 @@ impl Paths {
             .collect()
     }
 
-    /// The path between two peers as it is now.
+    /// Returns the present path between two peers.
     #[must_use]
     pub(crate) fn between(&self, a: Peer, b: Peer) -> Path {
         let mut path = match self.pairs.get(&(a.min(b), a.max(b))) {
@@ -133,7 +133,7 @@ impl Paths {
         path
     }
 
-    /// Sets latency and bandwidth of every path of a peer, where given.
+    /// Sets latency and bandwidth of every path of a peer, if given.
     pub(crate) fn slow(&mut self, peer: Peer, latency_ms: Option<f64>, bandwidth_mbit: Option<f64>) {
         self.slow.insert(peer, (latency_ms.map(micros), bandwidth_mbit.map(bytes_per_s)));
     }
@@ -147,14 +147,14 @@ impl Paths {
         if path.jitter_us == 0 { 0 } else { self.random.below(path.jitter_us.saturating_add(1)).into() }
     }
 
-    /// The time at which something without length has passed the path `times` times.
+    /// Returns the time at which a message without length has crossed the path `times` times.
     pub(crate) fn passes(&mut self, at: Time, a: Peer, b: Peer, times: u64) -> Time {
         let path = self.between(a, b);
         Time(at.0 + times * path.latency_us + self.jitter(path))
     }
 
-    /// The time at which a frame arrives that leaves at `at`: when the frames before it on the same path have
-    /// left, after its own length and the latency.
+    /// Returns the arrival time of a frame that is sent at `at`. It leaves after the earlier frames on
+    /// the same path; its own transmission time and the latency are added.
     pub(crate) fn arrives(&mut self, at: Time, from: Peer, to: Peer, bytes: usize) -> Time {
         let path = self.between(from, to);
         let jitter = self.jitter(path);

@@ -1,4 +1,4 @@
-//! The results of a run, as `result.json` holds them.
+//! Results of a run, in the format of `result.json`.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,35 +11,36 @@ use crate::html::time;
 use crate::protocol::view::Stage;
 pub use crate::tasks::compare::{Accuracy, Ranking};
 
-/// The most peers whose stages and bytes are listed one by one; of more, the first.
+/// Maximum number of peers whose stages and bytes are listed; the first ones are listed if there are
+/// more.
 pub const SHOWN: usize = 64;
 
 /// All runs of a scenario file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// The file's name without its ending.
+    /// Name of the file without its extension.
     pub scenario: String,
-    /// The scenario in one line.
+    /// Description of the scenario in one line.
     pub about: String,
-    /// The program's version.
+    /// Version of the program.
     pub version: String,
     /// SHA-256 over the trace hashes of the runs.
     pub trace_hash: String,
-    /// Runs that were left out because their data are not there, with the data.
+    /// Runs that were left out because their data set is missing, with the data set.
     #[serde(default)]
     pub left_out: Vec<(String, String)>,
-    /// The runs.
+    /// Reports of the runs.
     pub runs: Vec<RunReport>,
 }
 
 /// The report of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunReport {
-    /// The variant's name, or the scenario's.
+    /// Name of the variant, or of the scenario.
     pub name: String,
-    /// The seed of all randomness.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Peers in the roster.
+    /// Number of peers in the roster.
     pub peers: u16,
     /// Hash over all frames; see `simulations/README.md`.
     pub trace_hash: String,
@@ -53,49 +54,49 @@ pub struct RunReport {
     pub last_fault_ms: u64,
     /// Number of peers that have the result.
     pub finished: u16,
-    /// Peers that ended without it, with the reason.
+    /// Peers that ended without the result, with the reason.
     pub unfinished: Vec<(u16, String)>,
-    /// The views, in their order.
+    /// Views in their order.
     pub views: Vec<View>,
-    /// The aggregates of the plan.
+    /// Aggregates of the plan.
     pub slots: Vec<Slot>,
-    /// The digest of the result; see [`digest`].
+    /// Digest of the result; see [`digest`].
     #[serde(default)]
     pub result: Option<String>,
-    /// The accuracy of the result, where it can be measured.
+    /// Accuracy of the result, if it can be measured.
     pub accuracy: Option<Accuracy>,
-    /// The peers' distances beside the distances of their class mixes.
+    /// Distances of the peers, compared with the distances of their class mixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
-    /// How the columns of the set were guessed, where they were.
+    /// Description of how the columns of the set were guessed, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guessed: Option<String>,
-    /// What `[evaluate]` opened, as receipts have it.
+    /// Figures that `[evaluate]` opened, as in receipts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,
-    /// The time of training, where the task trains.
+    /// Time of training, if the task trains.
     pub training: Option<Training>,
-    /// Frames sent in all, and their bytes.
+    /// Total number of frames sent, and their bytes.
     pub sent: Count,
     /// Frames sent, by purpose.
     pub purposes: Vec<PurposeRow>,
     /// Frames sent and time spent, by stage.
     pub stages: Vec<StageRow>,
-    /// The first peers one by one.
+    /// The first peers, one entry each.
     pub hosts: Vec<Host>,
-    /// The faults and their ends.
+    /// Faults and their ends.
     pub marks: Vec<Mark>,
-    /// The peers that were blamed.
+    /// Peers that were blamed.
     pub blames: Vec<Blame>,
     /// Connections from outside the roster that were refused.
     pub strangers_refused: u64,
-    /// Number of times that a check looked at something.
+    /// Number of checks that ran.
     pub checked: u64,
-    /// The checks that failed.
+    /// Checks that failed.
     pub violations: Vec<Violation>,
 }
 
-/// SHA-256 over the opened vectors of the plan, each after its length as LE u64, in hexadecimal.
+/// Returns SHA-256 over the opened vectors of the plan, each after its length as LE u64, in hexadecimal.
 #[must_use]
 pub fn digest(opened: &[Bytes]) -> String {
     let mut hash = Sha256::new();
@@ -115,27 +116,27 @@ pub struct View {
     pub members: usize,
     /// Time at which the first member entered, virtual milliseconds.
     pub began_ms: u64,
-    /// The reason of its failure, if it failed.
+    /// Reason of its failure, if it failed.
     pub failed: Option<String>,
 }
 
 /// One aggregate of the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
-    /// Name.
+    /// Name of the aggregate.
     pub name: String,
-    /// Bytes of the vector.
+    /// Size of the vector in bytes.
     pub bytes: u64,
-    /// Members of the opened sum; `None` where it was not opened.
+    /// Number of members of the opened sum; `None` if it was not opened.
     pub members: Option<usize>,
 }
 
-/// The time of training, by the scenario's rates.
+/// Time of training, by the scenario's rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
     /// Time of one party with all rows, milliseconds.
     pub alone_ms: f64,
-    /// Of that, the time to draw the lifting matrix, which every party does whatever the number of its rows.
+    /// Part of that time to draw the lifting matrix, which does not depend on the number of rows.
     #[serde(default)]
     pub matrix_ms: f64,
     /// Time of the longest computation of a peer, milliseconds.
@@ -145,15 +146,15 @@ pub struct Training {
 }
 
 impl RunReport {
-    /// Mean time of a peer in these stages, over all aggregates, milliseconds.
+    /// Returns the mean time of a peer in these stages, over all aggregates, milliseconds.
     #[must_use]
     pub fn spent_ms(&self, stages: &[Stage]) -> f64 {
         let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
         rows.map(|row| row.mean_ms).sum()
     }
 
-    /// The speed-up in words, all in all and without the matrix: `3.72 x faster`, `2.13 x slower`. `-` where
-    /// the run had faults: then the session mostly waits for peers that are gone.
+    /// Formats the speed-up, in total and without the matrix: `3.72 x faster`, `2.13 x slower`. Returns
+    /// `-` if the run had faults: then the session mostly waits for peers that are gone.
     fn paces(&self, training: &Training) -> [String; 2] {
         [training.speed_up(), training.of_rows()].map(|speed_up| match speed_up {
             _ if !self.marks.is_empty() => "-".to_owned(),
@@ -162,8 +163,8 @@ impl RunReport {
         })
     }
 
-    /// Where the session took longer than one party with all rows would, without a fault: what its time went
-    /// to.
+    /// Explains where the time went if a session without a fault took longer than one party with all
+    /// rows would.
     fn why_slower(&self) -> Option<String> {
         let training = self.training.as_ref().filter(|training| training.speed_up() < 1.0)?;
         if !self.marks.is_empty() {
@@ -186,7 +187,7 @@ impl RunReport {
     }
 }
 
-/// The heads of [`training`].
+/// Headings of [`training`].
 pub(crate) const TRAINING: [&str; 9] = [
     "training",
     "one party",
@@ -199,8 +200,8 @@ pub(crate) const TRAINING: [&str; 9] = [
     "without M",
 ];
 
-/// Training by all against training by one party, with everything that a session does and without drawing the
-/// matrix M: a row of texts for each run, and what there is to be said.
+/// Compares training by all peers with training by one party, in total and without the time to draw the
+/// matrix M. Returns a row of texts for each run, and remarks.
 pub(crate) fn training(runs: &[RunReport]) -> (Vec<Vec<String>>, Vec<String>) {
     let row = |run: &RunReport| {
         let found = run.training.as_ref()?;
@@ -216,70 +217,70 @@ pub(crate) fn training(runs: &[RunReport]) -> (Vec<Vec<String>>, Vec<String>) {
     (runs.iter().filter_map(row).collect(), why)
 }
 
-/// What a session is for where it is slower.
+/// Remark for slower runs: the purpose of a session.
 const SLOWER: &str =
     "Few rows are not worth dividing for speed; what a session is for is that nobody shows its rows.";
-/// Why a run has no factor.
+/// Reason why a run has no factor.
 const FAULTS: &str = "Runs with faults have no factor (-): their time is mostly waiting for whoever is gone.";
 
 impl Training {
-    /// The time of one party divided by that of the session; below 1 the session is slower.
+    /// Returns the time of one party divided by that of the session; below 1 the session is slower.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.alone_ms / self.session_ms.max(0.001)
     }
 
-    /// The same without the time to draw the matrix, which is subtracted from both.
+    /// Returns the same without the time to draw the matrix, which is subtracted from both.
     #[must_use]
     pub fn of_rows(&self) -> f64 {
         (self.alone_ms - self.matrix_ms) / (self.session_ms - self.matrix_ms).max(0.001)
     }
 }
 
-/// The frames that were sent for one purpose.
+/// Frames that were sent for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PurposeRow {
-    /// The purpose.
+    /// Purpose of the frames.
     pub purpose: Purpose,
-    /// Sent by all peers.
+    /// Count over all peers.
     pub total: Count,
-    /// Sent by the peer that sent the most bytes for it.
+    /// Count of the peer that sent the most bytes for it.
     pub most: Count,
 }
 
 /// One stage of one aggregate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageRow {
-    /// The aggregate; `None` outside views.
+    /// Name of the aggregate; `None` outside views.
     pub slot: Option<String>,
-    /// The stage; `None` outside views.
+    /// Stage; `None` outside views.
     pub stage: Option<Stage>,
     /// Mean time over the peers that were in it, milliseconds.
     pub mean_ms: f64,
-    /// Sent by all peers.
+    /// Count over all peers.
     pub sent: Count,
 }
 
 /// One peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Host {
-    /// Number.
+    /// Number of the peer.
     pub peer: u16,
-    /// Whether the peer is in the committee.
+    /// True if the peer is in the committee.
     pub committee: bool,
     /// Number of rows.
     pub rows: usize,
     /// Frames sent in each stage: slot, stage, count.
     pub stages: Vec<(u32, Option<Stage>, Count)>,
-    /// Bytes that were sent to it.
+    /// Bytes that were sent to the peer.
     pub received: u64,
-    /// The stages, in their order.
+    /// Stages in their order.
     pub spans: Vec<Span>,
     /// Time at which the peer had the result, virtual milliseconds.
     pub finished_ms: Option<u64>,
     /// Parent in the tree of the last view.
     pub parent: Option<u16>,
-    /// Whether the peer was a member of the last view.
+    /// True if the peer was a member of the last view.
     pub member: bool,
 }
 
@@ -288,20 +289,20 @@ pub struct Host {
 pub struct Mark {
     /// Time, virtual milliseconds.
     pub at_ms: u64,
-    /// The peers that it concerns.
+    /// Peers that it concerns.
     pub peers: Vec<u16>,
-    /// Description.
+    /// Description of the fault.
     pub text: String,
 }
 
 /// A peer that was blamed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Blame {
-    /// The peer.
+    /// Number of the peer.
     pub peer: u16,
-    /// The way in which it broke the protocol.
+    /// Kind of its tampering.
     pub tampers: Option<String>,
-    /// Names of the faults that it was blamed with.
+    /// Names of the faults for which it was blamed.
     pub with: Vec<String>,
     /// Number of peers that blamed it.
     pub by: usize,

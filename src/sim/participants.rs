@@ -1,5 +1,5 @@
-//! Who takes part in a run, and with what: session, keys, rows, tasks, randomness. Those of a scenario follow
-//! from the file and its seed, so that real processes that read the same file are the same peers.
+//! Participants of a run, with session, keys, rows, tasks and randomness. The participants of a scenario
+//! follow from the file and its seed. So real processes that read the same file are the same peers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,24 +15,25 @@ use crate::session::{
 };
 use crate::tasks::{Labels, Task, built_in};
 
-/// Larger rosters than a session file may have are simulated without its rules.
+/// Size of the largest roster of a session file. Larger rosters are simulated without the rules of a
+/// session.
 const ROSTER: u16 = 1024;
 
-/// The peers of a session, with their tasks.
+/// Peers of a session, with their tasks.
 #[derive(Clone, Debug)]
 pub struct Participants {
-    /// The session file of all.
+    /// Session file of all peers.
     pub session: Session,
-    /// The peers' keys, in the order of the roster.
+    /// Keys of the peers, in the order of the roster.
     pub identities: Vec<Identity>,
-    /// Each peer's task, in the same order.
+    /// Task of each peer, in the same order.
     pub tasks: Vec<Arc<dyn Task>>,
-    /// The rows that a scenario deals; `None` for a task without rows, or with rows of its own.
+    /// Rows that a scenario deals; `None` for a task without rows, or with its own rows.
     pub rows: Option<DealtRows>,
 }
 
 impl Participants {
-    /// The participants of a scenario; `folder` is where its file stands.
+    /// Makes the participants of a scenario; `folder` is the folder of its file.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -46,13 +47,13 @@ impl Participants {
         Ok(participants)
     }
 
-    /// The participants of a program's own session, such as one of a task that the program brings along
-    /// ([`CustomSpec`](crate::tasks::CustomSpec)): `task` makes each peer's. `identities` are
-    /// those of the roster, in any order. Of a scenario that they run in ([`play`](super::run::play)) the
-    /// `data`, `task`, `session` and `timing` count for nothing.
+    /// Makes the participants of a program's own session, such as a session of the program's own task
+    /// ([`CustomSpec`](crate::tasks::CustomSpec)). `task` makes each peer's task. `identities` are those
+    /// of the roster, in any order. A scenario that runs them ([`play`](super::run::play)) uses none of
+    /// its own `data`, `task`, `session` and `timing`.
     ///
     /// # Errors
-    /// [`ScenarioError`] where the identities are not those of the roster, or a task cannot be made.
+    /// [`ScenarioError`] if the identities are not those of the roster, or a task cannot be made.
     pub fn with_tasks(
         session: Session,
         mut identities: Vec<Identity>,
@@ -67,7 +68,7 @@ impl Participants {
         Ok(Self { session, identities, tasks, rows: None })
     }
 
-    /// Refuses a scenario that other peers or aggregates than these belong to.
+    /// Refuses a scenario that does not fit these peers and aggregates.
     pub(super) fn check(&self, scenario: &Scenario) -> Result<(), ScenarioError> {
         if usize::from(scenario.peers) != self.tasks.len() {
             let text = format!("peers is {}, the session has {}", scenario.peers, self.tasks.len());
@@ -85,20 +86,20 @@ impl Participants {
         Ok(())
     }
 
-    /// The aggregates of the session, in order; every peer's task has the same.
+    /// Returns the aggregates of the session, in order; every peer's task has the same.
     #[must_use]
     pub fn plan(&self) -> Vec<Aggregate> {
         self.tasks.first().map_or(Vec::new(), |task| task.plan())
     }
 
-    /// The constants of a peer's node.
+    /// Returns the constants of a peer's node.
     #[must_use]
     pub fn context(&self, peer: Peer) -> Context {
         Context::new(self.session.settings(), peer, self.identities[peer.index()].clone(), self.plan())
     }
 }
 
-/// The seed of a peer's node when it is started for the `start`-th time, from 0.
+/// Returns the seed of a peer's node at its `start`-th start, from 0.
 #[must_use]
 pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     let mut place = [0; 6];
@@ -107,7 +108,7 @@ pub fn randomness(seed: u64, peer: Peer, start: u32) -> [u8; 32] {
     *derive(&seed.to_le_bytes(), "simulation/randomness", &place)
 }
 
-/// The session of a scenario, and the identities of its peers in their order.
+/// Returns the session of a scenario, and the identities of its peers in their order.
 fn session(scenario: &Scenario, rows: Option<&DealtRows>) -> Result<(Session, Vec<Identity>), ScenarioError> {
     let seed = scenario.seed.to_le_bytes();
     let mut identities: Vec<_> = (0..scenario.peers)
@@ -130,8 +131,8 @@ fn session(scenario: &Scenario, rows: Option<&DealtRows>) -> Result<(Session, Ve
     Ok((session, identities))
 }
 
-/// A session file's, with other keys, and with the features and classes of these rows. Names of columns stay
-/// if there are as many.
+/// Makes a session with the settings of a session file, with other keys, and with the features and
+/// classes of these rows. The names of columns are kept if their number is the same.
 fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]) -> Session {
     let mut session = Session { run, relays: Vec::new(), ..played.clone() };
     for (entry, identity) in session.roster.iter_mut().zip(identities) {
@@ -141,7 +142,8 @@ fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]
     data.checks.compare = played.data.checks.compare;
     if data.features == played.data.features {
         data.columns.clone_from(&played.data.columns);
-        // Rows are read as it says already; a budget for groups needs to know that they have some.
+        // The rows are already read by the preparation; a budget for groups must see that the rows have
+        // groups.
         if played.privacy.noise.is_some_and(|noise| noise.unit != PrivacyUnit::Row) {
             data.preparation.clone_from(&played.data.preparation);
         }
@@ -163,7 +165,7 @@ fn of_scenario(
             let task = part.spec(&data, scenario.peers)?;
             (data, task)
         }
-        // There are no rows, and one feature is the fewest that a session may have.
+        // Without rows one feature is used, the minimum of a session.
         None => (DataSpec { features: 1, ..DataSpec::default() }, TaskSpec::from(sum::spec(scenario))),
     };
     let entry = |(i, identity): (usize, &Identity)| Entry {

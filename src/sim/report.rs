@@ -1,5 +1,5 @@
-//! One self-contained HTML page for a result: numbers, and pictures drawn as inline SVG. It loads nothing
-//! from anywhere.
+//! One self-contained HTML page for a result: numbers, and pictures drawn as inline SVG. It loads no
+//! other file.
 
 mod axis;
 mod bars;
@@ -16,7 +16,7 @@ use super::outcome::{self, Results, RunReport, SHOWN, TRAINING};
 use crate::protocol::view::Stage;
 use crate::report::figures;
 
-/// The stages with their colours (Okabe and Ito's palette, which colour-blind people can tell apart).
+/// Stages with their colours (Okabe and Ito's palette, which colour-blind people can distinguish).
 const STAGES: [(Stage, &str, &str); 6] = [
     (Stage::Keys, "keys", "#7f8c9b"),
     (Stage::Compute, "compute", "#e69f00"),
@@ -34,7 +34,7 @@ fn stage_name(stage: Stage) -> &'static str {
     STAGES.iter().find(|(each, ..)| *each == stage).map_or("", |(_, name, _)| name)
 }
 
-/// Writes the page: what was learnt, what went wrong, and then what it cost.
+/// Writes the page: first the results, then the failures, then the costs.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let failed: usize = results.runs.iter().map(|run| run.violations.len()).sum();
@@ -68,7 +68,8 @@ pub fn render(results: &Results) -> String {
     page("flyswarm simulation", &results.scenario, &results.about, sections, foot)
 }
 
-/// What came out: results, how good they are, whether they are those of the rows in one place, and failures.
+/// Makes the section on results: their quality, whether they equal those of the rows in one place, and
+/// failures.
 fn learnt(results: &Results) -> Markup {
     let measured = results.runs.iter().any(|run| run.accuracy.is_some());
     let share = |share: f64, rows: u64| {
@@ -119,7 +120,7 @@ fn learnt(results: &Results) -> Markup {
     }
 }
 
-/// Whether the result is that of the rows in one place.
+/// Describes whether the result equals that of the rows in one place.
 fn agreement(run: &RunReport) -> Markup {
     let accuracy = run.accuracy.as_ref().map(|found| found.equal);
     let equal = [accuracy, run.ranking.as_ref().map(|found| found.equal)];
@@ -130,7 +131,7 @@ fn agreement(run: &RunReport) -> Markup {
     }
 }
 
-/// What went wrong in a run, in a few words.
+/// Describes the failures of a run in a few words.
 fn failures(run: &RunReport) -> String {
     let views = run.views.iter().filter(|view| view.failed.is_some()).count();
     let found = [
@@ -147,7 +148,7 @@ fn failures(run: &RunReport) -> String {
     if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
-/// What it cost: bytes, then time.
+/// Makes the section on costs: bytes, then time.
 fn cost(results: &Results) -> Markup {
     let rows = results.runs.iter().map(|run| {
         let sent = run.sent.bytes as f64;
@@ -188,12 +189,12 @@ fn training(results: &Results) -> Markup {
     }
 }
 
-/// A picture that keeps its size where there is less room, and is scrolled.
+/// Makes a picture that keeps its size and scrolls in a narrow window.
 fn scrolled(label: &str, picture: &Markup) -> Markup {
     html! { div.wide.broad role="region" tabindex="0" aria-label=(label) { (picture) } }
 }
 
-/// A picture as wide as the page.
+/// Makes a picture as wide as the page.
 fn picture(height: f64, label: &str, parts: Markup) -> Markup {
     crate::html::picture(WIDTH, height, None, label, parts)
 }
@@ -242,7 +243,7 @@ fn section(run: &RunReport, open: bool) -> Markup {
     }
 }
 
-/// The list of faults, numbered as in the picture.
+/// Makes the list of faults, numbered as in the picture.
 fn marks(run: &RunReport) -> Markup {
     let failed = run.views.iter().filter_map(|view| Some((view, view.failed.as_ref()?)));
     let whom = |peers: &[u16]| {
@@ -271,7 +272,7 @@ fn marks(run: &RunReport) -> Markup {
     }
 }
 
-/// The lists of peers that were blamed, and of peers without a result.
+/// Makes the lists of peers that were blamed, and of peers without a result.
 fn people(run: &RunReport) -> Markup {
     html! {
         @for blame in &run.blames {

@@ -1,4 +1,4 @@
-//! The rows of a scenario: read, split and dealt to the peers.
+//! Rows of a scenario: read, split and dealt to the peers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::tasks::Rows;
 pub use crate::tasks::compare::DealtRows;
 
 impl DealtRows {
-    /// The name of the set, where the scenario may go without it and it is not there.
+    /// Returns the name of the set if it is missing and the scenario marks it as optional.
     #[must_use]
     pub fn missing<'a>(data: &'a Data, folder: &Path) -> Option<&'a str> {
         (data.optional && data.set != "digits" && !folder.join(&data.set).exists()).then_some(&data.set)
     }
 
-    /// Reads the set, keeps the test rows back and deals the others to all peers but the witnesses. The
-    /// scenario stands in `folder`.
+    /// Reads the set, reserves the test rows and deals the others to all peers except the witnesses.
+    /// `folder` is the folder of the scenario.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -39,7 +39,7 @@ impl DealtRows {
             split.train.sort_unstable();
         }
         let (train, test) = (all.subset(&split.train), all.subset(&split.test));
-        // All rows of a patient are at one hospital.
+        // All rows of a patient belong to one hospital.
         let units = Units::of(&train);
         let (labels, classes, peers) = (units.labels(), train.classes().len(), usize::from(peers));
         let dealt = match data.split {
@@ -55,7 +55,7 @@ impl DealtRows {
         Ok(Self { train, test, parts, guessed })
     }
 
-    /// Leaves the labels that the scenario says; the other rows have none.
+    /// Keeps the labels that the scenario selects and hides the others.
     pub(super) fn hide_labels(&mut self, scenario: &Scenario) {
         self.parts.iter_mut().for_each(|part| part.labels = vec![None; part.data.rows()]);
         for (peer, row) in self.labelled(scenario) {
@@ -64,8 +64,8 @@ impl DealtRows {
         }
     }
 
-    /// The rows that have a label, by peer and place: drawn from those of all peers that have labels, so many
-    /// of each class or so many in a hundred.
+    /// Returns the rows that have a label, by peer and row. They are drawn from the rows of all peers
+    /// that may have labels: a number of each class, or a percentage.
     fn labelled(&self, scenario: &Scenario) -> Vec<(usize, usize)> {
         let task = &scenario.task;
         let without = task.without_labels.as_ref().map_or(Vec::new(), |peers| peers.of(&[], scenario.peers));
@@ -91,7 +91,8 @@ impl DealtRows {
         places
     }
 
-    /// Reads the set as its columns are described, else as numbers or as guessed; then with a line on that.
+    /// Reads the set with its column descriptions if the scenario gives them. Otherwise reads numbers or
+    /// guesses the columns; if they were guessed, also returns a line about that.
     fn read(data: &Data, folder: &Path) -> Result<(Dataset, Option<String>), ScenarioError> {
         let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
         let expected = Expected { labels_file: labels.as_deref(), ..Expected::default() };
@@ -108,7 +109,7 @@ impl DealtRows {
         Ok((load_whole(&set, &described).map_err(|error| failed(&error))?.data, None))
     }
 
-    /// The session's description of these rows.
+    /// Returns the session's description of these rows.
     #[must_use]
     pub fn spec(&self, scaling: Scaling, densify: bool) -> DataSpec {
         DataSpec {

@@ -1,4 +1,4 @@
-//! Runs a scenario: makes the swarm, lets time pass, and reports the result.
+//! Runs a scenario: builds the swarm, lets time pass, and reports the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,15 +28,15 @@ use crate::tasks::Work;
 use crate::tasks::compare::Worth;
 use flyswarm_sealed_sum::engine::Engine;
 
-/// Events between two looks at how far a run is.
+/// Number of events between two progress reports.
 const LOOK: u64 = 2048;
 
-/// The progress of a run.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Name of the run.
     pub name: &'a str,
-    /// Virtual time.
+    /// Present virtual time.
     pub now: Time,
     /// Number of peers that have the result, and of all peers.
     pub finished: (usize, u16),
@@ -44,21 +44,21 @@ pub struct Progress<'a> {
     pub frames: u64,
 }
 
-/// Makes who is told of the events of a run, from its name and what its nodes share.
+/// Makes a watcher for the events of a run from its name and the context of its nodes.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(&str, &Arc<Context>) -> Option<Watcher>;
 
 /// Runs every variant of a file.
 ///
 /// # Errors
-/// [`ScenarioError`] when a run cannot begin. What goes wrong in a run is in its report.
+/// [`ScenarioError`] if a run cannot begin. The report of a run lists its failures.
 pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Results, ScenarioError> {
     run_all_watched(file, &mut |_, _| None, progress)
 }
 
-/// As [`run_all`]; `watch` may give somebody who is told of each event of a run.
+/// Like [`run_all`]; `watch` may return a watcher for the events of a run.
 ///
 /// # Errors
-/// As [`run_all`].
+/// Those of [`run_all`].
 pub(crate) fn run_all_watched(
     file: &File,
     watch: Watch<'_>,
@@ -85,10 +85,10 @@ pub(crate) fn run_all_watched(
     })
 }
 
-/// Makes a swarm that is ready to start.
+/// Builds a swarm that is ready to start.
 ///
 /// # Errors
-/// [`ScenarioError`] where the scenario is not one of these participants.
+/// [`ScenarioError`] if the scenario does not fit these participants.
 pub(crate) fn prepare(
     scenario: &Scenario,
     participants: Participants,
@@ -98,11 +98,11 @@ pub(crate) fn prepare(
     Ok(Engine::new(swarm, scenario.peers, true))
 }
 
-/// Runs a session of these participants over the scenario's network, with its faults. Gives the swarm as it
-/// is in the end: [`Swarm::finished`], [`Swarm::outcome`], and in [`Swarm::checks`] what went wrong.
+/// Runs a session of these participants over the scenario's network, with its faults. Returns the swarm
+/// in its final state: [`Swarm::finished`], [`Swarm::outcome`], and the failures in [`Swarm::checks`].
 ///
 /// # Errors
-/// [`ScenarioError`] where the scenario is not one of these participants.
+/// [`ScenarioError`] if the scenario does not fit these participants.
 pub fn play(scenario: &Scenario, participants: Participants) -> Result<Swarm, ScenarioError> {
     memo::begin();
     let mut engine = prepare(scenario, participants)?;
@@ -110,10 +110,10 @@ pub fn play(scenario: &Scenario, participants: Participants) -> Result<Swarm, Sc
     Ok(engine.world)
 }
 
-/// Runs one variant; `folder` is where its file stands.
+/// Runs one variant; `folder` is the folder of its file.
 ///
 /// # Errors
-/// [`ScenarioError`] when it cannot begin.
+/// [`ScenarioError`] if it cannot begin.
 pub fn run(
     name: &str,
     scenario: &Scenario,
@@ -172,7 +172,7 @@ pub(crate) fn pass(
     }
 }
 
-/// The time by which every peer must have ended.
+/// Returns the time by which every peer must have ended.
 fn last_end(engine: &Engine<Swarm>) -> Time {
     engine.world.last_fault.plus_ms(bound_ms(engine))
 }
@@ -182,7 +182,7 @@ fn bound_ms(engine: &Engine<Swarm>) -> u64 {
     checks::bound_ms(&world.ctx, world.silence_ms(), world.costs.longest_us.div_ceil(1000))
 }
 
-/// The first peer whose opened vectors are not those of the others.
+/// Returns the first peer whose opened vectors differ from those of the others.
 fn differing(world: &Swarm) -> Option<Peer> {
     let first = world.finished.values().next()?;
     world.finished.iter().find(|(_, finished)| finished.opened() != first.opened()).map(|(peer, _)| *peer)
@@ -373,7 +373,7 @@ fn blames(world: &Swarm) -> Vec<Blame> {
         .collect()
 }
 
-/// Holds the run against what the scenario expects.
+/// Compares the run with the expectations of the scenario.
 pub(super) fn expected(
     scenario: &Scenario,
     engine: &mut Engine<Swarm>,

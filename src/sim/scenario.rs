@@ -1,9 +1,9 @@
-//! The scenario file. Every field is documented in `simulations/README.md`, which a test holds against this
+//! The scenario file. `simulations/README.md` documents every field, and a test compares it with this
 //! module.
 //!
-//! A file is TOML. `[[variant]]` tables are laid over the rest of the file, one run for each; `[small]` is
-//! laid over it first where the small form is asked for. Unknown fields are refused, and what is left out has
-//! a default.
+//! A file is TOML. Each `[[variant]]` table overrides the rest of the file and makes one run. For the
+//! small form `[small]` overrides the file first. Unknown fields are refused, and absent fields have
+//! defaults.
 
 mod check;
 mod fault;
@@ -22,53 +22,53 @@ use crate::tasks::{Select, kinds};
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};
 
-/// The largest scenario file, bytes.
+/// Largest scenario file, bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 
-/// Why a scenario cannot be run. One line that names the file and the field.
+/// Reason why a scenario cannot be run, in one line that names the file and the field.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ScenarioError(pub String);
 
-/// One run, as the file describes it.
+/// A run, as the file describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// The scenario in one line.
+    /// Description of the scenario in one line.
     pub about: String,
     /// Number of peers.
     pub peers: u16,
-    /// The seed of all randomness of the run.
+    /// Seed of all randomness of the run.
     pub seed: u64,
-    /// Virtual seconds after which the run is given up.
+    /// Virtual seconds after which the run is stopped.
     pub limit_s: f64,
-    /// The rows.
+    /// Rows.
     pub data: Data,
-    /// The task.
+    /// Task.
     pub task: Task,
     /// Fields of the session file.
     pub session: SessionPart,
-    /// The session's time-outs, by their names in a session file.
+    /// Time-outs of the session, with their names in a session file.
     pub timing: BTreeMap<String, i64>,
-    /// The session's `[limits]`, likewise.
+    /// Limits of the session (`[limits]`), with their names in a session file.
     pub limits: BTreeMap<String, i64>,
-    /// The path between two peers where no site or link says otherwise.
+    /// Default path between two peers, unless a site or link gives another.
     pub network: Network,
-    /// Groups of peers that are near each other.
+    /// Groups of peers that are close to each other.
     pub site: Vec<Site>,
     /// Paths between sites or single peers.
     pub link: Vec<Link>,
-    /// Work that a peer does in a second.
+    /// Work that a peer does per second.
     pub rates: Rates,
     /// Peers that are faster or slower than `rates`.
     pub speed: Vec<Speed>,
-    /// The timeline of faults.
+    /// Timeline of faults.
     pub fault: Vec<Fault>,
     /// Faults drawn from the seed.
     pub random: Random,
-    /// The expected result.
+    /// Expected result.
     pub expect: Expect,
-    /// A session that is played in place of `task`, `session` and `timing`.
+    /// Session that is played instead of `task`, `session` and `timing`.
     #[serde(skip)]
     pub played: Option<Box<Session>>,
 }
@@ -98,31 +98,31 @@ impl Default for Scenario {
     }
 }
 
-/// The rows and how they are dealt.
+/// Rows and their distribution.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// `digits`, or a file of rows with the label in the last column; the path is seen from the scenario's
-    /// folder.
+    /// `digits`, or a file of rows with the label in the last column; the path is relative to the
+    /// scenario's folder.
     pub set: String,
-    /// With an NPY array: the file of its labels.
+    /// With an NPY array: file of its labels.
     pub labels: String,
-    /// The session file whose `[table]` describes the columns of the set, seen from the scenario's folder;
-    /// empty: they are numbers, or guessed.
+    /// Session file whose `[table]` describes the columns of the set, relative to the scenario's folder;
+    /// if empty, the columns are numbers, or guessed.
     pub columns_from: String,
-    /// Where the set is not there the run is left out, and that is said.
+    /// If true and the set is missing, the run is left out and reported as such.
     pub optional: bool,
-    /// How rows are dealt to peers.
+    /// Distribution of rows among the peers.
     pub split: Split,
-    /// With `by-class`: peers that hold each class.
+    /// With `by-class`: number of peers that hold each class.
     pub holders: usize,
-    /// With `dirichlet`: small is uneven; with `mixes`: of the first peer.
+    /// With `dirichlet`: a small value is uneven; with `mixes`: value of the first peer.
     pub alpha: f64,
-    /// With `mixes`: of the last peer.
+    /// With `mixes`: value of the last peer.
     pub alpha_to: f64,
-    /// Rows kept to measure accuracy with, percent.
+    /// Percentage of rows that are reserved to measure accuracy.
     pub test_percent: u32,
-    /// Of the rows to train on, at most so many are used; 0: all.
+    /// Maximum number of training rows; 0: all.
     pub rows: usize,
 }
 
@@ -143,18 +143,18 @@ impl Default for Data {
     }
 }
 
-/// How rows are dealt to peers.
+/// Distribution of rows among the peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// Shuffled, sizes differ by at most one.
+    /// Rows are shuffled; sizes differ by at most one.
     #[default]
     Even,
-    /// Each class to few peers, in uneven parts.
+    /// Each class is given to few peers, in uneven parts.
     ByClass,
-    /// Each class in shares drawn from a Dirichlet distribution.
+    /// Each class is split in shares drawn from a Dirichlet distribution.
     Dirichlet,
-    /// Each peer a class mix drawn from one, from uneven to even.
+    /// Each peer has a class mix drawn from a Dirichlet distribution, from uneven to even.
     Mixes,
 }
 
@@ -162,26 +162,26 @@ pub enum Split {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub struct Task {
-    /// `sum`, or the `task` of a session file.
+    /// Kind: `sum`, or the `task` of a session file.
     pub kind: String,
-    /// `sum`: words of 4 bytes.
+    /// `sum`: number of words of 4 bytes.
     pub words: u64,
-    /// How features are brought to one scale.
+    /// Scaling of the features.
     pub scaling: Scaling,
-    /// Walsh-Hadamard transform first.
+    /// True to apply a Walsh-Hadamard transform first.
     pub densify: bool,
-    /// Peers without rows, the last ones.
+    /// Number of peers without rows, the last ones.
     pub witnesses: u16,
-    /// If some rows have labels: labels of each class that are known, over all peers.
+    /// If some rows have labels: number of known labels of each class, over all peers.
     pub labels: usize,
-    /// If some rows have labels: so many percent of the rows of peers that may have labels have one, whatever
-    /// their class; left out: `labels`.
+    /// If some rows have labels: percentage of labelled rows, of any class, among the rows of peers that
+    /// may have labels; if absent, `labels` is used.
     pub labelled_percent: Option<u32>,
-    /// If some rows have labels: peers of whose rows none has a label.
+    /// If some rows have labels: peers whose rows have no label.
     pub without_labels: Option<Peers>,
-    /// How the peers are drawn whose rows are learnt from, as in a session file; left out: everybody.
+    /// Drawing of the training peers, as in a session file; if absent, all peers train.
     pub select: Option<Select>,
-    /// Everything else: the sections of a session file, and fields of the task's first section.
+    /// All other fields: the sections of a session file, and fields of the task's first section.
     #[serde(flatten)]
     pub rest: Table,
 }
@@ -203,7 +203,7 @@ impl Default for Task {
     }
 }
 
-/// Defaults of a scenario, in place of those of a session file.
+/// Defaults of a scenario that replace those of a session file.
 const USUAL: &str = r#"
 [flynn]
 m = 2048
@@ -215,12 +215,12 @@ bits = 1024
 "#;
 
 impl Task {
-    /// Whether it is a bare sum of random words.
+    /// Returns whether the task is a bare sum of random words.
     pub(crate) fn is_sum(&self) -> bool {
         self.kind == "sum"
     }
 
-    /// The session's task, for rows as in `data`.
+    /// Returns the session's task, for rows as in `data`.
     pub(crate) fn spec(&self, data: &DataSpec, peers: u16) -> Result<TaskSpec, ScenarioError> {
         let Some(kind) = kinds().find(|kind| kind.name == self.kind) else {
             let names: Vec<_> = kinds().map(|kind| kind.name).collect();
@@ -247,28 +247,28 @@ impl Task {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionPart {
-    /// A view has at least so many members.
+    /// Minimum number of members of a view.
     pub min_peers: Option<u16>,
-    /// A class held by fewer peers is refused.
+    /// Minimum number of peers that hold a class; a class with fewer is refused.
     pub min_contributors: Option<u16>,
     /// Share of the peers that may collude.
     pub collusion_threshold: Option<f64>,
-    /// Differential privacy: the budget.
+    /// Budget of differential privacy.
     pub epsilon: Option<Ratio>,
-    /// Counts of a release.
+    /// Number of counts of a release.
     pub top: Option<u32>,
-    /// The unit that the budget protects.
+    /// Unit that the budget protects.
     pub mode: NoiseMode,
 }
 
-/// The connections that peers keep.
+/// Connections that peers keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connections {
-    /// Everybody to everybody, as the libp2p node does it.
+    /// Each peer connects to all others, like the libp2p node.
     #[default]
     Mesh,
-    /// Everybody to the committee, and along the tree of each view.
+    /// Each peer connects to the committee, and along the tree of each view.
     Committee,
 }
 
@@ -276,15 +276,15 @@ pub enum Connections {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// The connections that peers keep.
+    /// Connections that peers keep.
     pub connections: Connections,
-    /// One way, milliseconds.
+    /// Latency one way, milliseconds.
     pub latency_ms: f64,
-    /// Up to so much more, uniform, milliseconds.
+    /// Maximum of the uniform jitter, milliseconds.
     pub jitter_ms: f64,
-    /// Each way of each connection, megabits in a second.
+    /// Bandwidth of each direction of each connection, megabits per second.
     pub bandwidth_mbit: f64,
-    /// A silent connection is given up after this time, milliseconds.
+    /// Time after which a silent connection is closed, milliseconds.
     pub silence_ms: f64,
 }
 
@@ -300,19 +300,19 @@ impl Default for Network {
     }
 }
 
-/// Peers that are near each other.
+/// Peers that are close to each other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// The name, by which links and faults call it.
+    /// Name of the site in links and faults.
     pub name: String,
-    /// The peers.
+    /// Peers of the site.
     pub peers: Peers,
-    /// Within the site; see [`Network`].
+    /// Latency within the site; see [`Network`].
     pub latency_ms: Option<f64>,
-    /// See [`Network`].
+    /// Jitter within the site; see [`Network`].
     pub jitter_ms: Option<f64>,
-    /// See [`Network`].
+    /// Bandwidth within the site; see [`Network`].
     pub bandwidth_mbit: Option<f64>,
 }
 
@@ -322,11 +322,11 @@ pub struct Site {
 pub struct Link {
     /// Two names of sites, or two numbers of peers.
     pub between: (End, End),
-    /// See [`Network`].
+    /// Latency; see [`Network`].
     pub latency_ms: Option<f64>,
-    /// See [`Network`].
+    /// Jitter; see [`Network`].
     pub jitter_ms: Option<f64>,
-    /// See [`Network`].
+    /// Bandwidth; see [`Network`].
     pub bandwidth_mbit: Option<f64>,
 }
 
@@ -340,23 +340,23 @@ pub enum End {
     Site(String),
 }
 
-/// How much work a peer of speed 1 does in a second. `flyswarm simulate --calibrate` measures them.
+/// Work that a peer of speed 1 does per second. `flyswarm simulate --calibrate` measures these rates.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {
     /// Entries of the lifting matrix that are drawn.
     pub matrix: f64,
-    /// Additions when a row is lifted: m x s a row.
+    /// Additions when rows are lifted: m x s per row.
     pub lift: f64,
-    /// Sums that winner-take-all looks at: m a row.
+    /// Sums that winner-take-all reads: m per row.
     pub select: f64,
-    /// Bytes that one mask or pad is put on.
+    /// Bytes to which one mask or pad is added.
     pub mask: f64,
     /// Bytes of chunks that are added or digested.
     pub add: f64,
     /// Signatures that are made or checked.
     pub verify: f64,
-    /// Keys that are agreed on, envelopes that are opened.
+    /// Keys that are agreed on, and envelopes that are opened.
     pub agree: f64,
     /// Messages that are read and answered.
     pub message: f64,
@@ -364,7 +364,8 @@ pub struct Rates {
 
 impl Default for Rates {
     fn default() -> Self {
-        // One core of a 2-core virtual machine of 2026, rounded; `--calibrate` measures another.
+        // Rates of one core of a 2-core virtual machine of 2026, rounded; `--calibrate` measures another
+        // machine.
         Self {
             matrix: 7e7,
             lift: 5e10,
@@ -382,9 +383,9 @@ impl Default for Rates {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
-    /// Who.
+    /// Peers with this speed.
     pub peers: Peers,
-    /// Times the rates.
+    /// Factor on the rates.
     pub factor: f64,
 }
 
@@ -392,15 +393,15 @@ pub struct Speed {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Random {
-    /// How many.
+    /// Number of faults.
     pub faults: u32,
-    /// Of these kinds: crash, restart, pause, partition, slow-link.
+    /// Kinds of faults: crash, restart, pause, partition, slow-link.
     pub kinds: Vec<Kind>,
-    /// Of the crashed peers so many come back, in a hundred.
+    /// Percentage of the crashed peers that return.
     pub return_percent: u32,
-    /// They come before this time, seconds.
+    /// Time before which they occur, seconds.
     pub within_s: f64,
-    /// Then everything is healed and everybody runs, seconds; 0: never.
+    /// Time at which everything is healed and all peers run, seconds; 0: never.
     pub heal_s: f64,
 }
 
@@ -412,36 +413,36 @@ impl Default for Random {
     }
 }
 
-/// The expected result; a run with another one has failed.
+/// Expected result; a run with another result has failed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
-    /// So many peers have the result.
+    /// Number of peers that have the result.
     pub finished: Option<u16>,
-    /// `flynn`: whether the model is the pooled one of all peers' rows, bit for bit; `fedavg`: whether it is
-    /// what its members' rows give in one place.
+    /// `flynn`: true if the model equals the pooled model of all peers' rows, bit for bit; `fedavg`:
+    /// true if it equals the result of its members' rows in one place.
     pub pooled: Option<bool>,
-    /// `flynn`: the accuracy is at least this.
+    /// `flynn`: minimum accuracy.
     pub accuracy: Option<f64>,
-    /// `sketch`: distances rank the peers as the total variation of their classes does, with a Spearman
-    /// correlation of at least this.
+    /// `sketch`: minimum Spearman correlation between the ranking of the peers by distance and their
+    /// ranking by the total variation of their classes.
     pub spearman: Option<f64>,
-    /// So many views at most.
+    /// Maximum number of views.
     pub views: Option<u64>,
-    /// These peers are blamed, and nobody else.
+    /// Peers that are blamed; no other peer may be blamed.
     pub blamed: Option<Peers>,
 }
 
 /// A file: one or more runs.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// The file's name without its ending.
+    /// Name of the file without its extension.
     pub name: String,
-    /// The folder of the file; paths of data are relative to it.
+    /// Folder of the file; paths of data are relative to it.
     pub folder: PathBuf,
-    /// The scenarios in one line.
+    /// Description of the scenarios in one line.
     pub about: String,
-    /// The runs with their names.
+    /// Runs with their names.
     pub runs: Vec<(String, Scenario)>,
 }
 
@@ -532,7 +533,7 @@ fn take_variants(table: &mut Table) -> Result<Vec<Table>, ScenarioError> {
     }
 }
 
-/// Tables are merged, everything else is replaced.
+/// Overrides `table` by `over`: tables are merged, all other values are replaced.
 fn lay_over(table: &mut Table, over: Table) {
     for (key, value) in over {
         match (table.get_mut(&key), value) {

@@ -10,15 +10,15 @@ use crate::session::Peer;
 use crate::tasks::CustomSpec;
 use crate::tasks::{History, Outcome, Task, Work};
 
-/// The slot of the sum; slot 0 is the coin.
+/// Slot of the sum; slot 0 is the coin.
 const SUM: u32 = 1;
 
-/// The session's task: the number of words as LE u64.
+/// Returns the session's task: the number of words as LE u64.
 pub(super) fn spec(scenario: &Scenario) -> CustomSpec {
     CustomSpec { name: "sum".into(), bytes: scenario.task.words.to_le_bytes().to_vec() }
 }
 
-/// Sums one vector of words below 2^20, which a peer draws from the seed and its number.
+/// Task that sums one vector of words below 2^20, which a peer draws from the seed and its number.
 #[derive(Debug)]
 pub(super) struct Numbers {
     me: Peer,

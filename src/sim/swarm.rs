@@ -1,5 +1,5 @@
-//! The world of a scenario: paths, processors, faults and tampering around the nodes, and the record of what
-//! they do.
+//! The world of a scenario: paths, processors, faults and tampering around the nodes, and records of the
+//! nodes' actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use crate::session::{Peer, Session};
 use crate::tasks::{History, Outcome, Task};
 use flyswarm_sealed_sum::engine::{Carriage, Engine, Notice, World};
 
-/// Events that the swarm plans for itself.
+/// Events that the swarm schedules for itself.
 #[derive(Debug)]
 pub enum Doing {
-    /// A fault of the timeline, by its number, comes.
+    /// Apply a fault of the timeline, by its number.
     Apply(usize),
-    /// That fault is undone.
+    /// Undo that fault.
     Undo(usize),
-    /// The connections of a paused peer are given up.
+    /// Close the connections of a paused peer.
     Silent(Peer),
 }
 
@@ -44,48 +44,48 @@ pub enum Doing {
 pub struct Mark {
     /// Virtual time.
     pub at: Time,
-    /// The peers that it concerns.
+    /// Peers that it concerns.
     pub peers: Vec<Peer>,
-    /// Description.
+    /// Description of the fault.
     pub text: String,
 }
 
-/// The end of a peer.
+/// End of a peer.
 #[derive(Clone, Debug)]
 pub struct End {
-    /// The time at which its process ended.
+    /// Time at which its process ended.
     pub at: Time,
-    /// The reason why it has no result; `None` where it has one.
+    /// Reason why it has no result; `None` if it has one.
     pub reason: Option<Ending>,
 }
 
-/// The state of a peer that has the result.
+/// State of a peer that has the result.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The time at which it had the result.
+    /// Time at which it had the result.
     pub at: Time,
-    /// Everything that the session opened, and this peer's own results.
+    /// All that the session opened, and this peer's own results.
     pub history: Arc<History>,
 }
 
 impl Finished {
-    /// The opened vectors of the plan.
+    /// Returns the opened vectors of the plan.
     #[must_use]
     pub fn opened(&self) -> &[Bytes] {
         self.history.vectors()
     }
 
-    /// The value of each slot: the view in which it was summed, and over which members.
+    /// Returns the value of each slot: the view in which it was summed, and the members.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         self.history.values()
     }
 }
 
-/// Takes an event of a node: when, whose, which.
+/// Receives an event of a node with its time and peer.
 type Watch = dyn FnMut(Time, Peer, &Event) + Send;
 
-/// Is told of each event of a node.
+/// Receiver of the events of all nodes.
 pub(crate) struct Watcher(pub(crate) Box<Watch>);
 
 impl std::fmt::Debug for Watcher {
@@ -94,16 +94,16 @@ impl std::fmt::Debug for Watcher {
     }
 }
 
-/// The world of a run, around the nodes.
+/// World of a run, around the nodes.
 #[derive(Debug)]
 pub struct Swarm {
     /// The session.
     pub session: Arc<Session>,
-    /// The constants of peer 0's node; those of the others differ in the identity alone.
+    /// Constants of peer 0's node; those of the others differ only in the identity.
     pub ctx: Arc<Context>,
-    /// Who is told of each event.
+    /// Receiver of the events.
     pub(crate) watcher: Option<Watcher>,
-    /// The same for peers with another session file.
+    /// Constants for peers with another session file.
     other: Arc<Context>,
     identities: Vec<Identity>,
     tasks: Vec<Arc<dyn Task>>,
@@ -114,16 +114,16 @@ pub struct Swarm {
     starts: Vec<u32>,
     pub(super) noise: Stream,
     paths: Paths,
-    /// The processors of the peers.
+    /// Processors of the peers.
     pub costs: Costs,
-    /// The checks.
+    /// Checks of the run.
     pub checks: Checks,
-    /// The counts of frames and stages.
+    /// Counts of frames and stages.
     pub tally: Tally,
     trace: blake3::Hasher,
     /// Number of frames sent, and their bytes.
     pub sent: (u64, u64),
-    /// The timeline of faults.
+    /// Timeline of faults.
     faults: Vec<Fault>,
     /// Faults that wait until a peer reaches a stage, by number.
     waiting: BTreeSet<usize>,
@@ -131,17 +131,17 @@ pub struct Swarm {
     banned: BTreeSet<(Peer, Peer)>,
     /// Peers whose process was ended by a fault.
     pub down: BTreeSet<Peer>,
-    /// The time of the last fault, or of its end.
+    /// Time of the last fault, or of its end.
     pub last_fault: Time,
     /// Connections from outside the roster that were refused.
     pub refused: u64,
     /// Faults and their ends, for the report.
     pub marks: Vec<Mark>,
-    /// The peers that have ended.
+    /// Peers that have ended.
     pub ends: BTreeMap<Peer, End>,
-    /// The peers that have the result.
+    /// Peers that have the result.
     pub finished: BTreeMap<Peer, Finished>,
-    /// The rows that the scenario dealt, if any.
+    /// Rows that the scenario dealt, if any.
     pub rows: Option<DealtRows>,
     /// Views that began: their members, and the time at which the first of them entered.
     pub views: BTreeMap<Ballot, (Arc<Tree>, Time)>,
@@ -154,7 +154,7 @@ fn pair(a: Peer, b: Peer) -> (Peer, Peer) {
 }
 
 impl Swarm {
-    /// The world of a scenario with these participants and faults.
+    /// Makes the world of a scenario with these participants and faults.
     #[must_use]
     pub fn new(scenario: &Scenario, cast: Participants, faults: Vec<Fault>) -> Self {
         let seed = scenario.seed.to_le_bytes();
@@ -223,33 +223,33 @@ impl Swarm {
         }
     }
 
-    /// BLAKE3 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender, LE u16
-    /// receiver, LE u32 length of header, LE u32 length of payload, header, payload.
+    /// Returns BLAKE3 over every frame in the order of sending: LE u64 time of arrival, LE u16 sender,
+    /// LE u16 receiver, LE u32 length of header, LE u32 length of payload, header, payload.
     #[must_use]
     pub fn trace_hash(&self) -> String {
         self.trace.finalize().to_hex().to_string()
     }
 
-    /// Every peer's task.
+    /// Returns every peer's task.
     pub(super) fn tasks(&self) -> &[Arc<dyn Task>] {
         &self.tasks
     }
 
-    /// The result of a finished peer, as its task makes it, or why it has none; `None` where it is not
-    /// finished.
+    /// Returns the result of a finished peer from its task, or the reason why it has none; `None` if it
+    /// is not finished.
     #[must_use]
     pub fn outcome(&self, peer: Peer) -> Option<Result<Outcome, String>> {
         let finished = self.finished.get(&peer)?;
         Some(self.tasks[peer.index()].outcome(&finished.history, 0))
     }
 
-    /// The time after which a silent connection is given up, milliseconds.
+    /// Returns the time after which a silent connection is closed, milliseconds.
     #[must_use]
     pub fn silence_ms(&self) -> u64 {
         self.silence / 1000
     }
 
-    /// Peers that have broken the protocol, and their way of doing so.
+    /// Returns the peers that have broken the protocol, with their kind of tampering.
     #[must_use]
     pub fn tampered(&self) -> Vec<(Peer, Tamper)> {
         self.tampering
@@ -259,7 +259,7 @@ impl Swarm {
             .collect()
     }
 
-    /// The context of a peer that runs with the session of all.
+    /// Returns the context of a peer that runs with the session of all peers.
     fn context(&self, peer: Peer) -> Arc<Context> {
         let base = if self.checks.strangers.contains(&peer) { &self.other } else { &self.ctx };
         Arc::new(base.of(peer, self.identities[peer.index()].clone()))
@@ -288,7 +288,7 @@ impl Swarm {
         engine.close(by, who, Notice::Closed);
     }
 
-    /// Makes the connections of `peer` that there should be and are not.
+    /// Makes the missing connections of `peer`.
     fn reconnect(engine: &mut Engine<Self>, peer: Peer) {
         for other in engine.peers().filter(|&other| other != peer) {
             if engine.world.connects(peer, other) {
@@ -391,8 +391,8 @@ impl Swarm {
         }
     }
 
-    /// A peer with a key of its own connects: the listener looks the key up in the roster before any
-    /// message (spec, section 6).
+    /// Simulates a connection of a peer with an unknown key: the listener looks the key up in the roster
+    /// before any message (spec, section 6).
     fn stranger(&mut self, now: Time, to: Peer) {
         let mut seed = [0; 32];
         self.noise.fill(&mut seed);
@@ -449,7 +449,7 @@ impl World for Swarm {
 
     fn learns(&mut self, now: Time, peer: Peer, other: Peer, notice: Notice) -> Time {
         match notice {
-            // TCP, Noise and Yamux: three round trips.
+            // TCP, Noise and Yamux take three round trips.
             Notice::Up => self.paths.passes(now, peer, other, 6),
             Notice::Closed => self.paths.passes(now, peer, other, 1),
             Notice::Silent => Time(self.paths.passes(now, peer, other, 1).0 + self.silence),
@@ -535,7 +535,7 @@ impl World for Swarm {
                 for i in swarm.reaches(peer, slot, stage) {
                     let fault = &engine.world.faults[i];
                     if fault.kind == Kind::Crash && engine.world.whom(fault) == [peer] {
-                        // In the middle of the step: nothing that comes after the stage leaves.
+                        // The crash is in the middle of the step: no message after this stage leaves.
                         Self::apply(engine, i);
                         return false;
                     }

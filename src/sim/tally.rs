@@ -1,5 +1,5 @@
-//! Counts the frames and bytes that each peer sends, by purpose and by stage, and records the stages of each
-//! peer.
+//! Counts the frames and bytes that each peer sends, by purpose and by stage, and records the stages of
+//! each peer.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,15 @@ use crate::protocol::view::{self, Order, Report, Stage};
 use crate::protocol::{Time, all_reduce};
 use crate::session::Peer;
 
-/// The purpose of a message.
+/// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Hellos, lists of differing fields.
+    /// Hellos and lists of differing fields.
     Greeting,
-    /// The number of committed slots, told to peers outside the view.
+    /// The number of committed slots, sent to peers outside the view.
     Status,
-    /// Proposals, promises, refusals, the beginning and the failure of views.
+    /// Proposals, promises and refusals, and the beginning and failure of views.
     Election,
     /// View keys up and down the tree.
     Keys,
@@ -30,7 +30,7 @@ pub enum Purpose {
     Decision,
     /// The committee's shares of the pads, up and down.
     Shares,
-    /// Messages that a peer is still computing.
+    /// Reports that a peer is still computing.
     Working,
     /// Vectors and records that a peer fetches from another one.
     Transfer,
@@ -38,7 +38,7 @@ pub enum Purpose {
     Exchange,
 }
 
-/// All purposes, in the order in which they are shown.
+/// All purposes, in display order.
 pub const PURPOSES: [Purpose; 12] = [
     Purpose::Greeting,
     Purpose::Status,
@@ -55,7 +55,7 @@ pub const PURPOSES: [Purpose; 12] = [
 ];
 
 impl Purpose {
-    /// The purpose of `message`.
+    /// Returns the purpose of `message`.
     #[must_use]
     pub fn of(message: &Message) -> Self {
         match message {
@@ -97,21 +97,21 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds a message of so many bytes.
+    /// Adds a message of this size.
     pub fn add(&mut self, bytes: u64) {
         self.messages += 1;
         self.bytes += bytes;
     }
 }
 
-/// A time that a peer spent in one stage.
+/// A period that a peer spent in one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// Beginning, virtual microseconds.
     pub from: u64,
     /// End, virtual microseconds.
     pub to: u64,
-    /// The slot.
+    /// Slot.
     pub slot: u32,
     /// The stage; `None` outside views.
     pub stage: Option<Stage>,
@@ -126,14 +126,14 @@ struct Host {
     stages: Vec<((u32, Option<Stage>), Count)>,
 }
 
-/// The counts of all peers.
+/// Counts of all peers.
 #[derive(Clone, Debug)]
 pub struct Tally {
     hosts: Vec<Host>,
 }
 
 impl Tally {
-    /// Counts for so many peers, all 0.
+    /// Makes counts for this number of peers, all 0.
     #[must_use]
     pub fn new(peers: u16) -> Self {
         Self { hosts: vec![Host::default(); usize::from(peers)] }
@@ -156,7 +156,7 @@ impl Tally {
         self.hosts[to.index()].received += bytes as u64;
     }
 
-    /// Records that a peer enters a stage, or with `None` leaves its view.
+    /// Records that a peer enters a stage, or leaves its view (`None`).
     pub fn enters(&mut self, now: Time, peer: Peer, slot: u32, stage: Option<Stage>) {
         let spans = &mut self.hosts[peer.index()].spans;
         if let Some(last) = spans.last_mut() {
@@ -170,25 +170,25 @@ impl Tally {
         self.enters(now, peer, 0, None);
     }
 
-    /// The stages of a peer, in their order.
+    /// Returns the stages of a peer, in their order.
     #[must_use]
     pub fn spans(&self, peer: Peer) -> &[Span] {
         &self.hosts[peer.index()].spans
     }
 
-    /// The frames that a peer has sent, by purpose in the order of [`PURPOSES`].
+    /// Returns the frames that a peer has sent, by purpose in the order of [`PURPOSES`].
     #[must_use]
     pub fn purposes(&self, peer: Peer) -> &[Count; PURPOSES.len()] {
         &self.hosts[peer.index()].purposes
     }
 
-    /// The frames that a peer has sent in each stage.
+    /// Returns the frames that a peer has sent in each stage.
     #[must_use]
     pub fn stages(&self, peer: Peer) -> &[((u32, Option<Stage>), Count)] {
         &self.hosts[peer.index()].stages
     }
 
-    /// Bytes that were sent to a peer.
+    /// Returns the bytes that were sent to a peer.
     #[must_use]
     pub fn bytes_received(&self, peer: Peer) -> u64 {
         self.hosts[peer.index()].received

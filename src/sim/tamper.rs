@@ -1,4 +1,5 @@
-//! How a simulated peer breaks the protocol: what leaves it is changed, its own machine knows nothing of it.
+//! Tampering of a simulated peer: its messages are changed on the way out, and its own node is unaware
+//! of it.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, Task, Work};
 use flyswarm_sealed_sum::engine::Carriage;
 
-/// Changes a frame of `from`, if it is its turn.
+/// Changes a frame of `from` if the frame is due for tampering.
 pub(super) fn apply(
     swarm: &mut Swarm,
     identity: &Identity,
@@ -67,7 +68,7 @@ pub(super) fn apply(
             let mut changed = message.clone();
             for item in releases_mut(&mut changed).into_iter().flatten().filter(|item| item.author == from) {
                 let mut shares = item.item.shares.clone();
-                // The low byte: it stays a scalar.
+                // Changes the low byte, so that it stays a scalar.
                 shares.iter_mut().for_each(|(_, share)| share[0] ^= 1);
                 *item = Signed::new(&ctx, Release { shares, ..item.item.clone() });
             }
@@ -96,8 +97,8 @@ fn releases_mut(message: &mut Message) -> Option<&mut Vec<Signed<Release>>> {
     }
 }
 
-/// The task of a peer that adds 1,000 to every word of its vector for the last slot of the plan. A vector
-/// with noise or from an exchange is left as it is.
+/// Task of a peer that adds 1,000 to every word of its vector for the last slot of the plan. A vector
+/// with noise or from an exchange is left unchanged.
 #[derive(Debug)]
 pub(super) struct Poisoned(pub(super) Arc<dyn Task>);
 

@@ -1,5 +1,5 @@
-//! The task of a scenario: each peer's task, and what the results are worth. No task of the registry is named
-//! here.
+//! The task of a scenario: each peer's task, and the quality of the results. This module names no task
+//! of the registry.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::session::{Peer, Session};
 use crate::tasks::compare::{Ended, Worth};
 use crate::tasks::{Labels, Rows, Task, built_in};
 
-/// The 32 bytes that a peer's task takes as known to nobody else.
+/// Returns the 32 bytes that a peer's task uses as its secret.
 fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
     derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes())
 }
 
-/// Every peer's task, as a node of this session makes it. Labels that the task does not have are taken away
-/// from the rows.
+/// Makes every peer's task in the same way as a node of this session. If the task uses no labels, they
+/// are removed from the rows.
 pub(super) fn tasks(
     scenario: &Scenario,
     session: &Session,
@@ -54,7 +54,7 @@ pub(super) fn tasks(
     peers.zip(&rows.parts).map(task).collect()
 }
 
-/// Measures the results of a run, and says what is wrong with them.
+/// Measures the results of a run, and adds their failures to `failures`.
 pub(super) fn worth(scenario: &Scenario, swarm: &Swarm, failures: &mut Vec<String>) -> Worth {
     let Some(rows) = &swarm.rows else { return Worth::default() };
     let finished = swarm.finished.iter().map(|(&peer, finished)| (peer, &*finished.history));

@@ -1,4 +1,5 @@
-//! For each check a bug that it finds: put back into the node by a switch that exists only here.
+//! Tests of the checks: each check must find a bug that a switch, which exists only in tests, adds to
+//! the node.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ fn scenario(text: &str, seed: u64) -> Scenario {
     Scenario { seed, ..file.runs[0].1.clone() }
 }
 
-/// Runs with the node changed; gives what failed first.
+/// Runs with changed nodes; returns the first check that failed.
 fn first_failure(scenario: &Scenario, change: impl Fn(&mut Context)) -> Option<Check> {
     let participants = Participants::new(scenario, Path::new("")).unwrap();
     let mut engine: Engine<Swarm> = prepare(scenario, participants).unwrap();
@@ -31,7 +32,8 @@ const SUM: &str =
     "peers = 5\n[task]\nkind = \"sum\"\nwords = 20\n[network]\nlatency_ms = 5\njitter_ms = 15\n";
 const FAULTS: &str = "[random]\nfaults = 4\nwithin_s = 0.6\nheal_s = 25\n";
 
-/// The first of some seeds with which a run with the bug fails; the same run without it must be sound.
+/// Returns the check that fails for the first seed at which the bug shows; the same run without the bug
+/// must pass.
 fn found(text: &str, seeds: u64, change: impl Fn(&mut Context) + Copy) -> Check {
     for seed in 0..seeds {
         let scenario = scenario(text, seed);
@@ -43,7 +45,7 @@ fn found(text: &str, seeds: u64, change: impl Fn(&mut Context) + Copy) -> Check 
     panic!("no run of {seeds} fails");
 }
 
-/// Labels are found after the first round; a peer is lost meanwhile.
+/// Labels are found after the first round; a peer is lost in between.
 #[test]
 fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes() {
     let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nlabels = 4\nxclp = { bits = 64, k = 3 }\nafter = 1\nrefresh = 2\n\
@@ -72,9 +74,9 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
     assert_eq!(labels("labelled_percent = 100\nwithout_labels = [0, 2]"), [0, 25, 0, 25]);
     assert_eq!(labels("labelled_percent = 30").iter().sum::<usize>(), 30);
     let three = labels("labelled_percent = 30\nwithout_labels = 3");
-    // Of 75 rows, 22.5: rounded up.
+    // 22.5 of 75 rows, rounded up.
     assert_eq!((three.iter().sum::<usize>(), three[3]), (23, 0));
-    // Of ten classes two each.
+    // Two rows of each of ten classes.
     let few = labels("labels = 2\nwithout_labels = \"1..3\"");
     assert!(few[0] > 0 && few[0] <= 20 && few[1..] == [0; 3], "{few:?}");
     for (task, told) in [

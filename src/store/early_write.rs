@@ -1,5 +1,5 @@
-//! A sealed total that is written while it comes, by a thread of its own, so that little is left to do when
-//! its record must be on disk.
+//! Writes a sealed total on its own thread while the total arrives, so little is left to do when its
+//! record must be on disk.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,27 +11,27 @@ use tempfile::NamedTempFile;
 
 use crate::protocol::sum_id::SumId;
 
-/// After so many bytes what was written is synced, so that the last sync has little to do.
+/// Number of bytes between two syncs, so that the last sync has little to do.
 const SYNC: usize = 16 << 20;
-/// Chunks that may wait for the disk, 16 MiB: as many as come during a sync.
+/// Chunks that may wait for the disk, 16 MiB: as many as arrive during a sync.
 const QUEUE: usize = 64;
 
-/// What the thread that writes is told.
+/// Message to the writing thread.
 enum Part {
     Chunk(Bytes),
     End,
 }
 
-/// One total under way. Dropped before it is named, it leaves no file.
+/// A total that is being written. If it is dropped before it is named, it leaves no file.
 #[derive(Debug)]
 pub(super) struct EarlyWrite {
     sum: SumId,
-    /// Bytes so far.
+    /// Number of bytes so far.
     written: usize,
-    /// Whoever sends faster than the disk writes waits for it; `None` once all is sent.
+    /// Queue of chunks; a sender that is faster than the disk waits. `None` once all chunks are sent.
     parts: Option<SyncSender<Part>>,
     writer: Option<JoinHandle<io::Result<NamedTempFile>>>,
-    /// The total's digest, once it is complete.
+    /// Digest of the total, once it is complete.
     digest: Option<[u8; 32]>,
 }
 
@@ -47,12 +47,13 @@ impl EarlyWrite {
         self.sum
     }
 
-    /// Whether these are the next bytes of this total.
+    /// Returns whether these are the next bytes of this total.
     pub(super) fn goes_on(&self, sum: SumId, start: usize) -> bool {
         self.sum == sum && self.written == start && self.parts.is_some()
     }
 
-    /// Queues the next bytes. If the disk has refused earlier ones, [`EarlyWrite::finish`] says so.
+    /// Queues the next bytes. If the disk refused earlier bytes, [`EarlyWrite::finish`] returns the
+    /// error.
     pub(super) fn chunk(&mut self, data: Bytes) {
         self.written += data.len();
         if let Some(parts) = &self.parts {
@@ -60,7 +61,7 @@ impl EarlyWrite {
         }
     }
 
-    /// That was all; what is left is synced meanwhile.
+    /// Ends the total; the thread syncs the rest in the meantime.
     pub(super) fn end(&mut self, digest: [u8; 32]) {
         if let Some(parts) = self.parts.take() {
             let _ = parts.send(Part::End);
@@ -72,7 +73,7 @@ impl EarlyWrite {
         self.digest.as_ref() == Some(digest)
     }
 
-    /// The file, whole and synced.
+    /// Returns the file, complete and synced.
     pub(super) fn finish(mut self) -> io::Result<NamedTempFile> {
         self.join()
     }
@@ -88,7 +89,7 @@ impl EarlyWrite {
 
 impl Drop for EarlyWrite {
     fn drop(&mut self) {
-        // The file, if it was not named, goes with this.
+        // This also removes the file if it was not named.
         let _ = self.join();
     }
 }
@@ -107,6 +108,6 @@ fn write(mut file: NamedTempFile, parts: Receiver<Part>) -> io::Result<NamedTemp
             unsynced = 0;
         }
     }
-    // Not wanted any more: nothing waits for the disk.
+    // The total is no longer wanted, and no caller waits for the disk.
     Err(io::ErrorKind::Interrupted.into())
 }

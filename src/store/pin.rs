@@ -1,7 +1,8 @@
-//! Which rows a session's state belongs to: a keyed digest of them, kept with the state and beside the mark.
+//! The rows that a session's state belongs to: a keyed digest of them, kept with the state and next to
+//! the mark.
 //!
-//! Sums that are opened hold the rows of the file that a peer started with. Going on with other rows would
-//! put both into one result, and the receipt would name the wrong ones.
+//! Opened sums include the rows of the file that a peer started with. If the peer continued with other
+//! rows, one result would mix both, and the receipt would name the wrong rows.
 
 use std::fs;
 use std::io;
@@ -10,25 +11,25 @@ use std::path::{Path, PathBuf};
 use super::{OVER, PAID, StoreError, UNSERVED, locked};
 use crate::files;
 
-/// The file's name in the state's folder, and its ending beside the mark.
+/// Name of the file in the state's folder, and extension of the copy next to the mark.
 pub(super) const PIN: &str = "rows";
 
-/// The rows that a peer gives: what they are called, and their digest under a key that is this peer's and
-/// this session's alone.
+/// Rows of a peer: their name, and their digest under a key that only this peer has, only for this
+/// session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pin {
-    /// For people: the file's name.
+    /// Name of the file, for people.
     pub name: String,
-    /// Keyed: without the key nobody can guess rows from it.
+    /// Keyed digest: without the key no other party can guess rows from it.
     pub digest: [u8; 32],
 }
 
 impl Pin {
-    /// Binds the state in `folder`, and what `mark` marks (see [`super::Store::keep_mark`]), to these rows.
-    /// As long as no view was joined, other rows may take their place.
+    /// Binds the state in `folder`, and the state that `mark` marks (see [`super::Store::keep_mark`]),
+    /// to these rows. Until the peer joins a view, other rows may replace them.
     ///
     /// # Errors
-    /// [`StoreError::OtherRows`] where the session has gone on with other rows; [`StoreError::Over`],
+    /// [`StoreError::OtherRows`] if the session has continued with other rows; [`StoreError::Over`],
     /// [`StoreError::Locked`], [`StoreError::Io`].
     pub(crate) fn hold(&self, folder: &Path, mark: Option<&Path>) -> Result<(), StoreError> {
         let io = |path: &Path| {
@@ -68,7 +69,7 @@ impl Pin {
     }
 }
 
-/// Whether anything was promised, joined or stored.
+/// Returns whether the peer has promised, joined or stored anything.
 pub(crate) fn has_records(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -112,7 +113,7 @@ mod tests {
         let expected = "b.csv: this session already holds the counts of other rows (a.csv); start again with \
                         the same file, or make a new session with `session next`";
         assert_eq!(told, expected);
-        // The name may change, the rows not.
+        // The name may change, but the rows may not.
         pin("c.csv", 1).hold(&state, Some(&mark)).unwrap();
         assert_eq!(Store::open(&state).unwrap().1.len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What is written is read back, whatever a crash left.
+//! Stored records are read back, whatever a crash left.
 
 use super::*;
 use crate::protocol::record::{Committed, Record as SumRecord, Value};
@@ -7,7 +7,7 @@ fn promised(counter: u64) -> Record {
     Record::Promised(Ballot { counter, proposer: Peer(1) })
 }
 
-/// A folder with a promise, the promise's file, and what is in it.
+/// Returns a folder with a promise, the file of the promise, and its contents.
 fn with_promise() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let (mut store, _) = Store::open(folder.path()).unwrap();
@@ -96,7 +96,7 @@ fn when_a_session_is_over_only_promises_stay_and_the_folder_is_not_opened_again(
     Store::finish(folder).unwrap();
     let left = ["lock", "over", "paid", "promised"].map(ToOwned::to_owned);
     assert_eq!(names(), left.clone().into());
-    // A crash on the way: the mark is there, and so is a file.
+    // A crash during the removal: the mark exists, and one file remains.
     fs::write(folder.join("noised-1"), b"pad").unwrap();
     let error = Store::open(folder).unwrap_err();
     assert!(matches!(&error, StoreError::Over(_)), "{error}");
@@ -212,17 +212,17 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
     let folder = tempfile::tempdir().unwrap();
     let files = || fs::read_dir(folder.path()).unwrap().count();
     let (mut store, _) = Store::open(folder.path()).unwrap();
-    // A sum that came to nothing, then one that is whole.
+    // A sum that was given up, then a complete sum.
     store.write_early(Chunk(sum(1), 0, bytes::Bytes::from_static(b"never")));
     let total: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
-    // It was begun before, and given up.
+    // This sum was begun before and given up.
     store.write_early(Chunk(sum(2), 0, bytes::Bytes::from_static(b"begun")));
     for (number, chunk) in total.chunks(1 << 18).enumerate() {
         store.write_early(Chunk(sum(2), number << 18, bytes::Bytes::copy_from_slice(chunk)));
     }
     store.write_early(End(sum(2), Sha256::digest(&total).into()));
     store.write(&accepted(2, &total)).unwrap();
-    // What is acknowledged is not what was written ahead: another total of the same sum.
+    // The acknowledged total is another total of the same sum than the one that was written early.
     store.write_early(Chunk(sum(3), 0, bytes::Bytes::from_static(b"ours")));
     store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
     drop(store);
@@ -234,7 +234,7 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
     drop(store);
     let (_store, records) = Store::open(folder.path()).unwrap();
     assert_eq!(records, [accepted(3, b"theirs")]);
-    // The lock, the record and its total.
+    // Files: the lock, the record and its total.
     assert_eq!(files(), 3);
 }
 
@@ -242,7 +242,7 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
 fn a_lock_is_let_go_of_although_a_forked_process_still_has_its_file_open() {
     let folder = tempfile::tempdir().unwrap();
     let lock = locked(folder.path()).unwrap();
-    // What a process that was just forked has, until it runs another program.
+    // A process that was just forked has such a copy until it runs another program.
     let copy = lock.0.try_clone().unwrap();
     assert!(matches!(locked(folder.path()), Err(StoreError::Locked(_))));
     drop(lock);
@@ -250,7 +250,7 @@ fn a_lock_is_let_go_of_although_a_forked_process_still_has_its_file_open() {
     drop(copy);
 }
 
-/// A file with a sound digest that is not a record all the same.
+/// A file with a valid digest that is nevertheless not a record.
 #[test]
 fn a_file_that_only_looks_whole_is_refused_with_what_is_wrong() {
     let (folder, path, whole) = with_promise();
@@ -280,7 +280,7 @@ fn a_file_that_only_looks_whole_is_refused_with_what_is_wrong() {
     assert!(told.contains("too large"), "{told}");
 }
 
-/// Bytes that do not follow those before them, and the end of another sum, belong to no total.
+/// Bytes that do not continue the previous bytes, and the end of another sum, belong to no total.
 #[test]
 fn what_was_written_ahead_of_another_sum_or_in_another_place_is_not_taken_for_a_total() {
     use crate::protocol::EarlyWrite::{self, Chunk, End};

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use super::{Store, StoreError, files, locked};
 
-/// Marks a folder of a peer that has its result; a line for each peer that is known to have none.
+/// Marks a folder of a peer that has its result; one line for each peer that is known not to have the
+/// result.
 pub(super) const UNSERVED: &str = "unserved";
 
 impl Store {
     /// Keeps the state in `folder`, whose owner has its result, for these peers (their ids): a later run
-    /// serves them. Nobody is named if it is not known who has none.
+    /// serves them. The list is empty if it is unknown which peers lack the result.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -23,8 +24,8 @@ impl Store {
         written.map_err(|error| StoreError::Io { path, error })
     }
 
-    /// The peers (their ids) that the state in `folder` is kept for; `None` if its owner has no result, or
-    /// the session is over. Makes and changes nothing.
+    /// Returns the peers (their ids) for which the state in `folder` is kept; `None` if its owner has no
+    /// result, or the session is over. Writes nothing.
     ///
     /// # Errors
     /// [`StoreError::Io`].

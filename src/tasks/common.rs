@@ -1,4 +1,4 @@
-//! What tasks share.
+//! Code shared by the tasks.
 
 pub(crate) mod columns;
 pub(crate) mod evaluation;

@@ -1,4 +1,4 @@
-//! What the rest of the program asks a task for, and the registry of tasks.
+//! Interface of a task to the rest of the program, and the registry of tasks.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -11,28 +11,30 @@ use super::new::{NewFile, TaskOption};
 use super::{Build, REGISTRY, Rows};
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 
-/// How what is made of a peer's rows leaves its machine: a receipt has it, and a report explains it.
+/// Form of the data that leaves a peer's machine and is computed from its rows. A receipt has it, and a
+/// report explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shared {
-    /// As part of sums alone.
+    /// Only parts of sums.
     Sums,
-    /// As secret shares, with which some members compute answers for the owners of the rows.
+    /// Secret shares. Some members use them to compute answers for the owners of the rows.
     Shares,
 }
 
 /// A kind of file that holds a result.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFile {
-    /// Its name with an article, such as "a model".
+    /// Name with an article, such as "a model".
     pub name: &'static str,
-    /// Whether a file that begins with these bytes is one. At least its first 64 KiB are given.
+    /// Returns whether a file that begins with these bytes is of this kind. At least its first 64 KiB are
+    /// given.
     pub recognised: fn(&[u8]) -> bool,
     /// Reads a whole file for `flyswarm inspect`; `None` if the file is plain text that needs no reader.
     pub contents: Option<ReadContents>,
 }
 
-/// Reads a whole file, or says what is wrong with it.
+/// Reads a whole file, or returns what is wrong with it.
 pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
 
 /// The contents of a result file.
@@ -40,30 +42,31 @@ pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
 pub struct Contents {
     /// One word for the kind, such as "model".
     pub kind: &'static str,
-    /// Equal for two files that say the same.
+    /// Digest that is equal for two files with the same contents.
     pub digest: [u8; 32],
-    /// For people, in lines.
+    /// Text for people, in lines.
     pub text: String,
-    /// For programs.
+    /// JSON for programs.
     pub json: Value,
 }
 
-/// Reads a task's parameters from their sections, for rows as in `data` and a number of peers.
+/// Reads a task's parameters from their sections, for rows described by the data section and a number of
+/// peers.
 pub type ReadSpec = fn(&mut Sections<'_>, &DataSpec, usize) -> Result<TaskSpec, SessionError>;
 
-/// What a peer asks of its own task, beside the session file.
+/// Wishes of a peer for its own task, in addition to the session file.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnWishes<'a> {
-    /// The session file; what it names lies beside it.
+    /// Session file. Files that it names are in the same folder.
     pub file: &'a Path,
-    /// The command that trains in place of the built-in learner.
+    /// Command that trains instead of the built-in learner.
     pub trainer: Option<&'a str>,
     /// Percent of the labels that the peer keeps back from the session.
     pub hold_out: Option<u8>,
 }
 
 impl OwnWishes<'_> {
-    /// Refuses wishes that a task does not have.
+    /// Refuses wishes that the task does not support.
     pub(crate) fn refuse(&self, session: &Session) -> Result<Option<Build>, String> {
         let task = &session.task;
         if self.trainer.is_some() {
@@ -78,75 +81,76 @@ impl OwnWishes<'_> {
     }
 }
 
-/// How a peer's task is made as it wishes, if not in the usual way; its rows may change. An error is one
-/// line.
+/// Makes a peer's task as it wishes, if not in the usual way. Its rows may change. An error is one line.
 pub type BuildOwn = fn(&Session, OwnWishes<'_>, &mut Rows) -> Result<Option<Build>, String>;
 
-/// What a private session may be worth, before it spends anything.
+/// Expected quality of a private session, before any budget is spent.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// For people, one line.
+    /// Line for people.
     pub text: String,
-    /// For programs, an object.
+    /// JSON object for programs.
     pub json: Value,
-    /// Whether the result is worth the budget.
+    /// True if the result is worth the budget.
     pub useful: bool,
 }
 
-/// A task: all that is known of it without a session. The registry has one of each. [`TaskKind::new`] has the
-/// defaults.
+/// A task: everything that is known of it without a session. The registry has one entry for each task.
+/// [`TaskKind::new`] has the defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskKind {
-    /// The value of `task` in a session file, such as `flynn`.
+    /// Value of `task` in a session file, such as `flynn`.
     pub name: &'static str,
-    /// What it computes, in a few words for a list.
+    /// Purpose of the task, in a few words for a list.
     pub about: &'static str,
-    /// The sections of the session file that belong to this task, unless an earlier one has them.
+    /// Sections of the session file that belong to this task, unless an earlier task has them.
     pub sections: &'static [Section],
-    /// Reads the parameters. It leaves the rules to [`Spec::check`](crate::session::Spec::check), as far
-    /// as it can. Its errors are [`SessionError::Value`] and [`SessionError::Syntax`], if a section
-    /// cannot be read.
+    /// Reads the parameters. If possible, it leaves the rules to
+    /// [`Spec::check`](crate::session::Spec::check). Its errors are [`SessionError::Value`] and, if a
+    /// section cannot be read, [`SessionError::Syntax`].
     pub read: ReadSpec,
-    /// How what is made of a peer's rows leaves its machine.
+    /// Form of the data that leaves a peer's machine and is computed from its rows.
     pub shared: Shared,
-    /// Whether its rows belong to classes. Default: they do.
+    /// True if rows belong to classes. Default: true.
     pub has_classes: bool,
-    /// Whether rows without a label take part. Default: they do not.
+    /// True if rows without a label take part. Default: false.
     pub partly: bool,
-    /// Its options of `flyswarm session new`: at most six. Default: none.
+    /// Options of `flyswarm session new`, at most six. Default: none.
     pub options: &'static [TaskOption],
-    /// Proposes values for the fields of a new session file that the user has not set; an error if an option
-    /// does not suit the rest. Default: none.
+    /// Proposes values for the fields of a new session file that the user has not set. Returns an error
+    /// if an option does not fit the others. Default: proposes none.
     pub fill: fn(&mut NewFile) -> Result<(), SessionError>,
-    /// Gives a session the settings in a file, as `flyswarm tune --out` writes it; an error if the file
-    /// has none. Default: the task takes none.
+    /// Copies the settings in a file, as written by `flyswarm tune --out`, into a session. Returns an
+    /// error if the file has none. Default: the task takes none.
     pub take_settings: fn(&mut Session, &Path) -> Result<(), SessionError>,
-    /// How a peer's task is made with wishes of its own. Default: it takes none.
+    /// Makes a peer's task with the peer's own wishes. Default: the task takes none.
     pub build_own: BuildOwn,
-    /// Why a peer, or any peer, cannot take part on a machine with this many free bytes. Default: it can.
+    /// Returns why a peer, or any peer, cannot take part on a machine with this many free bytes. Default:
+    /// it can.
     pub memory_refusal: fn(&Session, Option<Peer>, Option<u64>) -> Option<String>,
-    /// What a private session may be worth if each peer has this number of rows. Default: nobody knows.
+    /// Estimates the quality of a private session if each peer has this number of rows. Default: no
+    /// estimate.
     pub forecast: fn(&Session, usize) -> Result<Option<Forecast>, String>,
-    /// Where a user finds how good the result is, if the receipt has no evaluation. Text in backticks is
-    /// code. Default: `None`, nothing is predicted.
+    /// Returns where a user finds the quality of the result if the receipt has no evaluation. Text in
+    /// backticks is code. Default: `None`, because nothing is predicted.
     pub evaluation_note: fn(&Session) -> Option<&'static str>,
-    /// The kinds of file that the task's result is written to. Default: none.
+    /// Kinds of file that the task's result is written to. Default: none.
     pub results: &'static [ResultFile],
-    /// Which rows a digest of a peer's rows covers, for its receipt. Default: every row that was given to the
-    /// session.
+    /// Description of the rows that a digest of a peer's rows covers, shown in its receipt. Default:
+    /// every row that was given to the session.
     pub digest_covers: &'static str,
-    /// The scenario of `flyswarm demo`, if the task has one. Its variants are "plain" and the options of the
+    /// Scenario of `flyswarm demo`, if the task has one. Its variants are "plain" and the options of the
     /// demo that the task takes, such as "epsilon".
     #[doc(hidden)]
     pub demo: Option<&'static str>,
-    /// What the results of a run are worth, on rows that no peer has, and what is wrong with them: of a
-    /// simulation and of `flyswarm demo`.
+    /// Measures the results of a run on rows that no peer has, and reports what is wrong with them. Used
+    /// by simulations and by `flyswarm demo`.
     #[doc(hidden)]
     pub compare: fn(&Ended<'_>, &mut Vec<String>) -> Worth,
 }
 
 impl TaskKind {
-    /// A task with the defaults for all that is not given.
+    /// Makes a task with the defaults for everything that is not given.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -184,8 +188,8 @@ impl TaskKind {
 /// Tasks that the program has added.
 static ADDED: Mutex<Vec<&'static TaskKind>> = Mutex::new(Vec::new());
 
-/// Adds a task to those of this crate: session files may name it from then on. A name that is taken stays as
-/// it is.
+/// Adds a task to those of this crate, so that session files may name it. If the name is taken, nothing
+/// changes.
 pub fn register(kind: &'static TaskKind) {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     if !REGISTRY.iter().chain(added.iter()).any(|known| known.name == kind.name) {
@@ -193,7 +197,7 @@ pub fn register(kind: &'static TaskKind) {
     }
 }
 
-/// All tasks, in the order of the registry.
+/// Returns all tasks, in the order of the registry.
 pub fn kinds() -> impl Iterator<Item = &'static TaskKind> {
     let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     REGISTRY.iter().copied().chain(added)

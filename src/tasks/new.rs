@@ -1,4 +1,4 @@
-//! Making a session file: the options of one task, and the values that it proposes.
+//! Makes a session file: the options of one task, and the values that it proposes.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use crate::session::{Session, SessionError};
 /// An option of `flyswarm session new TASK` that belongs to this task.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskOption {
-    /// Its name, without the dashes.
+    /// Name of the option, without the dashes.
     pub name: &'static str,
-    /// The name of its value in the help; empty for a switch. A comma in it makes the value a list.
+    /// Name of its value in the help; empty for a switch. A comma in it makes the value a list.
     pub value: &'static str,
     /// One sentence for the help.
     pub help: &'static str,
-    /// Its use.
+    /// Use of the option.
     pub sets: Sets,
 }
 
-/// The use of an option.
+/// Use of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sets {
-    /// It sets this field of the session file.
+    /// The option sets this field of the session file.
     Field(&'static str),
-    /// [`TaskKind::fill`](super::TaskKind::fill) reads it.
+    /// [`TaskKind::fill`](super::TaskKind::fill) reads the option.
     Own,
-    /// As `Own`, and it needs the labelled rows of `--from`.
+    /// Like `Own`, but the option also needs the labelled rows of `--from`.
     FromRows,
 }
 
 impl TaskOption {
-    /// An option that sets a field.
+    /// Makes an option that sets a field.
     pub(crate) const fn field(
         name: &'static str,
         value: &'static str,
@@ -42,13 +42,13 @@ impl TaskOption {
         Self { name, value, help, sets: Sets::Field(field) }
     }
 
-    /// An option that the task reads itself.
+    /// Makes an option that the task reads itself.
     pub(crate) const fn own(name: &'static str, value: &'static str, help: &'static str) -> Self {
         Self { name, value, help, sets: Sets::Own }
     }
 }
 
-/// The budget of a private session, for tasks that can have one.
+/// Budget of a private session, for tasks that can have one.
 pub(crate) const EPSILON: TaskOption = TaskOption::field(
     "epsilon",
     "E",
@@ -59,20 +59,20 @@ pub(crate) const EPSILON: TaskOption = TaskOption::field(
 /// A session file that is being made. Fields have dotted names, such as `fedavg.rounds`.
 #[derive(Debug, Default)]
 pub struct NewFile {
-    /// The fields so far.
+    /// Fields so far.
     pub(crate) fields: Table,
     /// Options of the task that set no field, with their values.
     pub(crate) options: BTreeMap<&'static str, String>,
     /// Labelled rows, if an option needs some.
     pub(crate) rows: Option<Dataset>,
-    /// The rows of the file that describes the columns, if it has some.
+    /// Rows of the file that describes the columns, if it has any.
     pub(crate) drafted: Option<Dataset>,
     /// Lines for the user.
     pub(crate) said: Vec<String>,
 }
 
 impl NewFile {
-    /// The value of a field, if it is set.
+    /// Returns the value of a field, if it is set.
     #[must_use]
     pub fn get(&self, field: &str) -> Option<&Value> {
         let mut names = field.split('.');
@@ -91,25 +91,25 @@ impl NewFile {
             }
             match table.entry(name).or_insert_with(|| Value::Table(Table::new())) {
                 Value::Table(inner) => table = inner,
-                // The reader of the file refuses it.
+                // The reader of the file refuses it later.
                 _ => return,
             }
         }
     }
 
-    /// The value of an option of the task; of a switch the empty text.
+    /// Returns the value of an option of the task; for a switch, the empty text.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.get(name).map(String::as_str)
     }
 
-    /// Whether the session is private.
+    /// Returns whether the session is private.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.get("privacy.epsilon").is_some()
     }
 
-    /// The session of the fields so far.
+    /// Makes the session of the fields so far.
     ///
     /// # Errors
     /// As [`Session::parse`]; an error of the reader names the field instead of a line.
@@ -125,7 +125,7 @@ impl NewFile {
     }
 }
 
-/// The dotted name of the field, or the section, in this line of a file.
+/// Returns the dotted name of the field, or the section, in this line of a file.
 fn place(text: &str, line: usize) -> String {
     let before: Vec<&str> = text.lines().take(line).collect();
     let section = before.iter().rev().find_map(|line| line.strip_prefix('[')).unwrap_or_default();
@@ -138,7 +138,7 @@ fn place(text: &str, line: usize) -> String {
     }
 }
 
-/// Puts the fields of `new` into `old`, in place of those with the same names.
+/// Puts the fields of `new` into `old`. They replace fields with the same names.
 pub(crate) fn merge(old: &mut Table, new: Table) {
     for (name, value) in new {
         match (old.get_mut(&name), value) {
@@ -148,7 +148,7 @@ pub(crate) fn merge(old: &mut Table, new: Table) {
     }
 }
 
-/// A value as the user writes it: TOML, or else a text.
+/// Reads a value in the user's notation: TOML, or otherwise a text.
 pub(crate) fn value(text: &str) -> Value {
     let read = format!("x = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("x"));
     read.unwrap_or_else(|| Value::String(text.to_owned()))

@@ -1,4 +1,4 @@
-//! Whole nodes with the tasks that exchange more than sums.
+//! Tests whole nodes with the tasks that exchange more than sums.
 
 mod fedavg_xclp;
 mod missing;

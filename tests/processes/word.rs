@@ -32,15 +32,16 @@ fn work_is_done_although_nobody_reads_standard_error() {
     let folder = swarm.folder.path();
     let peers: Vec<_> = swarm.keys.iter().zip(["a", "b", "c"]).collect();
     let peers: Vec<_> = peers.iter().map(|(key, name)| format!("{name}={}", key.public())).collect();
-    for (what, errors) in gone() {
-        // The command must succeed, even though it cannot write to standard error.
-        let mut words = vec!["session", "new", "flynn", "--name", "d", "--features", "2", "--classes", "x,y"];
-        words.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
-        words.extend(["--out", "new.toml", "--force"]);
+    std::fs::write(folder.join("few.csv"), "a,b,c\n1,2,x\n2,1,y\n3,2,x\n").expect("a file");
+    let mut words = vec!["session", "new", "flynn", "--name", "d", "--from", "few.csv", "--label", "c"];
+    words.extend(["--min-rows", "1", "--classes", "x,y", "--out", "new.toml"]);
+    words.extend(peers.iter().flat_map(|peer| ["--peer", peer]));
+    for (what, errors) in gone().into_iter().chain([("a reader", Stdio::piped())]) {
         let made = mute(folder, &words, errors);
         assert_eq!(made.status.code(), Some(0), "{what}: {made:?}");
-        assert!(folder.join("new.toml").exists(), "{what}");
-        std::fs::remove_file(folder.join("new.toml")).expect("it was there");
+        // The command writes what the others will see, or it would prove nothing.
+        assert_eq!(!made.stderr.is_empty(), what == "a reader", "{made:?}");
+        std::fs::remove_file(folder.join("new.toml")).expect("it was written");
     }
     for (what, errors) in gone() {
         let next = mute(folder, &["session", "next", "session.toml", "--out", "next.toml"], errors);

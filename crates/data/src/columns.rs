@@ -1,4 +1,4 @@
-//! What the columns of a file are: the label, a feature at its place in a row, or left out.
+//! Roles of the columns of a file: the label, a feature at its place in a row, or a dropped column.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{DataError, Expected, Loaded, MAX_FEATURES, quoted};
 
-/// Which column holds the label.
+/// The column that holds the label.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LabelColumn {
     /// The column of this name; the file must have names.
@@ -23,7 +23,7 @@ pub enum LabelColumn {
 impl FromStr for LabelColumn {
     type Err = String;
 
-    /// `last`, `none`, a number from 1, `name:NAME`, or any other text as a name.
+    /// Parses `last`, `none`, a number from 1, `name:NAME`, or any other text as a name.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "last" => Ok(Self::Last),
@@ -50,7 +50,7 @@ pub enum Column {
 impl FromStr for Column {
     type Err = String;
 
-    /// A number from 1, `name:NAME`, or any other text as a name.
+    /// Parses a number from 1, `name:NAME`, or any other text as a name.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse()? {
             LabelColumn::Number(number) => Ok(Self::Number(number)),
@@ -60,30 +60,30 @@ impl FromStr for Column {
     }
 }
 
-/// What a column is.
+/// Role of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The feature of this place in a row, from 0.
+    /// The feature at this place in a row, from 0.
     Feature(usize),
     Label,
     Dropped,
 }
 
-/// The columns of a file, before it is known whether they have names that can be compared.
+/// The columns of a file, before the reader knows whether it can compare their names.
 #[derive(Debug)]
 pub(super) struct Header<'a> {
     pub(super) file: &'a Path,
-    /// What names are looked for in, for errors: `line 1`.
+    /// The place that holds the names, for errors: `line 1`.
     pub(super) place: &'static str,
-    /// The line that shows how many columns there are, from 1 (1 where there are no lines).
+    /// The line that shows the number of columns, from 1 (1 if the file has no lines).
     pub(super) line: u64,
-    /// How many.
+    /// Number of columns.
     pub(super) count: usize,
-    /// The names; none where the file has none.
+    /// The names; `None` if the file has no names.
     pub(super) names: Option<Vec<String>>,
 }
 
-/// The columns that are no features, from 0.
+/// The columns that are not features, from 0.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     pub(super) label: Option<usize>,
@@ -96,20 +96,20 @@ impl Aside {
     }
 }
 
-/// What every column is.
+/// The role of every column, and the features that follow from the roles.
 #[derive(Debug)]
 pub(super) struct Columns {
-    /// Of each column of the file.
+    /// The role of each column of the file.
     pub(super) roles: Vec<Role>,
-    /// Numbers in a row.
+    /// Number of features in a row.
     pub(super) features: usize,
-    /// Names of the features in the order of a row; empty where the file has none.
+    /// Names of the features in the order of a row; empty if the file has no names.
     pub(super) names: Vec<String>,
     pub(super) reordered: bool,
 }
 
 impl Loaded {
-    /// The rows with the names of their columns.
+    /// Adds the names of the columns.
     pub(super) fn named(self, columns: Columns) -> Self {
         Self { columns: columns.names, reordered: columns.reordered, ..self }
     }
@@ -120,7 +120,7 @@ impl Header<'_> {
         Err(DataError::Layout { file: self.file.into(), problem })
     }
 
-    /// The column that is called so, from 0.
+    /// Returns the index of the column with this name, from 0.
     fn named(&self, name: &str) -> Result<usize, DataError> {
         let place = self.place;
         let Some(names) = &self.names else {
@@ -136,7 +136,7 @@ impl Header<'_> {
         }
     }
 
-    /// Finds the label column, unless labels come from elsewhere, and those that are left out.
+    /// Finds the label column, unless the labels come from elsewhere, and the columns to drop.
     pub(super) fn aside(&self, label: &LabelColumn, drop: &[Column]) -> Result<Aside, DataError> {
         let count = self.count;
         let label = match label {
@@ -178,7 +178,7 @@ impl Header<'_> {
         Ok(Aside { label, dropped })
     }
 
-    /// Compares the number of features.
+    /// Checks the number of features.
     pub(super) fn check_count(&self, aside: &Aside, expected: &Expected) -> Result<(), DataError> {
         let labelled = aside.label.is_some();
         let found = self.count - aside.dropped.len() - usize::from(labelled);
@@ -194,7 +194,9 @@ impl Header<'_> {
         }
     }
 
-    /// What every column is: by its name, where the file has names and some are expected, else by its place.
+    /// Returns the role of every column.
+    ///
+    /// Columns are matched by name if the file has names and `expected` has some, and by place otherwise.
     pub(super) fn columns(self, aside: &Aside, expected: &Expected) -> Result<Columns, DataError> {
         let features: Vec<usize> = (0..self.count).filter(|&column| !aside.contains(column)).collect();
         let mut names: Vec<String> = match &self.names {
@@ -222,7 +224,7 @@ impl Header<'_> {
         Ok(Columns { roles, features: features.len(), names, reordered: compared })
     }
 
-    /// Names the first difference between two sets of names.
+    /// Reports the first difference between the names of the file and the expected names.
     fn compare(&self, features: &[usize], names: &[String], expected: &Expected) -> Result<(), DataError> {
         let (by, expected) = (expected.named_by, expected.columns);
         let known: BTreeSet<&String> = expected.iter().collect();
@@ -254,7 +256,7 @@ impl Header<'_> {
     }
 }
 
-/// Gives a name the spelling that is known, if the two differ in capitals alone and only these two do.
+/// Gives a name the known spelling if the two differ only in capitals and the match is unique.
 pub(super) fn recase(names: &mut [String], known: &BTreeSet<&str>) {
     let there: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let mut absent: BTreeMap<String, Option<&str>> = BTreeMap::new();
@@ -274,7 +276,7 @@ pub(super) fn recase(names: &mut [String], known: &BTreeSet<&str>) {
     }
 }
 
-/// What to do about a column that holds no numbers, after `expected a number`.
+/// Returns advice for a column without numbers, to follow `expected a number`.
 pub(super) fn advice(name: &str) -> String {
     let name = quoted(name.as_bytes());
     format!(

@@ -1,7 +1,7 @@
-//! CSV to a data set; the rules are in [`super::Format::Csv`].
+//! Reads CSV into a data set; [`super::Format::Csv`] has the rules.
 //!
-//! A row is one line: a line break inside quotes cannot be part of a number or a class name. So errors give
-//! true lines.
+//! A row is one line, because a number or a class name cannot contain a line break inside quotes. So the
+//! line numbers in errors are right.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl Record {
         Ok(Self { delimiter, line: 0, text: Vec::new(), fields: ByteRecord::new() })
     }
 
-    /// Moves on to the next line that is not blank; `false` at the end of the file.
+    /// Reads the next line that is not blank; returns `false` at the end of the file.
     fn next(&mut self, source: &mut Source) -> Result<bool, DataError> {
         let Some(line) = source.next_filled(&mut self.text)? else {
             self.fields.clear();
@@ -52,7 +52,7 @@ fn split(text: &[u8], delimiter: u8, fields: &mut ByteRecord) {
     }
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).delimiter(delimiter).trim(Trim::All);
-    // Bytes in memory are read without an error; without fields a row has too few of them.
+    // Reading from memory cannot fail. A record without fields is refused because it has too few of them.
     let _ = builder.from_reader(text).read_byte_record(fields);
 }
 
@@ -93,7 +93,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let reader = Reader { file: &file, delimiter, expected, columns: &columns, names: &header_names };
     let (mut values, mut labels) = (Vec::new(), Labels::new(expected));
     let mut batch = vec![Row::default(); (BATCH / columns.roles.len().max(1)).clamp(1, BATCH / CHUNK)];
-    // The first row has been read already.
+    // The first row is already in the record.
     let mut count = 1;
     batch[0].line = record.line;
     batch[0].fields = Some(std::mem::take(&mut record.fields));
@@ -109,7 +109,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
                 count += 1;
             }
             Ok(None) => break None,
-            // What is wrong with rows before comes first.
+            // Errors in earlier rows come first.
             Err(error) => break Some(error),
         }
     };
@@ -120,9 +120,9 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     Ok(labels.finish(columns.features, values).named(columns))
 }
 
-/// Fields of the rows that are read before their numbers are.
+/// Number of fields that are read before their numbers are parsed.
 const BATCH: usize = 1 << 16;
-/// Rows whose numbers one thread reads at a time.
+/// Rows that one thread parses at a time.
 const CHUNK: usize = 64;
 
 /// A line.
@@ -130,7 +130,7 @@ const CHUNK: usize = 64;
 struct Row {
     line: u64,
     text: Vec<u8>,
-    /// Its fields, where they are known.
+    /// Fields of the line, if they are already split.
     fields: Option<ByteRecord>,
 }
 
@@ -140,21 +140,21 @@ struct Fields<'a> {
     fields: &'a ByteRecord,
 }
 
-/// What turns rows into numbers and labels.
+/// Turns rows into numbers and labels.
 struct Reader<'a> {
     file: &'a Path,
     delimiter: u8,
     expected: &'a Expected<'a>,
     columns: &'a Columns,
-    /// The header; empty without one.
+    /// The header; empty if the file has no header.
     names: &'a [String],
 }
 
-/// What is wrong with a row, and the place of the field that is to blame; none where the row itself is.
+/// Error in a row, and the index of the field at fault; `None` if the row itself is at fault.
 type Wrong = (Option<usize>, DataError);
 
 impl Reader<'_> {
-    /// Reads the numbers on all threads, and the labels. Of several errors the first of the file is given.
+    /// Parses the numbers on all threads, and the labels. Returns the error that comes first in the file.
     fn push(&self, rows: &[Row], values: &mut Vec<f32>, labels: &mut Labels) -> Result<(), DataError> {
         let features = self.columns.features;
         let start = values.len();
@@ -201,7 +201,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the features of a row, which keep their limits.
+    /// Parses the features of a row and checks their limits.
     fn numbers(&self, row: &Fields<'_>, numbers: &mut [f32]) -> Result<(), Wrong> {
         let (roles, comma) = (&self.columns.roles, self.expected.dialect.decimal_comma == Some(true));
         if row.fields.len() != roles.len() {
@@ -232,7 +232,7 @@ impl Reader<'_> {
     }
 }
 
-/// See [`super::column_texts`]. The first line is a header where the file has a line more than rows.
+/// See [`super::column_texts`]. The first line is a header if the file has one more line than `rows`.
 pub(super) fn texts_of(
     mut source: Source,
     column: &Column,
@@ -265,7 +265,7 @@ pub(super) fn texts_of(
     }
 }
 
-/// One column in which something else than a comma stands between several.
+/// Refuses JSON, and a file with one column if another delimiter than the comma would give several.
 fn other_delimiter(found: &Header) -> Result<(), DataError> {
     let Some([line]) = found.names.as_deref() else { return Ok(()) };
     let delimiter = likely(line.as_bytes());
@@ -287,7 +287,7 @@ fn texts(record: &Record) -> Vec<String> {
     record.fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect()
 }
 
-/// What is asked for by name, if anything is.
+/// Returns the first column that the caller asked for by name, if there is one.
 fn name_asked_for(expected: &Expected) -> Option<String> {
     if let LabelColumn::Name(name) = &expected.label {
         return Some(format!("label column {name:?}"));
@@ -298,7 +298,7 @@ fn name_asked_for(expected: &Expected) -> Option<String> {
     })
 }
 
-/// Whether the first line is a header; the rule is in [`super::Format::Csv`].
+/// Returns whether the first line is a header; [`super::Format::Csv`] has the rule.
 fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected) -> Result<bool, DataError> {
     if name_asked_for(expected).is_some() {
         return Ok(true);
@@ -322,7 +322,7 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         })
     };
     let Some((at, field)) = features().find(|(_, field)| !is_number(field)) else {
-        // Frames without names of columns are written with 0, 1, 2 and so on for names.
+        // A data frame without column names is written with the names 0, 1, 2 and so on.
         let counts = |from: usize| {
             features().count() > 2
                 && features().zip(from..).all(|((_, field), n)| text(field) == n.to_string())
@@ -339,7 +339,7 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         return Ok(false);
     };
     if features().any(|(_, field)| is_number(field)) {
-        // Another number of features says more about what is wrong.
+        // A wrong number of features explains the problem better.
         found.check_count(aside, expected)?;
         return ask(
             at,
@@ -347,11 +347,11 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
             "a number as in other columns of this line, or to be told that it is a header",
         );
     }
-    // A first row in which all is missing is not the names.
+    // A first row with only missing values is not a header.
     Ok(!features().all(|(_, field)| field.is_empty() || looks_missing(text(field))))
 }
 
-/// A plain number; with a decimal comma where that is said.
+/// Parses a plain number, with a decimal comma if `comma` is set.
 pub(super) fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
     if let Some(value) = truth(text) {
         return Ok(f32::from(u8::from(value)));
@@ -361,14 +361,14 @@ pub(super) fn value(text: &str, comma: bool) -> Result<f32, NoNumber> {
         Ok(_) if !comma => Err(NoNumber::Large),
         _ if comma => number(text, true),
         _ => match number(text, false) {
-            // Thousands are read only where columns are described.
+            // Thousands separators are accepted only in described columns.
             Ok(_) => Err(NoNumber::Ambiguous),
             Err(why) => Err(why),
         },
     }
 }
 
-/// What was expected in place of a field that is no number, and what to do.
+/// Returns the expected text for a field that is not a number, and what to do.
 fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
     let described = "describe the columns (`session new flynn --from`)";
     match why {

@@ -6,7 +6,7 @@ use ndarray::{Array2, ArrayView2};
 
 use super::{DataError, Group, MAX_FEATURES, MAX_ROWS, magnitude_ok};
 
-/// Rows of features, each with a class, or none of them with one.
+/// Rows of features. Either every row has a class, or no row has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
     pub(super) features: usize,
@@ -17,12 +17,12 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// `values` is row-major, rows x `features`; `labels` is empty or has an index into `classes` for each
-    /// row.
+    /// Makes a data set. `values` is row-major, rows x `features`; `labels` is empty or has an index into
+    /// `classes` for each row.
     ///
     /// # Errors
-    /// [`DataError::Shape`] when lengths do not match, there is no row, a label is not below `classes.len()`,
-    /// or a number is not finite or not below [`crate::MAX_MAGNITUDE`].
+    /// [`DataError::Shape`] if lengths do not match, there are no rows, a label is not below
+    /// `classes.len()`, or a number is not finite or not below [`crate::MAX_MAGNITUDE`].
     pub fn new(
         features: usize,
         values: Vec<f32>,
@@ -34,7 +34,8 @@ impl Dataset {
         Ok(Self { features, values, labels, classes, groups: None })
     }
 
-    /// `features` is rows x features; `labels` is empty or has an index into `classes` for each row.
+    /// Makes a data set from an array. `features` is rows x features; `labels` is empty or has an index
+    /// into `classes` for each row.
     ///
     /// # Errors
     /// As [`Dataset::new`].
@@ -52,10 +53,10 @@ impl Dataset {
         Self::new(width, values, labels, classes)
     }
 
-    /// The same rows with a group each.
+    /// Returns the same rows with a group for each.
     ///
     /// # Errors
-    /// [`DataError::Shape`] if there are not as many groups as rows.
+    /// [`DataError::Shape`] if the number of groups differs from the number of rows.
     pub fn with_groups(self, groups: Vec<Group>) -> Result<Self, DataError> {
         if groups.len() != self.rows() {
             return Err(DataError::Shape(format!("{} groups for {} rows", groups.len(), self.rows())));
@@ -63,19 +64,19 @@ impl Dataset {
         Ok(Self { groups: Some(groups), ..self })
     }
 
-    /// The same rows and groups with these labels and classes; see [`Dataset::new`].
+    /// Returns the same rows and groups with these labels and classes; see [`Dataset::new`].
     ///
     /// # Errors
-    /// [`DataError::Shape`] as of [`Dataset::new`], but there may be no row.
+    /// [`DataError::Shape`] as for [`Dataset::new`], but a data set without rows is accepted.
     pub fn with_labels(self, labels: Vec<u16>, classes: Vec<String>) -> Result<Self, DataError> {
         check_labels(self.rows(), &labels, classes.len())?;
         Ok(Self { labels, classes, ..self })
     }
 
-    /// These rows and then those of `other`, with the classes of these; groups are kept if both have them.
+    /// Appends the rows of `other`. The classes of `self` are kept; groups are kept if both have them.
     ///
     /// # Errors
-    /// [`DataError::Shape`] if they have other features, or if some have labels and others none.
+    /// [`DataError::Shape`] if the numbers of features differ, or if only one of the two has labels.
     pub fn followed_by(mut self, other: &Self) -> Result<Self, DataError> {
         if self.features != other.features {
             let problem = format!("rows of {} and of {} features", self.features, other.features);
@@ -98,7 +99,7 @@ impl Dataset {
             .unwrap_or_else(|_| unreachable!("BUG: the values fill the rows"))
     }
 
-    /// Numbers in a row.
+    /// Number of features in a row.
     #[must_use]
     pub fn features(&self) -> usize {
         self.features
@@ -125,13 +126,13 @@ impl Dataset {
         &self.values
     }
 
-    /// The class index of each row; empty when the data was loaded without labels.
+    /// The class index of each row; empty if the data was loaded without labels.
     #[must_use]
     pub fn labels(&self) -> &[u16] {
         &self.labels
     }
 
-    /// The group of each row; none if rows have no groups.
+    /// The group of each row; `None` if the rows have no groups.
     #[must_use]
     pub fn groups(&self) -> Option<&[Group]> {
         self.groups.as_deref()
@@ -143,7 +144,7 @@ impl Dataset {
         &self.classes
     }
 
-    /// The rows named by `rows`, in that order; repeats are allowed.
+    /// Returns the rows with these indices, in this order. An index may occur several times.
     ///
     /// # Panics
     /// If an index is not below [`Dataset::rows`].
@@ -159,8 +160,8 @@ impl Dataset {
         Self { features: self.features, values, labels, classes: self.classes.clone(), groups }
     }
 
-    /// The same labels with rows of `features` numbers, written by `f(row, place)`, which must keep them
-    /// finite.
+    /// Returns the same labels with rows of `features` numbers. `f(row, place)` writes each row and must
+    /// keep the numbers finite.
     pub(crate) fn map_rows(&self, features: usize, f: impl Fn(&[f32], &mut [f32])) -> Self {
         let mut values = vec![0.0; self.rows() * features];
         let rows = self.values.chunks_exact(self.features);
@@ -169,7 +170,8 @@ impl Dataset {
         Self { features, values, labels, classes, groups }
     }
 
-    /// Rows of each class, for `classes` classes; labels at or above it are not counted.
+    /// Returns the number of rows of each class, for `classes` classes. Labels at or above `classes` are
+    /// not counted.
     #[must_use]
     pub fn class_counts(&self, classes: usize) -> Vec<u64> {
         let mut counts = vec![0; classes];
@@ -182,7 +184,7 @@ impl Dataset {
     }
 }
 
-/// There are no labels, or as many as rows, and each is an index into the classes.
+/// Checks that there are either no labels or one for each row, and that each is an index into the classes.
 fn check_labels(rows: usize, labels: &[u16], classes: usize) -> Result<(), DataError> {
     let refuse = |problem: String| Err(DataError::Shape(problem));
     if !labels.is_empty() && labels.len() != rows {
@@ -194,7 +196,7 @@ fn check_labels(rows: usize, labels: &[u16], classes: usize) -> Result<(), DataE
     }
 }
 
-/// Rows of features that are owned elsewhere, as good as those of a [`Dataset`].
+/// Rows of features owned elsewhere, with the same checks as the rows of a [`Dataset`].
 #[derive(Debug, Clone, Copy)]
 pub struct Borrowed<'a> {
     features: usize,
@@ -202,10 +204,10 @@ pub struct Borrowed<'a> {
 }
 
 impl<'a> Borrowed<'a> {
-    /// `values` is row-major, rows x `features`.
+    /// Checks and borrows rows. `values` is row-major, rows x `features`.
     ///
     /// # Errors
-    /// [`DataError::Shape`] when the length does not match, there is no row, there are too many rows or
+    /// [`DataError::Shape`] if the length does not match, there are no rows, there are too many rows or
     /// features, or a number is not finite or not below [`crate::MAX_MAGNITUDE`].
     pub fn new(features: usize, values: &'a [f32]) -> Result<Self, DataError> {
         let refuse = |problem: String| Err(DataError::Shape(problem));
@@ -230,7 +232,7 @@ impl<'a> Borrowed<'a> {
         Ok(Self { features, values })
     }
 
-    /// Numbers in a row.
+    /// Number of features in a row.
     #[must_use]
     pub fn features(self) -> usize {
         self.features

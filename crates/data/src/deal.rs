@@ -1,10 +1,11 @@
-//! Deals the rows of one data set to peers, for simulations: every peer gets row indices in ascending order.
+//! Deals the rows of one data set to peers, for simulations. Every peer gets row indices in ascending
+//! order.
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 use super::split::by_class;
 
-/// Why rows could not be dealt. Nothing was dealt.
+/// Reason for which rows could not be dealt. No row was dealt.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DealError {
     /// More peers than rows, or no peer at all.
@@ -15,12 +16,12 @@ pub enum DealError {
         /// Peers to deal to.
         peers: usize,
     },
-    /// More holders of a class asked for than there are peers.
+    /// More holders of a class were requested than there are peers.
     #[error("every class is to be held by {holders} peers, expected 1 to {peers}")]
     Holders {
-        /// Holders asked for.
+        /// Holders that were requested.
         holders: usize,
-        /// Peers there are.
+        /// Number of peers.
         peers: usize,
     },
     /// A class has fewer rows than holders.
@@ -28,14 +29,14 @@ pub enum DealError {
     SmallClass {
         /// Index of the class.
         class: usize,
-        /// Its rows.
+        /// Number of rows of the class.
         rows: usize,
-        /// Peers that must hold it.
+        /// Number of peers that must hold the class.
         holders: usize,
     },
 }
 
-/// Shuffles in place (Fisher and Yates, from the end down) with integers of `stream`.
+/// Shuffles in place (Fisher and Yates, from the end down) with integers from `stream`.
 ///
 /// # Panics
 /// If there are 2^32 items or more.
@@ -47,7 +48,7 @@ pub fn shuffle<T>(items: &mut [T], stream: &mut Stream) {
     }
 }
 
-/// Shuffles all rows and deals them one after another: sizes differ by at most one.
+/// Shuffles all rows and deals them one after another, so that the sizes differ by at most one.
 ///
 /// # Errors
 /// [`DealError::TooFewRows`].
@@ -64,16 +65,16 @@ pub fn even(rows: usize, peers: usize, seed: &[u8]) -> Result<Vec<Vec<usize>>, D
     Ok(sorted(dealt))
 }
 
-/// Each class goes to few peers and in uneven parts (not identically distributed, as in the paper's Remark
-/// 5).
+/// Deals each class to few peers and in uneven parts (not identically distributed, as in the paper's
+/// Remark 5).
 ///
-/// Every class is held by exactly max(`min_holders`, peers / classes rounded up) peers, so that no peer is
-/// left empty; the holders follow each other in a shuffled circle of the peers. A holder gets one row and of
-/// the others a share in proportion to a weight of 1 to 8, drawn from the seed. `labels` are class indices
-/// below `classes`.
+/// Every class is held by exactly max(`min_holders`, peers / classes rounded up) peers, so that every peer
+/// gets rows. The holders of a class are neighbours in a shuffled circle of the peers. Each holder gets
+/// one row. The other rows of the class are shared in proportion to a weight of 1 to 8, drawn from the
+/// seed. `labels` are class indices below `classes`.
 ///
 /// # Errors
-/// [`DealError`], when a class is smaller than its number of holders or the numbers do not fit each other.
+/// [`DealError`] if a class has fewer rows than holders or the numbers do not fit each other.
 pub fn by_classes(
     labels: &[u16],
     classes: usize,
@@ -113,8 +114,9 @@ pub fn by_classes(
     Ok(sorted(dealt))
 }
 
-/// Each class is cut in shares drawn from a symmetric Dirichlet distribution: `alpha` of 0.1 gives most of a
-/// class to one or two peers, 100 nearly the same to all. A peer may be left with few rows, or none.
+/// Cuts each class into shares drawn from a symmetric Dirichlet distribution. With `alpha` = 0.1, one or
+/// two peers get most of a class; with 100, all peers get nearly the same. A peer may get few rows, or
+/// none.
 ///
 /// # Errors
 /// [`DealError::TooFewRows`].
@@ -153,10 +155,12 @@ pub fn dirichlet(
     Ok(sorted(dealt))
 }
 
-/// Every peer gets as many rows, of a class mix of its own, drawn from a symmetric Dirichlet distribution
-/// whose concentration grows from that of the first peer to that of the last (`alphas`) evenly in its
-/// logarithm: 0.1 gives nearly one class, 10 nearly all alike. A tenth of the rows goes to nobody, so that
-/// classes last; a class that is used up all the same is left out of later mixes.
+/// Deals the same number of rows to every peer, each with its own mix of classes.
+///
+/// The mix is drawn from a symmetric Dirichlet distribution. Its concentration grows from the first peer
+/// to the last (`alphas`), evenly in its logarithm: 0.1 gives nearly one class, 10 gives nearly equal
+/// shares. A tenth of the rows is not dealt, so that the classes do not run out. If a class runs out
+/// anyway, later mixes leave it out.
 ///
 /// # Errors
 /// [`DealError::TooFewRows`].
@@ -184,7 +188,7 @@ pub fn mixes(
             let left: f64 =
                 weights.iter().zip(&rows_of).filter(|(_, rows)| !rows.is_empty()).map(|(w, _)| w).sum();
             let mut point = uniform(&mut stream) * left;
-            // Rounding may leave the point above the last one.
+            // Because of rounding, the point may lie above the last class.
             let mut from = None;
             for (rows, weight) in rows_of.iter_mut().zip(&weights).filter(|(rows, _)| !rows.is_empty()) {
                 from = Some(rows);
@@ -201,17 +205,18 @@ pub fn mixes(
     Ok(sorted(dealt))
 }
 
-/// Uniform in (0, 1), 32 bits.
+/// Returns a number uniform in (0, 1), with 32 random bits.
 fn uniform(stream: &mut Stream) -> f64 {
     (f64::from(stream.next_u32()) + 0.5) / 4_294_967_296.0
 }
 
-/// Marsaglia and Tsang, "A Simple Method for Generating Gamma Variables" (ACM TOMS 2000), scale 1; below
-/// shape 1 by their section 6. With `libm`, so that it is the same on every machine.
+/// Draws a gamma variate with scale 1 by Marsaglia and Tsang, "A Simple Method for Generating Gamma
+/// Variables" (ACM TOMS 2000); for shapes below 1 by their section 6. Uses `libm`, so that the result is
+/// the same on every machine.
 fn gamma_variate(shape: f64, stream: &mut Stream) -> f64 {
     if shape < 1.0 {
         let power = libm::pow(uniform(stream), 1.0 / shape);
-        // Never 0: somebody must get the rows.
+        // Never 0, because some peer must get the rows.
         return (gamma_variate(shape + 1.0, stream) * power).max(f64::MIN_POSITIVE);
     }
     let d = shape - 1.0 / 3.0;

@@ -1,11 +1,11 @@
-//! The digits in the binary: 1,797 images of 8 x 8, for demonstrations and tests; see `data/README.md` for
+//! The built-in digits: 1,797 images of 8 x 8 pixels, for demonstrations and tests. `data/README.md` names
 //! the source.
 
 use super::{Dataset, Expected, Source, csv};
 
 const FILE: &[u8] = include_bytes!("../data/digits.csv.gz");
 
-/// 1,797 rows of 64 features (pixels 0..16), classes `0` to `9`.
+/// Returns 1,797 rows of 64 features (pixels 0..16) with classes `0` to `9`.
 #[must_use]
 pub fn digits() -> Dataset {
     Source::from_bytes("digits (built in)", FILE)

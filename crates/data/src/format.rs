@@ -1,4 +1,4 @@
-//! Which format a file has.
+//! Detects the format of a file.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,31 +9,34 @@ use std::str::FromStr;
 
 use super::{DataError, Source};
 
-/// A format of data files. Unless it is given, the first bytes decide.
+/// A format of data files. Unless the caller names the format, the first bytes decide.
 ///
-/// In every format each feature is a finite number below 2^80 in magnitude and becomes a binary32; a column
-/// that is no number is the label or left out, or the file is refused with the column's name.
+/// In every format each feature is a finite number below 2^80 in magnitude and becomes a binary32. A
+/// column without numbers must be the label or be dropped; otherwise the file is refused and the error
+/// names the column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Commas, double quotes, LF or CRLF, one row a line, blank lines ignored; gzipped or not. Unless said
-    /// otherwise the first line is a header when none of its feature fields is a number (or one is a name
-    /// that is expected), and a row when all are; a mixture is refused, since to guess could lose a row. Any
-    /// text that is none of the others is taken for CSV.
+    /// Commas, double quotes, LF or CRLF, one row a line, blank lines ignored; gzipped or not.
+    ///
+    /// Unless the caller says otherwise, the first line is a header if none of its feature fields is a
+    /// number or one of them is an expected name. It is a row if all of them are numbers. A mixture is
+    /// refused, because a guess could lose a row. Text of an unknown format is read as CSV.
     Csv,
-    /// One numeric array of NumPy, rows x columns; gzipped or not. Labels are a column, or come from a file
-    /// of their own; then an array of more dimensions is rows of all the rest.
+    /// One numeric array of NumPy, rows x columns; gzipped or not. The labels are a column, or come from a
+    /// separate file. With a separate file, the array may have more dimensions; then each entry of the
+    /// first dimension is a row.
     Npy,
-    /// Arrays of NumPy: features in `X` (rows first), labels in `y`, if it is there names of the features in
+    /// Arrays of NumPy: features in `X` (rows first), labels in `y`, and optional names of the features in
     /// `columns`.
     Npz,
     /// Apache Parquet with flat columns; uncompressed, Snappy, Zstandard or gzip inside.
     Parquet,
-    /// A sheet of an Excel workbook, read as the same cells in CSV.
+    /// A sheet of an Excel workbook. Its cells are read like the same cells in CSV.
     Xlsx,
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] = [Self::Csv, Self::Npy, Self::Npz, Self::Parquet, Self::Xlsx];
 
     /// The name on the command line.
@@ -65,10 +68,10 @@ impl FromStr for Format {
     }
 }
 
-/// The first bytes of a format that is read and is neither text nor in a ZIP archive.
+/// First bytes of the supported formats that are neither text nor ZIP archives.
 const MAGIC: [(&[u8], Format); 2] = [(b"\x93NUMPY", Format::Npy), (b"PAR1", Format::Parquet)];
 
-/// The first bytes of what is not read, and what to do.
+/// First bytes of unsupported formats, and what the user can do.
 const OTHERS: &[(&[u8], &str)] = &[
     (b"\xfd7zXZ\0", "compressed by xz: unpack it (unxz)"),
     (b"\x28\xb5\x2f\xfd", "compressed by Zstandard: unpack it (unzstd)"),
@@ -127,7 +130,7 @@ const SPSS: &str = "an SPSS file: save it as CSV";
 const R: &str = "an R object: save it as CSV (write.csv(..., row.names = FALSE))";
 const UTF16: &str = "UTF-16 text: save it as UTF-8 (in a spreadsheet: \"CSV UTF-8\")";
 
-/// How a page begins.
+/// First bytes of an HTML page.
 const HTML_STARTS: [&[u8]; 7] =
     [b"<!doctype html", b"<html", b"<head", b"<body", b"<table", b"<script", b"<meta"];
 
@@ -135,7 +138,7 @@ fn first_line(head: &[u8]) -> &[u8] {
     head.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-/// What a file is that is not read, and what to do.
+/// Returns the name of an unsupported format, and what the user can do.
 fn other(head: &[u8]) -> Option<&'static str> {
     if let Some(&(_, what)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
         return Some(what);
@@ -152,16 +155,16 @@ fn other(head: &[u8]) -> Option<&'static str> {
         _ if nul(0) != nul(1) => Some(UTF16),
         _ if head.get(257..262) == Some(b"ustar") => Some("a tar archive: unpack it (tar -xf)"),
         _ if head.get(128..132) == Some(b"DICM") => Some(IMAGE),
-        // A text may have NUL bytes at its end, where a disk was full.
+        // A text may have NUL bytes at its end if the disk was full.
         [0..=8, ..] => Some(BINARY),
         _ if first_line(head).contains(&0) => Some(BINARY),
         _ => None,
     }
 }
 
-/// What a ZIP archive holds.
+/// Returns the format of a ZIP archive by its contents.
 fn zipped(source: &Source) -> Result<Format, &'static str> {
-    // An archive inside gzip, or a damaged one, is told so by who reads it.
+    // The NPZ reader reports an archive inside gzip or a damaged one.
     let Some(zip) = File::open(&source.file).ok().filter(|_| !source.gzip) else { return Ok(Format::Npz) };
     let Ok(zip) = zip::ZipArchive::new(BufReader::new(zip)) else { return Ok(Format::Npz) };
     let names: Vec<&[u8]> = zip.file_names_raw().collect();
@@ -183,7 +186,7 @@ fn zipped(source: &Source) -> Result<Format, &'static str> {
     }
 }
 
-/// Finds the format by the first bytes.
+/// Detects the format by the first bytes.
 pub(super) fn detect(source: &Source) -> Result<Format, DataError> {
     let head = &source.head;
     let refuse = |problem: String| Err(DataError::Layout { file: source.file.clone(), problem });

@@ -1,4 +1,5 @@
-//! Groups of rows: the visits of one patient, the images of one device. Splitting never parts them.
+//! Groups of rows: the visits of one patient, the images of one device. A split never separates the rows
+//! of a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,16 +10,16 @@ use sha2::Digest;
 use super::Dataset;
 use super::labels::meaning;
 
-/// Rows of one group have the same of these: SHA-256(tag "group" || the text of the group column). The same
-/// group has the same one in every file.
+/// Id of a group: SHA-256(tag "group" || the text of the group column). All rows of a group have the same
+/// id. A group has the same id in every file.
 ///
-/// It stays in memory: a pseudonym can be guessed from its hash.
+/// The id stays in memory, because a pseudonym can be guessed from its hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group([u8; 32]);
 
 impl Group {
-    /// The group of this text. `7`, `7.0` and `7.00` are one group, because programs write 7.0 for the 7 of a
-    /// column with missing values.
+    /// Returns the group with this text. `7`, `7.0` and `7.00` are one group, because programs write 7.0
+    /// for 7 if the column has missing values.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let number = meaning(text).filter(|meant| meant.parse::<i64>().is_ok());
@@ -37,7 +38,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// What a split looks at: the class of each row, and its group if rows have groups.
+/// Input of a split: the class of each row, and its group if rows have groups.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
     labels: &'a [u16],
@@ -45,10 +46,10 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Each row has a label; and a group, unless rows have none.
+    /// Takes a label for each row and, if rows have groups, a group for each row.
     ///
     /// # Panics
-    /// If there are not as many groups as labels.
+    /// If the numbers of groups and labels differ.
     #[must_use]
     pub fn new(labels: &'a [u16], groups: Option<&'a [Group]>) -> Self {
         assert!(groups.is_none_or(|groups| groups.len() == labels.len()), "a group for each label");
@@ -68,25 +69,26 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> From<&'a Dataset> for Rows<'a> {
-    /// Rows without labels have none to look at.
+    /// Rows without labels are an empty input.
     fn from(data: &'a Dataset) -> Self {
         let labels = data.labels();
         Self { labels, groups: data.groups().filter(|_| !labels.is_empty()) }
     }
 }
 
-/// Rows that are never parted: the rows of one group, or single rows if there are no groups.
+/// Rows that a split keeps together: the rows of one group, or single rows if there are no groups.
 #[derive(Debug, Clone)]
 pub struct Units {
-    /// Unit after unit, the units by their first row, the rows of each ascending.
+    /// The rows of one unit after the other. Units are sorted by their first row; the rows of each are
+    /// ascending.
     rows: Vec<usize>,
-    /// The first place in `rows` of each unit, and the end.
+    /// The index in `rows` of the first row of each unit, and the end.
     starts: Vec<usize>,
     labels: Vec<u16>,
 }
 
 impl Units {
-    /// The units of some rows.
+    /// Returns the units of some rows.
     #[must_use]
     pub fn of<'a>(rows: impl Into<Rows<'a>>) -> Self {
         let Rows { labels, groups } = rows.into();
@@ -104,7 +106,7 @@ impl Units {
         Self { rows: rows.concat(), starts, labels }
     }
 
-    /// The most frequent class of each unit; of equally frequent ones the first.
+    /// The most frequent class of each unit; the first class if several are equally frequent.
     #[must_use]
     pub fn labels(&self) -> &[u16] {
         &self.labels
@@ -116,25 +118,25 @@ impl Units {
         self.labels.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the number of units is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// The rows of a unit, at least one.
+    /// Returns the rows of a unit, at least one.
     ///
     /// # Panics
-    /// If it is not below [`Units::len`].
+    /// If `unit` is not below [`Units::len`].
     #[must_use]
     pub fn rows(&self, unit: usize) -> &[usize] {
         &self.rows[self.starts[unit]..self.starts[unit + 1]]
     }
 
-    /// The rows of these units, ascending.
+    /// Returns the rows of these units, ascending.
     ///
     /// # Panics
-    /// If one is not below [`Units::len`].
+    /// If a unit is not below [`Units::len`].
     #[must_use]
     pub fn expand(&self, units: &[usize]) -> Vec<usize> {
         let mut rows: Vec<usize> = units.iter().flat_map(|&unit| self.rows(unit)).copied().collect();
@@ -143,7 +145,7 @@ impl Units {
     }
 }
 
-/// The rows of each group, in the order of its first row.
+/// Returns the rows of each group. Groups are in the order of their first rows.
 fn together(groups: &[Group]) -> Vec<Vec<usize>> {
     let (mut rows, mut places): (Vec<Vec<usize>>, _) = (Vec::new(), BTreeMap::new());
     for (row, group) in groups.iter().enumerate() {
@@ -162,7 +164,7 @@ fn most_frequent(rows: &[usize], labels: &[u16]) -> u16 {
     counts.into_iter().max_by_key(|&(label, rows)| (rows, u16::MAX - label)).map_or(0, |(label, _)| label)
 }
 
-/// The first `most` rows of each group, ascending.
+/// Returns the first `most` rows of each group, ascending.
 #[must_use]
 pub fn first_of_each(groups: &[Group], most: usize) -> Vec<usize> {
     let mut rows: Vec<usize> =
@@ -171,7 +173,7 @@ pub fn first_of_each(groups: &[Group], most: usize) -> Vec<usize> {
     rows
 }
 
-/// The rows of `data` whose group has no row in `other`; all of them if either has no groups.
+/// Returns the rows of `data` whose group has no row in `other`; all rows if either has no groups.
 #[must_use]
 pub fn without(data: &Dataset, other: &Dataset) -> Dataset {
     let (Some(groups), Some(others)) = (data.groups(), other.groups()) else { return data.clone() };
@@ -180,7 +182,7 @@ pub fn without(data: &Dataset, other: &Dataset) -> Dataset {
     data.subset(&kept)
 }
 
-/// How many groups are in both.
+/// Returns the number of groups that are in both.
 #[must_use]
 pub fn in_both(a: &[Group], b: &[Group]) -> usize {
     let [a, b] = [a, b].map(|groups| groups.iter().collect::<BTreeSet<_>>());

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::prepare::value::truth;
 use super::{Dataset, Expected, Loaded, MAX_CLASS_NAME, MAX_CLASSES};
 
-/// Texts that are known, such as classes and levels, by their places.
+/// Known texts, such as classes and levels, by their places.
 ///
-/// A text is one of them if it is the same byte for byte, or else the same boolean or whole number as one
-/// alone: programs write `True`, `TRUE` and `true`, and `1.0` for the 1 of a column with missing values.
+/// A text matches a known text if both are equal byte for byte. Otherwise it matches if exactly one known
+/// text is the same boolean or whole number. Programs write `True`, `TRUE` and `true`, and they write
+/// `1.0` for 1 if the column has missing values.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     exact: BTreeMap<String, usize>,
-    /// By what the text means; nothing where several mean the same.
+    /// Places by the meaning of the text; `None` if several texts have the same meaning.
     meant: BTreeMap<String, Option<usize>>,
 }
 
@@ -37,7 +38,7 @@ impl Known {
     }
 }
 
-/// The boolean or whole number that a text is, in one spelling.
+/// Returns the boolean or whole number of a text, in one spelling.
 pub(super) fn meaning(text: &str) -> Option<String> {
     if let Some(value) = truth(text) {
         return Some(value.to_string());
@@ -47,14 +48,14 @@ pub(super) fn meaning(text: &str) -> Option<String> {
     (number && !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0')).then(|| whole.to_owned())
 }
 
-/// Turns label texts into indices, against a given list or one made on the way.
+/// Turns label texts into indices, with a given list of classes or one made on the way.
 #[derive(Debug)]
 pub(super) struct Labels {
     known: Known,
     given: bool,
-    /// Whether a label may be missing.
+    /// True if a label may be missing.
     pub(super) partly: bool,
-    /// Of each row; nothing where its label is missing.
+    /// The class of each row; `None` if its label is missing.
     indices: Vec<Option<usize>>,
 }
 
@@ -64,12 +65,12 @@ impl Labels {
         Self { known, given: expected.classes.is_some(), partly: expected.partly, indices: Vec::new() }
     }
 
-    /// The class that a text names; classes that the file itself gives are taken as they stand.
+    /// Returns the class with this text. Classes that come from the file itself must match byte for byte.
     pub(super) fn find(&self, text: &str) -> Option<usize> {
         if self.given { self.known.get(text) } else { self.known.exact.get(text).copied() }
     }
 
-    /// Adds one trimmed label; on failure says what was expected.
+    /// Adds one trimmed label. The error text names what was expected.
     pub(super) fn push(&mut self, text: &str) -> Result<(), String> {
         if self.partly && text.is_empty() {
             self.indices.push(None);
@@ -97,18 +98,18 @@ impl Labels {
         Ok(())
     }
 
-    /// Rows whose labels were added.
+    /// Number of labels that were added.
     pub(super) fn rows(&self) -> usize {
         self.indices.len()
     }
 
-    /// Puts rows and labels together; `values` is row-major.
+    /// Joins rows and labels; `values` is row-major.
     pub(super) fn finish(self, features: usize, values: Vec<f32>) -> Loaded {
         let mut names: Vec<(String, usize)> = self.known.exact.into_iter().collect();
         if self.given {
             names.sort_unstable_by_key(|&(_, index)| index);
         } else if names.iter().all(|(name, _)| name.parse::<i64>().is_ok()) {
-            // Stable, so that "1" and "01" keep their byte order.
+            // A stable sort keeps the byte order of "1" and "01".
             names.sort_by_key(|(name, _)| name.parse::<i64>().unwrap_or_default());
         }
         let mut place = vec![0u16; names.len()];
@@ -138,11 +139,11 @@ impl Labels {
     }
 }
 
-/// A class name is 1 to [`MAX_CLASS_NAME`] bytes without control characters and without white space around
-/// it.
+/// Checks that a class name has 1 to [`MAX_CLASS_NAME`] bytes, no control characters and no white space
+/// around it.
 ///
 /// # Errors
-/// What was expected, as text.
+/// A text with what was expected.
 pub fn check_class_name(name: &str) -> Result<(), String> {
     if name.is_empty()
         || name.len() > MAX_CLASS_NAME
@@ -156,13 +157,13 @@ pub fn check_class_name(name: &str) -> Result<(), String> {
 
 pub(super) const NO_CLASS: &str = "a class: text or a whole number (a quantity to predict is no class)";
 
-/// The class that a number stands for: whole numbers name classes, others are quantities that cannot be
-/// learnt as classes.
+/// Returns the class of a number. Whole numbers name classes; other numbers are quantities, which cannot
+/// be learnt as classes.
 pub(super) fn whole(x: f64) -> Result<String, String> {
     if x.fract() == 0.0 && x.abs() < 9e15 { Ok(format!("{}", x as i64)) } else { Err(NO_CLASS.into()) }
 }
 
-/// A field as it is quoted in an error: escaped, at most 40 characters.
+/// Quotes a field for an error: escaped, at most 40 characters.
 pub(super) fn quoted(field: &[u8]) -> String {
     if field.is_empty() {
         return "nothing".into();

@@ -1,13 +1,13 @@
 //! Data: rows of numbers with a class each, read from files ([`Format`]), split and dealt to peers.
 //!
-//! What is read is checked once, here: every number is finite and below [`MAX_MAGNITUDE`], every row has the
-//! same number of features, every label is a class of the session. Later stages rely on it (no NaN can arise
-//! in a projection).
+//! This crate checks all data once, when it is read. Every number is finite and below [`MAX_MAGNITUDE`],
+//! every row has the same number of features, and every label is a class of the session. Later stages rely
+//! on it: no NaN can arise in a projection.
 //!
-//! **Class names are text.** A label matches a class when the two are equal byte for byte after white space
-//! around them is removed, or are the same boolean (`True`, `true`) or whole number (`1.0`, `1`). Where no
-//! class list is given it is made from the file: the distinct labels, in numeric order if all of them are
-//! whole numbers, else in byte order.
+//! **Class names are text.** White space around a label is removed. A label matches a class if both are
+//! equal byte for byte, or if both are the same boolean (`True`, `true`) or whole number (`1.0`, `1`). If
+//! no class list is given, it is made from the distinct labels of the file. They are in numeric order if
+//! all of them are whole numbers, and in byte order otherwise.
 
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
@@ -46,21 +46,21 @@ use prepare::TableSchema;
 use prepare::read::{Dialect, Unseen};
 use source::Source;
 
-/// Most features of a row: 2^20. A guess, far above the 3,072 of CIFAR.
+/// Most features of a row: 2^20. An estimate, far above the 3,072 of CIFAR.
 pub const MAX_FEATURES: usize = 1 << 20;
 /// Most rows of a data set: 2^23 - 1, so that the sums of [`scaling`] fit their words.
 pub const MAX_ROWS: usize = (1 << 23) - 1;
-/// Most numbers of a data set, rows x features: 2^31, that is 8 GiB.
+/// Most numbers of a data set, rows x features: 2^31, which is 8 GiB.
 pub const MAX_VALUES: usize = 1 << 31;
-/// Most classes: an index fits u16 with room for "none".
+/// Most classes. An index fits a u16 and leaves one value for "none".
 pub const MAX_CLASSES: usize = u16::MAX as usize;
 /// Longest class name, in bytes.
 pub const MAX_CLASS_NAME: usize = 256;
-/// Magnitudes stay below 2^80: a sum of 2^20 entries of a Walsh-Hadamard transform of 2^20 such numbers is
-/// below 2^120 and so finite in f32, and no infinity means no NaN.
+/// Limit of magnitudes: 2^80. A sum of 2^20 entries of a Walsh-Hadamard transform of 2^20 such numbers is
+/// below 2^120. So it is finite in f32, and without infinities there is no NaN.
 pub const MAX_MAGNITUDE: f32 = (1u128 << 80) as f32;
 
-/// Why data was refused. Nothing was kept.
+/// Reason for which data was refused. No data was kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -69,7 +69,7 @@ pub enum DataError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The gzip stream is damaged or ends too early.
@@ -77,141 +77,142 @@ pub enum DataError {
     Gzip {
         /// The file.
         file: PathBuf,
-        /// What the decoder said.
+        /// The error of the decoder.
         source: io::Error,
     },
-    /// There is no row.
+    /// The file has no rows.
     #[error("{}: no rows{}", file.display(), if *header { " after the header" } else { ": the file is empty" })]
     NoRows {
         /// The file.
         file: PathBuf,
-        /// Whether there was a header.
+        /// True if the file has a header.
         header: bool,
     },
-    /// One field is not what it must be.
+    /// A field has a wrong value.
     #[error("{}, line {line}, column {column}: found {found}, expected {expected}", file.display())]
     Field {
         /// The file.
         file: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
-        /// From 1.
+        /// Column number, from 1.
         column: usize,
         /// The field, shortened.
         found: String,
-        /// What would have been right.
+        /// The value that was expected.
         expected: String,
     },
-    /// A row has another number of columns than the first line.
+    /// A row has a different number of columns than the first line.
     #[error("{}, line {line}: {found} columns, expected {expected} as in the first line{}", file.display(), row_names(*found, *expected))]
     Ragged {
         /// The file.
         file: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
         /// Columns in this line.
         found: usize,
         /// Columns in the first line.
         expected: usize,
     },
-    /// The file has another number of features than the session or model.
+    /// The file has a different number of features than the session or model.
     #[error("{}, line {line}: {found} features{}, expected {expected}", file.display(), if *labelled { " beside the label" } else { " and no label column" })]
     Features {
         /// The file.
         file: PathBuf,
-        /// The line that shows it, from 1.
+        /// The line that shows the number of features, from 1.
         line: u64,
         /// Features in the file.
         found: usize,
-        /// Features that were asked for.
+        /// Features that were expected.
         expected: usize,
-        /// Whether a column was set aside as the label.
+        /// True if one of the columns is the label.
         labelled: bool,
     },
-    /// The label column, header or labels file asked for does not fit the file.
+    /// The requested label column, header or labels file does not fit the file.
     #[error("{}: {problem}", file.display())]
     Layout {
         /// The file.
         file: PathBuf,
-        /// What does not fit and what would.
+        /// Description of the problem, and of a file that would fit.
         problem: String,
     },
-    /// An entry of a file that has no lines is not what it must be.
+    /// An entry of a file without lines has a wrong value.
     #[error("{}: {what} is {found}, expected {expected}", file.display())]
     Entry {
         /// The file.
         file: PathBuf,
-        /// Which entry.
+        /// Name of the entry.
         what: String,
-        /// What the file says.
+        /// The value in the file.
         found: String,
-        /// What would have been right.
+        /// The value that was expected.
         expected: String,
     },
-    /// A bound of this module is exceeded.
+    /// A limit of this crate is exceeded.
     #[error("{}: {what}: {found}, limit {limit}", file.display())]
     Limit {
         /// The file.
         file: PathBuf,
-        /// What is bounded.
+        /// Name of the limited quantity.
         what: &'static str,
-        /// What was found.
+        /// The quantity found.
         found: u64,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
-    /// A table is not as its columns are described: all that is wrong with it.
+    /// A table does not match the description of its columns: all problems found.
     #[error(transparent)]
     Problems(Box<prepare::Problems>),
-    /// Rows given by a program, not a file, do not form a data set.
+    /// Rows from a program, not from a file, do not form a data set.
     #[error("not a data set: {0}")]
     Shape(String),
 }
 
-/// What the caller knows about a file before it is read.
+/// Facts about a file that the caller knows before it is read.
 #[derive(Debug, Clone, Default)]
 pub struct Expected<'a> {
-    /// Features per row, where known.
+    /// Features per row, if known.
     pub features: Option<usize>,
-    /// How columns become features, where they are described; then `columns` and `limits` do not count.
+    /// How columns become features, if they are described; then `columns` and `limits` are ignored.
     pub preparation: Option<&'a TableSchema>,
-    /// Whether levels that are not described are counted ([`Loaded::unseen`]) and not refused.
+    /// If true, levels that are not described are counted ([`Loaded::unseen`]) instead of refused.
     pub lenient: bool,
-    /// How the file differs from what is described.
+    /// Differences between the spelling of the file and its description.
     pub dialect: Dialect,
-    /// Names of the features in their order, where known: a file that has names must have these, in any
+    /// Names of the features in their order, if known. A file with names must have these names, in any
     /// order.
     pub columns: &'a [String],
-    /// For each feature in the order of `columns` the smallest and the largest value that a row may have;
-    /// empty where there are no limits.
+    /// The smallest and the largest allowed value of each feature, in the order of `columns`; empty if
+    /// there are no limits.
     pub limits: &'a [(f64, f64)],
-    /// Who gives these names, for errors.
+    /// Source of these names, for errors.
     pub named_by: NamedBy,
-    /// Class names in the order of their indices; made from the file where not given.
+    /// Class names in the order of their indices; made from the file if not given.
     pub classes: Option<&'a [String]>,
-    /// Whether the label of a row may be missing; see [`Loaded::labels`].
+    /// True if the label of a row may be missing; see [`Loaded::labels`].
     pub partly: bool,
-    /// Where the label is, or [`LabelColumn::None`] for rows without labels.
+    /// The label column, or [`LabelColumn::None`] for rows without labels.
     pub label: LabelColumn,
-    /// The column of the rows' groups for a draft; where columns are described, their description says it.
+    /// The column with the groups of the rows, for a draft. If columns are described, their description
+    /// names it.
     pub group: Option<&'a str>,
-    /// Columns that are left out.
+    /// Columns to drop.
     pub drop: &'a [Column],
-    /// Whether the first line of a CSV file is a header; found out where not given, see [`load`].
+    /// True if the first line of a CSV file is a header; detected if not given, see [`Format::Csv`].
     pub header: Option<bool>,
     /// The NPY file of labels that belongs to an NPY file.
     pub labels_file: Option<&'a Path>,
-    /// The array of features in an NPZ file; `X` where not given.
+    /// Name of the array of features in an NPZ file; `X` if not given.
     pub array: Option<&'a str>,
-    /// The sheet of a workbook; needed where several have rows.
+    /// Name of the sheet of a workbook; required if several sheets have rows.
     pub sheet: Option<&'a str>,
-    /// How the site's own file becomes the table that was agreed on.
+    /// How the site's own file becomes the agreed table.
     pub site: Option<&'a site::SiteMap>,
-    /// The format; found out where not given.
+    /// The format; detected if not given.
     pub format: Option<Format>,
 }
 
-/// Who says what the columns are called.
+/// Source of the expected column names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NamedBy {
     /// A session file.
@@ -230,27 +231,28 @@ impl fmt::Display for NamedBy {
     }
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// The rows; without labels and classes where [`Expected::partly`].
+    /// The rows; without labels and classes if [`Expected::partly`].
     pub data: Dataset,
-    /// Where [`Expected::partly`], of each row the index of its class, or nothing; else empty.
+    /// The class index of each row, or `None`, if [`Expected::partly`]; empty otherwise.
     pub labels: Vec<Option<u16>>,
-    /// Names of the features, in the order of the rows; empty where the file has none.
+    /// Names of the features, in the order of the rows; empty if the file has no names.
     pub columns: Vec<String>,
-    /// Whether the columns were brought into the order of [`Expected::columns`].
+    /// True if the columns were brought into the order of [`Expected::columns`].
     pub reordered: bool,
-    /// Columns of the file that no description names; they are no features.
+    /// Columns of the file that are not described; they do not become features.
     pub left_out: Vec<String>,
-    /// Levels that are not described; where [`Expected::lenient`].
+    /// Levels that are not described, if [`Expected::lenient`].
     pub unseen: Vec<Unseen>,
-    /// Missing values that wait for what the peers add up, in the order of the rows.
+    /// Missing values that are filled later from the sums of all peers, in the order of the rows.
     pub gaps: Vec<prepare::MissingCell>,
 }
 
 impl Loaded {
-    /// What stands out in the rows: one word for machines, and a line; see [`mod@notices`].
+    /// Returns notable findings about the rows: a keyword for programs and a line of text each; see
+    /// [`mod@notices`].
     #[must_use]
     pub fn notices(&self, expected: &Expected) -> Vec<(&'static str, String)> {
         let names = if self.columns.is_empty() { expected.columns } else { &self.columns };
@@ -258,15 +260,15 @@ impl Loaded {
     }
 }
 
-/// Reads a data file; see [`Format`] for what is read and how it is told.
+/// Reads a data file; see [`Format`] for the formats and their detection.
 ///
 /// # Errors
-/// One [`DataError`], naming file and line or array, for the first thing that is wrong.
+/// One [`DataError`] for the first problem, with the file and the line or array.
 pub fn load(path: &Path, expected: &Expected) -> Result<Dataset, DataError> {
     load_named(path, expected).map(|loaded| loaded.data)
 }
 
-/// As [`load`], with the names of the columns.
+/// Reads a data file like [`load`], and returns the names of the columns too.
 ///
 /// # Errors
 /// As [`load`].
@@ -283,7 +285,7 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
         return Err(DataError::Layout { file: path.into(), problem });
     }
     let loaded = match format {
-        // Looks at the limits line by line.
+        // Checks the limits line by line.
         Format::Csv => return csv::read(source, expected),
         Format::Npy => npy::read(source, expected),
         Format::Npz => npz::read(source, expected),
@@ -304,11 +306,11 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     Ok(loaded)
 }
 
-/// The texts of a column of a CSV file with so many rows, for columns that are no features: names or numbers
-/// of rows.
+/// Returns the texts of one column of a CSV file with `rows` rows. Use it for columns that are not
+/// features, such as names or numbers of rows.
 ///
 /// # Errors
-/// [`DataError`], also where the file is of another format, or has no such column.
+/// [`DataError`], also if the file has another format or has no such column.
 pub fn column_texts(
     path: &Path,
     column: &Column,
@@ -327,24 +329,26 @@ pub fn column_texts(
     csv::texts_of(source, column, rows, expected.dialect.delimiter)
 }
 
-/// A digest of an NPZ archive: SHA-256 of the tag `flyswarm/5 npz\0` and of each array in the order of the
-/// names: the name's length (64 bits, little-endian), the name, and SHA-256 of its NPY file. How and when the
-/// archive is packed does not count.
+/// Returns a digest of an NPZ archive.
+///
+/// It is SHA-256 of the tag `flyswarm/5 npz\0` and of each array in the order of the names: the name's
+/// length (64 bits, little-endian), the name, and SHA-256 of its NPY file. The compression and the date of
+/// the archive do not change it.
 ///
 /// # Errors
-/// [`DataError`] where the file cannot be read or is damaged.
+/// [`DataError`] if the file cannot be read or is damaged.
 pub fn npz_digest(path: &Path) -> Result<[u8; 32], DataError> {
     npz::digest(path)
 }
 
 impl<'a> Expected<'a> {
-    /// Whether decimals follow a comma.
+    /// Returns whether a decimal comma is used.
     fn comma(&self) -> bool {
         let agreed = || self.preparation.is_some_and(|preparation| preparation.decimal_comma);
         self.dialect.decimal_comma.unwrap_or_else(agreed)
     }
 
-    /// All names by which described columns may be found.
+    /// Returns all names that described columns may have in the file.
     fn known(&self) -> BTreeSet<&'a str> {
         let Some(preparation) = self.preparation else { return BTreeSet::new() };
         let own = self.site.into_iter().flat_map(|site| site.rename.keys()).map(String::as_str);
@@ -353,7 +357,7 @@ impl<'a> Expected<'a> {
         described.chain(others).chain(own).collect()
     }
 
-    /// The first feature of a row that is outside its limits, and these.
+    /// Returns the first feature of a row that is outside its limits, and the limits as text.
     fn outside(&self, row: &[f32]) -> Option<(usize, String)> {
         let mut limits = row.iter().zip(self.limits);
         let at = limits.position(|(&x, (lo, hi))| !(*lo..=*hi).contains(&f64::from(x)))?;
@@ -362,7 +366,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// What a row with one field more than the header may be.
+/// Returns a hint for a row with one field more than the header: it may start with a row name.
 fn row_names(found: usize, header: usize) -> &'static str {
     if found == header + 1 {
         "; names of rows as R writes them have no name: write.csv(..., row.names = FALSE)"
@@ -371,7 +375,7 @@ fn row_names(found: usize, header: usize) -> &'static str {
     }
 }
 
-/// Finite and below [`MAX_MAGNITUDE`].
+/// Returns whether `x` is finite and below [`MAX_MAGNITUDE`].
 fn magnitude_ok(x: f32) -> bool {
     x.abs() < MAX_MAGNITUDE
 }

@@ -1,17 +1,17 @@
-//! What one machine alone can know about its rows: numbers that count or name rows, columns that tell the
-//! answer, codes for missing values, constants, identical rows.
+//! Problems that one machine can find in its own rows: ids, columns that reveal the class, codes for
+//! missing values, constants, identical rows.
 //!
-//! All is judged by behaviour, not by names. The thresholds are guesses, which `lab/scripts/false-alarms`
-//! measures:
+//! All checks look at the values, not at the names. The thresholds are estimates, which
+//! `lab/scripts/false-alarms` measures:
 //!
-//! - **id**: whole numbers that are all different though their range is small or very wide, that rise or fall
-//!   in the file's order, or that all come back in several rows ([`ids`]);
-//! - **coarse**: most values are whole numbers of 2^24 or more, which binary32 cannot tell apart;
+//! - **id**: whole numbers that are all different although their range is small or very wide, that rise or
+//!   fall in the file's order, or that all occur in several rows ([`ids`]);
+//! - **coarse**: most values are whole numbers of 2^24 or more, which binary32 cannot distinguish;
 //! - **answer**: one column alone separates the classes, with an AUC above [`SEPARATES`];
 //! - **code**: a smallest or largest value such as -999 or 9999, far from all others, or 98 and 99 next to
-//!   each other; days of no patient, such as 1900-01-01 and 9999-12-31;
+//!   each other; days that cannot belong to a patient, such as 1900-01-01 and 9999-12-31;
 //! - **constant**: one value or level in all rows;
-//! - **twins**: rows that equal another row, where chance gives none.
+//! - **twins**: rows that equal another row although chance would give no equal rows.
 
 mod separates;
 
@@ -27,48 +27,48 @@ use crate::prepare::{ColumnSpec, Kind, TableSchema};
 
 pub use separates::{MIN_CLASS_ROWS, SEPARATES};
 
-/// Rows below which nothing is said of ids and constants.
+/// Fewest rows for notices about ids and constants.
 const FEWEST: usize = 10;
-/// Rows of which ids are judged.
+/// Number of rows that are checked for ids.
 const JUDGED: usize = 10_000;
-/// Columns of one kind that a line names.
+/// Number of columns that one line names.
 const NAMED: usize = 8;
 
-/// What stands out.
+/// A finding about a column or the rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Notice {
-    /// The numbers of a column count or name rows.
+    /// The numbers of a column are ids.
     Id(Ids),
-    /// So many values of a column are whole numbers that binary32 cannot tell apart.
+    /// Number of values of a column that are whole numbers which binary32 cannot distinguish.
     Coarse(usize),
-    /// A column separates the classes, with this AUC.
+    /// A column separates the classes with this AUC.
     Answer(f64),
-    /// A value that looks like a code for missing, and the rows that have it.
+    /// A value that looks like a code for missing, and the number of rows with it.
     Code(f32, usize),
-    /// A day that looks like a code for missing, and the rows that have it.
+    /// A day that looks like a code for missing, and the number of rows with it.
     Day(f32, usize),
-    /// The one value of a column; of a category none is shown.
+    /// The only value of a column; `None` for a category.
     Constant(Option<f32>),
-    /// Rows that equal an earlier one.
+    /// Number of rows that equal an earlier row.
     Twins(usize),
 }
 
-/// How numbers show that they are ids.
+/// Sign that numbers are ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
-    /// All are different.
+    /// All numbers are different.
     Distinct,
-    /// They rise or fall in the file's order.
+    /// The numbers rise or fall in the file's order.
     Ordered,
-    /// All come back in several rows, as the visits of a patient do.
+    /// All numbers occur in several rows, like the visits of a patient.
     Repeated,
 }
 
-/// A notice on the column of this name; on rows as a whole without one.
+/// A notice with the name of its column; without a name it is about the rows as a whole.
 pub type Finding = (Option<String>, Notice);
 
 impl Notice {
-    /// One word for machines.
+    /// Keyword for programs.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -81,14 +81,14 @@ impl Notice {
         }
     }
 
-    /// Whether a peer that asked for strictness is refused: numbers that mean something else than they say.
-    /// An easy class, a constant and equal rows may be as they should be.
+    /// Returns whether a strict peer is refused for this notice, because the numbers do not mean what they
+    /// seem to. An easy class, a constant and equal rows may be correct.
     #[must_use]
     pub fn is_grave(&self) -> bool {
         matches!(self, Self::Id(_) | Self::Coarse(_) | Self::Code(..) | Self::Day(..))
     }
 
-    /// What it is, before the names of the columns.
+    /// Description of the finding, to be printed before the names of the columns.
     fn title(&self) -> &'static str {
         match self {
             Self::Id(_) => {
@@ -137,7 +137,7 @@ impl fmt::Display for Ids {
     }
 }
 
-/// What to do with a column whose ids come back in several rows.
+/// Returns advice for a column whose ids occur in several rows.
 #[must_use]
 pub fn group_advice(name: &str) -> String {
     format!(
@@ -146,7 +146,7 @@ pub fn group_advice(name: &str) -> String {
     )
 }
 
-/// One line for each kind of notice, after its one word.
+/// Returns one line for each kind of notice, with its keyword.
 #[must_use]
 pub fn lines(findings: &[Finding]) -> Vec<(&'static str, String)> {
     let kinds: BTreeSet<&str> = findings.iter().map(|(_, notice)| notice.kind()).collect();
@@ -162,7 +162,7 @@ pub fn lines(findings: &[Finding]) -> Vec<(&'static str, String)> {
     kinds.into_iter().map(line).collect()
 }
 
-/// `what: "age" (...), "sex" (...), and 3 columns more`.
+/// Formats a list such as `what: "age" (...), "sex" (...), and 3 columns more`.
 #[must_use]
 pub fn listed(what: &str, found: impl Iterator<Item = String>) -> String {
     let mut shown: Vec<String> = found.collect();
@@ -172,19 +172,19 @@ pub fn listed(what: &str, found: impl Iterator<Item = String>) -> String {
     format!("{what}: {}{more}", shown.join(", "))
 }
 
-/// What is judged together.
+/// Features that are checked together.
 enum Unit<'a> {
-    /// Numbers in the feature of this place.
+    /// Numbers, in the feature at this place.
     Numbers(usize),
-    /// Days since 1970.
+    /// Days since 1970, in the feature at this place.
     Days(usize),
-    /// Places, or whether a value was missing.
+    /// An ordinal's level or a missing-value indicator, in the feature at this place.
     Others(usize),
-    /// So many levels, from this feature on.
+    /// Levels of a category: the number of features, the place of the first, and the column.
     Levels(usize, &'a ColumnSpec),
 }
 
-/// All that stands out in these rows; `names` are those of the features, and may be empty.
+/// Returns all notices on these rows. `names` are the names of the features, and may be empty.
 #[must_use]
 pub fn of(data: &Dataset, names: &[String], schema: Option<&TableSchema>) -> Vec<Finding> {
     let mut units = Vec::new();
@@ -240,13 +240,14 @@ pub fn of(data: &Dataset, names: &[String], schema: Option<&TableSchema>) -> Vec
     found
 }
 
-/// The first values as integers, if all are whole.
+/// Returns the first values as integers, if all of them are whole.
 fn whole(values: &[f32]) -> Option<Vec<i64>> {
     let values = values.iter().take(JUDGED);
     values.map(|&value| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64)).collect()
 }
 
-/// Whether these whole numbers, in the file's order, are ids.
+/// Returns the kind of ids that these whole numbers are, in the file's order, or `None` if they are not
+/// ids.
 #[must_use]
 pub fn ids(values: &[i64]) -> Option<Ids> {
     let n = values.len();
@@ -261,7 +262,7 @@ pub fn ids(values: &[i64]) -> Option<Ids> {
     let distinct = groups.len();
     let ordered = values.is_sorted() || values.iter().rev().is_sorted();
     if distinct == n {
-        // Pairs of equal values that chance would give if all values of the range were as likely.
+        // Expected number of pairs of equal values if all values of the range were equally likely.
         let range = sorted[0].abs_diff(sorted[n - 1]) / step + 1;
         let expected = n as f64 * (n as f64 - 1.0) / 2.0 / range as f64;
         let wide = range >= 1_000.max(10 * n as u64);
@@ -273,7 +274,7 @@ pub fn ids(values: &[i64]) -> Option<Ids> {
     if ordered && distinct * 5 >= n {
         return Some(Ids::Ordered);
     }
-    // Values that lie far from each other and still come back, or all come back about as often.
+    // Values that are far from each other and still occur again, or that all occur about equally often.
     let again = groups.iter().filter(|group| group.len() > 1).count();
     let mut gaps = gaps;
     let middle = gaps.len() / 2;
@@ -281,13 +282,13 @@ pub fn ids(values: &[i64]) -> Option<Ids> {
     let most = groups.iter().map(|group| group.len()).max().unwrap_or(0);
     let scattered = again * 2 >= distinct && gap >= 5 && most * 5 <= n;
     let even = groups.iter().all(|group| group.len() == most);
-    // Chance gives the numbers of rows of one value a variance as large as their mean.
+    // Chance gives the row counts of the values a variance as large as their mean.
     let mean = n as f64 / distinct as f64;
     let variance =
         groups.iter().map(|group| (group.len() as f64 - mean).powi(2)).sum::<f64>() / distinct as f64;
     let single = groups.iter().filter(|group| group.len() == 1).count();
     let calm = distinct >= 30 && variance * 3.0 <= mean && single * 50 <= distinct;
-    // Small numbers of more rows are codes, perhaps.
+    // Small numbers that occur in many rows may be codes.
     let many =
         distinct * 10 >= n || (distinct >= 20 && distinct * 20 >= n && sorted[0].unsigned_abs() >= 1_000);
     (distinct >= 10 && many && (scattered || even || calm)).then_some(Ids::Repeated)
@@ -297,7 +298,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Values that are whole only because they are so large, if most are.
+/// Returns the number of values that are whole only because they are so large, if most values are.
 fn coarse(values: &[f32]) -> Option<usize> {
     let rows = values.iter().filter(|value| value.abs() >= 16_777_216.0).count();
     (rows * 2 > values.len() && whole(values).is_some()).then_some(rows)
@@ -308,7 +309,7 @@ fn constant(values: &[f32]) -> Option<f32> {
     (values.len() >= FEWEST && values.iter().all(|&value| value == first)).then_some(first)
 }
 
-/// A smallest or largest value that looks like a code for missing, and the rows that have it.
+/// Returns a smallest or largest value that looks like a code for missing, and the number of rows with it.
 fn code(values: &[f32]) -> Option<(f32, usize)> {
     [1.0f32, -1.0].into_iter().find_map(|sign| {
         let (few, end) = smallest(values.iter().map(|value| sign * value));
@@ -317,10 +318,10 @@ fn code(values: &[f32]) -> Option<(f32, usize)> {
         let enough = !alone || (values.len() >= FEWEST && first.abs() >= 100.0);
         let apart = |value: f32, next: f32| stands_apart(sign * value, sign * next, sign * end, alone);
         let found = match rest {
-            // Not -1 and 1, or -1, 0 and 1.
+            // -1 and 1, and -1, 0 and 1, are not codes.
             [(next, _), more @ ..] if first == -1.0 => sign > 0.0 && *next >= 1.0 && !more.is_empty(),
             [(next, _)] => apart(first, *next),
-            // 98 for unknown and 99 for refused.
+            // For example, 98 for unknown and 99 for refused.
             [(second, _), (next, _), ..] => {
                 apart(first, *second) || (*second - first == 1.0 && apart(*second, *next))
             }
@@ -330,7 +331,8 @@ fn code(values: &[f32]) -> Option<(f32, usize)> {
     })
 }
 
-/// The smallest different values, at most three, with the rows that have them, and the largest value.
+/// Returns the smallest different values, at most three, each with its number of rows, and the largest
+/// value.
 fn smallest(values: impl Iterator<Item = f32>) -> (Vec<(f32, usize)>, f32) {
     let (mut few, mut end): (Vec<(f32, usize)>, _) = (Vec::with_capacity(4), f32::NEG_INFINITY);
     for value in values {
@@ -350,26 +352,27 @@ fn smallest(values: impl Iterator<Item = f32>) -> (Vec<(f32, usize)>, f32) {
     (few, end)
 }
 
-/// -1, -9, -99, -999 ... and 99, 999, 9999 ..., or of eights or sevens; as long as binary32 has all digits.
+/// Returns whether the value is -1, -9, -99, -999 ... or 99, 999, 9999 ..., or has only eights or sevens,
+/// with up to as many digits as binary32 holds.
 fn is_code(value: f32) -> bool {
     let digits = (1..=7).map(|count| (10f64.powi(count) - 1.0) / 9.0);
     let alike = digits.flat_map(|ones| [7.0, 8.0, 9.0].map(|digit| (digit * ones) as f32));
     value == -1.0 || !(-8.0..=10.0).contains(&value) && alike.into_iter().any(|code| value.abs() == code)
 }
 
-/// The last day that is no patient's, as programs write it for no day: 1901-01-01.
+/// The last day that programs write for a missing day: 1901-01-01.
 const LONG_AGO: f32 = -25_202.0;
-/// The first one: 2099-12-31.
+/// The first such day in the future: 2099-12-31.
 const FAR_OFF: f32 = 47_481.0;
 
-/// A day that stands for no day, and the rows that have it.
+/// Returns a day that means "no day", and the number of rows with it.
 fn no_day(days: &[f32]) -> Option<(f32, usize)> {
     let day = days.iter().copied().find(|day| !(LONG_AGO..FAR_OFF).contains(day) || *day == LONG_AGO)?;
     Some((day, days.iter().filter(|other| **other == day).count()))
 }
 
-/// Whether a value lies farther from its nearest neighbour than all others lie from each other, or is the
-/// only negative one; a value that is there once must lie twice as far.
+/// Returns whether a value is farther from its nearest neighbour than the others are from each other, or
+/// is the only negative one. A value that occurs once must be twice as far.
 fn stands_apart(value: f32, next: f32, other_end: f32, alone: bool) -> bool {
     let (gap, range) =
         ((f64::from(next) - f64::from(value)).abs(), (f64::from(other_end) - f64::from(next)).abs());
@@ -377,8 +380,8 @@ fn stands_apart(value: f32, next: f32, other_end: f32, alone: bool) -> bool {
     next.is_finite() && (gap > factor * range || (!alone && value < 0.0 && next >= 0.0))
 }
 
-/// Rows that equal an earlier one with its class, if they are more than one in a hundred and chance gives
-/// hardly any.
+/// Returns the number of rows that equal an earlier row with its class. Returns `None` unless they are
+/// more than one in a hundred and chance would give hardly any.
 fn twins(data: &Dataset) -> Option<usize> {
     let rows = data.rows();
     let digest = |row: usize| {
@@ -394,13 +397,13 @@ fn twins(data: &Dataset) -> Option<usize> {
     if twins < 2 || twins * 100 < rows {
         return None;
     }
-    // The chance that two rows agree in all columns, if columns had nothing to do with each other.
+    // The chance that two rows agree in all columns, if the columns were independent.
     let agree: f64 = (0..data.features()).map(|at| agreement(data, at).ln()).sum();
     let expected = rows as f64 * rows as f64 / 2.0 * agree.exp();
     (expected * 10.0 < twins as f64).then_some(twins)
 }
 
-/// The chance that two different rows have the same value in a column; of at most 2,000 rows.
+/// Returns the chance that two different rows have the same value in a column, from at most 2,000 rows.
 fn agreement(data: &Dataset, at: usize) -> f64 {
     let step = data.rows().div_ceil(2_000);
     let mut values: Vec<f32> = (0..data.rows()).step_by(step).map(|row| data.row(row)[at]).collect();

@@ -1,8 +1,8 @@
-//! NPY: one array of NumPy. Format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>,
-//! versions 1 to 3.
+//! NPY: one array of NumPy, versions 1 to 3. Format:
+//! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 //!
-//! The header is a Python dictionary with three known keys, and read here: the crates for it (npyz,
-//! ndarray-npy) take a general parser of Python literals for it, and multiply the sizes that it declares
+//! The header is a Python dictionary with three known keys. This module reads it itself: the crates for
+//! NPY (npyz, ndarray-npy) use a general parser of Python literals, and multiply the declared sizes
 //! without a check.
 
 use std::io::{self, Read};
@@ -19,15 +19,15 @@ mod header;
 use header::{Header, MAGIC_LENGTH};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Longest header, bytes. NumPy itself reads at most 10,000 characters.
+/// Longest header, in bytes. NumPy itself reads at most 10,000 characters.
 const MAX_HEADER: usize = 1 << 16;
 /// Longest text of an array of texts, in characters.
 const MAX_TEXT: usize = 1 << 10;
 
-/// Where an array is, for errors, and the bytes of it.
+/// The place of an array, for errors, and its bytes.
 pub(super) struct Stream<'a> {
     pub(super) file: &'a Path,
-    /// The array's name in an NPZ file, with a space behind it: `array "X", `.
+    /// The array's name in an NPZ file, followed by a comma and a space: `array "X", `.
     pub(super) name: String,
     pub(super) gzip: bool,
     pub(super) reader: &'a mut dyn Read,
@@ -60,7 +60,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Reads and checks the header of an array that holds such elements.
+    /// Reads and checks the header of an array; `holds` names the allowed elements, for errors.
     fn header(&mut self, holds: &str) -> Result<Header, DataError> {
         let start = self.read_up_to(MAGIC_LENGTH as u64)?;
         let Some(&[major, _]) = start.strip_prefix(MAGIC) else {
@@ -102,8 +102,8 @@ impl Stream<'_> {
         })
     }
 
-    /// Reads exactly the elements of an array of so many, calling `f` with the number and bytes of each; none
-    /// may follow.
+    /// Reads exactly `count` elements and calls `f` with the index and bytes of each. More bytes after
+    /// them are an error.
     fn elements(
         &mut self,
         width: usize,
@@ -137,7 +137,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// The numbers of an array, in its own order; memory grows with what is there.
+    /// Reads the numbers of an array, in its own order. Memory grows with the bytes in the file.
     fn numbers(
         &mut self,
         header: &Header,
@@ -164,7 +164,7 @@ impl Stream<'_> {
         Ok(values)
     }
 
-    /// An array of one dimension as texts: labels or names.
+    /// Reads an array of one dimension as texts: labels or names.
     pub(super) fn texts(&mut self, rows: Option<usize>) -> Result<Vec<String>, DataError> {
         let header = self.header(header::TEXTS)?;
         let &[count] = header.shape.as_slice() else {
@@ -202,7 +202,8 @@ impl Stream<'_> {
         Ok(texts)
     }
 
-    /// The rows and columns of an array of one or two dimensions, and its elements by rows, as in CSV.
+    /// Reads an array of one or two dimensions. Returns the rows, the columns and the elements row by row,
+    /// as in CSV.
     pub(super) fn cells(&mut self, comma: bool) -> Result<(usize, usize, Vec<Vec<u8>>), DataError> {
         let header = self.header(header::TEXTS)?;
         let refuse = |this: &Self| this.wrong("shape", header.shown_shape(), "(rows,) or (rows, columns)");
@@ -229,8 +230,8 @@ impl Stream<'_> {
         Ok((rows, columns, cells))
     }
 
-    /// Rows of features, and labels where a column of the array holds them (`label`). `names` are those of
-    /// the columns.
+    /// Reads rows of features, and the labels if a column of the array holds them (`label`). `names` are
+    /// the names of the columns.
     pub(super) fn rows(
         &mut self,
         expected: &Expected,
@@ -249,7 +250,7 @@ impl Stream<'_> {
                 self,
             ));
         }
-        // At most 3 factors below 2^64: saturating is enough to be refused.
+        // Saturation is enough: a saturated product is above the limits.
         let count = shape.iter().fold(1u64, |product, &size| product.saturating_mul(size));
         let limit = |what, found: u64, limit: usize| {
             Err(DataError::Limit { file: self.file.into(), what, found, limit: limit as u64 })
@@ -301,7 +302,7 @@ impl Stream<'_> {
         Ok((columns, out, labels))
     }
 
-    /// Adds the labels of this array, one for each of so many rows.
+    /// Adds the labels of this array, one for each of `rows` rows.
     pub(super) fn labels(&mut self, rows: usize, labels: &mut Labels) -> Result<(), DataError> {
         for (i, text) in self.texts(Some(rows))?.iter().enumerate() {
             let refuse = |expected| self.wrong(&format!("label {i}"), quoted(text.as_bytes()), expected);

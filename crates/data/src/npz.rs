@@ -1,6 +1,8 @@
-//! NPZ: arrays of NumPy in a ZIP archive. Features in `X` (or another that is named), labels in `y` or, if
-//! the label is given by name, in the array of that name; if there is an array `columns` of texts, it has the
-//! names of the features.
+//! NPZ: arrays of NumPy in a ZIP archive.
+//!
+//! The features are in `X` (or the array that the caller names). The labels are in `y` or, if the label is
+//! given by name, in the array with that name. An optional array `columns` of texts holds the names of the
+//! features.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -14,7 +16,7 @@ use super::npy::Stream;
 use super::source::CsvText;
 use super::{DataError, Expected, LabelColumn, Loaded, Source, quoted};
 
-/// Most arrays of an archive.
+/// Most arrays in an archive.
 const MAX_ARRAYS: usize = 1 << 10;
 const FEATURES: &str = "X";
 const LABELS: &str = "y";
@@ -30,7 +32,7 @@ impl Archive<'_> {
         self.zip.index_for_name(&format!("{array}.npy")).is_some()
     }
 
-    /// The names of the arrays, for an error.
+    /// Returns the names of the arrays, for an error.
     fn shown(&self) -> String {
         let all = self.zip.file_names_raw().filter_map(|name| name.strip_suffix(b".npy"));
         let names: Vec<String> = all.take(12).map(quoted).collect();
@@ -103,8 +105,9 @@ fn archive(source: &Source) -> Result<Archive<'_>, DataError> {
     Ok(Archive { file, zip: open(file)? })
 }
 
-/// The arrays as a table: those of one dimension are columns called like them, and those of features have the
-/// names in `columns`; `y` is the label where it is called otherwise.
+/// Turns the arrays into a table. An array of one dimension is a column with the array's name. The columns
+/// of the features have the names in `columns`. `y` is the label if the label has no array of its own
+/// name.
 pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, DataError> {
     let mut archive = archive(source)?;
     let file = archive.file;
@@ -115,7 +118,7 @@ pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, Dat
     let label = label.filter(|label| !arrays.iter().any(|name| name == label));
     let known = expected.known();
     let (mut header, mut columns, mut rows) = (Vec::new(), Vec::new(), None);
-    // The labels are the last column.
+    // The label comes last.
     let (last, first): (Vec<_>, Vec<_>) = arrays.iter().partition(|name| *name == LABELS);
     for name in first.into_iter().chain(last) {
         if name == NAMES && archive.has(features) && !known.contains(NAMES) {
@@ -156,7 +159,7 @@ pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, Dat
     Ok(Source::from_csv(file.into(), csv))
 }
 
-/// Whether each array is a column, as those of a data frame: none has all features.
+/// Returns whether each array is a column, as in a data frame: no array holds all features.
 pub(super) fn is_frame(source: &Source, expected: &Expected) -> Result<bool, DataError> {
     Ok(!archive(source)?.has(expected.array.unwrap_or(FEATURES)))
 }
@@ -167,7 +170,7 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
     if !archive.has(features) {
         return archive.missing(features, "holds the features unless `array` in the map file names another");
     }
-    // A number is a column of the features; else labels have an array of their own.
+    // A number means a column of the features. Otherwise the labels have an array of their own.
     let (in_features, labels) = match &expected.label {
         LabelColumn::None => (LabelColumn::None, None),
         LabelColumn::Number(number) => (LabelColumn::Number(*number), None),

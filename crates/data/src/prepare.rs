@@ -1,15 +1,21 @@
-//! A *table schema*: how the columns of a table become the numbers of a row.
+//! A *table schema*, also called a preparation: how the columns of a table become the numbers of a row.
 //!
-//! Peers agree on it in the session file, and a model stores it, so that the rows of all are read alike and
-//! rows to predict are read like those that were learnt. Each described column is a number, a category (one
-//! number of 0 or 1 for each level), an ordinal (the place of its level, from 0), a date (days since
-//! 1970-01-01) or ignored. A missing value is refused, or a value that was agreed on takes its place, or the
-//! mean or the most frequent level over all peers ([`mod@pooled`]); a further number of 0 or 1 may say that
-//! it was missing.
+//! Peers agree on a schema in the session file, and a model stores it. So all peers read their rows in the
+//! same way, and rows to predict are read like the training rows. Each described column is one of these:
 //!
-//! [`mod@read`] reads a file so and collects all that is wrong with it ([`Problems`]); [`mod@draft`] guesses
-//! a preparation from one file, and [`mod@publish`] says which texts it may hold; [`mod@whole`] reads rows
-//! that are all in one file; [`mod@encoding`] is its one encoding, for session ids and model files.
+//! - a number;
+//! - a category, which becomes one number of 0 or 1 for each level;
+//! - an ordinal, which becomes the place of its level, from 0;
+//! - a date, which becomes the days since 1970-01-01;
+//! - ignored.
+//!
+//! A missing value is either refused or filled: with an agreed value, or with the mean or the most
+//! frequent level over all peers ([`mod@pooled`]). An additional number of 0 or 1 can mark it as missing.
+//!
+//! [`mod@read`] reads a file with a schema and collects all problems ([`Problems`]). [`mod@draft`] drafts
+//! a schema from one file, and [`mod@publish`] decides which texts the draft may contain. [`mod@whole`]
+//! reads rows that are all in one file. [`mod@encoding`] is the only encoding of a schema, for session ids
+//! and model files.
 
 use std::collections::BTreeSet;
 
@@ -35,20 +41,20 @@ use super::{MAX_CLASS_NAME, MAX_FEATURES, check_class_name};
 pub const MAX_DESCRIBED: usize = 2_000;
 /// Most levels of a category or an ordinal.
 pub const MAX_LEVELS: usize = 1_000;
-/// Most texts that stand for a missing value.
+/// Most texts that mean a missing value.
 pub const MAX_TOKENS: usize = 100;
-/// What the number of an indicator is called after its column's name.
+/// Suffix that the name of an indicator adds to its column's name.
 pub const INDICATOR: &str = " is missing";
 
-/// Why a preparation is refused.
+/// Reason for which a preparation is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {found}, must be {expected}")]
 pub struct PrepareError {
-    /// Which part of it.
+    /// The part of the preparation.
     pub what: String,
-    /// What it is.
+    /// The value found.
     pub found: String,
-    /// What would be right.
+    /// The value that was expected.
     pub expected: String,
 }
 
@@ -58,19 +64,20 @@ impl PrepareError {
     }
 }
 
-/// How the columns of a table become the numbers of a row; see the [module](self).
+/// A table schema: how the columns of a table become the numbers of a row; see the [module](self).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableSchema {
-    /// What stands between columns: `,`, `;`, a tab or `|`. Found by the names in the header where not given.
+    /// Delimiter of the columns: `,`, `;`, a tab or `|`. If not given, it is detected by the names in the
+    /// header.
     pub delimiter: Option<u8>,
-    /// Whether decimals follow a comma, and points may part thousands.
+    /// True if numbers have a decimal comma; then points may separate thousands.
     pub decimal_comma: bool,
-    /// Texts that stand for a missing value, beside an empty field, in each column whose levels do not name
-    /// them.
+    /// Texts that mean a missing value, in addition to an empty field. A column that has such a text as a
+    /// level keeps it as a level.
     pub missing: Vec<String>,
-    /// The column of the label; none where rows have none.
+    /// The label column; `None` if the rows have no labels.
     pub label: Option<String>,
-    /// The column whose text says which rows belong together, such as those of one patient; it is no feature.
+    /// The column with the group of each row, such as the patient; it does not become a feature.
     pub group: Option<String>,
     /// The columns, all with different names, in the order of a row.
     pub columns: Vec<ColumnSpec>,
@@ -79,32 +86,32 @@ pub struct TableSchema {
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnSpec {
-    /// What it is called in the header.
+    /// Name in the header.
     pub name: String,
-    /// What is in it.
+    /// Kind of the values.
     pub kind: Kind,
-    /// What takes the place of a missing value.
+    /// Replacement for missing values.
     pub fill: Fill,
-    /// Whether one more number says, by 0 or 1, that the value was missing.
+    /// True if an additional number, 0 or 1, marks missing values.
     pub indicator: bool,
-    /// The smallest value; of numbers and dates only.
+    /// The smallest allowed value; for numbers and dates only.
     pub min: Option<f64>,
-    /// The largest value; of numbers and dates only.
+    /// The largest allowed value; for numbers and dates only.
     pub max: Option<f64>,
-    /// Whether a value outside becomes the nearest limit; else its row is refused.
+    /// If true, a value outside the limits becomes the nearest limit; otherwise its row is refused.
     pub clip: bool,
-    /// Whether a text that is no level counts as missing; else its row is refused.
+    /// If true, a text that is not a level counts as missing; otherwise its row is refused.
     pub others_missing: bool,
 }
 
-/// What is in a column.
+/// Kind of the values of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// No feature, whatever is in it.
+    /// Not a feature; any values are accepted.
     Ignored,
     /// Numbers.
     Number,
-    /// One of these texts; a number of 0 or 1 for each.
+    /// One of these texts; each becomes a number of 0 or 1.
     Category(Vec<String>),
     /// One of these texts, in ascending order; the number is the place, from 0.
     Ordinal(Vec<String>),
@@ -112,25 +119,26 @@ pub enum Kind {
     Date(DateOrder),
 }
 
-/// What takes the place of a missing value.
+/// Replacement for a missing value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Fill {
-    /// Nothing: the row is refused.
+    /// No replacement: the row is refused.
     #[default]
     Refuse,
-    /// A number, for a date the days since 1970-01-01.
+    /// A number; for a date, the days since 1970-01-01.
     Number(f64),
     /// A level of a category or an ordinal.
     Level(String),
     /// No level of a category: all its numbers are 0.
     NoLevel,
-    /// The mean of the values of all peers, for a date rounded to a day, for a category or an ordinal the
-    /// most frequent level, of equal ones the first: known once the peers have added up ([`mod@pooled`]).
+    /// A value over all peers, known once the peers have computed the sum ([`mod@pooled`]). It is the mean
+    /// for a number, the mean rounded to a day for a date, and the most frequent level for a category or
+    /// an ordinal (the first if several are equally frequent).
     Pooled,
 }
 
 impl ColumnSpec {
-    /// A column of this kind, whose missing values are refused.
+    /// Returns a column of this kind that refuses missing values.
     #[must_use]
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         let fill = Fill::Refuse;
@@ -138,7 +146,7 @@ impl ColumnSpec {
         Self { name, kind, fill, indicator, min: None, max: None, clip, others_missing }
     }
 
-    /// The levels; none where the kind has none.
+    /// Returns the levels; empty if the kind has no levels.
     #[must_use]
     pub fn levels(&self) -> &[String] {
         match &self.kind {
@@ -147,7 +155,7 @@ impl ColumnSpec {
         }
     }
 
-    /// Numbers that it becomes.
+    /// Returns how many numbers the column becomes.
     #[must_use]
     pub fn width(&self) -> usize {
         let own = match &self.kind {
@@ -158,7 +166,8 @@ impl ColumnSpec {
         own + usize::from(self.indicator)
     }
 
-    /// What these numbers are called: `age`; `sex=f`, `sex=m`; with an indicator then `age is missing`.
+    /// Returns the names of these numbers: `age`; `sex=f`, `sex=m`; with an indicator, `age is missing` at
+    /// the end.
     fn features(&self) -> impl Iterator<Item = String> + '_ {
         let one = match &self.kind {
             Kind::Number | Kind::Ordinal(_) | Kind::Date(_) => Some(self.name.clone()),
@@ -207,7 +216,7 @@ impl ColumnSpec {
             let expected = "a number or a date for such a column, else one of its levels, or \"\" for none";
             return Err(PrepareError::new(of("fill"), format!("{:?}", self.fill), expected));
         }
-        // Only where a value may be missing is there something to say.
+        // An indicator needs a column that may have missing values.
         if self.indicator && (self.fill == Fill::Refuse || self.kind == Kind::Ignored) {
             let expected = "false where missing values are refused (no fill)";
             return Err(PrepareError::new(of("indicator"), "true", expected));
@@ -244,10 +253,10 @@ fn name_rule() -> String {
 }
 
 impl TableSchema {
-    /// Checks every rule.
+    /// Checks all rules.
     ///
     /// # Errors
-    /// [`PrepareError`] for the first that is broken.
+    /// [`PrepareError`] for the first broken rule.
     pub fn check(&self) -> Result<(), PrepareError> {
         if let Some(byte) = self.delimiter
             && !read::DELIMITERS.contains(&byte)
@@ -306,7 +315,7 @@ impl TableSchema {
         }
     }
 
-    /// The group column is neither the label nor a feature.
+    /// Checks that the group column is neither the label nor a feature.
     fn check_group(&self) -> Result<(), PrepareError> {
         let Some(group) = &self.group else { return Ok(()) };
         let refuse =
@@ -324,11 +333,11 @@ impl TableSchema {
         }
     }
 
-    /// Checks every rule of a preparation that is stored with a model: it says what takes the place of every
-    /// missing value.
+    /// Checks all rules of a preparation that is stored with a model: no fill may still depend on the sum
+    /// of the peers.
     ///
     /// # Errors
-    /// [`PrepareError`] for the first that is broken.
+    /// [`PrepareError`] for the first broken rule.
     pub fn check_resolved(&self) -> Result<(), PrepareError> {
         self.check()?;
         self.pooled().next().map_or(Ok(()), |column| {
@@ -337,19 +346,19 @@ impl TableSchema {
         })
     }
 
-    /// What the numbers of a row are called, in their order.
+    /// Returns the names of the numbers of a row, in their order.
     #[must_use]
     pub fn features(&self) -> Vec<String> {
         self.columns.iter().flat_map(ColumnSpec::features).collect()
     }
 
-    /// Numbers of a row.
+    /// Returns how many numbers a row has.
     #[must_use]
     pub fn width(&self) -> usize {
         self.columns.iter().map(ColumnSpec::width).sum()
     }
 
-    /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
+    /// Replaces -0.0 by 0.0, because the two are equal but have different encodings.
     pub fn normalise(&mut self) {
         for column in &mut self.columns {
             column.min.iter_mut().chain(&mut column.max).for_each(|limit| *limit += 0.0);

@@ -4,21 +4,23 @@
 //! | --- | --- |
 //! | `none` | x |
 //! | `unit-norm` | x / \|x\| (the authors' choice for real data) |
-//! | `range` | (x - lo) / (hi - lo), cut off at 0 and 1 |
+//! | `range` | (x - lo) / (hi - lo), limited to 0 to 1 |
 //! | `center` | x - mean, then unit norm |
 //! | `standard` | (x - mean) / deviation, 0 for a constant feature, then unit norm |
-//! | `soft-bins` | B numbers for each feature: how much it lies in each of B overlapping bins |
+//! | `soft-bins` | B numbers for each feature: its share in each of B overlapping bins |
 //!
-//! A row of norm 0 stays 0. The arithmetic is f64 in ascending feature order and the result is rounded to
+//! A row of norm 0 stays 0. The arithmetic is f64 in ascending feature order, and the result is rounded to
 //! f32.
 //!
-//! **Soft bins**, our extension. With z = (x - mean) / deviation (0 for a constant feature), u = 1/2 + z / (2
-//! sqrt(z^2 + 2)) is between 0 and 1 (the distribution function of Student's t with two degrees of freedom:
-//! outliers do no harm), p = u (B - 1), and bin b = 0..B-1 gets max(0, 1 - |p - b|). A row becomes d B
-//! numbers, those of a feature side by side; they sum up to 1, at most two of them not
-//! 0. FlyHash keeps the rows of M with the largest sums, so without it a bit can only say that some features
-//!    are *large*, and all rows with small values look alike; with it a bit can ask for values that are
-//!    small, middling or large. B = 2 is the pair (1 - u, u).
+//! **Soft bins** are our extension. Let z = (x - mean) / deviation (0 for a constant feature). Then u =
+//! 1/2 + z / (2 sqrt(z^2 + 2)) is between 0 and 1. It is the distribution function of Student's t with two
+//! degrees of freedom, so outliers do little harm. With p = u (B - 1), bin b = 0..B-1 gets max(0, 1 - |p -
+//! b|). A row becomes d B numbers; those of a feature follow each other. They sum to 1, and at most two of
+//! them are positive.
+//!
+//! FlyHash keeps the rows of M with the largest sums. Without soft bins, a bit can only say that some
+//! features are *large*, so all rows with small values look alike. With soft bins, a bit can ask for
+//! small, middling or large values. B = 2 is the pair (1 - u, u).
 //!
 //! Means and deviations over all peers come from one exact sum: [`mod@moments`].
 
@@ -29,42 +31,43 @@ pub use self::moments::{Moments, moments};
 pub use self::sums::ColumnSums;
 use crate::{Dataset, MAX_FEATURES, MAX_ROWS};
 
-/// Most soft bins of a feature. A guess: 8 already resolve more than the best settings need.
+/// Most soft bins of a feature. An estimate: 8 bins already resolve more than the best settings need.
 pub const MAX_BINS: u16 = 64;
 /// Most numbers of a scaled row.
 const WIDEST: usize = MAX_FEATURES;
 
-/// Which parameter is out of its range.
+/// A parameter that is out of its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}, expected {expected}")]
 pub struct ParameterError {
     /// The field as it is spelled in a session file.
     pub field: &'static str,
-    /// What it holds.
+    /// The value found.
     pub value: String,
-    /// What it may hold.
+    /// The allowed values.
     pub expected: String,
 }
 
-/// How features are put on one scale; see the module for the formulas.
+/// Method that puts features on one scale; see the module for the formulas.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scaling {
-    /// Not at all.
+    /// No scaling.
     None,
     /// Rows of length 1.
     UnitNorm,
-    /// Given bounds to 0..1, values outside cut off; one pair for all features or one for each.
+    /// Maps the given bounds to 0 and 1 and limits values outside; one pair for all features, or one for
+    /// each.
     Range {
         /// Lower bounds, 1 or d of them.
         lo: Vec<f32>,
-        /// Upper bounds, as many.
+        /// Upper bounds, the same number.
         hi: Vec<f32>,
     },
-    /// Global mean removed, then rows of length 1.
+    /// The mean over all peers is removed, then rows get length 1.
     Center,
-    /// Global mean removed, deviation 1, then rows of length 1.
+    /// The mean over all peers is removed, features get deviation 1, then rows get length 1.
     Standard,
-    /// Each feature spread over so many overlapping bins, 2 to [`MAX_BINS`].
+    /// Each feature becomes this number of overlapping bins, 2 to [`MAX_BINS`].
     SoftBins(u16),
 }
 
@@ -82,7 +85,8 @@ impl Scaling {
         }
     }
 
-    /// Whether a sum over all peers must come first, and if so whether it has squares.
+    /// Returns `Some` if the scaling needs sums over all peers first. The value is true if it needs
+    /// squares too.
     #[must_use]
     pub fn needs_moments(&self) -> Option<bool> {
         match self {
@@ -92,7 +96,7 @@ impl Scaling {
         }
     }
 
-    /// Numbers of a scaled row of `d` features.
+    /// Returns the number of entries in a scaled row of `d` features.
     #[must_use]
     pub fn width(&self, d: usize) -> usize {
         match self {
@@ -104,7 +108,7 @@ impl Scaling {
     /// Checks bins and bounds for `d` features.
     ///
     /// # Errors
-    /// [`ParameterError`] for the first that is out of range.
+    /// [`ParameterError`] for the first parameter that is out of its range.
     pub fn check(&self, d: usize) -> Result<(), ParameterError> {
         if let Self::SoftBins(bins) = self {
             let most = usize::from(MAX_BINS).min(WIDEST / d.max(1));
@@ -132,41 +136,41 @@ impl Scaling {
     }
 }
 
-/// Why moments or a scaler could not be made.
+/// Reason for which moments or a scaler could not be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScalingError {
-    /// The words do not have the length for this many features.
+    /// The number of words does not match the number of features.
     #[error("{found} words of moments, expected {plain} or {squared} for {features} features")]
     Words {
-        /// Words given.
+        /// Number of words given.
         found: usize,
-        /// Words of sums alone.
+        /// Number of words for sums alone.
         plain: usize,
-        /// Words of sums and squares.
+        /// Number of words for sums and squares.
         squared: usize,
-        /// Features.
+        /// Number of features.
         features: usize,
     },
-    /// There are no rows, or more than the words have room for.
+    /// The number of rows is 0, or too large for the words.
     #[error("{0} rows in all, expected 1 to {MAX_ROWS} to compute means")]
     Rows(u64),
-    /// The words cannot be the sums of any rows: some peer sent something else.
+    /// The words cannot be the sums of any rows, because some peer sent other words.
     #[error("the sums for feature {0} are not those of any rows")]
     Inconsistent(usize),
-    /// The scaling needs moments that were not given.
+    /// The scaling needs moments, and none were given.
     #[error("scaling {0} needs means{1} over all peers")]
     Missing(&'static str, &'static str),
     /// The moments are for another number of features.
     #[error("moments of {found} features, expected {expected}")]
     Features {
-        /// Features in the moments.
+        /// Number of features in the moments.
         found: usize,
-        /// Features of the sketch.
+        /// Number of features of the scaler.
         expected: usize,
     },
 }
 
-/// A [`Scaling`] with its numbers: row in, row out.
+/// A [`Scaling`] with its numbers. It scales rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaler {
     features: usize,
@@ -176,11 +180,11 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// The scaler from the opened words of the moments (LE u64), which are looked at where the scaling needs
-    /// any.
+    /// Makes the scaler from the opened words of the moments (LE u64). The words are ignored unless the
+    /// scaling needs moments.
     ///
     /// # Errors
-    /// As [`Scaler::new`], and where the words are no moments.
+    /// As [`Scaler::new`], and if the words are not valid moments.
     pub fn opened(scaling: &Scaling, features: usize, moments: Option<&[u8]>) -> Result<Self, ScalingError> {
         let words = moments.filter(|_| scaling.needs_moments().is_some()).map(|bytes| {
             let (words, _) = bytes.as_chunks::<8>();
@@ -190,8 +194,8 @@ impl Scaler {
         Self::new(scaling, features, moments.transpose()?.as_ref())
     }
 
-    /// The scaler of a scaling for `features` features; `moments` are needed by `center`, `standard` and
-    /// `soft-bins`, others ignore them.
+    /// Makes the scaler for `features` features. `center`, `standard` and `soft-bins` need `moments`; the
+    /// others ignore them.
     ///
     /// # Errors
     /// [`ScalingError::Missing`] or [`ScalingError::Features`].
@@ -210,11 +214,11 @@ impl Scaler {
         Self::from_parts(scaling.clone(), features, means, deviations)
     }
 
-    /// The scaler of these rows alone, with their own moments: as the sealed sum of all their owners would
-    /// make it.
+    /// Makes the scaler from the moments of these rows alone. The sealed sum of all owners of the rows
+    /// would give the same scaler.
     ///
     /// # Errors
-    /// [`ScalingError::Rows`] where moments are needed and there are no rows.
+    /// [`ScalingError::Rows`] if moments are needed and there are no rows.
     pub fn fit(scaling: &Scaling, data: &Dataset) -> Result<Self, ScalingError> {
         let moments = match scaling.needs_moments() {
             Some(squares) => Some(Moments::from_words(&moments(data, squares), data.features())?),
@@ -223,8 +227,8 @@ impl Scaler {
         Self::new(scaling, data.features(), moments.as_ref())
     }
 
-    /// From stored numbers: `means` for `center`, `standard` and `soft-bins`, `deviations` for the last two,
-    /// else none.
+    /// Makes a scaler from stored numbers. `center`, `standard` and `soft-bins` have `means`; the last two
+    /// also have `deviations`; otherwise both are empty.
     #[doc(hidden)]
     pub fn from_parts(
         scaling: Scaling,
@@ -239,8 +243,8 @@ impl Scaler {
                 return Err(ScalingError::Features { found, expected });
             }
         }
-        // Real means are below 2^80, and real deviations 0 or from 2^-63 to 2^80; stored ones are held to
-        // that, which keeps `apply` finite.
+        // Real means are below 2^80, and real deviations are 0 or from 2^-63 to 2^80. The same bounds for
+        // stored numbers keep `apply` finite.
         let bounds = 2f64.powi(-64)..2f64.powi(80);
         let bad = means.iter().position(|x| x.is_nan() || x.abs() >= bounds.end);
         let bad = bad.or_else(|| deviations.iter().position(|x| *x != 0.0 && !bounds.contains(x)));
@@ -250,19 +254,19 @@ impl Scaler {
         }
     }
 
-    /// Features of a row.
+    /// Number of features in a row.
     #[must_use]
     pub fn features(&self) -> usize {
         self.features
     }
 
-    /// Numbers of a scaled row: the features, or with soft bins a multiple of them.
+    /// Number of entries in a scaled row: the number of features, or with soft bins a multiple of it.
     #[must_use]
     pub fn width(&self) -> usize {
         self.scaling.width(self.features)
     }
 
-    /// The scaling it was made from.
+    /// The scaling of this scaler.
     #[must_use]
     pub fn scaling(&self) -> &Scaling {
         &self.scaling
@@ -283,7 +287,7 @@ impl Scaler {
     /// Scales one row of [`Scaler::features`] into `out`, which has [`Scaler::width`] entries.
     ///
     /// # Panics
-    /// If one of them has another length.
+    /// If `row` or `out` has another length.
     pub fn apply(&self, row: &[f32], out: &mut [f32]) {
         assert_eq!(
             (row.len(), out.len()),
@@ -316,7 +320,7 @@ impl Scaler {
         }
     }
 
-    /// (x - mean) / deviation of feature j; 0 for a constant one.
+    /// Returns (x - mean) / deviation of feature j; 0 for a constant feature.
     fn standardised(&self, j: usize, x: f64) -> f64 {
         match self.deviations[j] {
             0.0 => 0.0,
@@ -324,7 +328,7 @@ impl Scaler {
         }
     }
 
-    /// All rows scaled; labels and classes stay.
+    /// Scales all rows; labels and classes stay the same.
     ///
     /// # Panics
     /// If the data has another number of features.
@@ -334,7 +338,8 @@ impl Scaler {
     }
 }
 
-/// `f(j, x_j)` of every entry, divided by the length of the result; all zero stays so.
+/// Writes `f(j, x_j)` of every entry, divided by the length of the result. A result of only zeros stays
+/// zero.
 fn unit_norm(row: &[f32], out: &mut [f32], f: impl Fn(usize, f64) -> f64) {
     let entry = |(j, &x): (usize, &f32)| f(j, f64::from(x));
     let squares = row.iter().enumerate().map(entry).fold(0.0, |sum, x| sum + x * x);
@@ -403,8 +408,8 @@ mod tests {
         assert!(matches!(Scaler::new(&Scaling::Center, 2, Some(&plain)), Err(ScalingError::Features { .. })));
     }
 
-    /// The largest features next to ordinary ones: every scaling gives finite numbers, and no feature hides
-    /// another.
+    /// Checks that every scaling gives finite numbers for the largest features next to ordinary ones, and
+    /// that no feature hides another.
     #[test]
     fn huge_features_scale_like_others() {
         let huge = 2f32.powi(79);

@@ -1,8 +1,8 @@
-//! How a site's own file becomes the table that was agreed on: names, values, units, dates and fills that
-//! differ, in one file of the site's own (`--map`), which nobody else sees.
+//! Turns a site's own file into the agreed table. Names, values, units, dates and fills may differ; a map
+//! file (`--map`) lists the differences. The map file stays at the site.
 //!
-//! The table is rewritten before it is read, so what holds for a CSV file holds for every format that has
-//! names of columns.
+//! The table is rewritten before it is read. So a map works for CSV and for every other format with column
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,44 +17,44 @@ pub mod suggest;
 
 pub use pattern::DatePattern;
 
-/// How the columns of a site's file differ from those that were agreed on.
+/// Differences between the columns of a site's file and the agreed columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteMap {
     /// The agreed name of a column by its name in the file.
     pub rename: BTreeMap<String, String>,
-    /// What differs in a column, by its agreed name.
+    /// Differences in the values of a column, by its agreed name.
     pub columns: BTreeMap<String, ColumnMap>,
 }
 
-/// How a column of a site's file differs; applied in this order.
+/// Differences in the values of a column, applied in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnMap {
-    /// The agreed text by the text in the file; an empty one is a missing value.
+    /// The agreed text by the text in the file; an empty text is a missing value.
     pub values: BTreeMap<String, String>,
-    /// How dates are written.
+    /// Format of dates.
     pub date: Option<DatePattern>,
-    /// What a number is multiplied by.
+    /// Factor for numbers.
     pub factor: Option<f64>,
-    /// What is then added.
+    /// Offset, added after the factor.
     pub offset: Option<f64>,
-    /// What stands in place of a missing value.
+    /// Text that replaces a missing value.
     pub fill: Option<String>,
 }
 
 impl SiteMap {
-    /// Whether nothing differs.
+    /// Returns true if the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rename.is_empty() && self.columns.is_empty()
     }
 
-    /// The agreed names of columns that the file has under other names.
+    /// Returns the agreed names of the file's columns.
     fn renamed(&self, names: &[String]) -> Vec<String> {
         names.iter().map(|name| self.rename.get(name).unwrap_or(name).clone()).collect()
     }
 
-    /// Every name in it is one of the file, so that a slip of the pen does not leave pounds for kilograms.
-    /// The label may be absent: rows to predict have none.
+    /// Checks that the file has every name in the map, so that a typing error does not leave pounds for
+    /// kilograms. The label may be absent, because rows to predict have no label.
     fn check(&self, before: &[String], after: &[String], label: Option<&str>) -> Result<(), String> {
         let has = |names: &[String], name: &String| names.contains(name) || label == Some(name.as_str());
         if let Some((from, to)) =
@@ -74,7 +74,8 @@ impl SiteMap {
 }
 
 impl ColumnMap {
-    /// The agreed text of a field. What cannot be converted stays, and its reader refuses it with advice.
+    /// Returns the agreed text of a field. A text that cannot be converted stays the same; the reader
+    /// refuses it with advice.
     fn apply(&self, text: &str, missing: &[String], comma: bool) -> String {
         let mut text = self.values.get(text).map_or(text, String::as_str).to_owned();
         if let Some(pattern) = &self.date
@@ -99,14 +100,14 @@ impl ColumnMap {
     }
 }
 
-/// The number as binary64, if it is written plainly.
+/// Returns the number as binary64 if it is a plain number.
 fn wide(text: &str, value: f32, comma: bool) -> f64 {
     let plain = if comma { text.replacen(',', ".", 1) } else { text.to_owned() };
     plain.parse().ok().filter(|wide: &f64| *wide as f32 == value).unwrap_or_else(|| f64::from(value))
 }
 
-/// Opens a file of rows and tells its format. A workbook, arrays with described columns, and what differs at
-/// this site come out as CSV.
+/// Opens a file of rows and returns its format. Workbooks, arrays with described columns and files with a
+/// map are turned into CSV.
 pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format), DataError> {
     let source = Source::open(path)?;
     let format = expected.format.map_or_else(|| format::detect(&source), Ok)?;
@@ -136,7 +137,7 @@ pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format
     }
 }
 
-/// As [`opened`], for a draft: arrays of one column each have names, too.
+/// Opens a file like [`opened`] to make a draft. Arrays that are one column each have names, too.
 pub(super) fn opened_to_draft(path: &Path, expected: &Expected) -> Result<(Source, Format), DataError> {
     match opened(path, expected)? {
         (source, Format::Npz) if npz::is_frame(&source, expected)? => {
@@ -147,7 +148,7 @@ pub(super) fn opened_to_draft(path: &Path, expected: &Expected) -> Result<(Sourc
 }
 
 impl SiteMap {
-    /// The table as it was agreed on.
+    /// Returns the agreed table.
     fn rewritten(&self, source: Source, format: Format, expected: &Expected) -> Result<Source, DataError> {
         let file = source.file.clone();
         let layout = |problem: String| DataError::Layout { file: file.clone(), problem };
@@ -166,7 +167,7 @@ impl SiteMap {
         let missing = expected.preparation.map_or(&[][..], |preparation| &preparation.missing);
         let mut csv = CsvText::default();
         csv.row(rows.header.max(1), &names);
-        // Rows of a format without lines are counted without the header.
+        // In a format without lines, row numbers do not count the header.
         let after = u64::from(rows.delimiter.is_none());
         while rows.next()? {
             let fields = (0..rows.len()).map(|at| {

@@ -1,7 +1,7 @@
-//! A file or bytes in memory, unzipped as they are read, and the lines of a text.
+//! A file or bytes in memory, unzipped during reading, and the lines of a text.
 //!
-//! What surrounds the table in a text is met here, once for all readers: a byte order mark, a line `sep=;`,
-//! title lines, CR line ends, NUL bytes and a last character that is cut off.
+//! Text around the table is handled here, once for all readers: a byte order mark, a line `sep=;`, title
+//! lines, CR line ends, NUL bytes and a last character that is cut off.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -13,26 +13,26 @@ use super::DataError;
 use super::prepare::read::DELIMITERS;
 use super::prepare::rows::fields;
 
-/// How much of the start is looked at to tell the format and where the table begins, bytes.
+/// Bytes at the start that are used to detect the format and the start of the table.
 const HEAD: u64 = 1 << 14;
-/// Lines of the start that are looked at.
+/// Number of lines at the start that are used.
 const HEAD_LINES: usize = 20;
-/// Longest row, in bytes: 2^20 fields of 64 characters. It keeps a gzip bomb without line ends, and a quote
-/// that is never closed, from filling memory.
+/// Longest row, in bytes: 2^20 fields of 64 characters. Without the limit, a gzip bomb without line ends
+/// or a quote that is never closed would fill the memory.
 pub(super) const MAX_LINE: u64 = 1 << 26;
 
-/// A file or bytes in memory, unzipped as they are read.
+/// A file or bytes in memory, unzipped during reading.
 pub(super) struct Source {
     pub(super) file: PathBuf,
     pub(super) gzip: bool,
-    /// The first bytes, unzipped, that will be read again.
+    /// The first bytes, unzipped. They will be read again.
     pub(super) head: Vec<u8>,
     pub(super) reader: Box<dyn BufRead>,
-    /// What stands between columns, if the text itself says so.
+    /// Delimiter of the columns, if the text itself names it.
     pub(super) delimiter: Option<u8>,
-    /// Lines that have been read.
+    /// Number of lines read.
     line: u64,
-    /// What ends a line.
+    /// Last byte of a line.
     end: u8,
 }
 
@@ -49,7 +49,7 @@ impl Source {
         Self::new(path, Box::new(BufReader::with_capacity(1 << 16, file)))
     }
 
-    /// Nothing is left to read of this file.
+    /// Makes a source of this file with nothing left to read.
     pub(super) fn empty(file: PathBuf) -> Self {
         Self::of(file, Box::new(io::empty()))
     }
@@ -62,7 +62,7 @@ impl Source {
         Self::new(Path::new(name), Box::new(Cursor::new(bytes)))
     }
 
-    /// The contents of a file, written as CSV with commas.
+    /// Makes a source from the contents of a file as CSV with commas.
     pub(super) fn from_csv(file: PathBuf, csv: CsvText) -> Self {
         Self { delimiter: Some(b','), ..Self::of(file, Box::new(Cursor::new(csv.text))) }
     }
@@ -82,7 +82,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The error for a failed read: a bad gzip stream is told apart from a bad disk.
+    /// Returns the error for a failed read. It distinguishes a damaged gzip stream from other read errors.
     pub(super) fn failed(&self, source: io::Error) -> DataError {
         use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         if self.gzip && matches!(source.kind(), UnexpectedEof | InvalidData | InvalidInput) {
@@ -92,7 +92,7 @@ impl Source {
         }
     }
 
-    /// Up to `limit` bytes; memory grows with what is there, not with what a header declares.
+    /// Reads up to `limit` bytes. Memory grows with the bytes that are there, not with the declared size.
     pub(super) fn read_up_to(&mut self, limit: u64) -> Result<Vec<u8>, DataError> {
         let mut bytes = Vec::new();
         match (&mut self.reader).take(limit).read_to_end(&mut bytes) {
@@ -117,7 +117,7 @@ impl Source {
         let lines = head.split(|byte| *byte == self.end).take(HEAD_LINES);
         let mut lines: Vec<&[u8]> = lines.map(<[u8]>::trim_ascii_end).collect();
         if head.len() >= HEAD as usize - 3 {
-            // It may be cut.
+            // The last line may be incomplete.
             lines.pop();
         }
         self.delimiter = lines.first().and_then(|line| separator(line));
@@ -128,8 +128,8 @@ impl Source {
         Ok(())
     }
 
-    /// Appends the next line without its end to `text`, which may have `limit` bytes; its number from 1, or
-    /// `None` at the end of the file.
+    /// Appends the next line without its end to `text`, which may have `limit` bytes. Returns the line
+    /// number from 1, or `None` at the end of the file.
     pub(super) fn next_line(&mut self, text: &mut Vec<u8>, limit: u64) -> Result<Option<u64>, DataError> {
         let start = text.len();
         let left = limit + 1 - (start as u64).min(limit);
@@ -163,12 +163,12 @@ impl Source {
         Ok(Some(self.line))
     }
 
-    /// As [`Source::next_line`], of the lines that are not blank; replaces `text`.
+    /// Reads the next line that is not blank, like [`Source::next_line`], and replaces `text`.
     pub(super) fn next_filled(&mut self, text: &mut Vec<u8>) -> Result<Option<u64>, DataError> {
         loop {
             text.clear();
             match self.next_line(text, MAX_LINE)? {
-                // DOS ends a text with 0x1a.
+                // DOS marks the end of a text with 0x1a.
                 Some(line) if !text.trim_ascii().is_empty() && *text != [0x1a] => return Ok(Some(line)),
                 Some(_) => {}
                 None => return Ok(None),
@@ -177,20 +177,20 @@ impl Source {
     }
 }
 
-/// What a line such as `sep=;` says, which spreadsheets write and read.
+/// Returns the delimiter that a line such as `sep=;` names. Spreadsheets write and read such lines.
 fn separator(line: &[u8]) -> Option<u8> {
     let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
     match line {
         [start @ .., sign] if start.eq_ignore_ascii_case(b"sep=") => Some(*sign),
-        // The tab has been taken for white space.
+        // The tab was removed as white space.
         _ if line.eq_ignore_ascii_case(b"sep=") => Some(b'\t'),
         _ => None,
     }
     .filter(|sign| DELIMITERS.contains(sign))
 }
 
-/// How many lines stand above the table: the line that names the delimiter, and titles, which have one text
-/// and no number in it, where all lines below have several columns.
+/// Returns the number of lines above the table: the line that names the delimiter, and the titles. A title
+/// has one text and no numbers, and all lines below it have several columns.
 fn titles(lines: &[&[u8]], delimiter: Option<u8>) -> usize {
     let above = usize::from(delimiter.is_some());
     let lines = lines.get(above..).unwrap_or_default();
@@ -201,7 +201,7 @@ fn titles(lines: &[&[u8]], delimiter: Option<u8>) -> usize {
     above + several.filter_map(|delimiter| titles_with(lines, delimiter)).min().unwrap_or(0)
 }
 
-/// How many lines stand above a table with this delimiter, if there is one.
+/// Returns the number of lines above a table with this delimiter, if there is one.
 fn titles_with(lines: &[&[u8]], delimiter: u8) -> Option<usize> {
     let blank = |line: &&[u8]| line.is_empty() || line.starts_with(b"#");
     let title = |line: &&[u8]| {
@@ -222,7 +222,7 @@ fn titles_with(lines: &[&[u8]], delimiter: u8) -> Option<usize> {
     table.then_some(if titles { count } else { 0 })
 }
 
-/// A table that is written as CSV with commas, each row on a line of a given number.
+/// A table written as CSV with commas, each row on a given line.
 #[derive(Debug, Default)]
 pub(super) struct CsvText {
     text: Vec<u8>,
@@ -230,7 +230,7 @@ pub(super) struct CsvText {
 }
 
 impl CsvText {
-    /// Writes a row on this line (from 1), which is below those of all rows before.
+    /// Writes a row on this line (from 1), which must be below the lines of all earlier rows.
     pub(super) fn row<T: AsRef<[u8]>>(&mut self, line: u64, row: impl IntoIterator<Item = T>) {
         while self.lines + 1 < line {
             self.text.push(b'\n');
@@ -247,7 +247,7 @@ impl CsvText {
                 for byte in field {
                     match byte {
                         b'"' => self.text.extend(b"\"\""),
-                        // A row is a line.
+                        // Each row must be one line.
                         b'\r' | b'\n' => self.text.push(b' '),
                         _ => self.text.push(*byte),
                     }
@@ -258,7 +258,7 @@ impl CsvText {
             }
         }
         if self.text.len() == start {
-            // A blank line is no row.
+            // A blank line would not be read as a row.
             self.text.extend(b"\"\"");
         }
         self.text.push(b'\n');

@@ -1,5 +1,5 @@
 //! Seeded, stratified splits: training and test rows, and folds. Labels are class indices; every result is
-//! row indices in ascending order. Rows of one group are never parted.
+//! row indices in ascending order. The rows of a group stay together.
 
 use sha2::Digest;
 
@@ -10,17 +10,17 @@ use super::{Borrowed, Dataset};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use flyswarm_sealed_sum::crypto::tagged_hash;
 
-/// Row indices for training and for testing; together all rows, none twice.
+/// Row indices for training and for testing. Together they are all rows, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
-    /// Rows to learn from.
+    /// Rows for training.
     pub train: Vec<usize>,
-    /// Rows to test on.
+    /// Rows for testing.
     pub test: Vec<usize>,
 }
 
-/// `test_percent` of every class (rounded half up) goes to the test rows. If rows have groups, whole groups
-/// go, as if each were one row of its most frequent class.
+/// Puts `test_percent` of every class (rounded half up) into the test rows. If rows have groups, whole
+/// groups are moved; each counts as one row of its most frequent class.
 ///
 /// # Panics
 /// If `test_percent` is above 100.
@@ -40,8 +40,9 @@ pub fn train_test<'a>(rows: impl Into<Rows<'a>>, test_percent: u32, seed: &[u8])
     Split { train: units.expand(&train), test: units.expand(&test) }
 }
 
-/// `folds` splits whose test rows together are all rows once; class counts in the folds differ by at most
-/// one. If rows have groups, whole groups are dealt, as if each were one row of its most frequent class.
+/// Returns `folds` splits. Each row is a test row of exactly one split. The counts of a class in the folds
+/// differ by at most one. If rows have groups, whole groups are dealt; each counts as one row of its most
+/// frequent class.
 ///
 /// # Panics
 /// If `folds` is below 2.
@@ -67,25 +68,27 @@ pub fn folds<'a>(rows: impl Into<Rows<'a>>, folds: usize, seed: &[u8]) -> Vec<Sp
         .collect()
 }
 
-/// Rows to test on that several parties hold out alike: equal rows are on the same side at every party,
-/// except for the last two rules. A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key
-/// || values as f32 LE). Those in the first `percent` of all places are held out, at most the `most` first of
-/// them; of a class of two or more rows at least the first is, and at least the last is not; of a class of
-/// one row none is. Rows in equal places count in their order.
+/// Chooses test rows in the same way at several parties: equal rows are on the same side at every party,
+/// except for the last two rules.
 ///
-/// If rows have groups, whole groups are held out: a group's place is that of SHA-256(tag "evaluate group" ||
-/// key || group), its class its most frequent one, of equally frequent ones the first; the first groups are
-/// held out as long as they have at most `most` rows together; the rules on a class hold for its groups.
-/// Then, for each class without a row that is kept, the last group that has one is kept.
+/// A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key || values as f32 LE). The rows
+/// in the first `percent` of all places are held out, but at most the `most` first of them. Of a class
+/// with two or more rows, at least the first row is held out and at least the last is not. The row of a
+/// class with one row is not held out. Rows with equal places count in their order.
+///
+/// If rows have groups, whole groups are held out. A group's place is that of SHA-256(tag "evaluate group"
+/// || key || group). Its class is the most frequent one, the first if several are equally frequent. The
+/// first groups are held out while they have at most `most` rows together. The rules on a class apply to
+/// its groups. Then, for each class without a kept row, the last group with a row of this class is kept.
 #[must_use]
 pub fn held_out(data: &Dataset, percent: u32, most: usize, key: &[u8; 32]) -> Split {
     held_out_of(data.into(), data.into(), data.classes().len(), percent, most, key)
 }
 
-/// [`held_out`] of borrowed rows with labels below `classes`.
+/// Like [`held_out`], for borrowed rows with labels below `classes`.
 ///
 /// # Panics
-/// If there are more labels than rows, or one is not below `classes`.
+/// If there are more labels than rows, or if a label is not below `classes`.
 #[must_use]
 pub fn held_out_of(
     data: Borrowed<'_>,
@@ -133,7 +136,7 @@ pub fn held_out_of(
             of_class.into_iter().for_each(|unit| out[unit] = false);
         }
     }
-    // All rows of a class may lie in groups of other classes.
+    // All rows of a class may be in groups of other classes.
     let classes_of = |unit: usize| units.rows(unit).iter().map(|&row| usize::from(rows.labels()[row]));
     let mut kept = vec![false; classes];
     (0..units.len()).filter(|&unit| !out[unit]).flat_map(classes_of).for_each(|class| kept[class] = true);
@@ -145,16 +148,16 @@ pub fn held_out_of(
     Split { train: units.expand(&train), test: units.expand(&test) }
 }
 
-/// At most `count` rows, every class in proportion (to within one row). It parts groups: what is left out is
-/// neither learnt from nor tested on.
+/// Returns at most `count` rows, with every class in proportion (to within one row). It may separate the
+/// rows of a group: rows that are not sampled are used neither for training nor for testing.
 #[must_use]
 pub fn stratified_sample(labels: &[u16], count: usize, seed: &[u8]) -> Vec<usize> {
     let mut stream = Stream::new(seed, "data/sample", &(count as u64).to_le_bytes());
     let mut placed = Vec::with_capacity(labels.len());
     for mut rows in by_class(labels) {
         shuffle(&mut rows, &mut stream);
-        // The places of a class are spread evenly over 0..1, so that any beginning of the order by place
-        // holds its share.
+        // The places of a class are spread evenly over 0..1, so any prefix of the order has the class in
+        // proportion.
         let share = rows.len() as f64;
         placed.extend(rows.into_iter().enumerate().map(|(i, row)| ((i as f64 + 0.5) / share, row)));
     }
@@ -164,7 +167,7 @@ pub fn stratified_sample(labels: &[u16], count: usize, seed: &[u8]) -> Vec<usize
     sample
 }
 
-/// Rows of each class, ascending, up to the highest class present.
+/// Returns the rows of each class, ascending, up to the highest class present.
 pub(super) fn by_class(labels: &[u16]) -> Vec<Vec<usize>> {
     let classes = labels.iter().max().map_or(0, |&l| usize::from(l) + 1);
     let mut rows = vec![Vec::new(); classes];

@@ -37,7 +37,7 @@ fn classes() -> Vec<String> {
     ["cat", "dog"].map(String::from).to_vec()
 }
 
-/// The error for a CSV file with two features and the classes cat and dog, without its folder.
+/// Returns the error for a CSV file with two features and the classes cat and dog, without its folder.
 fn refusal(bytes: &[u8]) -> String {
     refusal_with(bytes, &Expected { features: Some(2), classes: Some(&classes()), ..Expected::default() })
 }
@@ -205,7 +205,8 @@ fn a_label_may_be_missing_only_where_that_is_expected_and_an_empty_class_is_not_
     assert!(refused.contains("expected one of the 2 classes cat, dog, or nothing;"), "{refused}");
 }
 
-/// Rows `1,cat,2` of which these, from 0, are wrong in a field or too short, and what is said of the file.
+/// Makes rows `1,cat,2`, of which these (from 0) have a wrong field or are too short. Returns the error
+/// for the file.
 fn refusal_of(rows: usize, wrong: &[(usize, usize)]) -> String {
     let mut lines = vec![["1", "cat", "2"].map(String::from).to_vec(); rows];
     for &(row, field) in wrong {
@@ -224,13 +225,13 @@ fn refusal_of(rows: usize, wrong: &[(usize, usize)]) -> String {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Rows are read on all threads, by batches of 21,845.
+    /// Rows are read on all threads, in batches of 21,845.
     #[test]
     fn of_several_errors_the_first_of_the_file_is_named(
         rows in prop_oneof![2usize..300, Just(30_000)],
         wrong in prop::collection::vec((any::<prop::sample::Index>(), 0usize..4), 1..5),
     ) {
-        // The first line says how many fields there are.
+        // The first line sets the number of fields.
         let wrong: Vec<_> = wrong.into_iter().map(|(row, field)| (1 + row.index(rows - 1), field)).collect();
         let first = wrong.iter().map(|(row, _)| *row).min().unwrap();
         let fields = || wrong.iter().filter(|(row, _)| *row == first).map(|(_, field)| *field);

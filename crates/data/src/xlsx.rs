@@ -1,5 +1,5 @@
-//! A sheet of an Excel workbook as CSV: numbers, dates and booleans are written as in any other format, so
-//! the readers of CSV give the same rows.
+//! Reads a sheet of an Excel workbook as CSV. Numbers, dates and booleans are written as for any other
+//! format, so the CSV readers give the same rows.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -15,10 +15,10 @@ use super::{DataError, MAX_FEATURES, Source, quoted};
 
 /// Most bytes of a workbook's parts, unpacked.
 const MAX_UNPACKED: u64 = 1 << 31;
-/// Most cells of the rectangle that the rows of a sheet fill.
+/// Most cells in the rectangle that contains all rows of a sheet.
 const MAX_CELLS: u64 = 1 << 28;
 
-/// Reads a sheet; without a name the only one that has cells.
+/// Reads a sheet; without a name, the only sheet that has cells.
 pub(super) fn to_csv(source: &Source, sheet: Option<&str>, comma: bool) -> Result<Source, DataError> {
     let file = source.file.as_path();
     let layout = |problem: String| DataError::Layout { file: file.into(), problem };
@@ -35,7 +35,7 @@ pub(super) fn to_csv(source: &Source, sheet: Option<&str>, comma: bool) -> Resul
         let sheets = book.sheets_metadata().iter().filter(|sheet| sheet.typ == SheetType::WorkSheet);
         let seen =
             |visible| sheets.clone().filter(move |sheet| (sheet.visible == SheetVisible::Visible) == visible);
-        // Those that are hidden are read by name only.
+        // Hidden sheets are read only if they are named.
         let names: Vec<String> = seen(true).chain(seen(false)).map(|sheet| sheet.name.clone()).collect();
         let visible = seen(true).count();
         let shown = names.iter().map(|name| quoted(name.as_bytes())).collect::<Vec<_>>().join(", ");
@@ -65,12 +65,12 @@ pub(super) fn to_csv(source: &Source, sheet: Option<&str>, comma: bool) -> Resul
     })
 }
 
-/// A workbook that was not turned into a table.
+/// Returns the error for a workbook that was not turned into a table.
 pub(super) fn not_a_table(file: &Path) -> DataError {
     DataError::Layout { file: file.into(), problem: "a workbook, which is read as a table only".into() }
 }
 
-/// Unpacks all parts once: what they declare of their sizes need not be true.
+/// Unpacks all parts once, because their declared sizes may be false.
 fn bounded(file: &Path) -> Result<(), DataError> {
     let damaged = |error: &dyn std::fmt::Display| DataError::Layout {
         file: file.into(),
@@ -92,7 +92,7 @@ fn bounded(file: &Path) -> Result<(), DataError> {
     Ok(())
 }
 
-/// A row that has cells: its number from 0, and the columns and texts of these.
+/// A row with cells: its number from 0, and its cells.
 type Row = (u32, Vec<Cell>);
 /// The column of a cell, and its text.
 type Cell = (u32, Vec<u8>);
@@ -138,7 +138,7 @@ fn rows(
     Ok(rows)
 }
 
-/// What a cell is in CSV.
+/// Returns the text of a cell in CSV.
 fn text(cell: &DataRef<'_>, comma: bool) -> Vec<u8> {
     let mut out = Vec::new();
     match cell {
@@ -166,7 +166,7 @@ fn text(cell: &DataRef<'_>, comma: bool) -> Vec<u8> {
     out
 }
 
-/// The rectangle that the rows fill.
+/// Writes the rectangle that contains all rows.
 fn written(file: &Path, rows: &[Row]) -> Result<Source, DataError> {
     let ends = |ends: fn(&[Cell]) -> Option<&Cell>| {
         rows.iter().filter_map(move |(_, cells)| ends(cells)).map(|(column, _)| *column)

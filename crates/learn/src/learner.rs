@@ -1,10 +1,10 @@
 //! The built-in learner: small networks for classification, trained by stochastic gradient descent on one
-//! core (McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
-//! 2017: what `ClientUpdate` does; spec, section "Task fedavg", *Learner*).
+//! core. It is `ClientUpdate` of McMahan et al., "Communication-Efficient Learning of Deep Networks from
+//! Decentralized Data", AISTATS 2017 (spec, section "Task fedavg", *Learner*).
 //!
-//! A network is a list of layers without state; its weights are one vector of `f32`, tensor after tensor
-//! ([`Network::tensors`]). Products of matrices are `ndarray`'s, which adds in an order that depends on the
-//! kind of processor alone: on one machine the same call gives the same bits.
+//! A network is a list of layers without state. Its weights are one vector of `f32`, tensor after tensor
+//! ([`Network::tensors`]). `ndarray` computes products of matrices, and its order of additions depends
+//! only on the kind of processor. So on one machine the same call gives the same bits.
 
 mod augment;
 mod classifier;
@@ -20,7 +20,7 @@ pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor, surp
 pub use pseudo::{PseudoLabels, class_weights, shares};
 pub use train::{Schedule, Settings, Trained, clip_update, train, train_halves};
 
-/// Most weights of a network: 64 MiB of them.
+/// Largest number of weights of a network: 64 MiB of them.
 pub const MAX_WEIGHTS: usize = 1 << 24;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Which of a peer's own rows a result has learnt from, so that figures on them are not taken for figures on
-//! new rows.
+//! Records which of a peer's own rows a result was trained on, so that figures on them are not mistaken
+//! for figures on new rows.
 //!
-//! A file beside the result has 8 bytes of a keyed hash of each row. Whoever has the file can try rows until
-//! their hashes are in it, and rows of few values are soon guessed: the file is private, as the rows are, and
-//! nothing of it is ever sent. Rows of other peers are in no such file.
+//! A file next to the result has 8 bytes of a keyed hash of each row. A reader of the file can try rows
+//! until their hashes are in it, and rows with few possible values are soon guessed. So the file is
+//! private, like the rows, and no part of it is ever sent. It has no rows of other peers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use flyswarm_sealed_sum::crypto::tagged_hash;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
-/// The first entry of the file.
+/// First entry of the file.
 const FORMAT: &str = "flyswarm learnt rows 1";
-/// How each such file begins.
+/// First bytes of each such file.
 pub const BEGINNING: &str = "{\n  \"format\": \"flyswarm learnt rows ";
-/// The label of a row that was given without one.
+/// Label of a row that was given without one.
 const UNKNOWN: u16 = u16::MAX;
 
-/// Hashes of a peer's own rows: of those that a result has learnt from, and of those that were held out.
+/// Hashes of a peer's own rows: of the training rows of a result, and of the held-out rows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LearntRows {
     result: [u8; 32],
@@ -29,18 +29,18 @@ pub struct LearntRows {
     held_out: BTreeSet<[u8; 8]>,
 }
 
-/// How many rows equal rows that a result has been made with.
+/// Number of rows that equal rows of a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Overlap {
-    /// All rows.
+    /// Number of rows compared.
     pub rows: usize,
-    /// Those that equal rows that the result has learnt from.
+    /// Number of rows that equal training rows of the result.
     pub learnt: usize,
-    /// Those of the others that equal rows that were held out.
+    /// Number of other rows that equal held-out rows.
     pub held_out: usize,
 }
 
-/// The file.
+/// Contents of the file.
 #[derive(Serialize, Deserialize)]
 struct File {
     format: String,
@@ -57,13 +57,13 @@ impl std::fmt::Debug for LearntRows {
 }
 
 impl LearntRows {
-    /// No rows yet, of the result with this digest. Nobody else may know `key`.
+    /// Makes an empty record for the result with this digest. `key` must stay secret.
     #[must_use]
     pub fn new(result: [u8; 32], key: [u8; 32]) -> Self {
         Self { result, key, learnt: BTreeSet::new(), held_out: BTreeSet::new() }
     }
 
-    /// The file beside a result's file.
+    /// Returns the path of the file that belongs to a result's file.
     #[must_use]
     pub fn beside(result: &Path) -> PathBuf {
         let mut name = result.as_os_str().to_owned();
@@ -71,20 +71,20 @@ impl LearntRows {
         name.into()
     }
 
-    /// The digest of the result.
+    /// Returns the digest of the result.
     #[must_use]
     pub fn result(&self) -> [u8; 32] {
         self.result
     }
 
-    /// The same for a result that was made of this one.
+    /// Returns the same rows for a result that was made from this one.
     #[must_use]
     pub fn with_result(self, result: [u8; 32]) -> Self {
         Self { result, ..self }
     }
 
-    /// Adds rows: those in the places `learnt` have been learnt from, the others were held out. `label` is
-    /// that of a row, `None` if it is not known.
+    /// Adds rows. The rows at the indices `learnt` were used for training, the others were held out.
+    /// `label` returns the label of a row, `None` if it is not known.
     pub fn add(&mut self, data: &Dataset, label: impl Fn(usize) -> Option<u16>, learnt: &[usize]) {
         let learnt: BTreeSet<usize> = learnt.iter().copied().collect();
         for row in 0..data.rows() {
@@ -97,14 +97,14 @@ impl LearntRows {
         }
     }
 
-    /// How many of these labelled rows have been learnt from. A row that was given without a label equals
-    /// one with any.
+    /// Counts how many of these labelled rows were used for training. A row that was recorded without a
+    /// label equals rows with any label.
     #[must_use]
     pub fn overlap(&self, data: &Dataset) -> Overlap {
         self.overlap_of(data.into(), data.labels())
     }
 
-    /// [`LearntRows::overlap`] of borrowed rows; those without a label are left out.
+    /// Does the same as [`LearntRows::overlap`] for borrowed rows. Rows without a label are left out.
     #[must_use]
     pub fn overlap_of(&self, rows: Borrowed<'_>, labels: &[u16]) -> Overlap {
         let mut found = Overlap { rows: rows.rows(), ..Overlap::default() };
@@ -119,8 +119,8 @@ impl LearntRows {
         found
     }
 
-    /// The first 8 bytes of SHA-256(tag "learnt-row" || key || values as f32 LE || label as u16 LE), where -0
-    /// is 0.
+    /// Returns the first 8 bytes of SHA-256(tag "learnt-row" || key || values as f32 LE || label as u16
+    /// LE). -0 is hashed as 0.
     fn hash(&self, row: &[f32], label: u16) -> [u8; 8] {
         let mut hash = tagged_hash("learnt-row").chain_update(self.key);
         row.iter().for_each(|value| hash.update((value + 0.0).to_le_bytes()));
@@ -130,7 +130,7 @@ impl LearntRows {
         short
     }
 
-    /// The file's text.
+    /// Returns the text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let joined = |rows: &BTreeSet<[u8; 8]>| rows.iter().map(hex::encode).collect::<String>();
@@ -145,10 +145,10 @@ impl LearntRows {
         text.unwrap_or_else(|_| unreachable!("BUG: five strings are JSON")) + "\n"
     }
 
-    /// From the file's text.
+    /// Parses the text of the file.
     ///
     /// # Errors
-    /// A clause that says what is wrong.
+    /// A clause that describes the problem.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let file: File = serde_json::from_slice(text).map_err(|error| format!("no learnt rows: {error}"))?;
         if file.format != FORMAT {
@@ -172,7 +172,7 @@ impl LearntRows {
 }
 
 impl Overlap {
-    /// A warning before figures on these rows.
+    /// Returns a warning to print before figures on these rows.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let Self { rows, learnt, held_out } = *self;
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn rows_are_known_again_by_values_and_label() {
         let found = learnt().overlap(&rows(&[1.0, 2.0, 2.0, 3.0, -0.0, 9.0], &[0, 1, 0, 0, 0, 1]));
-        // 2 with the other label is another row; 0 was given without a label; -0 is 0.
+        // 2 with the other label is another row. 0 was recorded without a label. -0 is hashed as 0.
         assert_eq!(found, Overlap { rows: 6, learnt: 3, held_out: 1 });
         assert_eq!(learnt().overlap(&rows(&[4.0], &[0])), Overlap { rows: 1, learnt: 0, held_out: 0 });
     }

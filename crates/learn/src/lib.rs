@@ -1,5 +1,5 @@
-//! What is learnt from rows: sketches, models, networks, privacy, personal models.
-//! An internal package: programs use `flyswarm`, and nothing here is kept stable.
+//! Everything that learns from rows: sketches, models, networks, privacy, personal models. This is an
+//! internal package without a stable interface: programs use `flyswarm`.
 //!
 //! Imports go one way: `privacy < sketch < synthetic, model < learner, tuning < personal`.
 

@@ -1,12 +1,12 @@
-//! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that keeps them.
+//! The FlyNN classifier: Bloom-filter counts over a sketch, and the file that stores them.
 //!
-//! [`bloom`] fits and adds up counts, [`readout`] says what they mean for a point, [`calibration`] how
-//! likely that makes each class, [`Model`] puts them together with what is needed to predict from rows
-//! (sketch, scaler, class names), [`mod@file`] stores it, [`score`] measures it, [`neighbours`] is a
-//! baseline to compare with.
+//! [`bloom`] makes and adds counts, [`readout`] turns them into scores of a point, and [`calibration`]
+//! turns scores into probabilities. [`Model`] combines them with the sketch, scaler and class names that
+//! prediction from rows needs. [`mod@file`] stores a model, [`score`] measures it, and [`neighbours`] is
+//! a baseline.
 //!
-//! Source: Ram & Sinha, Algorithm 1. Counts are kept in place of weights (w = gamma^c), so that training is a
-//! sum of integers and a model trained by many peers equals the pooled one exactly (Theorem 4).
+//! Source: Ram & Sinha, Algorithm 1. Counts are stored instead of weights (w = gamma^c). So training is a
+//! sum of integers, and a model trained by many peers equals the pooled model exactly (Theorem 4).
 
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ use calibration::Calibration;
 use origin::Origin;
 use readout::{Readout, Scorer};
 
-/// Why a model could not be made or used. Nothing was changed.
+/// Reason why a model could not be made or used. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// The rows are no data set.
+    /// The rows do not form a data set.
     #[error(transparent)]
     Data(#[from] DataError),
     /// Data, scaler and sketch differ in features.
@@ -62,60 +62,61 @@ pub enum ModelError {
     /// The scaler was made for another scaling.
     #[error("the scaler is {found}, expected {expected} as in the parameters")]
     Scaler {
-        /// Its scaling.
+        /// Scaling of the scaler.
         found: &'static str,
-        /// The sketch's.
+        /// Scaling of the sketch.
         expected: &'static str,
     },
-    /// A name of a column is unusable or given twice, or there are not as many as features.
+    /// A column name is unusable or repeated, or the number of names is not the number of features.
     #[error("{what} is {found}, expected {expected}")]
     Column {
-        /// Which column, or how many there are.
+        /// The column, or "the number of columns with a name".
         what: String,
-        /// Its name, or how many.
+        /// Its name, or the number.
         found: String,
-        /// What would be right.
+        /// Valid values.
         expected: String,
     },
     /// The description of columns breaks a rule.
     #[error(transparent)]
     TableSchema(#[from] PrepareError),
-    /// A class name is unusable or given twice.
+    /// A class name is unusable or repeated.
     #[error("class {index} is {name:?}, expected {expected}")]
     Class {
         /// Index of the class.
         index: usize,
         /// Its name.
         name: String,
-        /// What would be right.
+        /// Valid values.
         expected: String,
     },
 }
 
-/// All that prediction needs, and what is known of where it comes from. Models that read rows and predict
-/// alike have equal [digests](Model::digest).
+/// Everything that prediction needs, and the origin if it is known. Models that read rows and predict in
+/// the same way have equal [digests](Model::digest).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     sketch: Sketch,
     readout: Readout,
-    /// What probabilities are stated with, where it was fitted on held-out rows.
+    /// Calibration of the probabilities, if one was fitted on held-out rows.
     calibration: Option<Calibration>,
     classes: Vec<String>,
     scaler: Scaler,
     counts: Counts,
-    /// Names of the features in their order; empty where they have none.
+    /// Names of the features in their order; empty if they have none.
     columns: Vec<String>,
-    /// How a table becomes these features, where that is described.
+    /// Description of how a table becomes these features, if there is one.
     preparation: Option<Arc<TableSchema>>,
     origin: Option<Origin>,
 }
 
 impl Model {
-    /// Puts a model together. The readout is used at prediction only; a bare gamma (the paper's decay rate, 0
-    /// or more and below 1; it searches 0.1 to 0.8 and finds little difference above 0) is the paper's.
+    /// Puts a model together. The readout is used only at prediction. A bare gamma selects the paper's
+    /// readout with this decay rate, 0 or more and below 1. (The paper searches 0.1 to 0.8 and finds
+    /// little difference above 0.)
     ///
     /// # Errors
-    /// [`ModelError`] when the parts do not belong together.
+    /// [`ModelError`] if the parts do not fit together.
     pub fn new(
         sketch: Sketch,
         readout: impl Into<Readout>,
@@ -128,7 +129,7 @@ impl Model {
         let parameters = sketch.parameters();
         let wrong =
             |field, value: String, expected: String| Err(ParameterError { field, value, expected }.into());
-        // The sign keeps -0.0 out, which would be another encoding of the same model.
+        // -0.0 is refused, because it would be another encoding of the same model.
         if !(0.0..1.0).contains(&gamma) || gamma.is_sign_negative() {
             return wrong("gamma", gamma.to_string(), "0 or more and below 1".into());
         }
@@ -149,8 +150,8 @@ impl Model {
         Ok(Self { sketch, readout, calibration, classes, scaler, counts, columns, preparation, origin })
     }
 
-    /// The same with names for its features: one for each, all different, or none. They are part of what the
-    /// model is, and so of its digest.
+    /// Returns the model with names for its features: one for each, all different, or none. The names are
+    /// part of the digest.
     ///
     /// # Errors
     /// [`ModelError::Column`].
@@ -178,43 +179,45 @@ impl Model {
         Ok(self)
     }
 
-    /// The same for rows of a table that become features so; gives the features their names.
+    /// Returns the model with a description of how a table becomes its features. The description also
+    /// names the features.
     ///
     /// # Errors
-    /// [`ModelError::TableSchema`], also where a fill is not yet known, and [`ModelError::Column`] where it
-    /// makes another number of features.
+    /// [`ModelError::TableSchema`], also if a fill value is not yet known, and [`ModelError::Column`] if
+    /// the description makes another number of features.
     pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ModelError> {
         preparation.check_resolved()?;
         let named = self.with_columns(preparation.features())?;
         Ok(Self { preparation: Some(preparation), ..named })
     }
 
-    /// How a table becomes features, where that is described.
+    /// Returns the description of how a table becomes features, if there is one.
     #[must_use]
     pub fn preparation(&self) -> Option<&TableSchema> {
         self.preparation.as_deref()
     }
 
-    /// The same, said to come from there.
+    /// Returns the model with this origin.
     #[must_use]
     pub fn with_origin(mut self, origin: Origin) -> Self {
         self.origin = Some(origin);
         self
     }
 
-    /// Names of the features in their order; empty where they have none.
+    /// Returns the names of the features in their order; empty if they have none.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Where it comes from, where that is known.
+    /// Returns the origin of the model, if it is known.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// Rows of each class that were learnt: a row adds to rho counts. `None` where noise was added.
+    /// Returns the number of training rows of each class (a row adds to rho counts). `None` if noise was
+    /// added.
     #[must_use]
     pub fn class_rows(&self) -> Option<Vec<u64>> {
         if self.origin.as_ref().is_some_and(|origin| origin.noised) {
@@ -227,54 +230,55 @@ impl Model {
             .collect()
     }
 
-    /// Of two classes the number of the one that fewer rows were learnt of, of equally many the second; with
-    /// noise in the counts by what they say. `None` if there are not two.
+    /// Returns the index of the class with fewer training rows, or of the second class if both have
+    /// equally many. With noise in the counts it follows the noisy counts. `None` unless there are
+    /// exactly two classes.
     #[must_use]
     pub fn rarer_class(&self) -> Option<u16> {
         let sum = |l| self.counts.class(l).iter().map(|&count| u64::from(count)).sum::<u64>();
         (self.classes.len() == 2).then(|| u16::from(sum(0) >= sum(1)))
     }
 
-    /// Parameters of the sketch.
+    /// Returns the parameters of the sketch.
     #[must_use]
     pub fn sketch(&self) -> &Sketch {
         &self.sketch
     }
 
-    /// What counts mean at prediction.
+    /// Returns the formula that turns counts into scores at prediction.
     #[must_use]
     pub fn readout(&self) -> Readout {
         self.readout
     }
 
-    /// Class names in the order of their indices.
+    /// Returns the class names in the order of their indices.
     #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// How rows are scaled.
+    /// Returns the scaler of the rows.
     #[must_use]
     pub fn scaler(&self) -> &Scaler {
         &self.scaler
     }
 
-    /// The counts.
+    /// Returns the counts of the model.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Bytes of the lifting matrix, which prediction and export draw from the seed: it may be far larger than
-    /// the file.
+    /// Returns the size in bytes of the lifting matrix, which prediction and export draw from the seed.
+    /// It may be far larger than the file.
     #[must_use]
     pub fn matrix_bytes(&self) -> u64 {
         let parameters = self.sketch.parameters();
         4 * parameters.m as u64 * parameters.s as u64
     }
 
-    /// The index of each row's class in [`Model::classes`], for rows x features numbers: the class with the
-    /// lowest score, of equal scores the lowest class.
+    /// Returns the index in [`Model::classes`] of each row's class, for rows x features numbers: the
+    /// class with the lowest score, or the first of equal ones.
     ///
     /// # Errors
     /// [`ModelError::Data`] and [`ModelError::Features`].
@@ -283,7 +287,7 @@ impl Model {
         self.predictor().predict(borrowed(standard.view())?)
     }
 
-    /// The scores of each row, rows x classes; the lowest is the likeliest class.
+    /// Returns the scores of each row, rows x classes. The lowest score is the likeliest class.
     ///
     /// # Errors
     /// As [`Model::predict`].
@@ -301,7 +305,8 @@ impl Model {
         self.predictor_with(Arc::new(FlyHash::new(&self.sketch)))
     }
 
-    /// As [`Model::predictor`], with the lifting matrix of its [`Model::sketch`] drawn before.
+    /// Does the same as [`Model::predictor`], with a lifting matrix of [`Model::sketch`] that was drawn
+    /// before.
     #[must_use]
     pub fn predictor_with(&self, hash: Arc<FlyHash>) -> Predictor<'_> {
         let scorer = Scorer::new(self.readout, &self.counts, self.classes.len());
@@ -309,16 +314,16 @@ impl Model {
     }
 }
 
-/// Rows in standard layout.
+/// Borrows rows in standard layout.
 fn borrowed(rows: ArrayView2<'_, f32>) -> Result<Borrowed<'_>, DataError> {
     let width = rows.ncols();
     Borrowed::new(width, rows.to_slice().unwrap_or_else(|| unreachable!("BUG: in standard layout")))
 }
 
-/// Class names are proper and distinct.
+/// Checks that class names are valid and distinct.
 ///
 /// # Errors
-/// [`ModelError::Class`] for the first that is not.
+/// [`ModelError::Class`] for the first name that is not.
 pub fn check_classes(classes: &[String]) -> Result<(), ModelError> {
     let mut seen = std::collections::BTreeSet::new();
     for (index, name) in classes.iter().enumerate() {
@@ -340,7 +345,8 @@ pub struct Predictor<'a> {
 }
 
 impl Predictor<'_> {
-    /// The novelty scores, row-major, rows x classes; the lowest is the prediction (`InferFLYNN`).
+    /// Returns the novelty scores, row-major, rows x classes. The lowest is the prediction
+    /// (`InferFLYNN`).
     ///
     /// # Errors
     /// [`ModelError::Features`].
@@ -348,7 +354,7 @@ impl Predictor<'_> {
         self.each_score(data.into(), |score, scores| scores.extend_from_slice(score))
     }
 
-    /// The class index of each row: lowest score, of equal scores the lowest class.
+    /// Returns the class index of each row: the class with the lowest score, or the first of equal ones.
     ///
     /// # Errors
     /// [`ModelError::Features`].
@@ -356,7 +362,7 @@ impl Predictor<'_> {
         self.each_score(data.into(), |score, predicted| predicted.push(readout::lowest(score)))
     }
 
-    /// What `f` adds for the scores of each row, in the order of the rows.
+    /// Collects the values that `f` adds for the scores of each row, in the order of the rows.
     fn each_score<T: Copy + Send + Sync>(
         &self,
         data: Borrowed<'_>,

@@ -1,12 +1,12 @@
-//! Sketches: what the public seed fixes, and what may leave a peer in place of its rows.
+//! Sketches: their public parameters, and the results that may leave a peer instead of its rows.
 //!
-//! A row goes through three steps, the same on every machine to the last bit:
-//! [`flyswarm_data::scaling`] puts the features on one scale, [`flyhash`] (optionally after a random
-//! rotation, `densify`) projects them sparsely to m numbers and keeps the places of the `rho` largest. Only
-//! additions in a fixed order, `* /` and `sqrt` are used, which IEEE 754 fixes.
+//! A row goes through three steps, with the same result on every machine to the last bit.
+//! [`flyswarm_data::scaling`] puts the features on one scale. [`flyhash`] (optionally after a random
+//! rotation, `densify`) projects them sparsely to m numbers, and keeps the indices of the `rho` largest.
+//! Only additions in a fixed order, `* /` and `sqrt` are used, which IEEE 754 defines exactly.
 //!
-//! [`distribution`] counts rows of a locality-sensitive hash, so that data sets can be compared; [`lsh`]
-//! gives codes of single rows.
+//! [`distribution`] counts the values of a locality-sensitive hash of rows, so that data sets can be
+//! compared. [`lsh`] gives codes of single rows.
 //!
 //! Source: Ram & Sinha, *Federated Nearest Neighbor Classification with a Colony of Fruit-Flies*, section 2.
 
@@ -20,33 +20,34 @@ pub mod lsh;
 pub use flyswarm_data::scaling::ParameterError;
 use flyswarm_data::scaling::Scaling;
 
-/// Most counts of a model, m x classes: 2^28, that is 1 GiB on the wire.
+/// Largest number of counts of a model, m x classes: 2^28, which is 1 GiB on the wire.
 pub const MAX_COUNTS: usize = 1 << 28;
-/// Most entries of the lifting matrix, m x s: 2^30, that is 4 GiB.
+/// Largest number of entries of the lifting matrix, m x s: 2^30, which is 4 GiB.
 pub const MAX_ENTRIES: usize = 1 << 30;
 
-/// What fixes a sketch, as written in a session file; [`Parameters::check`] turns it into a [`Sketch`].
+/// Parameters of a sketch, as written in a session file. [`Parameters::check`] turns them into a
+/// [`Sketch`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// Features of a row, 1 to [`MAX_FEATURES`] (the paper's d).
+    /// Number of features of a row, 1 to [`MAX_FEATURES`] (the paper's d).
     pub d: usize,
-    /// Rows of the lifting matrix, m x classes at most [`MAX_COUNTS`]. The paper tries 2 d to 2048 d: larger
-    /// is better.
+    /// Number of rows of the lifting matrix, with m x classes at most [`MAX_COUNTS`]. The paper tries 2 d
+    /// to 2048 d: larger is better.
     pub m: usize,
-    /// Ones in each row of it, 1 to the dimension D (the width of a scaled row, padded where densified). The
-    /// paper: about 0.05 d and more; measured here: 0.3 d is better.
+    /// Number of ones in each row of the matrix, 1 to the dimension D (the width of a scaled row, padded
+    /// if densified). The paper uses about 0.05 d and more; our measurements show that 0.3 d is better.
     pub s: usize,
-    /// Winners of a row, 1 to m. The paper tries 8 to 256.
+    /// Number of winners of a row, 1 to m. The paper tries 8 to 256.
     pub rho: usize,
-    /// The public seed, from the coin.
+    /// Public seed, from the coin.
     pub seed: [u8; 32],
-    /// Whether rows are rotated first (random signs, Walsh-Hadamard), as the authors' code can.
+    /// True if rows are rotated first (random signs, Walsh-Hadamard), an option of the authors' code.
     pub densify: bool,
-    /// How features are put on one scale.
+    /// Scaling of the features.
     pub scaling: Scaling,
 }
 
-/// [`Parameters`] that have been checked.
+/// Checked [`Parameters`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sketch {
     parameters: Parameters,
@@ -54,10 +55,10 @@ pub struct Sketch {
 }
 
 impl Parameters {
-    /// Checks every field, against each other and the number of classes.
+    /// Checks every field against the others and the number of classes.
     ///
     /// # Errors
-    /// The first field that is out of range.
+    /// [`ParameterError`] for the first field that is out of range.
     pub fn check(self, classes: usize) -> Result<Sketch, ParameterError> {
         let within = |field, value: usize, limit: usize, what: &str| {
             if (1..=limit).contains(&value) {
@@ -79,7 +80,8 @@ impl Parameters {
         Ok(Sketch { parameters: self, classes })
     }
 
-    /// Columns of the lifting matrix: numbers of a scaled row, or the next power of two when densified.
+    /// Returns the number of columns of the lifting matrix: the width of a scaled row, or the next power
+    /// of two if densified.
     fn dimension(&self) -> usize {
         let width = self.scaling.width(self.d);
         if self.densify { width.next_power_of_two() } else { width }
@@ -87,19 +89,19 @@ impl Parameters {
 }
 
 impl Sketch {
-    /// The parameters, unchanged.
+    /// Returns the parameters, unchanged.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Number of classes they were checked for.
+    /// Returns the number of classes that the parameters were checked for.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Columns of the lifting matrix.
+    /// Returns the number of columns of the lifting matrix.
     #[must_use]
     pub fn dimension(&self) -> usize {
         self.parameters.dimension()

@@ -1,11 +1,11 @@
-//! Made-up data on which nearest neighbours do well: several separate clusters for each class (Ram & Sinha,
-//! section 4, "Synthetic data", and Appendix D.2).
+//! Synthetic data on which nearest neighbours do well: several separate clusters for each class (Ram &
+//! Sinha, section 4, "Synthetic data", and Appendix D.2).
 //!
 //! [`clusters`] is our own version of scikit-learn's `make_classification` with only informative features
-//! (Guyon 2003): for each cluster a different vertex of a hypercube of side 2 x `class_sep` is the centre,
-//! normal points are multiplied by a random matrix with entries uniform in -1..1, cluster k belongs to class
-//! k mod `classes`, and a share of the labels is replaced by random ones. The numbers are not scikit-learn's;
-//! `lab/scripts/check-synthetic.py` compares statistics of the two.
+//! (Guyon 2003). Each cluster has another vertex of a hypercube of side 2 x `class_sep` as its centre.
+//! Normal points are multiplied by a random matrix with entries uniform in -1..1. Cluster k belongs to
+//! class k mod `classes`, and a share of the labels is replaced by random ones. The numbers differ from
+//! scikit-learn's; `lab/scripts/check-synthetic.py` compares statistics of the two.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -14,43 +14,43 @@ use flyswarm_data::deal::shuffle;
 use flyswarm_data::{DataError, Dataset};
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-/// What [`clusters`] makes.
+/// Parameters of [`clusters`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clusters {
-    /// Rows in all, shared evenly among the clusters.
+    /// Number of rows, shared evenly among the clusters.
     pub rows: usize,
-    /// Features, all of them informative.
+    /// Number of features, all of them informative.
     pub features: usize,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// Clusters of each class; classes x clusters is at most 2^features.
+    /// Number of clusters of each class; classes x clusters is at most 2^features.
     pub clusters: usize,
     /// Half the side of the hypercube.
     pub class_sep: f64,
-    /// Share of rows whose label is drawn anew from all classes.
+    /// Share of rows whose label is redrawn from all classes.
     pub flip_y: f64,
 }
 
-/// Why there is no data.
+/// Reason why no data was made.
 #[derive(Debug, thiserror::Error)]
 pub enum SyntheticError {
-    /// Sizes that make no data set.
+    /// The sizes do not form a data set.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// More clusters than the hypercube has corners.
+    /// There are more clusters than corners of the hypercube.
     #[error("{clusters} clusters in {features} dimensions, expected at most 2^{features}")]
     Corners {
-        /// Clusters of all classes.
+        /// Number of clusters of all classes.
         clusters: usize,
-        /// Dimensions.
+        /// Number of dimensions.
         features: usize,
     },
 }
 
-/// Points in clusters, in random order of rows; the same seed gives the same points.
+/// Draws points in clusters, in random order of rows. The same seed gives the same points.
 ///
 /// # Errors
-/// [`SyntheticError`] when the sizes make no data set.
+/// [`SyntheticError`] if the sizes do not form a data set.
 pub fn clusters(shape: &Clusters, seed: &[u8]) -> Result<Dataset, SyntheticError> {
     let &Clusters { rows, features, classes, clusters, class_sep, flip_y } = shape;
     let all = classes * clusters;
@@ -80,12 +80,12 @@ pub fn clusters(shape: &Clusters, seed: &[u8]) -> Result<Dataset, SyntheticError
     Ok(Dataset::new(features, values, labels, (0..classes).map(|class| class.to_string()).collect())?)
 }
 
-/// A random generator for one purpose.
+/// Returns a random generator for one purpose.
 pub fn generator(seed: &[u8], purpose: &str) -> impl Rng + use<> {
     chacha20::ChaCha8Rng::from_seed(*derive(seed, "evaluate", purpose.as_bytes()))
 }
 
-/// `count` different corners of the unit hypercube.
+/// Draws `count` different corners of the unit hypercube.
 fn corners(count: usize, dimensions: usize, rng: &mut impl Rng) -> Vec<Vec<bool>> {
     let mut corners: Vec<Vec<bool>> = Vec::with_capacity(count);
     while corners.len() < count {

@@ -1,12 +1,12 @@
-//! Settings of FlyNN tried on the same folds as baselines.
+//! Tries settings of FlyNN on the same folds as baselines.
 //!
-//! A [`Trial`] is rows to learn from and rows to be scored on. Every *setting* of a method (a [`Candidate`]
-//! with a readout, a number of neighbours with a scaling) gives a [`Tally`] for each trial; tallies of trials
-//! add up. [`search`](search::search) makes them.
+//! A [`Trial`] has training rows and test rows. Every *setting* of a method (a [`Candidate`] with a
+//! readout, or a number of neighbours with a scaling) gives a [`Tally`] for each trial; tallies of trials
+//! add up. [`search`](search::search) computes them.
 //!
-//! Source: Ram & Sinha, section 4 and Appendix D. The best of all settings over the folds that selected it
-//! is optimistic; `lab/` measures nested figures. The authors' code selects and reports balanced accuracy,
-//! their text says accuracy: both are measured here.
+//! Source: Ram & Sinha, section 4 and Appendix D. The score of the best of all settings is optimistic on
+//! the folds that selected it; `lab/` measures nested figures. The authors' code selects and reports
+//! balanced accuracy, their text says accuracy. Both are measured here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,17 +22,17 @@ pub mod search;
 
 pub use candidate::Candidate;
 
-/// Rows to learn from and rows to be scored on.
+/// Training rows and test rows.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// Labelled rows.
+    /// Labelled rows to train on.
     pub train: Dataset,
-    /// Labelled rows, none of them in `train`.
+    /// Labelled rows to test on, none of them in `train`.
     pub test: Dataset,
 }
 
 impl Trial {
-    /// The trials of some splits.
+    /// Makes the trials of some splits.
     #[must_use]
     pub fn of(data: &Dataset, splits: &[flyswarm_data::split::Split]) -> Vec<Self> {
         splits
@@ -42,19 +42,19 @@ impl Trial {
     }
 }
 
-/// What is made as large as possible.
+/// Quantity to maximise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// The mean over the classes of the share of their rows that are right (the authors' code).
+    /// Mean over the classes of the recall (the authors' code).
     #[default]
     Balanced,
-    /// The share of all rows that are right (the paper's text).
+    /// Share of all rows that are predicted correctly (the paper's text).
     Accuracy,
 }
 
 impl Metric {
-    /// Both.
+    /// Both metrics.
     pub const ALL: [Self; 2] = [Self::Balanced, Self::Accuracy];
 }
 
@@ -76,16 +76,16 @@ impl FromStr for Metric {
     }
 }
 
-/// Right predictions by class; adds up over folds, so that every row counts once however small its fold's
-/// share of the class is.
+/// Correct predictions of each class. Tallies add up over folds, so that every row counts once, even if
+/// its fold has few rows of the class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// (right, rows) of each class.
+    /// (Correct predictions, rows) of each class.
     classes: Vec<(u32, u32)>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Makes a tally of no rows.
     #[must_use]
     pub fn empty(classes: usize) -> Self {
         Self { classes: vec![(0, 0); classes] }
@@ -103,19 +103,20 @@ impl Tally {
         tally
     }
 
-    /// Of (right, rows) for each class; `None` where more are right than there are rows.
+    /// Makes a tally from (correct predictions, rows) of each class. Returns `None` if a class has more
+    /// correct predictions than rows.
     #[must_use]
     pub fn of(classes: Vec<(u32, u32)>) -> Option<Self> {
         classes.iter().all(|(right, rows)| right <= rows).then_some(Self { classes })
     }
 
-    /// (right, rows) of each class.
+    /// Returns (correct predictions, rows) of each class.
     #[must_use]
     pub fn classes(&self) -> &[(u32, u32)] {
         &self.classes
     }
 
-    /// Adds another of the same classes.
+    /// Adds another tally of the same classes.
     pub fn add(&mut self, other: &Self) {
         for ((right, rows), (r, n)) in self.classes.iter_mut().zip(&other.classes) {
             *right += r;
@@ -123,7 +124,7 @@ impl Tally {
         }
     }
 
-    /// 0 to 1; classes without rows do not count; 0 without rows.
+    /// Returns the score, 0 to 1. Classes without rows are ignored. The score is 0 without rows.
     #[must_use]
     pub fn score(&self, metric: Metric) -> f64 {
         let held = self.classes.iter().filter(|(_, rows)| *rows > 0);
@@ -140,7 +141,7 @@ impl Tally {
     }
 }
 
-/// Tallies of each setting, summed over trials.
+/// Sums the tallies of each setting over trials.
 #[must_use]
 pub fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
     let mut all = tallies.into_iter();
@@ -151,7 +152,7 @@ pub fn summed(tallies: Vec<Vec<Tally>>) -> Vec<Tally> {
     sum
 }
 
-/// The index of the best tally, of equally good ones the first; `None` of none.
+/// Returns the index of the best tally, the first of equally good ones; `None` without tallies.
 #[must_use]
 pub fn best<'a>(tallies: impl IntoIterator<Item = (usize, &'a Tally)>, metric: Metric) -> Option<usize> {
     let scored = tallies.into_iter().map(|(index, tally)| (tally.score(metric), index));

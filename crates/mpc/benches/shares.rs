@@ -1,6 +1,6 @@
-//! What XCLP on shares costs: `cargo bench --bench shares` for the kernels, with
-//! `RAYON_NUM_THREADS=1` on one core; `-- whole [points]` for the whole by three parties in one process,
-//! stage by stage, beside the sum of its kernels. CPU seconds and bytes are of one party.
+//! Cost of XCLP on shares. `cargo bench --bench shares` measures the kernels, with `RAYON_NUM_THREADS=1`
+//! on one core. `-- whole [points]` measures the whole computation by three parties in one process, stage
+//! by stage, and compares it with the sum of its kernels. CPU seconds and bytes are of one party.
 
 #![allow(missing_docs)]
 
@@ -37,7 +37,7 @@ fn settings(alpha: f64, steps: usize) -> Settings {
     Settings { k: 10, bits: BITS as u32, alpha, steps, power: 1, balance: false }
 }
 
-/// Multiply-adds mod 2^16: 512 x 512 rows of 4,096 words.
+/// Measures multiply-adds mod 2^16: 512 x 512 rows of 4,096 words.
 #[divan::bench(args = machines())]
 fn product_u16(bencher: Bencher<'_, '_>, machine: &Machine) {
     let rows: Vec<u16> =
@@ -47,7 +47,7 @@ fn product_u16(bencher: Bencher<'_, '_>, machine: &Machine) {
         .bench(|| product::product_on(machine.0, black_box(&rows), black_box(&rows), BITS));
 }
 
-/// Multiply-adds mod 2^64: two matrices of 2,048 x 2,048 by 10 columns.
+/// Measures multiply-adds mod 2^64: two matrices of 2,048 x 2,048 by 10 columns.
 #[divan::bench(args = machines())]
 fn product_u64(bencher: Bencher<'_, '_>, machine: &Machine) {
     let (n, columns) = (2048, 10);
@@ -58,7 +58,7 @@ fn product_u64(bencher: Bencher<'_, '_>, machine: &Machine) {
         .bench(|| chebyshev::product_on(machine.0, of(&v), of(&w), of(&x), of(&y), columns));
 }
 
-/// One of the kinds of vectors that this machine has.
+/// Instruction set of this machine.
 struct Machine(Arch);
 
 impl std::fmt::Display for Machine {
@@ -75,7 +75,7 @@ fn machines() -> impl Iterator<Item = Machine> {
     lanes::machines().into_iter().map(Machine)
 }
 
-/// Bits of this party's part of an `and`.
+/// Measures bits of this party's part of an `and`.
 #[divan::bench]
 fn and(bencher: Bencher<'_, '_>) {
     let of = |salt| words(1 << 14, salt).into_iter().map(Xor).collect::<Vec<Bits>>();
@@ -83,7 +83,7 @@ fn and(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(64usize << 14)).bench(|| black_box(&x).product(black_box(&y)));
 }
 
-/// Bits of a mask of zero: two streams.
+/// Measures bits of a mask of zero: two streams.
 #[divan::bench]
 fn mask(bencher: Bencher<'_, '_>) {
     let mut context = Context::new(round::Line::default(), Keys::new([1; 32], [2; 32], &[]), 0);
@@ -91,7 +91,7 @@ fn mask(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(64usize << 14)).bench_local(|| context.step().mask(black_box(&mut bits)));
 }
 
-/// CPU seconds of a call, the least of three.
+/// Returns the CPU seconds of a call, the smallest of three.
 fn cpu<T>(mut work: impl FnMut() -> T) -> f64 {
     let once = |_| {
         let start = ProcessTime::now();
@@ -101,7 +101,8 @@ fn cpu<T>(mut work: impl FnMut() -> T) -> f64 {
     (0..3).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// CPU seconds of the kernels of a party alone: what it multiplies, and the streams behind what it sends.
+/// Returns the CPU seconds of the kernels of one party: its products, and the streams behind the data that
+/// it sends.
 fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 4] {
     let n = plan.points();
     let bits = plan.settings().bits as usize;
@@ -128,7 +129,7 @@ fn whole(points: usize) {
     let plan = Plan::new(points, CLASSES, settings(0.99, 60)).expect("fits");
     let width = BITS / 64;
     let mut code = words(points * width, 1);
-    // Clusters: what the rows say costs nothing, but let there be labels to compare.
+    // Make clusters. The contents of the rows cost nothing, but there should be labels to compare.
     for point in CLASSES..points {
         for word in 0..width {
             let centre = code[point % CLASSES * width + word];
@@ -147,7 +148,7 @@ fn whole(points: usize) {
         let inputs = unpack(&parcels[number], number, &said, points, BITS, CLASSES).expect("a parcel");
         Box::pin(run(context, plan, vec![inputs])) as round::Part<'_, Outcome>
     };
-    // The run that took least of three, as with the kernels; with the CPU seconds of all parties up to the
+    // Use the fastest of three runs, as with the kernels, with the CPU seconds of all parties up to the
     // end of each round.
     let run = || {
         let (start, mut clock) = (ProcessTime::now(), vec![0.0]);
@@ -170,7 +171,7 @@ fn whole(points: usize) {
     println!("{:<14}{:>10}{:>16}{:>10}", "stage", "rounds", "MB, most", "CPU s");
     let mut at = 0;
     for (stage, rounds, bytes) in done.stages() {
-        // What follows the last round of a stage counts for the next one.
+        // Work after the last round of a stage counts for the next stage.
         let end = at + rounds as usize;
         let seconds = (clock[end] - clock[at]) / 3.0;
         println!("{:<14}{rounds:>10}{:>16.2}{seconds:>10.2}", format!("{stage:?}"), bytes as f64 / 1e6);

@@ -1,37 +1,37 @@
-//! Sums of products mod 2^16 and 2^64 on the machine's vectors. Written out for AVX2 and AVX-512: left to the
-//! compiler, products of 64-bit words are taken one by one.
+//! Sums of products mod 2^16 and 2^64 with the machine's vector instructions. They are written out for
+//! AVX2 and AVX-512, because the compiler would multiply 64-bit words one by one.
 
 use pulp::{Arch, NullaryFnOnce};
 
-/// What multiplies and adds words of type `W`, many at once.
+/// Operations that multiply and add many words of type `W` at once.
 pub(crate) trait Lanes<W>: Copy {
-    /// Words that are multiplied at once, as they lie in memory.
+    /// Words that are multiplied at once, in memory.
     type Block: Copy;
-    /// The same in a register.
+    /// The same words in a register.
     type Vector: Copy;
-    /// Sums that are still to be added up.
+    /// Partial sums, one per lane.
     type Sum: Copy;
-    /// Whether there are registers for twenty sums; else for four.
+    /// True if there are registers for twenty sums, false if only for four.
     const WIDE: bool;
-    /// Whole blocks, and the words that are left.
+    /// Splits words into whole blocks and the remaining words.
     fn blocks(words: &[W]) -> (&[Self::Block], &[W]);
-    /// No sum yet.
+    /// Returns the sum zero.
     fn zero(self) -> Self::Sum;
     /// Loads a block.
     fn load(self, block: Self::Block) -> Self::Vector;
-    /// sum + a b, lane by lane.
+    /// Returns sum + a b, lane by lane.
     fn add(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum;
-    /// All lanes together.
+    /// Returns the sum of all lanes.
     fn total(self, sum: Self::Sum) -> W;
 }
 
 /// Work that is the same on every machine.
 pub(crate) trait Work<W> {
-    /// Does it with these lanes.
+    /// Does the work with these lanes.
     fn with<L: Lanes<W>>(self, lanes: L);
 }
 
-/// Lanes of any machine.
+/// Lanes for any machine.
 #[derive(Clone, Copy, Debug)]
 struct Plain;
 
@@ -111,11 +111,11 @@ mod x86 {
     products!(V4, u64, u64x8, 8, true, wrapping_mul_u64x8, wrapping_add_u64x8);
     products!(V3, u16, u16x16, 16, false, wrapping_mul_u16x16, wrapping_add_u16x16);
 
-    /// AVX2 multiplies halves of 32 bits: a word, and its upper half.
+    /// AVX2 multiplies halves of 32 bits, so a vector holds each word and its upper half.
     impl Lanes<u64> for V3 {
         type Block = [u64; 4];
         type Vector = [u64x4; 2];
-        /// Products of lower halves, and those that count 2^32 times.
+        /// Products of lower halves, and products that count 2^32 times.
         type Sum = [u64x4; 2];
         const WIDE: bool = false;
         #[inline(always)]
@@ -147,8 +147,8 @@ mod x86 {
     }
 }
 
-/// The sums of products of each of R rows with each of C, all of one length. What is left after the last
-/// whole block is not counted.
+/// Returns the sums of products of each of R rows with each of C rows, all of the same length. Words after
+/// the last whole block are not counted.
 #[inline(always)]
 pub(crate) fn products<W: Copy + Default, L: Lanes<W>, const R: usize, const C: usize>(
     lanes: L,
@@ -171,13 +171,13 @@ pub(crate) fn products<W: Copy + Default, L: Lanes<W>, const R: usize, const C: 
     sums.map(|sums| sums.map(|sum| lanes.total(sum)))
 }
 
-/// Words that there are lanes for.
+/// Word types with lanes.
 pub(crate) trait Word: Sized {
-    /// Does work with the vectors of `arch`.
+    /// Does work with the vector instructions of `arch`.
     fn with(arch: Arch, work: impl Work<Self>);
 }
 
-/// Work on its way to code that is compiled for the lanes' machine.
+/// Work passed to code that is compiled for the machine of the lanes.
 struct On<L, T>(L, T);
 
 macro_rules! words {
@@ -206,7 +206,7 @@ macro_rules! words {
 
 words!(u16, u64);
 
-/// All that this machine can do, the plainest first.
+/// Returns all instruction sets of this machine, the simplest first.
 #[must_use]
 pub fn machines() -> Vec<Arch> {
     let mut all = vec![Arch::Scalar];

@@ -1,9 +1,9 @@
-//! Computing on what nobody sees: label propagation on shares among three parties, and distances in pairs by
-//! oblivious transfer or homomorphic encryption.
-//! An internal package: programs use `flyswarm`, and nothing here is kept stable.
+//! Computation on secret data: label propagation on shares among three parties, and distances between
+//! pairs of owners by oblivious transfer or homomorphic encryption. This is an internal package: programs
+//! use `flyswarm`, and nothing here is a stable interface.
 //!
-//! Assumptions: AES under a public key, in [`ot`], as a random permutation; Ring-LWE with the parameters of
-//! [`phe`]. [`propagation`] is what the parties compute, in the clear.
+//! Assumptions: AES under a public key, in [`ot`], is a random permutation; Ring-LWE is hard for the
+//! parameters of [`phe`]. [`propagation`] is the same computation in the clear.
 
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

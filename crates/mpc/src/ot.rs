@@ -1,21 +1,21 @@
-//! Oblivious transfer, against peers that follow the protocol (spec, section "Oblivious transfer").
+//! Oblivious transfer, secure against peers that follow the protocol (spec, section "Oblivious transfer").
 //!
-//! A *receiver* with choice bits r_0, r_1, .. and a *sender* with vectors d_j of words mod 2^16, both of
-//! `width` words, get additive shares of r_j d_j: the sender a uniform p_j, the receiver p_j + r_j d_j.
-//! Neither learns anything of what the other has put in.
+//! A *receiver* has choice bits r_0, r_1, .. and a *sender* has vectors d_j of words mod 2^16, both of
+//! `width` words. They get additive shares of r_j d_j: the sender a uniform p_j, the receiver p_j + r_j
+//! d_j. Neither learns anything about the other's input.
 //!
-//! 1. 128 [`base`] transfers, in which the roles are turned round: the extension's receiver gets 128 pairs of
-//!    keys, the sender one of each pair.
-//! 2. The [`extension`] makes as many transfers of them as are needed, with symmetric cryptography alone.
+//! 1. 128 [`base`] transfers, with the roles swapped: the extension's receiver gets 128 pairs of keys, the
+//!    sender one key of each pair.
+//! 2. The [`extension`] makes any number of transfers from them, with symmetric cryptography only.
 //!
-//! Every key is bound to a *context* of 32 bytes, which must never serve twice.
+//! Every key is bound to a *context* of 32 bytes, which must never be used twice.
 
 pub mod base;
 pub mod extension;
 
-/// Base transfers: the security parameter of the extension.
+/// Number of base transfers: the security parameter of the extension.
 pub const BASE: usize = 128;
-/// Transfers in a row of the bit matrices, at a time.
+/// Number of transfers in one word of the bit matrices.
 pub const WORD: usize = 64;
 
 #[cfg(test)]

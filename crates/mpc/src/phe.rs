@@ -1,36 +1,37 @@
-//! Packed additively homomorphic encryption: inner products of rows of bits, on a ciphertext (spec, section
+//! Packed additively homomorphic encryption: inner products of rows of bits on a ciphertext (spec, section
 //! "Homomorphic encryption").
 //!
-//! The scheme is that of Brakerski ("Fully homomorphic encryption without modulus switching from classical
-//! GapSVP", CRYPTO 2012) as Fan and Vercauteren write it (2012): ring of degree N = 4096, q the product of
-//! two primes of 50 bits, plaintexts mod t = 2^15. The secret s is ternary, errors e are centred binomial of
-//! variance 10.5 (standard deviation 3.2): 128 bits of security for up to 109 bits of q
-//! (homomorphicencryption.org, *Standard*, 2018, table 1).
+//! The scheme is by Brakerski ("Fully homomorphic encryption without modulus switching from classical
+//! GapSVP", CRYPTO 2012) in the form of Fan and Vercauteren (2012): ring of degree N = 4096, q the product
+//! of two primes of 50 bits, plaintexts mod t = 2^15. The secret s is ternary, and errors e are centred
+//! binomial of variance 10.5 (standard deviation 3.2). This gives 128 bits of security for up to 109 bits
+//! of q (homomorphicencryption.org, *Standard*, 2018, table 1).
 //!
-//! 1. The *holder* of the key encrypts its rows of bits: a ciphertext (c0, c1) with c0 + c1 s = D m + e, D =
-//!    floor(q / t), holds [`Layout::columns`] columns of `stride` rows: coefficient c stride + r of m is bit
-//!    c of row r. c1 is uniform, of a public stream, so that only c0 travels.
-//! 2. The *evaluator* adds, for each of its rows b, X^(-c stride) times the ciphertexts for all columns c
-//!    whose bit is 1: the first coefficients of the sum hold the inner products of all the holder's rows with
-//!    b.
-//! 3. To this it adds a fresh encryption of zero under the holder's public key, which makes c1 anew (it is
-//!    linear in b, and would give it away whatever is done to c0); to the coefficients of c0 that are wanted
-//!    D times a mask uniform mod t, its share; and uniform noise below 2^83. Then it divides by the second
-//!    prime, which makes the answer half as long, and sends the first coefficients of c0 with the whole of
-//!    c1.
-//! 4. The holder decrypts: the products plus the mask, mod t.
+//! 1. The *holder* of the key encrypts its rows of bits. A ciphertext (c0, c1) with c0 + c1 s = D m + e, D
+//!    = floor(q / t), holds [`Layout::columns`] columns of `stride` rows: coefficient c stride + r of m is
+//!    bit c of row r. c1 is uniform, from a public stream, so only c0 is sent.
+//! 2. For each of its rows b, the *evaluator* adds X^(-c stride) times the ciphertexts for all columns c
+//!    whose bit is 1. The first coefficients of the sum hold the inner products of all the holder's rows
+//!    with b.
+//! 3. The evaluator adds a fresh encryption of zero under the holder's public key. This renews c1, which
+//!    is linear in b and would reveal b, whatever happens to c0. To the wanted coefficients of c0, it adds
+//!    D times a mask uniform mod t, which is its share, and uniform noise below 2^83. Then it divides by
+//!    the second prime, which halves the length of the answer. It sends the first coefficients of c0 and
+//!    all of c1.
+//! 4. The holder decrypts the products plus the mask, mod t.
 //!
-//! *Why the evaluator's bits are hidden.* c1 + (the fresh encryption's) is uniform to the holder by Ring-LWE
-//! with its small u as the secret. What c0 then tells beside the sum mod t is its noise: e of what was added
-//! up, at most 21 L; that of the fresh encryption, at most 21 (2 N + 1); and at most 2^15 from the wrap mod
-//! t: below 2^20 together for L up to 16,384. Added to a uniform number below 2^83 it moves its distribution
-//! by at most 2^-63. Over the n x m coefficients of a block that is n m 2^-63: 2^-45 for 500 x 500 rows,
-//! below 2^-40 for up to 2^23 pairs of rows. Dividing afterwards only forgets. *Why it decrypts:* 2^83 + 2^20
-//! is below q / 2 t = 2^84 (less 2^-30 of it), and after the division what rounding adds, at most (N + 1) /
-//! 2, is far below q_0 / 2 t - 2^33 > 2^32.
+//! *Why the evaluator's bits are hidden.* By Ring-LWE, c1 plus the fresh encryption's c1 is uniform to the
+//! holder; the small u of the fresh encryption is the secret. Then c0 reveals only the sum mod t and its
+//! noise. The noise consists of e of the added ciphertexts, at most 21 L; of the fresh encryption, at most
+//! 21 (2 N + 1); and of the wrap mod t, at most 2^15. Together it is below 2^20 for L up to 16,384. Added
+//! to a uniform number below 2^83, it changes the distribution by at most 2^-63. Over the n x m
+//! coefficients of a block, that is n m 2^-63: 2^-45 for 500 x 500 rows, and below 2^-40 for up to 2^23
+//! pairs of rows. The division afterwards only removes information. *Why it decrypts.* 2^83 + 2^20 is
+//! below q / 2 t = 2^84 (less 2^-30 of it). After the division, the rounding error, at most (N + 1) / 2,
+//! is far below q_0 / 2 t - 2^33 > 2^32.
 //!
-//! What is looked up depends on the evaluator's bits, so that their pattern is in its memory accesses;
-//! nothing is sent or branched on that depends on them.
+//! The lookups depend on the evaluator's bits, so its memory accesses show their pattern. No message and
+//! no branch depends on them.
 
 pub mod ring;
 
@@ -43,73 +44,73 @@ use ring::{
     uniform, unpack,
 };
 
-/// Plaintexts are modulo this.
+/// Modulus of plaintexts.
 pub const T: u64 = 1 << 15;
-/// Bits of the noise that is added to an answer.
+/// Number of bits of the noise that is added to an answer.
 pub const NOISE_BITS: usize = 83;
-/// Most rows in a ciphertext.
+/// Largest number of rows in a ciphertext.
 pub const MAX_STRIDE: usize = 512;
-/// Bytes of a ciphertext as it travels.
+/// Bytes of a ciphertext on the wire.
 pub const CIPHERTEXT: usize = 2 * N * ring::WIDTH / 8;
 /// Bytes of a public key.
 pub const PUBLIC_KEY: usize = 32 + CIPHERTEXT;
-/// Columns whose sums are looked up together.
+/// Number of columns whose sums are looked up together.
 const LOOKED_UP: usize = 4;
 
-/// floor(q / t).
+/// Returns floor(q / t).
 fn delta() -> u128 {
     let [one, two] = ring::PRIMES;
     u128::from(one) * u128::from(two) / u128::from(T)
 }
 
-/// How rows of bits lie in ciphertexts.
+/// Layout of rows of bits in ciphertexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Rows that are encrypted, at most [`MAX_STRIDE`].
+    /// Number of encrypted rows, at most [`MAX_STRIDE`].
     pub rows: usize,
-    /// Places of a column: a power of two.
+    /// Number of places of a column: a power of two.
     pub stride: usize,
-    /// Bits of a row.
+    /// Number of bits of a row.
     pub bits: usize,
 }
 
 impl Layout {
-    /// For so many rows, 1 to [`MAX_STRIDE`], of so many bits.
+    /// Makes the layout of `rows` rows, 1 to [`MAX_STRIDE`], of `bits` bits.
     #[must_use]
     pub fn new(rows: usize, bits: usize) -> Self {
         Self { rows, stride: rows.next_power_of_two().min(MAX_STRIDE), bits }
     }
 
-    /// Columns in a ciphertext.
+    /// Returns the number of columns in a ciphertext.
     #[must_use]
     pub fn columns(&self) -> usize {
         N / self.stride
     }
 
-    /// How many ciphertexts.
+    /// Returns the number of ciphertexts.
     #[must_use]
     pub fn ciphertexts(&self) -> usize {
         self.bits.div_ceil(self.columns())
     }
 
-    /// Bytes of an answer.
+    /// Returns the bytes of an answer.
     #[must_use]
     pub fn answer(&self) -> usize {
         packed_bytes(self.rows) + packed_bytes(N)
     }
 }
 
-/// A bit of packed rows.
+/// Returns a bit of packed rows.
 fn bit(row: &[u64], at: usize) -> bool {
     row.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
 }
 
-/// Who encrypts its rows, and decrypts.
+/// Holder of the key, which encrypts its rows and decrypts the answers.
 pub struct Holder {
     secret: [Multiplier; 2],
-    /// Of its errors.
+    /// Seed of its errors.
     seed: Zeroizing<[u8; 32]>,
-    /// Of what is uniform and public.
+    /// Seed of the uniform and public numbers.
     public: [u8; 32],
 }
 
@@ -120,7 +121,7 @@ impl std::fmt::Debug for Holder {
 }
 
 impl Holder {
-    /// A fresh key, from 32 fresh secret bytes.
+    /// Makes a fresh key from 32 fresh secret bytes.
     #[must_use]
     pub fn new(seed: &[u8; 32]) -> Self {
         let small = ternary(&mut Stream::new(seed, "lattice secret", &[]));
@@ -128,7 +129,7 @@ impl Holder {
         Self { secret, seed: Zeroizing::new(*seed), public: *derive(seed, "lattice public", &[]) }
     }
 
-    /// The public key: the seed of what is public and uniform, and p0 = e - p1 s.
+    /// Returns the public key: the seed of the uniform and public numbers, and p0 = e - p1 s.
     #[must_use]
     pub fn public_key(&self) -> Vec<u8> {
         let mut out = self.public.to_vec();
@@ -136,8 +137,8 @@ impl Holder {
         out
     }
 
-    /// Ciphertext `index` of `rows`, which are packed words, the first bit in the lowest place of the first
-    /// word; `number` is one that serves once.
+    /// Returns ciphertext `index` of `rows`, which are packed words with the first bit in the lowest place
+    /// of the first word. `number` must be used only once.
     #[must_use]
     pub fn encrypt(&self, layout: Layout, (number, index): (u32, usize), rows: &[&[u64]]) -> Vec<u8> {
         let first = index * layout.columns();
@@ -151,7 +152,7 @@ impl Holder {
         out
     }
 
-    /// D m + e - a s for the public a of a label, modulo both primes, packed.
+    /// Appends D m + e - a s for the public a of a label, modulo both primes, packed.
     fn masked(&self, label: &str, params: &[u8], plain: Option<&[bool]>, out: &mut Vec<u8>) {
         let mut public = Stream::new(&self.public, label, params);
         let small = errors(&mut Stream::new(&*self.seed, label, params), N);
@@ -167,7 +168,8 @@ impl Holder {
         }
     }
 
-    /// The products of the rows with the evaluator's row plus its mask, mod t; `None` if this is no answer.
+    /// Returns the products of the rows with the evaluator's row plus its mask, mod t. Returns `None` if
+    /// the answer is malformed.
     #[must_use]
     pub fn decrypt(&self, layout: Layout, answer: &[u8]) -> Option<Vec<u16>> {
         let ([prime, _], [secret, _]) = (primes(), &self.secret);
@@ -183,7 +185,7 @@ impl Holder {
     }
 }
 
-/// What the evaluator knows of the holder's key.
+/// Holder's public key, as used by the evaluator.
 pub struct Public {
     key: [[Multiplier; 2]; 2],
     seed: [u8; 32],
@@ -195,14 +197,14 @@ impl std::fmt::Debug for Public {
     }
 }
 
-/// Both residues of a polynomial.
+/// Reads both residues of a polynomial.
 fn polynomials(bytes: &[u8]) -> Option<[Vec<u64>; 2]> {
     let (one, two) = bytes.split_at_checked(CIPHERTEXT / 2)?;
     Some([unpack(one, N, ring::PRIMES[0])?, unpack(two, N, ring::PRIMES[1])?])
 }
 
 impl Public {
-    /// From the holder's [`public_key`](Holder::public_key); `None` if it is none.
+    /// Reads the holder's [`public_key`](Holder::public_key). Returns `None` if it is malformed.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let (seed, p0) = bytes.split_first_chunk::<32>()?;
@@ -215,10 +217,10 @@ impl Public {
         Some(Self { key: [key(0, one), key(1, two)], seed: *seed })
     }
 
-    /// For each of `rows` (packed words) the answer, and the evaluator's mask: minus its share of the
-    /// products mod t. With the number of the first of the ciphertexts; `of` is 32 fresh secret bytes, which
-    /// must not serve twice with a number, and the number of the first answer. `None` if a ciphertext is
-    /// none.
+    /// Returns, for each of `rows` (packed words), the answer and the evaluator's mask, which is minus its
+    /// share of the products mod t. `start` is the number of the first ciphertext. `of` is 32 fresh secret
+    /// bytes and the number of the first answer; the bytes must not be used twice with the same number.
+    /// Returns `None` if a ciphertext is malformed.
     #[must_use]
     pub fn answers(
         &self,
@@ -227,7 +229,7 @@ impl Public {
         rows: &[&[u64]],
         of: (&[u8; 32], u64),
     ) -> Option<Vec<(Vec<u8>, Vec<u16>)>> {
-        // What computes is compiled here, where it is optimised in every profile.
+        // The computation is compiled in this package, which is optimised in every profile.
         let ciphertexts: Vec<&[u8]> = ciphertexts.iter().map(AsRef::as_ref).collect();
         self.answered(layout, (start, &ciphertexts), rows, of)
     }
@@ -239,7 +241,7 @@ impl Public {
         rows: &[&[u64]],
         (secret, first): (&[u8; 32], u64),
     ) -> Option<Vec<(Vec<u8>, Vec<u16>)>> {
-        // Of c0 the wanted coefficients, then c1: of each row and prime.
+        // For each row and prime: the wanted coefficients of c0, then c1.
         let (width, arch) = (layout.rows + N, Arch::new());
         let mut sums =
             vec![[Zeroizing::new(vec![0u64; width]), Zeroizing::new(vec![0u64; width])]; rows.len()];
@@ -271,7 +273,7 @@ impl Public {
         )
     }
 
-    /// An answer from the sums over the ciphertexts.
+    /// Makes an answer from the sums over the ciphertexts.
     fn answer(&self, layout: Layout, sums: &[Residues; 2], stream: &mut Stream) -> (Vec<u8>, Vec<u16>) {
         let u = ternary(stream);
         let (e0, e1) = (errors(stream, layout.rows), errors(stream, N));
@@ -305,7 +307,7 @@ impl Public {
         };
         let [one, two] = primes();
         let (high, low) = (hidden(0, one), hidden(1, two));
-        // (x - y) / q_1 for the y of least size that leaves no remainder.
+        // (x - y) / q_1 for the y of smallest absolute value that leaves no remainder.
         let inverse = Factor::new(power(two.q % one.q, one.q - 2, one.q), one.q);
         let divided: Vec<u64> = high
             .iter()
@@ -322,8 +324,8 @@ impl Public {
     }
 }
 
-/// Adds to each row's sums the entry of the table that it looks up. At most 2^12 entries are added to a sum,
-/// each below 2^50.
+/// Adds the entry that a row looks up in the table to the sums of the row. At most 2^12 entries are added
+/// to a sum, each below 2^50.
 struct LookUp<'a, S> {
     table: &'a [u64],
     width: usize,
@@ -342,8 +344,8 @@ impl<'a, S: Iterator<Item = (usize, &'a mut [u64])>> NullaryFnOnce for LookUp<'_
     }
 }
 
-/// Every sum of the [`LOOKED_UP`] polynomials X^(-c stride) p, c from `group` times as many on: of c0 the
-/// first coefficients, then those of c1, for each.
+/// Returns every sum of the [`LOOKED_UP`] polynomials X^(-c stride) p, with c from `group` times
+/// [`LOOKED_UP`] on. Each sum has the first coefficients of c0, then those of c1.
 fn table(layout: Layout, group: usize, [c0, c1]: [&[u64]; 2], q: u64) -> Vec<u64> {
     let width = layout.rows + N;
     let mut table = vec![0; width << LOOKED_UP];

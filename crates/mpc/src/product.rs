@@ -1,37 +1,37 @@
-//! Matrix products in Z_{2^16}, at the speed of the machine's vectors: what distances on shares
-//! ([`crate::shares::distances`]) spend their time on.
+//! Matrix products in Z_{2^16}, at the speed of the machine's vector instructions. Distances on shares
+//! ([`crate::shares::distances`]) spend most of their time here.
 //!
-//! Both matrices lie row after row, so that an entry of A B^T is a product of two contiguous rows. Four rows
-//! of each at a time make 16 sums that stay in registers, or two of A where there are fewer; the rows of B
-//! are taken in panels that stay in the second-level cache.
+//! Both matrices are stored row after row, so an entry of A B^T is a product of two contiguous rows. Four
+//! rows of each matrix make 16 sums that stay in registers; machines with fewer registers take two rows of
+//! A. The rows of B are taken in panels that stay in the second-level cache.
 
 use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::lanes::{self, Lanes, Word as _, Work};
 
-/// Rows are a multiple of so many words.
+/// The length of a row is a multiple of this number of words.
 pub const STEP: usize = 32;
-/// Most rows of A whose products are summed at once.
+/// Largest number of rows of A whose products are summed at once.
 const TILE: usize = 4;
-/// Rows of B in a panel: 512 KiB where rows have 4,096 words.
+/// Number of rows of B in a panel: 512 KiB for rows of 4,096 words.
 const PANEL: usize = 64;
-/// Rows of A that one thread takes at a time.
+/// Number of rows of A that one thread takes at a time.
 const SHARE: usize = 32;
 
-/// A B^T mod 2^16, row-major: `a` holds rows of `length` words, `b` too.
+/// Returns A B^T mod 2^16, row-major. `a` and `b` hold rows of `length` words.
 ///
 /// # Panics
-/// If `length` is 0 or no multiple of [`STEP`], or a matrix has no whole number of rows.
+/// If `length` is 0 or not a multiple of [`STEP`], or if a matrix does not have a whole number of rows.
 #[must_use]
 pub fn product(a: &[u16], b: &[u16], length: usize) -> Vec<u16> {
     product_on(Arch::new(), a, b, length)
 }
 
-/// The same with the vectors of one kind of machine.
+/// Computes [`product`] with the vector instructions of one kind of machine.
 ///
 /// # Panics
-/// As [`product`].
+/// For the same reasons as [`product`].
 #[must_use]
 pub fn product_on(arch: Arch, a: &[u16], b: &[u16], length: usize) -> Vec<u16> {
     assert!(length > 0 && length.is_multiple_of(STEP), "rows of {length} words");
@@ -47,7 +47,7 @@ pub fn product_on(arch: Arch, a: &[u16], b: &[u16], length: usize) -> Vec<u16> {
     out
 }
 
-/// The rows of the product for some rows of A.
+/// Rows of the product for some rows of A.
 struct Share<'a> {
     a: &'a [u16],
     b: &'a [u16],
@@ -82,8 +82,8 @@ impl Work<u16> for Share<'_> {
     }
 }
 
-/// The products of up to R rows with up to four; rows that are missing are taken to be the first, and mean
-/// nothing.
+/// Returns the products of up to R rows with up to four rows. Missing rows are replaced by the first row,
+/// and their results are not used.
 #[inline(always)]
 fn tile_of<L: Lanes<u16>, const R: usize>(lanes: L, a: &[u16], b: &[u16], length: usize) -> [[u16; TILE]; R] {
     let start = |words: usize, row: usize| if (row + 1) * length <= words { row * length } else { 0 };

@@ -1,27 +1,31 @@
-//! XCLP on replicated shares among three computing parties (spec, section 15e): nobody, not even those who
-//! compute, sees a distance, the graph or a label of others.
+//! XCLP on replicated shares among three computing parties (spec, section 15e). No peer sees a distance,
+//! the graph or another owner's label, not even the computing parties.
 //!
 //! A value x is the sum of three *shares*, x = x_0 + x_1 + x_2 (Araki, Furukawa, Lindell, Nof & Ohara,
-//! *High-Throughput Semi-Honest Secure Three-Party Computation with an Honest Majority*, CCS 2016). Party i
-//! holds shares i and i + 1 (mod 3), so that any two parties hold all of x and one alone holds nothing of it.
-//! Keys go the same way: key i is held by parties i and i - 1. Additions are local; a product is local up to
-//! one *reshare*, in which each party sends one word, masked by a sum of zero that the three keys make.
+//! *High-Throughput Semi-Honest Secure Three-Party Computation with an Honest Majority*, CCS 2016). Party
+//! i holds shares i and i + 1 (mod 3). So any two parties together hold all of x, and one party alone
+//! learns nothing about it. Keys are distributed in the same way: parties i and i - 1 hold key i.
+//! Additions are local. A product is local except for one *reshare*: each party sends one word, masked
+//! with a sum of zero that the three keys generate.
 //!
-//! What is computed equals [`crate::propagation::integer`] bit for bit:
+//! The result equals [`crate::propagation::integer`] bit for bit:
 //!
-//! 1. [`input`]: bits of codes and labels become integers, once the holders of a share have compared copies;
-//! 2. [`distances`], Hamming, and their bits;
+//! 1. [`input`]: bits of codes and labels become integers, after the holders of a share have compared
+//!    copies;
+//! 2. [`distances`]: Hamming distances and their bits;
 //! 3. [`nearest`]: the exact k nearest by radix selection, ties by index;
 //! 4. [`shuffle`]: the edges, found under secret permutations of each row, get weights by [`lookup`];
-//! 5. [`newton`]: reciprocals of the degrees; [`balance`]: weights of classes, where they are balanced;
-//! 6. [`chebyshev`]: propagation, one exact truncation a step;
-//! 7. [`output`]: labels, and scores to 2^-6 of their row's sum.
+//! 5. [`newton`]: reciprocals of the degrees; [`balance`]: weights of classes, if the classes are
+//!    balanced;
+//! 6. [`chebyshev`]: propagation, with one exact truncation per step;
+//! 7. [`output`]: labels, and scores in steps of 2^-6 of the sum of their row.
 //!
-//! **The program is written once, as straight lines.** Every stage is an `async fn` over a [`Context`], and
-//! the only thing it can wait for is the end of a round ([`round`]): no runtime, no clock, no socket. What
-//! the compiler makes of it is a state machine; `tasks::xclp::shares::Party` of the package `flyswarm` drives
-//! it: a round's messages go out as one sequence of frames to each of the other two, the program goes on when
-//! both of theirs are there. Parts that run side by side ([`round::together`]) share rounds.
+//! **The program is written once, as straight lines.** Every stage is an `async fn` over a [`Context`]. It
+//! can only wait for the end of a round ([`round`]): it uses no runtime, no clock and no socket. The
+//! compiler turns it into a state machine, which `tasks::xclp::shares::Party` of the package `flyswarm`
+//! drives. The messages of a round are sent as one sequence of frames to each of the other two parties.
+//! The program continues when the messages of both have arrived. Parts that run in parallel
+//! ([`round::together`]) share rounds.
 
 pub mod balance;
 pub mod bits;

@@ -1,20 +1,20 @@
-//! Memory for chunks, used again: a sum masks and receives thousands of the same size, and fresh memory must
-//! be zeroed for each.
+//! Reusable memory for chunks: a sum masks and receives thousands of chunks of the same size, and fresh
+//! memory must be zeroed for each chunk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Smaller frames are not worth it.
+/// Smallest frame that is worth a reused buffer, in bytes.
 const SMALLEST: usize = 64 * 1024;
-/// Buffers that wait to be used again: 8 MiB of chunks.
+/// Largest number of spare buffers: 8 MiB of chunks.
 const SPARE: usize = 32;
 
-/// Spare buffers.
+/// Pool of spare buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
 
-/// `len` bytes that are being written.
+/// Memory of `len` bytes to write into.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -23,14 +23,14 @@ pub struct Buffer {
 }
 
 impl Buffers {
-    /// A buffer of `len` bytes of whatever content.
+    /// Returns a buffer of `len` bytes with arbitrary content.
     pub fn take(&self, len: usize) -> Buffer {
         if len < SMALLEST {
             return Buffer { bytes: vec![0; len], len, home: None };
         }
         let spare = {
             let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // The last one came back last and is the likeliest to be in a cache.
+            // The buffer that was returned last is the likeliest to be in a cache.
             spare.iter().rposition(|bytes| bytes.len() >= len).map(|at| spare.swap_remove(at))
         };
         let bytes = spare.unwrap_or_else(|| vec![0; len]);
@@ -39,12 +39,12 @@ impl Buffers {
 }
 
 impl Buffer {
-    /// Where to write.
+    /// Returns the bytes to write into.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.len]
     }
 
-    /// What was written. Its memory comes back when the last slice of it is dropped.
+    /// Returns the written bytes. The memory goes back to the pool when the last slice of it is dropped.
     pub fn freeze(mut self) -> Bytes {
         match self.home {
             Some(_) => Bytes::from_owner(self),
@@ -94,7 +94,7 @@ mod tests {
         drop(slice);
         let mut third = buffers.take(SMALLEST);
         assert_eq!(third.bytes_mut()[10..].as_ptr(), place, "the memory of the first is used again");
-        // A longer frame does not fit in it, a small one is not taken from it.
+        // A longer frame does not fit into the spare buffer, and a small frame does not use it.
         drop(third);
         assert_eq!(buffers.take(SMALLEST + 1).bytes_mut().len(), SMALLEST + 1);
         assert_eq!(buffers.take(5).freeze().len(), 5);

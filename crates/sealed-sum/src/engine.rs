@@ -1,8 +1,8 @@
 //! Virtual time for whole nodes: encoded frames, connections that come and go, hosts that crash and return.
 //!
-//! The engine decides nothing by itself. The [`World`] around the nodes says how long things take, which
-//! frames are changed and when a fault comes, and keeps the records. Nothing here looks at a clock or draws a
-//! random number, so a run is a function of its world.
+//! The engine decides nothing by itself. The [`World`] around the nodes sets the durations, changes
+//! frames, times the faults and keeps the records. Nothing here reads a clock or draws a random number,
+//! so a run is a function of its world.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc;
@@ -15,89 +15,89 @@ use crate::protocol::wire::{self, Frame};
 use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
 
-/// Headers from this length on are kept once, and how many of them are remembered.
+/// Headers of at least LONG bytes are stored once; the last RECENT of them are remembered.
 const LONG: usize = 8 * 1024;
 const RECENT: usize = 4;
 
-/// The reason of a change of a connection.
+/// Reason for a change of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A connection stands.
+    /// The connection is established.
     Up,
-    /// The other side closed it, or its process died: the operating system says so.
+    /// The other side closed the connection, or its process died and the operating system reports that.
     Closed,
-    /// Nothing comes any more, and nobody says so.
+    /// No more data arrives, and nothing reports it.
     Silent,
 }
 
-/// The treatment of a frame that a node sends.
+/// Treatment of a frame that a node sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriage {
-    /// It travels.
+    /// Deliver the frame.
     Carry,
-    /// It travels, and a copy of it behind it.
+    /// Deliver the frame and then a copy of it.
     Twice,
-    /// It is stopped, and with it all after it on its stream until the connection is made anew.
+    /// Hold the frame and all later frames of its stream until the connection is re-established.
     Hold,
 }
 
-/// The surroundings of the nodes: times, faults, records. Methods that take the engine may cut, crash and
-/// restart at once.
+/// Surroundings of the nodes: times, faults, records. Methods that take the engine may cut, crash and
+/// restart hosts at once.
 pub trait World: Sized {
     /// Events that the world puts into the queue for itself.
     type Event;
 
-    /// Makes the node of `peer` with its stored records; called at each start.
+    /// Makes the node of `peer` with its stored records. Called at each start.
     fn node(&mut self, peer: Peer, stored: Vec<Record>) -> Node;
 
-    /// Whether the two keep a connection when both run and nothing cuts them.
+    /// Returns whether the two peers keep a connection while both run and nothing cuts it.
     fn connects(&self, _a: Peer, _b: Peer) -> bool {
         true
     }
 
-    /// The time at which `peer` learns of a change of its connection to `other` that happens `now`.
+    /// Returns the time when `peer` learns of a change of its connection to `other` that happens `now`.
     fn learns(&mut self, now: Time, peer: Peer, other: Peer, notice: Notice) -> Time;
 
-    /// The time at which a frame arrives that leaves at `at`.
+    /// Returns the arrival time of a frame that leaves at `at`.
     fn arrives(&mut self, at: Time, from: Peer, to: Peer, frame: &Frame) -> Time;
 
-    /// The time at which a job is done that begins `now`.
+    /// Returns the time when a job that begins `now` is done.
     fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time;
 
-    /// How long the node's own thread is busy with a message, microseconds.
+    /// Returns how many microseconds the node's own thread is busy with a message.
     fn handling_us(&mut self, _peer: Peer, _message: &Message) -> u64 {
         0
     }
 
-    /// Called before each action of a node; `false` makes the host crash instead.
+    /// Called before each action of a node. If it returns `false`, the host crashes instead of acting.
     fn acts(&mut self, _peer: Peer) -> bool {
         true
     }
 
-    /// A node sends a message; its frame may be changed.
+    /// Called when a node sends a message. The world may change the frame.
     fn sends(&mut self, now: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage;
 
-    /// A frame has left and will arrive at `at`.
+    /// Called when a frame has left; it will arrive at `at`.
     fn sent(_engine: &mut Engine<Self>, _at: Time, _from: Peer, _to: Peer, _frame: &Frame) {}
 
-    /// A frame does not decode; `fault` says why.
+    /// Called when a frame does not decode because of `fault`.
     fn malformed(engine: &mut Engine<Self>, to: Peer, from: Peer, fault: &Fault);
 
-    /// A node reports an event; `false` makes the host crash at this point.
+    /// Called when a node reports an event. If it returns `false`, the host crashes at this point.
     fn says(engine: &mut Engine<Self>, peer: Peer, event: Event) -> bool;
 
-    /// A node blames another.
+    /// Called when a node blames another peer.
     fn blames(engine: &mut Engine<Self>, by: Peer, who: Peer, fault: &Fault);
 
-    /// A job is begun.
+    /// Called when a job begins.
     fn begins(&mut self, _peer: Peer, _job: &Job) {}
 
-    /// A job has come to its end.
+    /// Called when a job is done.
     fn done(&mut self, _peer: Peer, done: Done, _now: Time) -> Done {
         done
     }
 
-    /// An event of the world's own has come.
+    /// Called when one of the world's own events is due.
     fn happens(engine: &mut Engine<Self>, event: Self::Event);
 }
 
@@ -110,7 +110,7 @@ enum Happening<E> {
     World(E),
 }
 
-/// A job's result. Jobs depend on nothing but themselves: it does not matter when they are carried out.
+/// Result of a job. It depends only on the job, so the time when the job is carried out does not matter.
 enum Pending {
     Here(Box<Done>),
     Away(mpsc::Receiver<Done>),
@@ -120,48 +120,48 @@ struct Host {
     node: Option<Node>,
     life: u32,
     disk: BTreeMap<String, Record>,
-    /// Connected peers, as far as this one knows, and the epochs of the connections.
+    /// Connected peers, as far as this host knows, with the epochs of the connections.
     seen: BTreeMap<Peer, u64>,
-    /// The time until which its thread is busy.
+    /// Time until which the host's thread is busy.
     free: Time,
-    /// Numbers in the queue of the events that came while it was paused.
+    /// Queue numbers of the events that came while the host was paused.
     paused: Option<Vec<u64>>,
 }
 
-/// A connection between a pair, lower first.
+/// Connection between two peers, the lower one first.
 struct Link {
     epoch: u64,
-    /// Last delivery on each stream, [to the higher, to the lower][control, bulk], so that streams stay in
-    /// order.
+    /// Last delivery on each stream, [to the higher, to the lower][control, bulk], which keeps streams
+    /// in order.
     last: [[Time; 2]; 2],
     held: [[bool; 2]; 2],
 }
 
 /// Nodes in virtual time.
 pub struct Engine<W: World> {
-    /// The surroundings of the nodes.
+    /// Surroundings of the nodes.
     pub world: W,
     hosts: Vec<Host>,
     now: Time,
     queue: BTreeMap<(Time, u64), Happening<W::Event>>,
-    /// Events that wait for paused hosts, by their numbers in the queue.
+    /// Events that wait for paused hosts, by queue number.
     parked: BTreeMap<u64, Happening<W::Event>>,
     sequence: u64,
     links: BTreeMap<(Peer, Peer), Link>,
     cut: BTreeSet<(Peer, Peer)>,
-    /// (from, to) -> the connection that `from` closed when it was done: frames that it had sent before still
-    /// arrive.
+    /// (from, to) -> connection that `from` closed after it had finished. Frames that it had sent before
+    /// still arrive.
     drained: BTreeMap<(Peer, Peer), u64>,
-    /// (peer, other) -> the time at which the peer hears that its last connection to the other is gone.
+    /// (peer, other) -> time when the peer learns that its last connection to the other is gone.
     lost: BTreeMap<(Peer, Peer), Time>,
-    /// Hosts that run, and events of the world's own that are to come.
+    /// Number of running hosts, and number of the world's own events that are still to come.
     running: usize,
     planned: usize,
-    /// Long headers that were sent lately: one that many peers pass on is kept once.
+    /// Long headers that were sent recently. A header that many peers forward is stored once.
     recent: VecDeque<Bytes>,
-    /// The last long header that was decoded, with its message: many peers get the very same.
+    /// Last long header that was decoded, with its message, because many peers receive the same header.
     decoded: Option<(Bytes, Message)>,
-    /// Whether jobs run beside the engine.
+    /// True if jobs run on other threads.
     parallel: bool,
 }
 
@@ -188,8 +188,8 @@ fn number(channel: Channel) -> usize {
 }
 
 impl<W: World> Engine<W> {
-    /// `peers` hosts, none of which runs yet. With `parallel` jobs are carried out on other threads; the run
-    /// is the same.
+    /// Makes an engine with `peers` hosts, all of them stopped. With `parallel`, jobs run on other
+    /// threads, and the run is the same.
     pub fn new(world: W, peers: u16, parallel: bool) -> Self {
         let host = || Host {
             node: None,
@@ -218,34 +218,34 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// A node that runs.
+    /// Returns the node of a host, if the host runs.
     #[cfg(any(test, feature = "harness"))]
     pub fn node(&self, peer: Peer) -> Option<&Node> {
         self.hosts.get(peer.index())?.node.as_ref()
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<W> {
         (0..u16::try_from(self.hosts.len()).unwrap_or(u16::MAX)).map(Peer)
     }
 
-    /// Whether the host runs.
+    /// Returns whether the host runs.
     pub fn alive(&self, peer: Peer) -> bool {
         self.hosts[peer.index()].node.is_some()
     }
 
-    /// Whether there is a connection.
+    /// Returns whether the two hosts are connected.
     #[cfg(any(test, feature = "harness"))]
     pub fn connected(&self, a: Peer, b: Peer) -> bool {
         self.links.contains_key(&pair(a, b))
     }
 
-    /// The records on the disk of a host, by name.
+    /// Returns the records on the disk of a host, by name.
     #[cfg(any(test, feature = "harness"))]
     pub fn disk(&self, peer: Peer) -> &BTreeMap<String, Record> {
         &self.hosts[peer.index()].disk
@@ -257,17 +257,17 @@ impl<W: World> Engine<W> {
         self.hosts[peer.index()].disk.clear();
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     pub fn next(&self) -> Option<Time> {
         self.queue.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Whether no host runs and the world has planned no event that could change that.
+    /// Returns whether no host runs and the world has not planned an event that could change that.
     pub fn over(&self) -> bool {
         self.running == 0 && self.planned == 0
     }
 
-    /// Whether the world has planned no more events.
+    /// Returns whether the world has no more planned events.
     #[must_use]
     pub fn left_alone(&self) -> bool {
         self.planned == 0
@@ -278,13 +278,13 @@ impl<W: World> Engine<W> {
         self.queue.insert((at, self.sequence), happening);
     }
 
-    /// Puts an event of the world's own into the queue; one for a time that has passed comes next.
+    /// Adds one of the world's own events to the queue. An event whose time has passed comes next.
     pub fn at(&mut self, at: Time, event: W::Event) {
         self.planned += 1;
         self.push(at.max(self.now), Happening::World(event));
     }
 
-    /// Starts a host that does not run, and connects it.
+    /// Starts a host that is stopped, and connects it.
     pub fn restart(&mut self, peer: Peer) {
         let host = &mut self.hosts[peer.index()];
         if host.node.is_some() {
@@ -304,7 +304,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Connects two hosts that run, unless they are cut.
+    /// Connects two running hosts, unless they are cut.
     pub fn connect(&mut self, a: Peer, b: Peer) {
         let pair = pair(a, b);
         if !self.alive(a) || !self.alive(b) || self.cut.contains(&pair) || self.links.contains_key(&pair) {
@@ -314,7 +314,7 @@ impl<W: World> Engine<W> {
         let epoch = self.sequence;
         let mut link = Link { epoch, last: [[Time(0); 2]; 2], held: [[false; 2]; 2] };
         for (peer, other) in [(a, b), (b, a)] {
-            // The loss of the old connection is told before the new one.
+            // A peer learns of the loss of the old connection before it learns of the new one.
             let lost = self.lost.get(&(peer, other)).map_or(0, |at| at.0 + 1);
             let at = self.world.learns(self.now, peer, other, Notice::Up).max(Time(lost));
             link.last[side(other, peer)] = [at; 2];
@@ -323,7 +323,7 @@ impl<W: World> Engine<W> {
         self.links.insert(pair, link);
     }
 
-    /// With `flushed` that peer has closed it in good order.
+    /// Removes the connection. If `flushed` is set, that peer has closed it in good order.
     fn disconnect(&mut self, a: Peer, b: Peer, notice: Notice, flushed: Option<Peer>) {
         if let Some(link) = self.links.remove(&pair(a, b)) {
             for (peer, other) in [(a, b), (b, a)] {
@@ -333,7 +333,7 @@ impl<W: World> Engine<W> {
                     let last = link.last[side(other, peer)];
                     at = at.max(Time(last[0].max(last[1]).0 + 1));
                 }
-                // That of an earlier connection may still be to come.
+                // The notice of an earlier loss may still be to come.
                 let lost = self.lost.entry((peer, other)).or_default();
                 *lost = at.max(*lost);
                 self.push(at, Happening::Lost { peer, other });
@@ -341,7 +341,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Ends a host's process at once; frames that it had sent are lost where they have not arrived.
+    /// Ends a host's process at once. Frames that it had sent and that have not arrived are lost.
     pub fn crash(&mut self, peer: Peer) {
         self.stop(peer, None);
     }
@@ -352,7 +352,7 @@ impl<W: World> Engine<W> {
         if let Some(parked) = host.paused.take() {
             parked.iter().for_each(|number| drop(self.parked.remove(number)));
         }
-        // What was on its way to this process does not reach the next one.
+        // Frames on their way to this process do not reach the next process.
         self.drained.retain(|(_, to), _| *to != peer);
         for other in self.peers() {
             self.disconnect(peer, other, Notice::Closed, flushed);
@@ -366,7 +366,7 @@ impl<W: World> Engine<W> {
         self.disconnect(a, b, notice, None);
     }
 
-    /// Ends the connection between two hosts; it may be made anew at any time.
+    /// Ends the connection between two hosts. It may be re-established at any time.
     pub fn close(&mut self, a: Peer, b: Peer, notice: Notice) {
         self.disconnect(a, b, notice, None);
     }
@@ -379,12 +379,12 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Ends all cuts; the caller makes the connections.
+    /// Ends all cuts. The caller makes the connections.
     pub fn uncut(&mut self) {
         self.cut.clear();
     }
 
-    /// Makes a host take nothing in until [`Engine::resume`]; its events wait.
+    /// Stops a host from taking inputs until [`Engine::resume`]. Its events wait.
     pub fn pause(&mut self, peer: Peer) {
         let host = &mut self.hosts[peer.index()];
         if host.node.is_some() {
@@ -392,7 +392,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Ends a pause: the events that have come meanwhile happen now, in their order.
+    /// Ends a pause. The events that came meanwhile happen now, in their order.
     pub fn resume(&mut self, peer: Peer) {
         for number in self.hosts[peer.index()].paused.take().unwrap_or_default() {
             if let Some(happening) = self.parked.remove(&number) {
@@ -401,7 +401,7 @@ impl<W: World> Engine<W> {
         }
     }
 
-    /// Gives an input to a node now.
+    /// Gives a node an input now.
     pub fn input(&mut self, peer: Peer, input: Input<Node>) {
         let now = self.now;
         let busy = match &input {
@@ -438,7 +438,7 @@ impl<W: World> Engine<W> {
                 Action::Persist(record) => {
                     self.hosts[peer.index()].disk.insert(record.name(), record);
                 }
-                // The simulated disk has no time of its own.
+                // The simulated disk needs no time.
                 Action::WriteEarly(_) => {}
                 Action::Output(event) => {
                     let stopped = matches!(event, Event::Done | Event::Ended(_));
@@ -447,7 +447,7 @@ impl<W: World> Engine<W> {
                         return;
                     }
                     if stopped {
-                        // As a process does it that waits for its last frames to be read.
+                        // A process waits in the same way until its last frames are read.
                         self.stop(peer, Some(peer));
                         return;
                     }
@@ -465,7 +465,7 @@ impl<W: World> Engine<W> {
             return Pending::Here(Box::new(job.run()));
         }
         let (sender, receiver) = mpsc::sync_channel(1);
-        // Nobody waits for what a crashed host computed.
+        // The receiver is gone if the host crashed.
         rayon::spawn(move || drop(sender.send(job.run())));
         Pending::Away(receiver)
     }
@@ -495,9 +495,9 @@ impl<W: World> Engine<W> {
         header
     }
 
-    /// Puts a frame on its way.
+    /// Sends a frame over the current connection, unless its stream is held.
     pub fn carry(&mut self, from: Peer, to: Peer, frame: &Frame, hold: bool) {
-        // Into a connection that is gone: the sender may not know it yet.
+        // The connection may be gone without the sender knowing it yet.
         let host = &self.hosts[from.index()];
         let (told, leaves) = (host.seen.get(&to), host.free.max(self.now));
         let Some(link) = self.links.get_mut(&pair(from, to)).filter(|link| told == Some(&link.epoch)) else {
@@ -531,7 +531,7 @@ impl<W: World> Engine<W> {
         Ok(message)
     }
 
-    /// Lets the next event happen; `false` if there is none.
+    /// Processes the next event. Returns `false` if the queue is empty.
     pub fn step(&mut self) -> bool {
         let Some(((at, number), happening)) = self.queue.pop_first() else { return false };
         self.now = at;
@@ -577,7 +577,8 @@ impl<W: World> Engine<W> {
             }
             Happening::Up { peer, other, epoch } => {
                 let stands = self.links.get(&pair(peer, other)).is_some_and(|link| link.epoch == epoch);
-                // What the other has sent before it closed it comes over a connection that this one knows.
+                // Frames that the other peer sent before it closed still need a connection that this
+                // peer knows.
                 if stands || self.drained.get(&(other, peer)) == Some(&epoch) {
                     self.hosts[peer.index()].seen.insert(other, epoch);
                     self.input(peer, Input::PeerUp(other));

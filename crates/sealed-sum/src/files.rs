@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all, and folders that survive a crash.
 //!
-//! A file is made under a new random name in its folder (never through a link that lies there), synced, and
-//! renamed; then its folder is synced. A link at its place is replaced, not followed.
+//! A file is written under a new random name in its folder (never through an existing link), synced and
+//! renamed. Then its folder is synced. A link at its path is replaced, not followed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Writes a file so that `path` holds the old bytes or the new ones; without `replace` nothing that is there
-/// is changed. A device or pipe is written to as it is.
+/// Writes a file so that `path` holds either the old bytes or the new ones. Without `replace`, an
+/// existing file is not changed. A device or pipe is written to directly.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::AlreadyExists`] without `replace`.
+/// The system's error; [`io::ErrorKind::AlreadyExists`] without `replace` if something is at `path`.
 pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     if is_stream(path) {
         return File::options().write(true).open(path)?.write_all(bytes);
@@ -23,10 +23,10 @@ pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     keep(file, path, replace)
 }
 
-/// As [`write_whole`], and nobody but its owner may read the file (mode 0600), not even for a moment.
+/// Writes a file like [`write_whole`], and only its owner can ever read it (mode 0600).
 ///
 /// # Errors
-/// As [`write_whole`].
+/// Those of [`write_whole`].
 pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()> {
     if is_stream(path) {
         return write_whole(path, bytes, replace);
@@ -39,41 +39,40 @@ pub fn write_private(path: &Path, bytes: &[u8], replace: bool) -> io::Result<()>
     keep(file, path, replace)
 }
 
-/// An empty file at `path` that nobody but its owner may read (mode 0600), for what is written as it happens.
-/// With `replace` what was there goes.
+/// Makes an empty file at `path` for continuous output. Only its owner can read it (mode 0600). With
+/// `replace`, it replaces an existing file.
 ///
 /// # Errors
-/// What the system says; [`io::ErrorKind::AlreadyExists`] without `replace`.
+/// The system's error; [`io::ErrorKind::AlreadyExists`] without `replace` if something is at `path`.
 pub fn begin_private(path: &Path, replace: bool) -> io::Result<File> {
     write_private(path, b"", replace)?;
     File::options().write(true).open(path)
 }
 
-/// An empty file beside `path`, with the usual mode less the umask, that goes when it is dropped. Write to
-/// its
-/// [`NamedTempFile::as_file`]: its own errors name a path that nobody knows.
+/// Makes an empty temporary file in the folder of `path`, with the usual mode less the umask. It is
+/// deleted on drop. Write to its [`NamedTempFile::as_file`], because its own errors name a random path.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
     temporary(folder_of(path))
 }
 
-/// As [`beside`], and nobody but its owner may read the file.
+/// Makes a temporary file like [`beside`] that only its owner can read.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn private_beside(path: &Path) -> io::Result<NamedTempFile> {
     path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
     // tempfile makes its files with mode 0600.
     tempfile::Builder::new().prefix(".flyswarm-").tempfile_in(folder_of(path)).map_err(plain)
 }
 
-/// Gives a file of [`beside`] its name, durably.
+/// Renames a file of [`beside`] to `path`, durably.
 ///
 /// # Errors
-/// As [`write_whole`]; what was at `path` is then as before.
+/// Those of [`write_whole`]. After an error, `path` is unchanged.
 pub fn keep(file: NamedTempFile, path: &Path, replace: bool) -> io::Result<()> {
     file.as_file().sync_all()?;
     let kept = if replace { file.persist(path) } else { file.persist_noclobber(path) };
@@ -81,16 +80,16 @@ pub fn keep(file: NamedTempFile, path: &Path, replace: bool) -> io::Result<()> {
     sync(folder_of(path))
 }
 
-/// Whether something is at `path` that writing would replace: a link too, wherever it leads, but no device
-/// or pipe.
+/// Returns whether writing to `path` would replace something. A link counts, wherever it leads. A device
+/// or pipe does not count.
 pub fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok() && !is_stream(path)
 }
 
-/// Whether a file can be made at `path`; makes and removes one beside it.
+/// Checks that a file can be made at `path`: makes and removes one next to it.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn try_out(path: &Path) -> io::Result<()> {
     if is_stream(path) {
         return File::options().write(true).open(path).map(drop);
@@ -101,11 +100,11 @@ pub fn try_out(path: &Path) -> io::Result<()> {
     beside(path).map(drop)
 }
 
-/// Makes a folder and those above it that are missing; the name of each new one is durable when this returns.
-/// Only their owner can look into the new ones where `private`.
+/// Makes a folder and its missing parents. The name of each new folder is durable when this returns.
+/// With `private`, only the owner can open the new folders.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn create_folders(folder: &Path, private: bool) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
@@ -136,7 +135,7 @@ fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder).map_err(plain)
 }
 
-/// The system's own word: `tempfile` adds the name of a file that nobody knows.
+/// Returns the system's own message: `tempfile` adds the random name of its file.
 pub fn plain(error: io::Error) -> io::Error {
     let text = error.to_string();
     match text.split_once(" at path \"") {
@@ -153,7 +152,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Other systems than Unix cannot open a folder.
+/// Syncs a folder. Only Unix can open folders.
 fn sync(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -1,10 +1,10 @@
-//! The sealed sum: its cryptography, its protocol as machines without clock, socket or disk, and the node
-//! that runs a task on them. It knows no particular task, no session file and no rows.
-//! An internal package: programs use `flyswarm`, and nothing here is kept stable.
+//! The sealed sum: its cryptography, its protocol as state machines without clock, socket or disk, and
+//! the node that runs a task on them. It depends on no particular task, session file or rows. This is an
+//! internal package: programs use `flyswarm`, and nothing here is a stable interface.
 //!
-//! Imports go one way: `crypto < session < protocol < task < node < engine`. `files` and `buffers` stand
-//! below all. The feature `harness` is for tests alone: the laboratory around whole nodes, and the switches
-//! by which they deviate.
+//! Imports go one way: `crypto < session < protocol < task < node < engine`. `files` and `buffers` are
+//! below all others. The feature `harness` is for tests only: the laboratory around whole nodes, and the
+//! switches that make nodes deviate.
 
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

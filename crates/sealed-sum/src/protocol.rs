@@ -1,13 +1,13 @@
 //! Protocols as sans-IO machines.
 //!
-//! A machine is told the time and one [`Input`], and answers with a [`Step`]: the list of [`Action`]s that
-//! its driver must carry out in order. It has no clock, no socket and no source of randomness but the seed
-//! that it was made with, so that `net` and `sim` drive the very same code. Long work leaves as `Compute` and
-//! comes back as `Done`; what must survive a crash leaves as `Persist`, and is on disk before any later
-//! action of the step is carried out.
+//! A machine receives the time and one [`Input`], and answers with a [`Step`]: the list of [`Action`]s
+//! that its driver must carry out in order. It has no clock and no socket, and its only source of
+//! randomness is the seed that it was made with. So `net` and `sim` drive the very same code. Long work
+//! leaves as `Compute` and comes back as `Done`. Data that must survive a crash leaves as `Persist`, and
+//! is on disk before any later action of the step is carried out.
 //!
-//! Three things are kept apart: a wrong call by this program is an `Err`, a peer that breaks a rule is
-//! `Blame`, and what cannot happen is `unreachable!("BUG: ...")`.
+//! Three kinds of errors are kept apart: a wrong call by this program is an `Err`, a peer's breach of a
+//! rule is `Blame`, and an impossible state is `unreachable!("BUG: ...")`.
 
 pub mod about;
 pub mod all_reduce;
@@ -43,32 +43,32 @@ use sum_id::SumId;
 pub struct Time(pub u64);
 
 impl Time {
-    /// The time `ms` milliseconds later.
+    /// Returns the time `ms` milliseconds later.
     #[must_use]
     pub fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms.saturating_mul(1000)))
     }
 
-    /// Milliseconds from `earlier` to this time, 0 if it is not earlier.
+    /// Returns the milliseconds from `earlier` to this time, or 0 if `earlier` is not earlier.
     #[must_use]
     pub fn ms_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0) / 1000
     }
 }
 
-/// A breach by a peer of a rule that can be checked. The text is part of the line that the user sees.
+/// Breach of a checkable rule by a peer. The text is part of the line that the user sees.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A frame that does not decode.
     #[error("malformed frame: {0}")]
     Malformed(String),
-    /// A message that its sender may not send, or not now.
+    /// A message that its sender may not send at all, or not now.
     #[error("{0} out of order")]
     OutOfOrder(&'static str),
-    /// A message that names a peer, slot, size or member list against the session.
+    /// A message whose peer, slot, size or member list contradicts the session.
     #[error("{0}")]
     Inconsistent(String),
-    /// A signature that does not verify over what it is said to sign.
+    /// A signature that does not verify.
     #[error("bad signature on {0}")]
     BadSignature(&'static str),
     /// A share that does not match the hash its dealer published.
@@ -91,40 +91,40 @@ pub enum Fault {
     Transport(String),
 }
 
-/// As text: what a fault says is for people.
+/// Serialized as text, because the text of a fault is for people.
 impl Serialize for Fault {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-/// A state machine without clock, socket or disk of its own.
+/// State machine without its own clock, socket or disk.
 pub trait Machine {
-    /// The messages between peers.
+    /// Messages between peers.
     type Message;
-    /// The timers.
+    /// Timers.
     type Timer;
     /// Long work.
     type Job;
-    /// The result of a [`Machine::Job`].
+    /// Result of a [`Machine::Job`].
     type Done;
     /// Records that must be on disk before the actions after them are carried out.
     type Record;
-    /// The reports to the parent or driver.
+    /// Reports to the parent or driver.
     type Output;
 
     /// Takes one input at time `now`.
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self>;
 }
 
-/// An input of a machine.
+/// Input of a machine.
 #[derive(Debug)]
 pub enum Input<M: Machine + ?Sized> {
     /// The first input.
     Start,
-    /// A connection to a roster peer stands; both directions work.
+    /// A connection to a peer of the roster is established in both directions.
     PeerUp(Peer),
-    /// The last connection to the peer is gone, and with it every message not yet delivered.
+    /// The last connection to the peer is gone. Every message that was not delivered is lost.
     PeerLost(Peer),
     /// A message from an authenticated peer.
     Message {
@@ -133,35 +133,35 @@ pub enum Input<M: Machine + ?Sized> {
         /// The message.
         message: M::Message,
     },
-    /// A timer set earlier has come.
+    /// A timer that was set earlier has expired.
     Timer(M::Timer),
     /// A job has been carried out.
     Done(M::Done),
 }
 
-/// An action that a machine asks for.
+/// Action that a machine asks for.
 #[derive(Debug)]
 pub enum Action<M: Machine + ?Sized> {
-    /// Send to a connected peer; dropped if the connection is gone.
+    /// Send to a connected peer. The message is dropped if the connection is gone.
     Send {
         /// The receiver.
         to: Peer,
         /// The message.
         message: M::Message,
     },
-    /// Give `timer` back at `at` or soon after.
+    /// Return `timer` to the machine at `at` or soon after.
     SetTimer {
         /// The time.
         at: Time,
         /// The timer.
         timer: M::Timer,
     },
-    /// Carry out the job beside the machine, and give its result back.
+    /// Carry out the job outside the machine, and return its result.
     Compute(M::Job),
-    /// Write the record to stable storage before going on.
+    /// Write the record to stable storage before any later action.
     Persist(M::Record),
-    /// Begin to write bytes that a later record will hold. A driver may ignore this, and then has more to
-    /// write later.
+    /// Begin to write bytes that a later record will hold. A driver may ignore this, and then writes
+    /// them later.
     WriteEarly(EarlyWrite),
     /// Report to the parent or the user.
     Output(M::Output),
@@ -174,17 +174,18 @@ pub enum Action<M: Machine + ?Sized> {
     },
 }
 
-/// A sealed total as it comes, long before a record with it is persisted.
+/// Part of a sealed total that is written as it arrives, long before the record with the total is
+/// persisted.
 #[derive(Clone, Debug)]
 pub enum EarlyWrite {
-    /// The bytes of the total of a sum that begin at this place. Those of another sum that was under way will
-    /// not be needed, nor what a beginning at 0 takes the place of.
+    /// Bytes of the total of a sum, from this offset. They make any other unfinished sum unnecessary.
+    /// Offset 0 restarts the total of this sum.
     Chunk(SumId, usize, Bytes),
     /// The end of the total, with its digest.
     End(SumId, [u8; 32]),
 }
 
-/// The actions of one call, in order.
+/// Actions of one call, in order.
 #[must_use]
 pub struct Step<M: Machine + ?Sized>(pub Vec<Action<M>>);
 
@@ -203,8 +204,8 @@ impl<M: Machine + ?Sized> Default for Step<M> {
     }
 }
 
-/// A machine that wraps the actions of a child; outputs are handed to the parent, all else goes on to the
-/// driver.
+/// Machine that wraps the actions of a child. It handles the child's outputs itself and passes all other
+/// actions to the driver.
 pub trait Parent<C: Machine>: Machine {
     /// Wraps a child's message.
     fn message(message: C::Message) -> Self::Message;
@@ -216,12 +217,12 @@ pub trait Parent<C: Machine>: Machine {
     fn record(record: C::Record) -> Self::Record;
 }
 
-/// For machines that set no timers, compute nothing or store nothing: a value that cannot exist.
+/// Type without values, for machines that set no timers, compute nothing or store nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Never {}
 
 impl<M: Machine> Step<M> {
-    /// Nothing to do.
+    /// Returns an empty step.
     pub fn none() -> Self {
         Self::default()
     }
@@ -241,7 +242,7 @@ impl<M: Machine> Step<M> {
         self.0.push(Action::Blame { peer, fault });
     }
 
-    /// Takes over a child's actions, wrapped, and returns the child's outputs.
+    /// Wraps and takes over a child's actions, and returns the child's outputs.
     #[must_use]
     pub fn lift<C: Machine>(&mut self, child: Step<C>) -> Vec<C::Output>
     where

@@ -1,5 +1,5 @@
-//! What the machines know of a session: its peers, who votes, the limits and times. Whoever runs them makes
-//! these [`Settings`] of whatever describes a session there.
+//! Session parameters of the machines: peers, committee, limits and times. The caller makes these
+//! [`Settings`] from its own description of the session.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,18 +10,18 @@ use sha2::Digest;
 use crate::crypto::identity::PublicKey;
 use crate::crypto::tagged_hash;
 
-/// The number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
+/// Number of peers that vote, hold shares and make the coin. A decision has at most 15 x 15 shares.
 pub const COMMITTEE: usize = 15;
 
-/// The most slots of a session's plan.
+/// Largest number of slots of a session's plan.
 pub const MOST_SLOTS: u32 = 100_000;
 
-/// A peer: its place in the roster, from 0. The roster is in the order of the public keys.
+/// Peer: its index in the roster, from 0. The roster is ordered by public key.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Peer(pub u16);
 
 impl Peer {
-    /// The place as an index.
+    /// Returns the place in the roster as an index.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -34,7 +34,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// SHA-256 of a session's canonical encoding; see the module documentation. Printed as 64 hexadecimal digits.
+/// SHA-256 of a session's canonical encoding. Printed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub [u8; 32]);
 
@@ -50,15 +50,17 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// What committee members may do without harming the others.
+/// Deviations by committee members that do not harm the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
-    /// Any minority may crash, be cut off and return; all follow the protocol. Quorums are majorities.
+    /// Any minority may crash, be cut off and return. All members follow the protocol. Quorums are
+    /// majorities.
     #[default]
     Crash,
-    /// f = floor((n - 1) / 3) of n members may do whatever they like. Quorums of ceil((n + f + 1) / 2) meet
-    /// in a member that follows the protocol; n - f members must be there. At least four members.
+    /// f = floor((n - 1) / 3) of n members may behave arbitrarily. Two quorums of ceil((n + f + 1) / 2)
+    /// share a member that follows the protocol. At least n - f members must be present. At least four
+    /// members.
     Byzantine,
 }
 
@@ -72,7 +74,7 @@ impl fmt::Display for Faults {
 }
 
 impl Faults {
-    /// How many of `n` members may deviate without opening an aggregate twice.
+    /// Returns how many of `n` members may deviate without opening an aggregate twice.
     #[must_use]
     pub fn deviating(self, n: usize) -> usize {
         match self {
@@ -81,7 +83,7 @@ impl Faults {
         }
     }
 
-    /// Members that decide, and shares that open.
+    /// Returns the number of members that decide, and of shares that open a sum, of `n` members.
     #[must_use]
     pub fn quorum(self, n: usize) -> usize {
         match self {
@@ -90,35 +92,36 @@ impl Faults {
         }
     }
 
-    /// How many of `n` members may be away without stopping the others.
+    /// Returns how many of `n` members may be absent without stopping the others.
     #[must_use]
     pub fn away(self, n: usize) -> usize {
         n - self.quorum(n)
     }
 }
 
-/// Time-outs, in milliseconds. The defaults are guesses for a LAN. The ranges also stand in the comments of a
-/// session file and in the errors that refuse other values.
+/// Timeouts, in milliseconds. The defaults are guesses for a LAN. The ranges are repeated in the
+/// comments of a session file and in the errors for other values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Timing {
-    /// How long to wait for the whole roster before going on with those present. 0 to 3,600,000, default
-    /// 10,000.
+    /// Wait for the whole roster before starting with the peers that are present. 0 to 3,600,000,
+    /// default 10,000.
     pub start_wait_ms: u64,
-    /// The peer of rank r proposes a view after r times this without progress. 1 to 3,600,000, default 2,000.
+    /// Backoff of proposals: the peer of rank r proposes a view after r times this without progress. 1
+    /// to 3,600,000, default 2,000.
     pub proposal_backoff_ms: u64,
-    /// A view without progress for this long has failed. 3,000 to 3,600,000, default 10,000.
+    /// Time without progress after which a view has failed. 3,000 to 3,600,000, default 10,000.
     pub view_timeout_ms: u64,
-    /// A peer gives up when too few peers have been reachable for this long. 1 to 86,400,000, default 60,000.
+    /// Time after which a peer gives up if too few peers are reachable. 1 to 86,400,000, default 60,000.
     pub no_quorum_timeout_ms: u64,
-    /// The longest computation that still counts as progress. 1 to 86,400,000, default 600,000.
+    /// Longest computation that still counts as progress. 1 to 86,400,000, default 600,000.
     pub compute_ms: u64,
-    /// How long a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
+    /// Time for which a finished peer stays to serve the others. 0 to 86,400,000, default 30,000.
     pub linger_ms: u64,
-    /// A view is enlarged by waiting peers at most once per this time, when a slot ends. 0 to 86,400,000,
-    /// default 30,000.
+    /// Shortest time between two enlargements of a view by waiting peers, at the end of a slot. 0 to
+    /// 86,400,000, default 30,000.
     pub regroup_interval_ms: u64,
-    /// After so many failed views the session ends with an error (a number, not a time). 24 to 1,000, default
-    /// 40: four liars of 15 peers can end 30 in a row.
+    /// Number of failed views after which the session ends with an error. 24 to 1,000, default 40,
+    /// because four liars of 15 peers can end 30 views in a row.
     pub max_views: u64,
 }
 
@@ -137,79 +140,79 @@ impl Default for Timing {
     }
 }
 
-/// A peer of the roster.
+/// Member of the roster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its identity, different from all others.
+    /// Identity, different from all others.
     pub key: PublicKey,
-    /// The name, for errors and events.
+    /// Name, for errors and events.
     pub name: String,
 }
 
-/// The dotted name of a field of a session and 8 bytes of the hash of its value.
+/// Dotted name of a field of a session, and 8 bytes of the hash of its value.
 pub type FieldDigest = (String, [u8; 8]);
 
-/// A session, as the machines know it.
+/// Parameters of a session for the machines.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The id: peers with another one have nothing to say to each other.
+    /// Id of the session. Peers with different ids do not exchange messages.
     pub id: SessionId,
-    /// The peers, in the order of their public keys: `roster[p]` is [`Peer`] p.
+    /// Peers, in the order of their public keys: `roster[p]` is [`Peer`] p.
     pub roster: Vec<Member>,
-    /// The peers that vote, in their order.
+    /// Committee: the peers that vote, in their order.
     pub committee: Vec<Peer>,
-    /// Members of the committee that decide, and shares that open.
+    /// Number of committee members that decide, and of shares that open a sum.
     pub quorum: usize,
-    /// The fewest members of a view.
+    /// Smallest number of members of a view.
     pub min_peers: u16,
-    /// The share of the roster that may collude without learning a single peer's part.
+    /// Share of the roster that may collude without learning a single peer's part.
     pub collusion_threshold: f64,
-    /// Time-outs.
+    /// Timeouts.
     pub timing: Timing,
-    /// Digests of all that the peers must agree on, by which two peers find what differs.
+    /// Digests of all fields that the peers must agree on. Two peers find their differences with them.
     pub fields: Vec<FieldDigest>,
 }
 
 impl Settings {
-    /// All peers, in order.
+    /// Returns all peers, in order.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
         (0..u16::try_from(self.roster.len()).unwrap_or(u16::MAX)).map(Peer)
     }
 
-    /// The peer with this key, if it is in the roster.
+    /// Returns the peer with this key, if it is in the roster.
     #[must_use]
     pub fn peer(&self, key: &PublicKey) -> Option<Peer> {
         let index = self.roster.binary_search_by(|entry| entry.key.cmp(key)).ok()?;
         u16::try_from(index).ok().map(Peer)
     }
 
-    /// The public key of a peer.
+    /// Returns the public key of a peer.
     ///
     /// # Panics
-    /// If there is no such peer.
+    /// If the peer is not in the roster.
     #[must_use]
     pub fn key(&self, peer: Peer) -> PublicKey {
         self.roster[peer.index()].key
     }
 
-    /// The name of a peer.
+    /// Returns the name of a peer.
     ///
     /// # Panics
-    /// If there is no such peer.
+    /// If the peer is not in the roster.
     #[must_use]
     pub fn name(&self, peer: Peer) -> &str {
         &self.roster[peer.index()].name
     }
 
-    /// Names of the fields that differ from those of another peer; see [`differing`].
+    /// Returns the names of the fields that differ from those of another peer; see [`differing`].
     #[must_use]
     pub fn differing_fields(&self, theirs: &[FieldDigest]) -> Vec<String> {
         differing(&self.fields, theirs)
     }
 }
 
-/// Names of the fields whose hashes differ from those of another peer, or are missing there. Names that only
-/// the other peer has come from outside and are not repeated: they show as one entry, "fields unknown here".
+/// Returns the names of the fields whose hashes differ from those of another peer, or are missing there.
+/// Names that only the other peer has are not trusted. They appear as one entry, "fields unknown here".
 #[must_use]
 pub fn differing(ours: &[FieldDigest], theirs: &[FieldDigest]) -> Vec<String> {
     let theirs: BTreeMap<_, _> = theirs.iter().map(|(name, hash)| (name, hash)).collect();
@@ -220,8 +223,8 @@ pub fn differing(ours: &[FieldDigest], theirs: &[FieldDigest]) -> Vec<String> {
     differing.chain(unknown.then(|| "fields unknown here".to_owned())).collect()
 }
 
-/// The committee drawn of these candidates, in its order: the first [`COMMITTEE`] by SHA-256(tag "council" ||
-/// session id || public key).
+/// Draws the committee from these candidates, in its order: the first [`COMMITTEE`] by SHA-256(tag
+/// "council" || session id || public key).
 #[must_use]
 pub fn committee(id: SessionId, candidates: impl Iterator<Item = (Peer, PublicKey)>) -> Vec<Peer> {
     let rank = |key: PublicKey| -> [u8; 32] {
@@ -236,7 +239,7 @@ pub fn committee(id: SessionId, candidates: impl Iterator<Item = (Peer, PublicKe
 mod tests {
     use super::*;
 
-    /// The smallest committee, and the largest.
+    /// Sizes of the smallest committee to the largest.
     const SIZES: std::ops::RangeInclusive<usize> = 3..=COMMITTEE;
 
     #[test]

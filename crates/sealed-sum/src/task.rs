@@ -1,4 +1,5 @@
-//! What a node knows of what it computes: the trait [`Task`], and what it gets and gives.
+//! Interface between a node and the computation that it runs: the trait [`Task`], its inputs and
+//! outputs.
 
 pub mod exchange;
 mod history;
@@ -17,123 +18,124 @@ use crate::protocol::view::Rng;
 use crate::session::Peer;
 use exchange::{Seat, Source};
 
-/// A task: aggregates that are summed and opened one after another, each of which may depend on those before
-/// it.
+/// Task: aggregates that are summed and opened one after another. Each may depend on those before it.
 ///
-/// The text of an error of [`Task::contribution`], [`Task::noisy_contribution`], [`Task::exchange`] and
-/// [`Task::contribution_from_exchange`] ends the session for this peer. [`Task::allows`] and [`Task::check`]
-/// must come to the same verdict at every peer: they may look at what all peers hold, and at nothing else.
+/// An error of [`Task::contribution`], [`Task::noisy_contribution`], [`Task::exchange`] or
+/// [`Task::contribution_from_exchange`] ends the session for this peer, with the error's text.
+/// [`Task::allows`] and [`Task::check`] must return the same verdict at every peer, so they may only use
+/// data that all peers hold.
 pub trait Task: Debug + Send + Sync {
-    /// The aggregates in order; the first is [`Aggregate::coin`].
+    /// Returns the aggregates in order. The first is [`Aggregate::coin`].
     fn plan(&self) -> Vec<Aggregate>;
 
     /// Makes this peer's vector for `slot`, of the plan's length. Called on a worker thread.
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String>;
 
-    /// Makes this peer's vector for a slot with noise ([`Aggregate::is_noised`]). Called on a worker thread,
-    /// once in a session, also where that is interrupted.
+    /// Makes this peer's vector for a slot with noise ([`Aggregate::is_noised`]). Called on a worker
+    /// thread, once in a session, even if the session is interrupted.
     fn noisy_contribution(&self, _slot: u32, _history: &History, _rng: &mut Rng) -> Result<Bytes, String> {
         Err("this task has no noise".into())
     }
 
-    /// Takes back the vector that [`Task::noisy_contribution`] made, now or before an interruption: before
-    /// the vector of any later slot is asked for.
+    /// Restores the vector that [`Task::noisy_contribution`] made, now or before an interruption. Called
+    /// before the vector of any later slot is requested.
     fn restore_noisy(&self, _slot: u32, _vector: &Bytes) {}
 
-    /// Says how this peer gets its vector for a slot with an exchange ([`Aggregate::with_exchange`]).
+    /// Returns how this peer gets its vector for a slot with an exchange ([`Aggregate::with_exchange`]).
     fn exchange(&self, _slot: u32, _history: &History, _seat: Seat) -> Result<Source, String> {
         Ok(Source::Own)
     }
 
-    /// Makes this peer's vector for a slot with an exchange, from the exchange's result, which is empty for a
-    /// bystander.
+    /// Makes this peer's vector for a slot with an exchange from the result of the exchange. The result
+    /// of a bystander is empty.
     fn contribution_from_exchange(&self, _slot: u32, _result: &Bytes) -> Result<Bytes, String> {
         Err("this task has no exchange".into())
     }
 
-    /// Checks whether a new sum of `slot` may be started over `members`; says why not. A task that does not
-    /// say otherwise allows any.
+    /// Checks that a new sum of `slot` may be started over `members`. The error is the reason against
+    /// it. By default, any members are allowed.
     fn allows(&self, _slot: u32, _history: &History, _members: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 
-    /// Checks the slot that was opened last. An error ends the session for everybody. A task that does not
-    /// say otherwise takes any sum.
+    /// Checks the slot that was opened last. An error ends the session for all peers. By default, any
+    /// sum is accepted.
     fn check(&self, _slot: u32, _history: &History) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether the opened vector of `slot` is still needed when `committed` slots are committed. Once it is
-    /// not, it never is again. The answer follows from the session alone; peers that come later are not given
-    /// it.
+    /// Returns whether the opened vector of `slot` is still needed when `committed` slots are committed.
+    /// A vector that is not needed is never needed again. The answer depends only on the session. A peer
+    /// that arrives later does not receive the vector.
     fn needed_by_plan(&self, _slot: u32, _committed: u32) -> bool {
         true
     }
 
-    /// As [`Task::needed_by_plan`], if the opened vectors themselves say more: whether that of `slot` is
-    /// needed after those that are committed. While they do not tell yet, as with a vector that is to be
-    /// fetched again, it is needed.
+    /// Returns whether the vector of `slot` is needed after the committed slots, if the opened vectors
+    /// decide that in addition to [`Task::needed_by_plan`]. The vector counts as needed until the opened
+    /// vectors decide it, for example while one must be fetched again.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         self.needed_by_plan(slot, history.committed())
     }
 
-    /// Whether nothing is summed after the slots that are committed, although the plan goes on. All peers
-    /// that hold the vectors which [`Task::still_needed`] says come to the same verdict.
+    /// Returns whether the task ends after the committed slots although the plan has more slots. All
+    /// peers that hold the vectors required by [`Task::still_needed`] return the same verdict.
     fn ends(&self, _history: &History) -> bool {
         false
     }
 
-    /// What the slot that was opened last says of the task's progress, for people and programs, such as the
-    /// loss of a round; may be empty.
+    /// Returns metrics of the task's progress from the slot that was opened last, such as the loss of a
+    /// round, for people and programs. The map may be empty.
     fn metrics(&self, _slot: u32, _history: &History) -> Map<String, Value> {
         Map::new()
     }
 
-    /// Says whether this peer's vector in the committed sum of `slot`, of which it was a member, has anything
-    /// of its rows in it. The answer follows from the session, this peer's rows and what all peers hold, so
-    /// that it is the same after any restart, also after that of a peer whose disk is lost.
+    /// Returns whether this peer's vector in the committed sum of `slot` contains anything of its rows.
+    /// The peer was a member of that sum. The answer depends only on the session, this peer's rows and the
+    /// data that all peers hold. So it is the same after any restart, even if the peer's disk was lost.
     fn row_use(&self, _slot: u32, _history: &History) -> RowUse {
         RowUse::Included
     }
 
-    /// The rows of this peer that the result has learnt from, from 0, when every slot is committed. `None` if
-    /// the result is not one that predicts rows.
+    /// Returns the indices, from 0, of this peer's rows that the result was trained on, when every slot
+    /// is committed. Returns `None` if the result does not predict rows.
     fn learnt_rows(&self, _history: &History) -> Option<Vec<usize>> {
         None
     }
 
-    /// The result, when every slot is committed. An error says why this peer has none. `unix` is the time in
-    /// seconds since 1970, for a file that says when it was made; the digest does not depend on it.
+    /// Returns the result when every slot is committed. The error is the reason why this peer has no
+    /// result. `unix` is the time in seconds since 1970. A file may state it as its date. The digest does
+    /// not depend on it.
     fn outcome(&self, history: &History, unix: u64) -> Result<Outcome, String>;
 
-    /// The work of this peer's [`Task::contribution`] for `slot`, for the simulator's clock.
+    /// Returns the work of this peer's [`Task::contribution`] for `slot`. The simulator's clock uses it.
     fn work(&self, slot: u32, history: &History) -> Work;
 }
 
-/// What a member's vector for a slot has of the member's rows.
+/// Use of a member's rows in its vector for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowUse {
-    /// Something that is made of them.
+    /// The vector is made from rows.
     Included,
-    /// Nothing, for this reason: a clause such as "this peer was not drawn".
+    /// The vector contains no rows, for this reason: a clause such as "this peer was not drawn".
     LeftOut(&'static str),
-    /// Nothing, and no other member's vector has any: the sum is not made of rows.
+    /// The vector contains no rows, and neither does any other member's: the sum is not made from rows.
     NotUsed,
 }
 
-/// Counted work; the simulator divides each count by a rate of its scenario.
+/// Counted work. The simulator divides each count by a rate of its scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Entries of lifting matrices that are drawn.
+    /// Number of entries of lifting matrices that are drawn.
     pub matrix: f64,
-    /// Additions and multiplications.
+    /// Number of additions and multiplications.
     pub lift: f64,
-    /// Numbers that a selection looks at.
+    /// Number of values that a selection looks at.
     pub select: f64,
 }
 
 impl Work {
-    /// Drawing a lifting matrix of m x s entries and hashing so many rows by it.
+    /// Returns the work to draw a lifting matrix of m x s entries and to hash `rows` rows with it.
     #[must_use]
     pub fn training(m: f64, s: f64, rows: f64) -> Self {
         Self { matrix: m * s, lift: rows * m * s, select: rows * m }

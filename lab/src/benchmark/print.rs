@@ -1,4 +1,4 @@
-//! Results of many sets as tables.
+//! Prints results of many sets as tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,17 +10,17 @@ use flyswarm_learn::tuning::Metric;
 use crate::nested::{Figures, Method, SetResult};
 use crate::statistics::{Comparison, normalised};
 
-/// Nested or optimistic.
+/// Selects the nested or the optimistic figure.
 type Figure = fn(&Figures) -> f64;
 const NESTED: Figure = |figures| figures.nested;
 const OPTIMISTIC: Figure = |figures| figures.optimistic;
 
-/// The figure of a method on a set.
+/// Returns the figure of a method on a set.
 fn of(result: &SetResult, metric: Metric, method: Method, figure: Figure) -> Option<f64> {
     result.figures.get(&metric)?.get(&method).map(figure)
 }
 
-/// One method against another over all sets that have both and kNN.
+/// Compares two methods over all sets that have both of them and kNN.
 fn compared(
     results: &[SetResult],
     metric: Metric,
@@ -42,7 +42,7 @@ fn compared(
 const OURS: [Method; 3] = [Method::Flynn, Method::FlynnDefault, Method::FlynnPublished];
 const BASELINES: [Method; 4] = [Method::Knn, Method::KnnRaw, Method::OneNn, Method::Sbfc];
 
-/// Every set on a line, then Table 2 for each of our methods, nested and optimistic.
+/// Returns every set on a line, then Table 2 for each of our methods, nested and optimistic.
 pub(super) fn table_2(results: &[SetResult], metric: Metric) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -118,8 +118,8 @@ fn short(method: Method) -> &'static str {
     }
 }
 
-/// Normalised accuracy by kind of set (the name up to its last dash), mean and deviation, nested and
-/// optimistic.
+/// Returns normalised accuracy by kind of set (the name up to its last dash): mean and deviation, nested
+/// and optimistic.
 pub(super) fn table_1(results: &[SetResult], metric: Metric) -> String {
     let mut out = String::new();
     let _ = write_table_1(&mut out, results, metric);
@@ -169,7 +169,7 @@ fn write_table_1(out: &mut String, results: &[SetResult], metric: Metric) -> std
     Ok(())
 }
 
-/// Everything, for programs.
+/// Returns all figures as JSON.
 pub(super) fn json(results: &[SetResult], metric: Metric) -> String {
     let comparisons: Vec<_> = [(NESTED, "nested"), (OPTIMISTIC, "optimistic")]
         .into_iter()

@@ -13,7 +13,7 @@ struct Line {
     benchmark: Benchmark,
 }
 
-/// Runs a line whose folders are below `folder`.
+/// Runs a command line with folders below `folder`.
 fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
     let Line { mut benchmark } = Line::try_parse_from(line.split_whitespace()).unwrap();
     benchmark.out = folder.join(benchmark.out);
@@ -23,8 +23,8 @@ fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
 
 const LINE: &str = "benchmark sets --out results --rows 60 --outer 2 --inner 2 --budget 4 --max-m 512";
 
-/// A folder `sets` with the first digits, and the same with a feature of millions, a constant one and rows
-/// twice.
+/// Makes a folder `sets` with the first digits, and with the same digits plus a feature of millions, a
+/// constant feature and duplicated rows.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("sets")).unwrap();
@@ -48,12 +48,12 @@ fn every_set_of_a_folder_becomes_a_line_and_a_file() {
     let text = run_line(folder.path(), LINE).unwrap();
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[3].starts_with("first") && lines[4].starts_with("second"), "{text}");
-    // Every method has a figure, whatever the size of a feature.
+    // Every method has a figure, even with a very large feature.
     assert!(!lines[3].contains(" - ") && !lines[4].contains(" - "), "{text}");
     assert!(text.contains("OPTIMISTIC") && text.contains("W/T/L"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("FlyNN ") && line.contains("SBFC")), "{text}");
 
-    // A second run takes what is stored.
+    // A second run uses the stored results.
     let file = folder.path().join("results/first.json");
     let stored = fs::read_to_string(&file).unwrap();
     let mut value: serde_json::Value = serde_json::from_str(&stored).unwrap();

@@ -142,7 +142,7 @@ function happened(told) {
       break;
   }
 }
-// The next status says the same, half a second later.
+// Sets the state of a link now; the next status confirms it half a second later.
 function link(node, name, state) {
   const other = node.status && node.status.peers.find((peer) => peer.name === name);
   if (other && other.link !== 'blamed') other.link = state;
@@ -268,7 +268,7 @@ function drawPeers(node) {
 }
 
 function drawTree(node) {
-  // Members, each after its parent.
+  // Members of the view; each follows its parent.
   const members = node.status ? node.status.tree : [];
   const tree = members.map(([name]) => name);
   const above = members.map(([, parent]) => tree.indexOf(parent));
@@ -439,7 +439,7 @@ $('leave').addEventListener('click', async () => {
   } catch { $('leave-hint').textContent = 'flyswarm does not respond.'; }
 });
 
-// A page that was kept holds all that was told; a live one is told it by flyswarm.
+// A stored page contains all its data; a live page receives them from flyswarm.
 const kept = JSON.parse($('kept').textContent);
 const source = kept ? null : new EventSource('events');
 const takers = {};
@@ -470,7 +470,7 @@ on('over', async () => {
   $('leave-line').hidden = true;
   await reported;
   line('', 'flyswarm has ended; this page stays as it is');
-  // flyswarm waits for this before it exits.
+  // flyswarm waits until the stream is closed before it exits.
   if (source) source.close();
 });
 if (kept) kept.told.forEach(([name, told, id]) => takers[name](told, { lastEventId: id }));

@@ -1,4 +1,5 @@
-//! What pages are told: events in their order, kept for pages that are opened late, and what each node is at.
+//! Feed of the pages: events in their order, kept for pages that are opened late, and the status of each
+//! node.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,26 +9,26 @@ use futures::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Bytes of events that are kept (guess: the events of some ten thousand sums). A page that is opened later
-/// is told how many it has missed.
+/// Bytes of events that are kept (guess: the events of about ten thousand sums). A page that is opened
+/// later receives the number of missed events.
 const KEPT: usize = 16 << 20;
-/// Bytes that are handed over at once, and an event more.
+/// Bytes that are sent at once, plus one event.
 const PIECE: usize = 64 << 10;
 
 #[derive(Debug)]
 struct History {
     about: Arc<str>,
-    /// The number of the oldest event that is kept; the first has 1.
+    /// Number of the oldest event that is kept; the first event has number 1.
     first: u64,
     events: VecDeque<Arc<str>>,
     bytes: usize,
-    /// The newest status of each node, and when it came, counted in changes.
+    /// Newest status of each node, with the number of the change at which it came.
     statuses: BTreeMap<usize, (u64, Arc<str>)>,
     changes: u64,
     over: bool,
 }
 
-/// Where it is told and read.
+/// A feed, which nodes write and pages read.
 #[derive(Debug)]
 pub(in crate::cli) struct Feed {
     told: Arc<Mutex<History>>,
@@ -50,16 +51,16 @@ impl Default for Feed {
     }
 }
 
-/// Counts a reader as long as it is there.
+/// A reader, which is counted until it is dropped.
 struct Reader {
     told: Arc<Mutex<History>>,
     changed: watch::Receiver<u64>,
     readers: Arc<AtomicUsize>,
-    /// The number of the event that is read next.
+    /// Number of the event that is read next.
     next: u64,
-    /// The change up to which statuses were read; `None` before the first piece.
+    /// Change up to which statuses were read; `None` before the first piece.
     seen: Option<u64>,
-    /// Whether it was told all, with the end.
+    /// True if it has received everything, including the end.
     has_all: bool,
 }
 
@@ -83,12 +84,12 @@ impl Feed {
         self.changed.send_replace(changes);
     }
 
-    /// What every page is told first.
+    /// Sets the description that every page receives first.
     pub(in crate::cli) fn about(&self, about: &Value) {
         self.change(|told| told.about = about.to_string().into());
     }
 
-    /// Something happened at a node, or to all of them.
+    /// Adds an event of a node, or of all nodes.
     pub(in crate::cli) fn event(&self, node: Option<usize>, event: &Value, text: &str) {
         let event: Arc<str> = json!({"node": node, "event": event, "text": text}).to_string().into();
         self.change(|told| {
@@ -101,18 +102,19 @@ impl Feed {
         });
     }
 
-    /// What a node is at now.
+    /// Sets the present status of a node.
     pub(in crate::cli) fn status(&self, node: usize, status: &Value) {
         let status: Arc<str> = json!({"node": node, "status": status}).to_string().into();
         self.change(|told| drop(told.statuses.insert(node, (told.changes, status))));
     }
 
-    /// Nothing more is told.
+    /// Ends the feed.
     pub(super) fn end(&self) {
         self.change(|told| told.over = true);
     }
 
-    /// All that a page is told that is opened at the end: a JSON array of the name, data and number of each.
+    /// Returns the data of a page that is opened at the end: a JSON array of the name, data and number
+    /// of each entry.
     pub(super) fn kept(&self) -> String {
         let told = lock(&self.told);
         let mut all = vec![format!("[\"about\",{},0]", told.about)];
@@ -124,14 +126,15 @@ impl Feed {
         format!("[{}]", all.join(","))
     }
 
-    /// Pages that read.
+    /// Returns the number of pages that read.
     pub(super) fn readers(&self) -> usize {
         self.readers.load(Ordering::Acquire)
     }
 
-    /// The text of server-sent events: those after number `after`, from the first that is kept without it,
-    /// then what comes, up to `over`. The stream does not end after it: a page that has the end, and the
-    /// report with it, closes the stream. So the program cannot exit before the page has them.
+    /// Streams server-sent events: the events after number `after`, or from the first kept event if
+    /// there is no number, then new ones, up to `over`. The stream does not end after that: a page that
+    /// has the end and the report closes the stream. So the program cannot exit before the page has
+    /// them.
     pub(super) fn read(&self, after: Option<u64>) -> impl Stream<Item = String> + Send + use<> {
         self.readers.fetch_add(1, Ordering::AcqRel);
         let (told, changed) = (Arc::clone(&self.told), self.changed.subscribe());
@@ -149,7 +152,7 @@ impl Feed {
                 if !text.is_empty() {
                     return Some((text, reader));
                 }
-                // An error means that the feed is gone, and with it all that could be told.
+                // An error means that the feed is gone, and no further data will follow.
                 reader.changed.changed().await.ok()?;
             }
         })
@@ -157,14 +160,14 @@ impl Feed {
 }
 
 impl Reader {
-    /// What is new, and whether that is all for ever.
+    /// Returns new data, and whether it is the last.
     fn piece(&mut self) -> (String, bool) {
         let told = lock(&self.told);
         let mut out = String::new();
         if self.seen.is_none() {
             out += &format!("event: about\ndata: {}\n\n", told.about);
         }
-        // Who was never told so many asks again after a restart of the program.
+        // A page that asks for a higher number than exists asks again after a restart of the program.
         self.next = self.next.min(told.first + told.events.len() as u64);
         if self.next < told.first {
             out += &format!("event: missed\ndata: {}\n\n", told.first - self.next);

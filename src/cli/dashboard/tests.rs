@@ -13,7 +13,7 @@ fn live() -> Live {
     Live::open(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &json!({"nodes": ["north"]})).unwrap()
 }
 
-/// The answer to a request for `path` below the token with these lines of its head.
+/// Returns the answer to a request for `path` below the token with these lines of its head.
 fn asked(live: &Live, method: &str, path: &str, head: &str) -> String {
     let mut stream = TcpStream::connect(live.server.address()).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n").unwrap();
@@ -122,7 +122,7 @@ fn a_late_page_has_every_event_and_one_that_comes_back_those_that_it_lacks() {
     assert!(all.ends_with("event: over\ndata: null\n\n"));
     let rest = told(&feed, Some(2));
     assert!(!rest.contains("\"e1\"") && rest.contains("id: 3\n") && rest.contains("\"e2\""), "{rest}");
-    // More than there ever was: of another run of the program.
+    // A number above all events belongs to another run of the program.
     assert!(told(&feed, Some(u64::MAX)).ends_with("event: over\ndata: null\n\n"));
     assert_eq!(feed.readers(), 0, "who has closed the stream has gone");
 }

@@ -19,45 +19,45 @@ use crate::protocol::view::Stage;
 use crate::session::{self, Session};
 use crate::tasks::{self, History, Rows};
 
-/// Longer than any time-out of the demo's session: no peer sends anything for this time.
+/// Longer than any time-out of the demo's session: no peer is silent for this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a node tells.
+/// Message from a node.
 enum NodeReport {
     Event(Box<Timed>),
     Result(History),
-    /// It has sent something.
+    /// The node has sent a message.
     Moved,
     End(Result<(), Failure>),
 }
 
-/// A peer that has ended well.
+/// A peer that has ended successfully.
 pub(super) struct Ended {
     pub(super) name: String,
     pub(super) peer: session::Peer,
     pub(super) rows: Rows,
-    /// What its result is called, and the file with it.
+    /// Name of its result, and the file with it.
     result: &'static str,
     file: PathBuf,
     pub(super) receipt: Value,
-    /// What was opened.
+    /// Opened sums.
     pub(super) history: Option<History>,
-    /// What this peer alone knows.
+    /// Secret of this peer.
     pub(super) secret: Zeroizing<[u8; 32]>,
 }
 
 impl Ended {
-    /// The digest of its result.
+    /// Returns the digest of its result.
     pub(super) fn digest(&self) -> &str {
         self.receipt[self.result]["digest"].as_str().unwrap_or_default()
     }
 
-    /// How many labels it knows.
+    /// Returns the number of its known labels.
     pub(super) fn labels(&self) -> usize {
         self.rows.labels.iter().flatten().count()
     }
 
-    /// As CSV: the label last, empty if it is not known.
+    /// Returns its rows as CSV: the label is last, and empty if it is unknown.
     fn csv(&self, classes: &[String]) -> String {
         let mut text = String::new();
         for row in 0..self.rows.data.rows() {
@@ -72,7 +72,7 @@ impl Ended {
     }
 }
 
-/// Running nodes. Dropping makes those that still run leave.
+/// Running nodes. Dropping this makes the nodes that still run leave.
 pub(super) struct Nodes {
     peers: Vec<Ended>,
     ids: Vec<crate::crypto::identity::PublicKey>,
@@ -93,14 +93,14 @@ impl Drop for Nodes {
     }
 }
 
-/// Serves a page of all nodes, and says where.
+/// Serves a page of all nodes, and prints its address.
 fn page(address: SocketAddr, session: &Session, names: &[&str]) -> Result<Live, Failure> {
     let about = json!({
         "kind": "flyswarm demo", "title": session.name, "nodes": names, "start": session.id().to_string(),
         "about": format!("{} nodes on this machine; task {}", names.len(), session.task),
     });
     let live = Live::open(address, &about)?;
-    // It must be seen at once, and standard output is for the result.
+    // The address must be visible at once, and standard output is for the result.
     say(&format!("page at {}", live.url()));
     Ok(live)
 }
@@ -177,7 +177,7 @@ impl Nodes {
         self.handles.push(node.handle());
         if let Some(mut status) = node.status() {
             let (live, told) = (self.live.clone(), sender.clone());
-            // It ends with the node.
+            // The thread ends with the node.
             std::thread::spawn(move || {
                 block_on(async {
                     let mut moved = 0u64;
@@ -202,14 +202,15 @@ impl Nodes {
                     .for_each(|event| drop(told.send((i, NodeReport::Event(Box::new(event))))));
             });
             let result = block_on(node.result());
-            // All that happened is told before how it ended.
+            // All events are shown before the result.
             let _ = shown.join();
             let _ = sender.send((i, NodeReport::End(result.map(drop).map_err(Failure::from))));
         });
         Ok(())
     }
 
-    /// Shows how far each is, and waits for all to end well; with the seconds that it took.
+    /// Shows the progress of each node, and waits until all have ended successfully; also returns the
+    /// seconds that it took.
     pub(super) fn wait(&mut self, quiet: bool) -> Result<(Vec<Ended>, f64), Failure> {
         let view = View::new(quiet, &self.peers);
         let mut running = self.peers.len();
@@ -268,13 +269,13 @@ impl Nodes {
     }
 }
 
-/// A free port of the loopback interface.
+/// Returns an address for a free port of the loopback interface.
 fn multiaddr() -> libp2p::Multiaddr {
     let ip = libp2p::Multiaddr::from(std::net::Ipv4Addr::LOCALHOST);
     ip.with(libp2p::multiaddr::Protocol::Tcp(0))
 }
 
-/// One line for each peer: bars on a terminal, plain lines otherwise, nothing with `--json`.
+/// Progress of the peers: a bar for each on a terminal, plain lines otherwise, nothing with `--json`.
 enum View {
     Quiet,
     Lines,

@@ -1,4 +1,4 @@
-//! What the doctor says: one line a finding, with what to do about it.
+//! Findings of the doctor: one line each, with a remedy.
 
 use std::io::Write;
 
@@ -6,16 +6,16 @@ use serde_json::json;
 
 use super::super::{Failure, print};
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Good to know.
+    /// Useful information.
     Note,
-    /// A session could start, but something is wrong.
+    /// A session could start, but there is a problem.
     Warning,
-    /// While this is so, no session starts here.
+    /// No session can start here until this is solved.
     Error,
 }
 
@@ -30,16 +30,16 @@ impl Level {
     }
 }
 
-/// One line.
+/// A finding, which is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// What was looked at, one word for machines.
+    /// Name of the check, one word for programs.
     pub(super) check: &'static str,
-    /// The name of the peer that it is about; this machine where there is none.
+    /// Name of the peer concerned; `None` for this machine.
     pub(super) peer: Option<String>,
     pub(super) text: String,
-    /// What to do; empty where there is nothing.
+    /// Remedy; empty if there is none.
     pub(super) advice: String,
 }
 
@@ -53,7 +53,7 @@ impl Finding {
         self
     }
 
-    /// As a person reads it.
+    /// Returns the line for people.
     pub(super) fn line(&self) -> String {
         let subject = self.peer.as_deref().unwrap_or(self.check);
         let advice = if self.advice.is_empty() { String::new() } else { format!("; {}", self.advice) };
@@ -74,7 +74,7 @@ impl Finding {
     }
 }
 
-/// Prints findings as they come, and remembers whether one of them keeps a session from starting.
+/// Prints findings as they come, and records whether one of them prevents a session.
 pub(super) struct Printer<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) json: bool,

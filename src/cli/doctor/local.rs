@@ -1,5 +1,4 @@
-//! What can go wrong on this machine alone: space on its disk, files that may be open, the session running
-//! already.
+//! Problems of this machine alone: space on its disk, limit of open files, the session already running.
 
 use std::io;
 use std::path::Path;
@@ -12,22 +11,23 @@ use crate::session::{Peer, Session};
 use crate::store::Store;
 use crate::tasks;
 
-/// Files that a node has open besides its connections (guess; a node of three peers has about 40).
+/// Number of open files of a node in addition to its connections (guess; a node of three peers has about
+/// 40).
 const OWN_FILES: u64 = 64;
-/// Connections whose handshake may be under way, as the transport admits them, and two for each peer.
+/// Number of connections in a handshake, as the transport admits them, and two for each peer.
 const HANDSHAKES: u64 = 64;
-/// Beyond vectors: records, receipts (guess).
+/// Bytes in addition to vectors: records, receipts (guess).
 const SMALL: u64 = 16 << 20;
 
-/// Bytes that a session's state may take at the same time: the total acknowledged, the one that is being
-/// written and the committed one, 4 bytes a count.
+/// Returns the maximum size of a session's state at one time: the acknowledged total, the one that is
+/// being written and the committed one, 4 bytes per count.
 fn state_bytes(session: &Session) -> u64 {
     3 * vector_bytes(session) + SMALL
 }
 
-/// Bytes of the largest vector that is summed.
+/// Returns the size of the largest summed vector in bytes.
 pub(super) fn vector_bytes(session: &Session) -> u64 {
-    // Of a task that is not built in only its own program knows the plan.
+    // Only a program's own task has its plan if the task is not built in.
     let plan = tasks::built_in(session).map_or(Vec::new(), |task| task.plan);
     plan.iter().map(|aggregate| aggregate.len() as u64).max().unwrap_or(0)
 }
@@ -41,10 +41,10 @@ pub(super) fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// Whether the state is behind what the mark beside the key knows of the session.
+/// Returns a finding if the state is behind the mark next to the key.
 pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
     match Store::is_behind(state, mark) {
-        // The session is over: another finding.
+        // The session is over, which is another finding.
         Ok(_) if Store::is_over(state).unwrap_or(false) => None,
         Ok(false) => None,
         Ok(true) => {
@@ -60,7 +60,7 @@ pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
     }
 }
 
-/// What is wrong with the rows in a file.
+/// Returns the problems of the rows in a file.
 pub(super) fn rows(
     session: &Session,
     path: &Path,
@@ -84,7 +84,7 @@ pub(super) fn rows(
     Ok(findings)
 }
 
-/// Whether state and model have room.
+/// Checks that state and model have room.
 pub(super) fn disk(session: &Session, state: &Path, out: &Path) -> Vec<Finding> {
     let mut findings = vec![place("state", state, state_bytes(session))];
     findings.push(place("the model", out, vector_bytes(session) + SMALL));
@@ -92,13 +92,13 @@ pub(super) fn disk(session: &Session, state: &Path, out: &Path) -> Vec<Finding> 
 }
 
 fn place(what: &str, folder: &Path, needed: u64) -> Finding {
-    // The folder is made by the session: what counts is the first one above it that is there.
+    // The session creates the folder, so the first existing folder above it counts.
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let Some(there) = absolute.ancestors().find(|folder| folder.is_dir()) else {
         return Finding::new(Level::Error, "disk", format!("{}: no such folder", folder.display()));
     };
     let name = there.display().to_string();
-    // A byte that arrives on the disk says more than permissions.
+    // A byte that is written to the disk proves more than permissions.
     let written = tempfile::tempfile_in(there).and_then(|mut file| {
         io::Write::write_all(&mut file, &[0; 4096])?;
         file.sync_all()
@@ -137,7 +137,7 @@ fn room(what: &str, name: &str, free: u64, needed: u64) -> Finding {
     }
 }
 
-/// Whether enough files may be open at once.
+/// Checks that enough files may be open at once.
 pub(super) fn files(session: &Session) -> Option<Finding> {
     #[cfg(unix)]
     {
@@ -151,7 +151,7 @@ pub(super) fn files(session: &Session) -> Option<Finding> {
     }
 }
 
-/// Whether there is memory enough to compute for the others, where the task asks for it.
+/// Checks that there is enough memory to compute for the others, if the task requires it.
 pub(super) fn memory(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<Finding> {
     let refusal = (session.task.kind().memory_refusal)(session, me, available)?;
     Some(Finding::new(Level::Error, "memory", refusal))

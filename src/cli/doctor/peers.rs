@@ -1,5 +1,5 @@
-//! What was learnt of one other peer, and what to say of it. No socket and no clock: the doctor notes, this
-//! judges.
+//! Information about one other peer, and the findings that follow. This module has no socket and no
+//! clock: the doctor records, this module judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,15 +16,15 @@ use crate::protocol::about::{About, Role};
 use crate::protocol::message::VERSION;
 use crate::session::Session;
 
-/// Clocks further apart make receipts and logs hard to read together (guess); nothing in the protocol depends
-/// on them.
+/// Difference of clocks in seconds above which receipts and logs are hard to compare (guess); the
+/// protocol does not depend on clocks.
 const CLOCK: f64 = 60.0;
-/// A sum that takes longer is worth a warning (guess).
+/// Duration of a sum in seconds above which there is a warning (guess).
 const LONG_SUM: f64 = 60.0;
-/// Addresses of a peer that are tried and told.
+/// Maximum number of addresses of a peer that are tried and shown.
 pub(super) const TRIED: usize = 8;
 
-/// What a plain TCP connection to an address came to.
+/// Result of a plain TCP connection to an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Touch {
     Connected,
@@ -34,7 +34,7 @@ pub(super) enum Touch {
 }
 
 impl Touch {
-    /// What becomes of a plain TCP connection to an address, closed at once.
+    /// Makes a plain TCP connection to an address, closes it at once, and returns the result.
     pub(super) fn of(address: &Multiaddr) -> Self {
         let Some(port) = port(address) else { return Self::Failed("not a TCP address".to_owned()) };
         let found = match address.iter().next() {
@@ -72,55 +72,54 @@ impl Touch {
     }
 }
 
-/// One other peer of the roster.
+/// Another peer of the roster.
 #[derive(Debug, Default)]
 pub(super) struct Other {
     pub(super) name: String,
     /// Addresses in the session file.
     pub(super) file: Vec<Multiaddr>,
-    /// Whether the session has relays, and so hole punching.
+    /// True if the session has relays, and so hole punching.
     pub(super) relays: bool,
-    /// Addresses that mDNS gave.
+    /// Addresses from mDNS.
     pub(super) found: BTreeSet<Multiaddr>,
-    /// `None` while it is tried.
+    /// Results of plain connections; `None` while an address is being tried.
     pub(super) touched: BTreeMap<Multiaddr, Option<Touch>>,
-    /// Where it was up last.
+    /// Address at which it was last up.
     pub(super) up: Option<Multiaddr>,
-    /// Why connections did not come up: at which address, whether the peer had shown its identity, the
-    /// reason.
+    /// Reasons why connections failed, by address; true if the peer had shown its identity.
     pub(super) not_up: BTreeMap<Multiaddr, (bool, String)>,
     /// Other identities at its addresses.
     pub(super) others: BTreeMap<Multiaddr, PeerId>,
     pub(super) about: Option<About>,
-    /// Version and session as greeted, for a peer that answers no questions.
+    /// Version and session of its hello, for a peer that answers no questions.
     pub(super) hello: Option<(u16, [u8; 32])>,
     pub(super) unanswered: Option<String>,
-    /// The port of this machine that it was asked to connect to.
+    /// Port of this machine that it was asked to connect to.
     pub(super) asked: Option<u16>,
-    /// The last answers, those with rates once they are there.
+    /// Last answers; those with rates once they exist.
     pub(super) answers: Option<Answers>,
-    /// Its questions to this machine that were answered.
+    /// Number of its questions to this machine that were answered.
     pub(super) was_probed: u32,
 }
 
-/// What judging a peer needs to know of this side.
+/// Data of this side that the judgement of a peer needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Here<'a> {
     pub(super) session: &'a Session,
-    /// Whether mDNS was looked at.
+    /// True if mDNS was used.
     pub(super) mdns: bool,
-    /// Whether it knew any of the others.
+    /// True if mDNS found any of the other peers.
     pub(super) mdns_works: bool,
-    /// Whether a network key is used.
+    /// True if a network key is used.
     pub(super) keyed: bool,
-    /// Whether the user chose where to listen.
+    /// True if the user chose the addresses to listen on.
     pub(super) chosen: bool,
-    /// Bytes of the largest sum.
+    /// Size of the largest sum in bytes.
     pub(super) vector: u64,
 }
 
 impl Other {
-    /// Whether it would take part in this session now.
+    /// Returns whether it would take part in this session now.
     pub(super) fn is_ready(&self, session: &Session) -> bool {
         let same = |version, id| version == VERSION && id == session.id().0;
         match (&self.about, &self.hello) {
@@ -130,7 +129,8 @@ impl Other {
         }
     }
 
-    /// Whether nothing more is to be learnt: all questions are answered, and those of another doctor too.
+    /// Returns whether the information is complete: all our questions are answered, and those of another
+    /// doctor too.
     pub(super) fn is_complete(&self) -> bool {
         let asked =
             self.answers.as_ref().is_some_and(|answers| answers.rates.is_some()) || self.unanswered.is_some();
@@ -138,7 +138,7 @@ impl Other {
         asked && served && self.touched.values().all(Option::is_some)
     }
 
-    /// Everything worth a line. `missing` is the level of what keeps this peer out.
+    /// Returns all findings. `missing` is the level of a problem that keeps this peer out.
     pub(super) fn findings(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
         let mut findings = match (&self.about, &self.hello) {
             (None, None) => self.not_there(here, missing),
@@ -225,7 +225,7 @@ impl Other {
             let advice = "no harm while its address is in everybody's session file; else open UDP port 5353 for multicast";
             findings.push(Finding::new(Level::Note, "mdns", text).advise(advice));
         }
-        // What works need not be mentioned again.
+        // Addresses that work need no further line.
         for (address, touch) in self.touched.iter().filter(|(address, _)| self.file.contains(address)) {
             if let Some(touch) = touch
                 && *touch != Touch::Connected
@@ -262,7 +262,8 @@ impl Other {
             );
             findings.push(Finding::new(missing, "probe", text).advise("install the same flyswarm on both"));
         }
-        // Whoever showed its identity was there; why it left says more than what its addresses do now.
+        // A peer that showed its identity was there; the reason why it left is more useful than the
+        // present state of its addresses.
         let mut known: Vec<_> = self.not_up.iter().filter(|(_, (known, _))| *known).collect();
         known.sort_by_key(|(address, _)| !self.file.contains(address) && !self.found.contains(address));
         if let Some((address, (_, why))) = known.first() {
@@ -340,7 +341,7 @@ impl Other {
     }
 }
 
-/// The TCP port that an address ends with.
+/// Returns the TCP port at the end of an address.
 pub(super) fn port(address: &Multiaddr) -> Option<u16> {
     address.iter().find_map(|part| match part {
         Protocol::Tcp(port) => Some(port),

@@ -1,4 +1,4 @@
-//! What was learnt of the relays of the session file.
+//! Information about the relays of the session file.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::finding::{Finding, Level};
 use super::peers::Touch;
 use crate::net::{Multiaddr, PeerId};
 
-/// The relays: where each is, and whether it gives this machine a place; `None` while it says nothing.
+/// The relays: address of each, and whether it gave this machine a reservation; `None` until it answers.
 #[derive(Debug, Default)]
 pub(super) struct Relays(BTreeMap<PeerId, (Multiaddr, Option<bool>)>);
 
@@ -17,7 +17,7 @@ impl Relays {
         Self(relays.iter().map(|(relay, address)| (*relay, (address.clone(), None))).collect())
     }
 
-    /// A relay gives this machine a place at this address, or does not.
+    /// Records that a relay gave this machine a reservation at this address, or refused it.
     pub(super) fn note(&mut self, address: &Multiaddr, given: bool) {
         let relay = address.iter().find_map(|part| match part {
             Protocol::P2p(relay) => Some(relay),
@@ -28,12 +28,12 @@ impl Relays {
         }
     }
 
-    /// Whether all have said something.
+    /// Returns whether all relays have answered.
     pub(super) fn are_heard(&self) -> bool {
         self.0.values().all(|(_, known)| known.is_some())
     }
 
-    /// A line for each. Plain connections are tried where there is no place.
+    /// Returns a line for each relay. Without a reservation a plain connection is tried.
     pub(super) fn findings(&self) -> Vec<Finding> {
         self.0.iter().map(|(relay, (address, known))| finding(relay, address, *known == Some(true))).collect()
     }

@@ -1,19 +1,20 @@
-//! A network as a graph of ONNX (<https://onnx.ai/onnx/repo-docs/IR.html>, IR version 8, operators of version
-//! 17): scaling, layers and the class. Of `onnx.proto` it has only the messages that such a graph needs.
+//! A network as a graph of ONNX (<https://onnx.ai/onnx/repo-docs/IR.html>, IR version 8, operators of
+//! version 17): scaling, layers and the class. It has only the messages of `onnx.proto` that such a
+//! graph needs.
 
 use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_learn::learner::{Architecture, Classifier};
 use prost::Message as _;
 use serde_json::json;
 
-/// `TensorProto.DataType`.
+/// Values of `TensorProto.DataType`.
 const FLOAT: i32 = 1;
 const INT64: i32 = 7;
 const DOUBLE: i32 = 11;
-/// `AttributeProto.AttributeType`.
+/// Values of `AttributeProto.AttributeType`.
 const INT: i32 = 2;
 const INTS: i32 = 7;
-/// The least length of a row, so that rows of zeros stay zeros.
+/// Minimum length of a row, so that rows of zeros stay zeros.
 const TINY: f64 = 1e-300;
 
 /// Messages of `onnx.proto` with the fields that are used here.
@@ -75,7 +76,7 @@ fn ints(name: &str, values: &[i64]) -> Attribute {
     Attribute { name: name.into(), ints: values.into(), kind: INTS, ..Attribute::default() }
 }
 
-/// A graph that is written node after node; the last result is the next node's first input.
+/// A graph that is built node by node; the last result is the next node's first input.
 #[derive(Default)]
 struct Graph {
     message: GraphProto,
@@ -83,7 +84,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// Adds a constant and gives its name.
+    /// Adds a constant and returns its name.
     fn constant(&mut self, name: &str, data_type: i32, shape: &[usize], raw_data: Vec<u8>) -> String {
         let dims = shape.iter().map(|&size| size as i64).collect();
         self.message.initializer.push(TensorProto { dims, data_type, name: name.into(), raw_data });
@@ -129,7 +130,8 @@ impl Graph {
         self.then("Div", &[&length], &[]);
     }
 
-    /// Rows as the network takes them, in binary64 as the program scales, then binary32.
+    /// Adds the scaling: rows are scaled in binary64 as in the program, then converted to binary32 for
+    /// the network.
     fn scale(&mut self, scaler: &Scaler) {
         let d = scaler.features();
         if *scaler.scaling() == Scaling::None {
@@ -141,7 +143,7 @@ impl Graph {
             self.then("Sub", &[&means], &[]);
         }
         if !scaler.deviations().is_empty() {
-            // Divided by infinity a constant feature becomes 0.
+            // A constant feature is divided by infinity and becomes 0.
             let spread = |&each: &f64| if each == 0.0 { f64::INFINITY } else { each };
             let deviations = self.doubles("deviations", &[1, d], scaler.deviations().iter().map(spread));
             self.then("Div", &[&deviations], &[]);
@@ -163,7 +165,7 @@ impl Graph {
         self.then("Cast", &[], &[int("to", FLOAT.into())]);
     }
 
-    /// u = 1/2 + z / (2 sqrt(z^2 + 2)) spread over bins, as the program does.
+    /// Spreads u = 1/2 + z / (2 sqrt(z^2 + 2)) over bins, as the program does.
     fn bins(&mut self, features: usize, bins: usize) {
         let z = self.last.clone();
         let constants =
@@ -190,7 +192,7 @@ impl Graph {
         }
     }
 
-    /// The layers: a convolution's image is channels, height and width.
+    /// Adds the layers: the shape of a convolution's image is channels, height and width.
     fn layers(&mut self, network: &Classifier) {
         let tensors = network.network().tensors();
         for tensor in &tensors {
@@ -228,7 +230,7 @@ impl Graph {
     }
 }
 
-/// An input or output: rows x `columns`, or without columns a number a row.
+/// Describes an input or output: rows x `columns`, or one number per row without columns.
 fn value(name: &str, elem_type: i32, columns: Option<usize>) -> ValueInfo {
     let mut dim = vec![Dimension { value: None, param: Some("rows".into()) }];
     dim.extend(columns.map(|columns| Dimension { value: Some(columns as i64), param: None }));
@@ -236,7 +238,7 @@ fn value(name: &str, elem_type: i32, columns: Option<usize>) -> ValueInfo {
     ValueInfo { name: name.into(), kind: Some(TypeProto { tensor: Some(tensor) }) }
 }
 
-/// What the graph takes, in a sentence.
+/// Describes the input of the graph in a sentence.
 pub(super) fn expects(network: &Classifier) -> String {
     let features = network.scaler().features();
     let columns = match network.preparation() {
@@ -249,7 +251,7 @@ pub(super) fn expects(network: &Classifier) -> String {
     format!("input \"rows\": float32, rows x {features}{columns}")
 }
 
-/// The bytes of the file.
+/// Returns the bytes of the file.
 pub(super) fn encode(network: &Classifier) -> Vec<u8> {
     let mut graph = Graph { last: "rows".into(), ..Graph::default() };
     graph.scale(network.scaler());

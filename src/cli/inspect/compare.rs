@@ -1,4 +1,4 @@
-//! `inspect A B`: how two models differ, and on which rows of a file.
+//! `inspect A B`: differences of two models, and the rows of a file on which they differ.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,13 +12,14 @@ use crate::cli::{Failure, say};
 use crate::data::LabelColumn;
 use crate::model::Model;
 
-/// Rows that are listed for people.
+/// Maximum number of rows that are listed for people.
 const SHOWN: usize = 20;
 
-/// A difference: what, and how it is in each model.
+/// A difference: its subject, and its value in each model.
 type Line = (&'static str, String, String);
 
-/// How two models differ: peers, columns, settings, rows learnt; with `--data`, on which rows.
+/// Compares two models: peers, columns, settings, training rows; with `--data`, the rows on which they
+/// differ.
 pub(super) fn compared(a: &Path, b: &Path, options: &Inspect) -> Result<String, Failure> {
     let load = |path: &Path| ModelArguments::of(path).load();
     let (a, b) = (load(a)?, load(b)?);
@@ -57,7 +58,7 @@ pub(super) fn compared(a: &Path, b: &Path, options: &Inspect) -> Result<String, 
     Ok(text)
 }
 
-/// What both say of the rows.
+/// Compares the predictions of both models on the rows.
 fn rows(a: &Model, b: &Model, options: &Inspect) -> Result<Option<Value>, Failure> {
     let Some(path) = &options.data else { return Ok(None) };
     let arguments = DataArguments::new(path.clone(), options.reading.clone());

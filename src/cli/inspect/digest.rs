@@ -1,4 +1,4 @@
-//! `inspect --digest`: what two peers compare to see that they have the same.
+//! `inspect --digest`: digests that peers compare to check that they have the same.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::super::{Failure, kind, output, print};
 use crate::data::npz_digest;
 use crate::tasks::Contents;
 
-/// The largest receipt that is read, bytes: 1,024 peers and thousands of sums are less.
+/// Largest receipt that is read, bytes: a receipt of 1,024 peers and thousands of sums is smaller.
 const LIMIT: u64 = 256 << 20;
 
-/// One line for each file.
+/// Prints one line for each file.
 pub(super) fn print_all(files: &[PathBuf], as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let mut text = String::new();
     for file in files {
@@ -27,7 +27,7 @@ pub(super) fn print_all(files: &[PathBuf], as_json: bool, out: &mut dyn Write) -
     print(out, &text)
 }
 
-/// What a file is called, and its digest.
+/// Returns the kind of a file and its digest.
 fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
     let expected = "a model, network, NPZ archive, session file or receipt is expected";
     if let Some(Contents { kind, digest, .. }) = kind::contents(file)? {
@@ -46,8 +46,8 @@ fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
     }
 }
 
-/// SHA-256 of the session's id and of each sum's name, members and sealed total, in their order. Each text
-/// has its length before it.
+/// Returns SHA-256 of the session's id and of each sum's name, members and sealed total, in their order.
+/// Each text is preceded by its length.
 fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
     let wrong = |what: &str| Failure::Input(format!("{}: no receipt: {what}", file.display()));
     let failed = |error| output::for_io(&error, format!("{}: {error}", file.display()));

@@ -14,7 +14,7 @@ fn told(folder: &Path, words: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8(out).unwrap())
 }
 
-/// The digest of one file.
+/// Returns the digest of one file.
 fn of(folder: &Path, name: &str, bytes: &[u8]) -> String {
     std::fs::write(folder.join(name), bytes).unwrap();
     told(folder, &[name]).unwrap().split("  ").next().unwrap().to_owned()
@@ -33,7 +33,7 @@ fn receipts_of_one_session_have_one_digest_whoever_has_them_and_others_another()
     for (from, to) in [("\"ab\"", "\"ac\""), ("coin", "sum"), ("\"b\"", "\"c\""), ("\"00\"", "\"01\"")] {
         assert_ne!(digest(&RECEIPT.replace(from, to)), first, "{from}");
     }
-    // Where one name ends and the next begins.
+    // The end of one name and the start of the next.
     assert_ne!(digest(&RECEIPT.replace("\"a\", \"b\"", "\"ab\", \"\"")), first);
     std::fs::write(folder.path().join("r.json"), RECEIPT.replace("[\"a\", \"b\"]", "1")).unwrap();
     assert!(told(folder.path(), &["r.json"]).unwrap_err().ends_with("no receipt: members is no list"));

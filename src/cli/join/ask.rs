@@ -1,4 +1,5 @@
-//! Before a private session is entered in the ledger: what it may be worth, and whether to go on.
+//! Before a private session is entered in the ledger: its forecast, and the question whether to
+//! continue.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -8,8 +9,8 @@ use crate::cli::progress::Progress;
 use crate::cli::session::forecast::{forecast, json};
 use crate::session::Session;
 
-/// Tells the forecast and asks on a terminal. A script goes on without being asked where the model is to be
-/// of use; else, unless `yes`, it ends here, and nothing is spent.
+/// Shows the forecast and asks on a terminal. A script continues without a question if the model is
+/// expected to be useful. Otherwise, unless `yes`, it ends here, and nothing is spent.
 pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress) -> Result<(), Failure> {
     let Some(found) = forecast(session, rows)? else { return Ok(()) };
     let mut event = json(&found);
@@ -31,7 +32,7 @@ pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress
     }
 }
 
-/// As [`ask()`] where nobody can be asked.
+/// Like [`ask()`] if there is no user to ask.
 pub(in crate::cli) fn worth(session: &Session, rows: usize) -> Result<(), Failure> {
     match forecast(session, rows)? {
         Some(found) if !found.useful => Err(stopped(&found.text)),

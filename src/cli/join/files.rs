@@ -1,4 +1,4 @@
-//! The files that a node writes, and what is shown of them.
+//! Files that a node writes, and the output about them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,36 +16,36 @@ use crate::peer::{self, Event, Receipt, Timed};
 use crate::report::Page;
 use crate::tasks::Outcome;
 
-/// The files of a node.
+/// Files of a node.
 pub(super) struct Files {
-    /// The result; `None` for a witness.
+    /// Result; `None` for a witness.
     pub(super) out: Option<PathBuf>,
     pub(super) receipt: PathBuf,
     pub(super) force: bool,
-    /// Whether an earlier run has written them: what is there stays.
+    /// True if an earlier run has written the files: they stay unchanged.
     pub(super) serves: bool,
     /// SHA-256 of the map file by which the rows were read.
     pub(super) map: Option<String>,
-    /// Where this identity's ledger is, if it has one.
+    /// Path of this identity's ledger, if it has one.
     pub(super) ledger: PathBuf,
-    /// This peer's own figures, for the report.
+    /// Own figures of this peer, for the report.
     pub(super) own: Mutex<Option<Value>>,
-    /// The page that is served.
+    /// Page that is served.
     pub(super) live: Option<Live>,
-    /// The receipt, once it is written.
+    /// Receipt, once it is written.
     pub(super) told: Mutex<Option<Value>>,
-    /// The texts of the warnings that it counts.
+    /// Texts of the warnings that the receipt counts.
     pub(super) warnings: Mutex<Vec<String>>,
 }
 
-/// The page beside a receipt.
+/// Returns the path of the page next to a receipt.
 pub(super) fn report(receipt: &Path) -> PathBuf {
     let name = receipt.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".receipt.json").or_else(|| name.strip_suffix(".json")).unwrap_or(&name);
     receipt.with_file_name(format!("{stem}.report.html"))
 }
 
-/// The live page that stays beside a receipt.
+/// Returns the path of the live page that stays next to a receipt.
 pub(super) fn kept_page(receipt: &Path) -> PathBuf {
     let report = report(receipt);
     let name = report.file_name().unwrap_or_default().to_string_lossy();
@@ -54,7 +54,7 @@ pub(super) fn kept_page(receipt: &Path) -> PathBuf {
 }
 
 impl Files {
-    /// Keeps the live page for those who look at it when all is over.
+    /// Keeps the live page for readers after the end.
     pub(super) fn keep_page(&self) -> Result<(), Failure> {
         let Some(page) = self.live.as_ref().and_then(Live::kept) else { return Ok(()) };
         let path = kept_page(&self.receipt);
@@ -98,7 +98,7 @@ impl Files {
         Ok(self.write_report(&value, Vec::new(), self.force)?)
     }
 
-    /// Writes the page beside the receipt.
+    /// Writes the page next to the receipt.
     pub(super) fn write_report(
         &self,
         receipt: &Value,
@@ -129,7 +129,7 @@ impl Files {
         Ok(())
     }
 
-    /// What the ledger says of the rows that this session was entered for.
+    /// Returns a sentence from the ledger about the rows that this session was entered for.
     pub(super) fn spent(&self, session: &str) -> Option<String> {
         let charges = Ledger::read(&self.ledger).ok()?;
         let charge = charges.iter().rev().find(|charge| charge.session == session)?;
@@ -144,7 +144,7 @@ impl Files {
         ))
     }
 
-    /// Shows an event, with the name of the file that it is about.
+    /// Shows an event, with the name of the file that it concerns.
     pub(super) fn show(&self, progress: &Progress, timed: &Timed) {
         let (name, file) = match &timed.event {
             Event::Finished { result: Some(result), .. } => (&**result, self.out.as_deref()),
@@ -154,7 +154,7 @@ impl Files {
         progress.event(timed, name, file);
         let Some(live) = &self.live else { return };
         let mut value = match &timed.event {
-            // The page has the report.
+            // The page shows the report.
             Event::Receipt { .. } => {
                 json!({"time": timed.time, "event": "receipt", "page": report(&self.receipt), "report": true})
             }

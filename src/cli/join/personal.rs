@@ -1,4 +1,4 @@
-//! `join --personalise`: the session's network made personal with this peer's rows, once it is written.
+//! `join --personalise`: makes the session's network personal with this peer's rows, once it is written.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::{Failure, Files};
 use crate::data::LabelColumn;
 use crate::session::Session;
 
-/// What is needed for it when the session has ended.
+/// Settings that are needed when the session has ended.
 pub(super) struct Personal {
     pub(super) out: PathBuf,
     pub(super) data: Option<DataArguments>,
@@ -19,7 +19,7 @@ pub(super) struct Personal {
 }
 
 impl Personal {
-    /// For a session whose network is written to `network`.
+    /// Makes the settings for a session whose network is written to `network`.
     pub(super) fn new(session: &Session, network: &Path, label: LabelColumn) -> Result<Self, Failure> {
         if !session.task.is::<crate::tasks::FedavgSpec>() {
             return Err(Failure::Input(format!("--personalise: not with the task {}", session.task)));
@@ -32,7 +32,7 @@ impl Personal {
         Ok(Self { out, data: None, label })
     }
 
-    /// Makes it, says so, and writes the page of the session once more with its figures.
+    /// Makes the personal model, reports it, and writes the page of the session again with its figures.
     pub(super) fn make(self, files: &Files, force: bool, progress: &Progress) -> Result<(), Failure> {
         let (Some(network), Some(data)) = (&files.out, self.data) else { return Ok(()) };
         let told = made_of(network, data, self.label, &self.out, force)?;

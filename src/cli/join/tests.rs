@@ -1,4 +1,4 @@
-//! What `join` refuses before it starts a node.
+//! Inputs that `join` refuses before it starts a node.
 
 use super::*;
 use crate::data::Dataset;

@@ -1,5 +1,5 @@
-//! `predict` and `report` of a network that the task `fedavg` has trained, and of a personal model
-//! that was made of one.
+//! `predict` and `report` of a network that the task `fedavg` has trained, and of a personal model that
+//! was made from one.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
 use flyswarm_data::scaling::Scaler;
 
-/// What such a file holds.
+/// Contents of such a file.
 pub(in crate::cli) enum Network {
     Global(Box<Classifier>),
     Personal(Box<PersonalModel>),
@@ -27,7 +27,7 @@ impl From<PersonalError> for Failure {
 }
 
 impl Network {
-    /// The network in a file; `None` where the file is something else.
+    /// Reads the network in a file; `None` for any other file.
     pub(in crate::cli) fn load(path: &Path) -> Result<Option<Self>, Failure> {
         let failed = |error: PersonalError| match &error {
             PersonalError::Classifier(ClassifierError::Io(source)) => {
@@ -46,7 +46,7 @@ impl Network {
         Ok(None)
     }
 
-    /// How rows become numbers, if the session said so.
+    /// Returns the preparation of the rows, if the session defined one.
     pub(super) fn preparation(&self) -> Option<&TableSchema> {
         self.classifier().preparation()
     }
@@ -69,7 +69,7 @@ impl Network {
         }
     }
 
-    /// Rows, their labels expected to be its classes where `matched`.
+    /// Reads rows; if `matched`, their labels must be its classes.
     pub(in crate::cli) fn rows(
         &self,
         data: &DataArguments,
@@ -83,7 +83,8 @@ impl Network {
         Ok(rows)
     }
 
-    /// The scores of rows, rows x classes, the lowest the prediction: -ln of each class's probability.
+    /// Returns the scores of rows, rows x classes; the lowest is the prediction: -ln of each class's
+    /// probability.
     pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
         Ok(match self {
             Self::Global(network) => surprise(&network.scores(rows.view()).map_err(PersonalError::from)?),
@@ -91,17 +92,19 @@ impl Network {
         })
     }
 
-    /// The number of the class, of two, that sensitivity is about, if its session has named one.
+    /// Returns the number of the positive class of the sensitivity, if its session named one of two
+    /// classes.
     pub(super) fn positive(&self) -> Option<u16> {
         self.classifier().positive()
     }
 
-    /// What the network knows of the columns that it was trained on, and their names.
+    /// Returns the network's scaling of its training columns, and their names.
     pub(super) fn columns(&self) -> (&Scaler, &[String]) {
         (self.classifier().scaler(), self.classifier().columns())
     }
 
-    /// The share of `rows` that the network of a personal model alone gives its label; `None` for a network.
+    /// Returns the share of `rows` that the network of a personal model alone predicts correctly; `None`
+    /// for a network.
     pub(super) fn alone(&self, rows: &Dataset) -> Result<Option<f64>, Failure> {
         let Self::Personal(model) = self else { return Ok(None) };
         let predicted = model.network().predict(rows.view()).map_err(PersonalError::from)?;

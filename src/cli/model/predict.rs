@@ -1,4 +1,4 @@
-//! `flyswarm predict`: classes of rows, and how sure the model is of them.
+//! `flyswarm predict`: classes of rows, and the confidence of the model.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,28 +14,30 @@ use crate::data::prepare::TableSchema;
 use crate::data::{Column, LabelColumn};
 use crate::model::readout::lowest;
 
-/// Prints the class of each row, one a line; with --scores, --abstain or --id as CSV with a header
+/// Print the class of each row, one per line; with --scores, --abstain or --id as CSV with a header
 ///
-/// The probability of a class is calibrated on rows that the session held out, and counts how frequent the
-/// class is; the predicted class does not, so that a rare class is found too. It need not be the likeliest.
+/// The probability of a class is calibrated on rows that the session held out, and includes how frequent
+/// the class is. The predicted class does not include it, so that a rare class is found too. So it need
+/// not be the likeliest class.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column to leave aside: a name, a number from 1, last or none
+    /// Label column to exclude: a name, a number from 1, last or none
     #[arg(long, value_name = "COLUMN", default_value = "none")]
     label: LabelColumn,
-    /// A column of a CSV file that is no feature and is printed beside each class: its name, or its number
-    /// from 1
+    /// Column of a CSV file that is not a feature and is printed next to each class: its name, or its
+    /// number from 1
     #[arg(long, value_name = "COLUMN")]
     id: Option<Column>,
-    /// Also print the probability and the novelty of each class (the lowest wins), and the margin: how much
-    /// higher the next class is, for each bit of the hash. The novelty by a network is -ln of the probability
+    /// Also print the probability and the novelty of each class (the lowest wins), and the margin: the
+    /// distance to the next class per bit of the hash. For a network the novelty is -ln of the
+    /// probability
     #[arg(long)]
     scores: bool,
-    /// No class where the margin is below this
+    /// Print no class if the margin is below this
     #[arg(long, value_name = "MARGIN", value_parser = margin)]
     abstain: Option<f64>,
     /// Write the classes here instead of to standard output
@@ -44,7 +46,7 @@ pub(in crate::cli) struct Predict {
     /// Overwrite the file if it exists
     #[arg(long, requires = "out")]
     force: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -53,12 +55,12 @@ fn margin(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|x: &f64| *x >= 0.0).ok_or_else(|| "must be a number, 0 or more".to_owned())
 }
 
-/// What is said of a row.
+/// Output for a row.
 struct Said<'a> {
     id: Option<&'a str>,
     class: Option<&'a str>,
     margin: f64,
-    /// Of the class with the lowest score.
+    /// Probability of the class with the lowest score.
     probability: f64,
     probabilities: &'a [f64],
     scores: &'a [f64],
@@ -97,13 +99,13 @@ impl Predict {
         }
     }
 
-    /// The texts of the column `--id`, one a row.
+    /// Returns the texts of the column `--id`, one per row.
     fn ids(&self, rows: usize, preparation: Option<&TableSchema>) -> Result<Option<Vec<String>>, Failure> {
         self.id.as_ref().map(|column| self.data.texts(column, rows, preparation)).transpose()
     }
 
-    /// Writes what is said of rows with these scores and probabilities, rows x classes; margins are for each
-    /// of `bits`.
+    /// Writes the output for rows with these scores and probabilities, rows x classes; margins are per
+    /// bit, for `bits` bits.
     fn write(
         &self,
         classes: &[String],
@@ -118,7 +120,7 @@ impl Predict {
             let best = usize::from(lowest(scores));
             let next = scores.iter().enumerate().filter(|(l, _)| *l != best).map(|(_, &x)| x);
             let margin = (next.fold(f64::INFINITY, f64::min) - scores[best]) / bits;
-            // Infinity less infinity: no class has ever been seen at these bits.
+            // Infinity minus infinity: no class was ever seen at these bits.
             let margin = if margin.is_nan() { 0.0 } else { margin };
             let sure = self.abstain.is_none_or(|least| margin >= least);
             let id = ids.and_then(|ids| ids.get(row)).map(String::as_str);

@@ -1,4 +1,4 @@
-//! Prediction and evaluation on the command line.
+//! Tests of prediction and evaluation on the command line.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use flyswarm_learn::learnt::LearntRows;
 mod learnt;
 mod positive;
 
-/// Of the digits, m = 100.
+/// Makes a model of the digits with m = 100.
 pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {
     let data = crate::data::digits::digits();
     let scaler = Scaler::fit(&scaling, &data).unwrap();
@@ -24,7 +24,7 @@ pub(in crate::cli) fn small_model(scaling: Scaling) -> Model {
     Model::new(sketch, 0.5, data.classes().to_vec(), scaler, counts).unwrap()
 }
 
-/// A folder with `m` (a model of the digits) and `d.csv`.
+/// Makes a folder with `m` (a model of the digits) and `d.csv`.
 fn folder(csv: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     small_model(Scaling::Center).save(&folder.path().join("m")).unwrap();
@@ -120,7 +120,7 @@ fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
             assert_eq!(crate::model::readout::lowest(&scores).to_string(), class);
             scores.sort_by(f64::total_cmp);
             margins.push(line[2].parse::<f64>().unwrap());
-            // A class that none of the neighbours has is infinitely new to a personal model.
+            // For a personal model a class without a neighbour has infinite novelty.
             let margin = scores[1] - scores[0];
             assert!(margin == margins[i] || (margins[i] - margin).abs() < 1e-5, "{line:?}");
         }
@@ -141,7 +141,7 @@ fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
     }
 }
 
-/// A folder with `n` (a network of the digits that has learnt nothing) and labelled rows, `own.csv`.
+/// Makes a folder with `n` (an untrained network for the digits) and labelled rows, `own.csv`.
 fn network_of_digits() -> tempfile::TempDir {
     use flyswarm_learn::learner::{Architecture, Classifier, Network};
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     network.save(&folder.path().join("n")).unwrap();
     let run = |line: &str| run_line(folder.path(), line).unwrap();
     let told: serde_json::Value = serde_json::from_str(&run("report n --data d.csv --json")).unwrap();
-    // Of the four pairs of a row of each class three are in order.
+    // Of four pairs with one row of each class, three are in order.
     assert_eq!(told["auc"]["value"], 0.75);
     let bins: Vec<_> = told["calibration"].as_array().unwrap().iter().collect();
     assert_eq!(bins.len(), 2);
@@ -190,7 +190,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
         assert_eq!((bin["rows"].as_u64(), bin["right"]["value"].as_f64()), (Some(2), Some(right)));
     }
     assert!(run("report n --data d.csv").contains("AUC                0.7500"));
-    // Its page has the picture, and the columns where the network knows their spread: mean 1, deviation 4.
+    // Its page has the picture, and the columns if the network has their spread: mean 1, deviation 4.
     run("report n --data d.csv --out n.report.html");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
     assert!(page.contains("aria-label=\"Calibration: stated") && !page.contains("beside the pool"));
@@ -201,7 +201,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
 }
 
-/// Digits under a header, their columns in this order; `missing` is left out.
+/// Returns digits with a header, with their columns in this order; `missing` is left out.
 fn named_csv(order: impl Fn(usize) -> usize, missing: Option<usize>, rows: usize) -> String {
     let data = crate::data::digits::digits();
     let places: Vec<usize> = (0..64).map(order).filter(|&place| Some(place) != missing).collect();
@@ -237,7 +237,7 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
         assert_eq!(error.code(), 2);
         error.to_string()
     };
-    // One feature less, and a label of 0 or 1 in its place.
+    // One feature fewer, and a label of 0 or 1 instead.
     write("less.csv", named_csv(|i| i, Some(63), 20));
     let told = refused("predict m --data less.csv");
     assert!(told.contains("column 64 is called \"digit\", the model says \"p63\""), "{told}");
@@ -294,7 +294,7 @@ fn report_prints_accuracies_and_the_confusion_table() {
     let folder = folder(&digits_csv(300, true));
     let text = run_line(folder.path(), "report m --data d.csv").unwrap();
     assert!(text.starts_with("balanced accuracy on 300 rows 0."), "{text}");
-    // The headline, figures, classes, what is stated, the table, with a line between each two.
+    // Headline, figures, classes, calibration and table, with an empty line between any two.
     let parts: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|part| part.lines().collect()).collect();
     assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>()[..3], [1, 5, 11]);
     assert_eq!((parts.len(), parts[4].len()), (5, 11));
@@ -333,7 +333,8 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     assert!(!other.contains("onerror"));
     let own = page(&json!({"name": named, "model": {"digest": json["digest"]}}));
     assert!(own.contains("&lt;img src=x onerror=alert(1)&gt;") && !own.contains("<img"));
-    // Of the rows that are held out: this model, one of the other rows alone, and the nearest of these.
+    // Predictions of the held-out rows: by this model, by one of the other rows alone, and by the
+    // nearest of these.
     let model = small_model(Scaling::Center);
     let rows = crate::data::digits::digits().subset(&(0..300).collect::<Vec<_>>());
     let split = split::held_out(&rows, 20, 1000, &model.sketch().parameters().seed);
@@ -358,7 +359,7 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     }
     std::fs::write(folder.path().join("other.html"), "<html>").unwrap();
     let other = run_line(folder.path(), "report m --data d.csv --out other.html").unwrap_err();
-    // One row of each class: none can be held out.
+    // With one row of each class, none can be held out.
     std::fs::write(folder.path().join("ten.csv"), digits_csv(10, true)).unwrap();
     run_line(folder.path(), "report m --data ten.csv --out ten.html").unwrap();
     let ten = std::fs::read_to_string(folder.path().join("ten.html")).unwrap();
@@ -521,7 +522,7 @@ fn predict_prints_scores_passes_ids_through_and_abstains() {
         let margin: f64 = line[2].parse().unwrap();
         assert!((margin - (scores[1] - scores[0]) / 4.0).abs() < 1e-5, "{line:?}");
     }
-    // The least sure of the rows gets no class.
+    // The least certain row gets no class.
     let margins: Vec<f64> = lines[1..].iter().map(|line| line[2].parse().unwrap()).collect();
     let median = {
         let mut all = margins.clone();

@@ -1,4 +1,4 @@
-//! Personal models on the command line.
+//! Tests of personal models on the command line.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::cli::tests::run_line;
 
 mod grouped;
 
-/// A folder with `n` (a network of the digits that has learnt nothing), `d.csv` and `v.csv`.
+/// Makes a folder with `n` (an untrained network for the digits), `d.csv` and `v.csv`.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let data = crate::data::digits::digits();
@@ -54,7 +54,7 @@ fn the_best_is_named_and_what_is_written_is_private_and_predicts_as_said() {
     let model = PersonalModel::load(&folder.path().join("p")).unwrap();
     assert_eq!(hex::encode(model.digest()), value["digest"].as_str().unwrap());
     let said = run("predict p --data v.csv --label last");
-    // Its rows are in the datastore, those of the validation too.
+    // The datastore has its rows, including those of the validation.
     let right = digits_csv(300, true);
     let labels = right.lines().skip(200).map(|line| line.rsplit(',').next().unwrap());
     let right = said.lines().zip(labels).filter(|(said, label)| said == label).count();
@@ -147,7 +147,7 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
     assert_eq!(mode(&folder.path().join("p.learnt-rows")), 0o600);
     assert_eq!(learnt(&run("report p --data d.csv --json")), 200);
     assert_eq!(learnt(&run("report p --data v.csv --json")), 0);
-    // New rows come in: they are new once.
+    // New rows are new only once.
     let taken = |out: &str| run(&format!("personalise p --data v.csv --out {out} --force --json"));
     assert_eq!((learnt(&taken("p")), learnt(&taken("q"))), (0.into(), 100.into()));
     assert_eq!(learnt(&run("report q --data d.csv --json")), 200);

@@ -13,7 +13,7 @@ use crate::data::{Expected, LabelColumn, load_named};
 use crate::session::Session;
 use crate::tasks::flynn::Plan;
 
-/// Runs a line; words that end like files are files of `folder`.
+/// Runs a line; words with the extension of a file are files of `folder`.
 fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
     let word = |word: &str| match word.ends_with(".csv") || word.ends_with(".toml") {
         true => folder.join(word).display().to_string(),
@@ -42,7 +42,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// A folder with the session file `s.toml` of the rows `north.csv`.
+/// Makes a folder with the session file `s.toml` of the rows `north.csv`.
 pub(in crate::cli) fn drafted() -> tempfile::TempDir {
     let folder = folder();
     let line = format!(
@@ -74,9 +74,9 @@ fn a_suggested_map_file_makes_the_rows_fit() {
     let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
     let open = "# \"?\" = \"age\"  # the file has no such column";
     assert!(text.contains(open), "{text}");
-    // Whoever looks it over sees what may be meant.
+    // The draft lists possible columns for the reader.
     assert!(text.contains("# columns of this file that the session does not name: \"alter\"\n"), "{text}");
-    // What is wrong in the other columns is drafted at once.
+    // Problems in the other columns are drafted at once.
     assert!(text.contains("\"femal\" = \"female\"") && text.contains("\"wells\" = \"well\""), "{text}");
     std::fs::write(file("south.toml"), text.replace(open, "\"alter\" = \"age\"")).unwrap();
     let check = "schema check s.toml --data south.csv --map south.toml";
@@ -122,7 +122,8 @@ fn what_stands_out_is_shown_while_a_column_is_missing() {
     assert!(problems[1].starts_with("line 61, column \"kind\": found \"weell\""), "{problems:?}");
     let [("code", line)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
     assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
-    // The labels are all known, and one column tells them; equal rows may differ in what is missing.
+    // All labels are valid, but one column determines them. Equal rows may differ in their missing
+    // values.
     let sorted: String =
         (0..120).map(|row| format!("{},{}\n", row / 3, ["sick", "well"][row / 60])).collect();
     let kinds: Vec<_> = look(format!("age,kind\n{sorted}")).warnings.iter().map(|(kind, _)| *kind).collect();
@@ -177,7 +178,7 @@ fn codes_are_found_in_columns_without_problems_of_rows_that_have_some() {
     assert_eq!(looked.problems.list.len(), 2, "all rows have other codes");
     let [("code", line)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
     assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
-    // Nothing is taken of rows with too few columns, or of a text that is not UTF-8.
+    // No level is taken from rows with too few columns, or from a text that is not UTF-8.
     let rows = "7,male,well\n".repeat(20);
     let text = [format!("age,sex,kind\n{rows}40,male\n").as_bytes(), b"\xe4,male,well\n"].concat();
     std::fs::write(folder.path().join("south.csv"), text).unwrap();
@@ -202,7 +203,7 @@ fn amending_keeps_comments_and_changes_nothing_while_problems_are_left() {
     let amend = format!("{check} --amend --min-rows 1");
     let text = std::fs::read_to_string(&path).unwrap();
     let error = run_line(folder.path(), &amend).unwrap_err();
-    // No value is agreed on for a missing age, and the misspelt level is still there.
+    // The session defines no value for a missing age, and the misspelt level is still there.
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
@@ -283,7 +284,7 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     let folder = drafted();
     let path = folder.path().join("s.toml");
     let text = std::fs::read_to_string(&path).unwrap();
-    // A file that a person wrote may say nothing of texts for missing values.
+    // A file written by hand may lack the texts for missing values.
     let line = text.lines().find(|line| line.starts_with("missing = ")).unwrap();
     let indicated = "name = \"age\"\nfill = 40.5\nindicator = true\n";
     let text = text.replace(&format!("{line}\n"), "").replace("name = \"age\"\n", indicated);
@@ -301,7 +302,7 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     assert!(shown.contains("missing: 40.5, and a number that says so"), "{shown}");
     let shown = run_line(folder.path(), "session show s.toml --json").unwrap();
     assert!(shown.contains("\"indicator\""), "{shown}");
-    // What is misspelt is nothing to add.
+    // A misspelt level is not added.
     std::fs::write(folder.path().join("south.csv"), "sex,age,kind\nfemal,1,well\n").unwrap();
     let before = std::fs::metadata(&path).unwrap().modified().unwrap();
     let error = run_line(folder.path(), check).unwrap_err();
@@ -359,7 +360,8 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
         plain.iter().enumerate().map(|(at, class)| format!("p{at},{class}")).collect();
     assert_eq!(found, expected);
     assert!(run("report m.toml --data north.csv").contains("balanced accuracy"));
-    // A level that the model does not know is counted; what is no number is refused with its place.
+    // A level that the model does not have is counted; a text that is not a number is refused with its
+    // place.
     std::fs::write(folder.path().join("other.csv"), other.replace("p7\tmale", "p7\tdiverse")).unwrap();
     let arguments = DataArguments::of(folder.path().join("other.csv"));
     let (_, said) = arguments.load_for(&model, &LabelColumn::None, false).unwrap();

@@ -1,7 +1,7 @@
-//! `session new --collect`: the identities that are on this network now, and which of them the user admits.
+//! `session new --collect`: the identities on this network at present, and the choice of those to admit.
 //!
-//! mDNS is not authenticated: anybody on the network can announce an id. An id that is admitted by mistake
-//! takes part in the session, so ids are to be compared with what their owners read out.
+//! mDNS is not authenticated: any machine on the network can announce an id. An id that is admitted by
+//! mistake takes part in the session, so users must compare ids with those that their owners read out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write};
@@ -16,20 +16,20 @@ use crate::net::Multiaddr;
 use crate::net::observe::Observer;
 use crate::session::Entry;
 
-/// Identities shown (guess): a network with more needs `--peer`.
+/// Maximum number of identities shown (guess): a larger network needs `--peer`.
 const MOST: usize = 64;
-/// Characters at the end of an id that name it (base58, so 10 have 58 bits): an attacker that tries a million
-/// keys a second on each of 1,000 cores finds one that ends so once in 14 years.
+/// Characters at the end of an id that identify it (base58, so 10 have 58 bits). An attacker that tries
+/// a million keys a second on each of 1,000 cores finds one with the same ending once in 14 years.
 const ENDING: usize = 10;
-/// Characters of an id in the name of a peer that was given none.
+/// Characters of an id in the name of a peer without a given name.
 const NAMED: usize = 6;
 
-/// Who is admitted without being asked for.
+/// Identities that are admitted without a question.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::cli) enum Admit {
-    /// Everybody found.
+    /// All identities that are found.
     All,
-    /// The one whose id ends so, under this name.
+    /// The identity whose id has this ending, with this name.
     One(String, String),
 }
 
@@ -49,10 +49,10 @@ impl FromStr for Admit {
     }
 }
 
-/// What is on the network.
+/// Identities on the network, with their addresses.
 pub(super) type Discovered = BTreeMap<PublicKey, BTreeSet<Multiaddr>>;
 
-/// Listens for `seconds`.
+/// Listens for `seconds` and returns the identities found.
 pub(super) fn listen(seconds: u64) -> Result<Discovered, Failure> {
     let observer = Observer::start().map_err(|error| Failure::Environment(format!("mDNS: {error}")))?;
     say(&format!("looking for identities on this network for {seconds} s"));
@@ -74,7 +74,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Those of `found` that are admitted: as `admit` says, or as the user answers where it says nothing.
+/// Returns the admitted identities of `found`: those in `admit`, or those that the user accepts if it is
+/// empty.
 pub(super) fn choose(
     found: &Discovered,
     admit: &[Admit],
@@ -127,7 +128,7 @@ pub(super) fn choose(
     Ok(admitted)
 }
 
-/// The number that an address begins with.
+/// Returns the IP address at the beginning of an address.
 fn place(address: &Multiaddr) -> Option<String> {
     match address.iter().next()? {
         Protocol::Ip4(ip) => Some(ip.to_string()),

@@ -1,4 +1,4 @@
-//! `flyswarm session forecast`: what a private session may be worth, before it spends anything.
+//! `flyswarm session forecast`: expected quality of a private session, before it spends budget.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::cli::{Failure, print};
 use crate::session::Session;
 use crate::tasks::Forecast;
 
-/// Estimates how good the model of a private session will be, on made-up rows: no row of any peer is looked
-/// at, and no budget spent
+/// Estimate the quality of a private session's model on synthetic rows: no peer's row is read, and no
+/// budget is spent
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ForecastArguments {
     /// The session file
     file: PathBuf,
-    /// Rows that a peer has
+    /// Number of rows of a peer
     #[arg(long, value_name = "N", value_parser = at_least::<1>)]
     rows: usize,
     /// Print JSON
@@ -38,12 +38,12 @@ impl ForecastArguments {
     }
 }
 
-/// What the session's task says that it may be worth; `None` if it cannot say.
+/// Returns the forecast of the session's task; `None` if it has none.
 pub(in crate::cli) fn forecast(session: &Session, rows_each: usize) -> Result<Option<Forecast>, Failure> {
     (session.task.kind().forecast)(session, rows_each).map_err(Failure::Input)
 }
 
-/// The fields of a forecast.
+/// Returns the fields of a forecast.
 pub(in crate::cli) fn json(found: &Forecast) -> Value {
     let mut json = found.json.clone();
     json["useful"] = found.useful.into();

@@ -26,13 +26,13 @@ use crate::session::{Description, Run, Session, SessionError, table};
 use crate::tasks::new::{NewFile, Sets, TaskOption, merge, value};
 use crate::tasks::{TaskKind, kinds};
 
-/// The options of every task.
+/// Options of every task.
 #[derive(Debug, Args)]
 pub(super) struct Common {
     /// Name of the session
     #[arg(long)]
     name: String,
-    /// A peer; repeat for each, at least three
+    /// Peer of the session; repeat for each, at least three
     #[cfg_attr(feature = "net", arg(required_unless_present = "collect"))]
     #[cfg_attr(not(feature = "net"), arg(required = true))]
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
@@ -41,36 +41,36 @@ pub(super) struct Common {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     collect: Option<u64>,
-    /// Add without asking: all, or NAME=ENDING for the peer whose id ends so; repeatable
+    /// Add without asking: all, or NAME=ENDING for the peer whose id has this ending; repeatable
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     admit: Vec<collect::Admit>,
-    /// Describe the columns and classes as in this file of rows or session file (.toml). A second file has
-    /// the rows for options that need some
+    /// Describe the columns and classes like this file of rows or session file (.toml). A second file
+    /// has the rows for options that need rows
     #[arg(long, value_name = "FILE")]
     from: Vec<PathBuf>,
     /// The label column of the rows: a name, a number from 1, last or none
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "from")]
     label: LabelColumn,
-    /// The column of the rows that says which belong together, such as the patient. A group is never split
-    /// between learning and testing; the others see the name of the column alone
+    /// Column that groups the rows, such as the patient. A group is never split between training and
+    /// testing; the others see only the name of the column
     #[arg(long, value_name = "COLUMN", requires = "from")]
     group: Option<String>,
     #[command(flatten)]
     reading: Reading,
-    /// Rows of --from that must have a text before the file shows it to the others
+    /// Minimum number of rows of --from with a text before the file shows it to the others
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
     min_rows: u64,
-    /// The classes, separated by commas, or a range of integers such as 0..9
+    /// Classes, separated by commas, or a range of integers such as 0..9
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
     classes: Vec<String>,
-    /// Number of features, or their names: rows that have names must then have these
+    /// Number of features, or their names; rows with names must then use these
     #[arg(long, value_name = "N|A,B,...", value_delimiter = ',', conflicts_with = "from")]
     features: Vec<String>,
     /// Set any field of the session file, such as timing.linger_ms=5000; repeatable
     #[arg(long = "set", value_name = "FIELD=VALUE", value_parser = field)]
     fields: Vec<Table>,
-    /// The file to write
+    /// File to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Replace the file if it exists
@@ -81,14 +81,14 @@ pub(super) struct Common {
     json: bool,
 }
 
-/// A field by its dotted name; the reader of session files says whether there is such a field.
+/// Parses a field by its dotted name; the reader of session files checks that the field exists.
 fn field(text: &str) -> Result<Table, String> {
     let (name, text) = text.split_once('=').ok_or("must be FIELD=VALUE")?;
     let bad = |error: toml::de::Error| format!("{name}: {}", error.message());
     format!("{name} = {}", value(text)).parse::<Table>().map_err(bad)
 }
 
-/// The words of `session new TASK`.
+/// Arguments of `session new TASK`.
 #[derive(Debug)]
 pub(in crate::cli) struct NewArguments {
     kind: &'static TaskKind,
@@ -153,7 +153,7 @@ impl NewArguments {
         self.common.collect()?;
         let (session, notes) = self.session(new_run()?)?;
         let text = session.to_toml_with(&notes);
-        // Many long names could make a file that is too large to be read.
+        // Many long names could make a file that is too large to read.
         Session::parse(&text)?;
         output::write(&file, text.as_bytes(), force)?;
         if !self.common.from.is_empty() {
@@ -170,7 +170,7 @@ impl NewArguments {
         print(out, &(text + "\n"))
     }
 
-    /// The session, and a note on each column that was described.
+    /// Returns the session, and a note on each described column.
     fn session(&mut self, run: Run) -> Result<(Session, Vec<String>), Failure> {
         let Self { kind, common, given } = self;
         let rows_for = given.iter().find(|(option, _)| option.sets == Sets::FromRows);
@@ -200,7 +200,7 @@ impl NewArguments {
     }
 }
 
-/// Lines on all that the others see of one site's rows in the session file.
+/// Returns lines on everything in the session file that shows the others one site's rows.
 fn shown_to_others(session: &Session) -> Vec<String> {
     let data = &session.data;
     let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
@@ -230,7 +230,7 @@ fn shown_to_others(session: &Session) -> Vec<String> {
     lines
 }
 
-/// A file of the user that is something else is called by its kind.
+/// Makes the error for a user's file; if it is another file of this program, the error names its kind.
 pub(super) fn of_file(error: SessionError) -> Failure {
     match &error {
         SessionError::File { path, source } if matches!(**source, SessionError::Syntax { .. }) => {
@@ -243,7 +243,7 @@ pub(super) fn of_file(error: SessionError) -> Failure {
     }
 }
 
-/// What the files of `--from` hold.
+/// Contents of the files of `--from`.
 #[derive(Default)]
 struct ColumnSpec {
     draft: Option<Draft>,
@@ -251,7 +251,7 @@ struct ColumnSpec {
     columns: Vec<String>,
     classes: Vec<String>,
     rows: Option<Dataset>,
-    /// The rows of the file that describes the columns.
+    /// Rows of the file that describes the columns.
     drafted: Option<Dataset>,
 }
 
@@ -267,7 +267,7 @@ impl Common {
         Ok(())
     }
 
-    /// The fields before the first section, and the roster.
+    /// Returns the fields before the first section, and the roster.
     fn head(&self, kind: &TaskKind, run: Run) -> Table {
         let peer = |PeerArgument(entry): &PeerArgument| {
             let mut peer = Table::new();
@@ -284,7 +284,7 @@ impl Common {
         head
     }
 
-    /// Names of features and classes.
+    /// Returns names of features and classes.
     fn data(&self, described: &ColumnSpec, classes: bool) -> Table {
         let mut data = Table::new();
         let columns = match &*self.features {
@@ -309,7 +309,7 @@ impl Common {
         data
     }
 
-    /// The classes that the option names.
+    /// Returns the classes that the option names.
     fn classes(&self) -> Vec<String> {
         match &*self.classes {
             [range] => class_range(range).unwrap_or_else(|| self.classes.clone()),
@@ -317,7 +317,7 @@ impl Common {
         }
     }
 
-    /// One class at the site that drafts does not make a session.
+    /// Refuses a draft with only one class at its site, because it does not make a session.
     fn check_classes(&self, described: &ColumnSpec, needed: bool) -> Result<(), Failure> {
         match (&*described.classes, &*self.from) {
             ([class], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
@@ -336,7 +336,7 @@ impl Common {
         Expected { partly, group: self.group.as_deref(), ..self.reading.expected(&self.label) }
     }
 
-    /// The classes of rows whose columns are not described, as far as the others may see them.
+    /// Returns the classes of rows without column descriptions, if the others may see them.
     fn classes_of(&self, path: &Path, rows: &Dataset, rule: &Rule) -> Result<Vec<String>, Failure> {
         let classes = rows.classes();
         let counts = classes.iter().cloned().zip(rows.class_counts(classes.len())).collect();
@@ -346,7 +346,7 @@ impl Common {
         Ok(Publishable::texts(admitted))
     }
 
-    /// Reads the files; labelled rows for the option of this name.
+    /// Reads the files; reads labelled rows for the option with this name.
     fn described(&self, rows_for: Option<&str>, partly: bool) -> Result<ColumnSpec, Failure> {
         let mut described = ColumnSpec::default();
         let (first, last) = match (&*self.from, rows_for) {
@@ -414,8 +414,8 @@ impl Common {
         Ok(described)
     }
 
-    /// The columns as the file suggests or describes them, with its rows, and on standard error what needs a
-    /// look; `None` where only names can be taken from it.
+    /// Returns the columns that the file suggests or describes, with its rows, and prints warnings on
+    /// standard error; `None` if the file gives only names.
     fn draft(
         &self,
         path: &Path,
@@ -424,7 +424,7 @@ impl Common {
     ) -> Result<(Option<Draft>, Option<Dataset>), Failure> {
         if path.extension().is_some_and(|extension| extension == "toml") {
             let Description { mut preparation, classes } = Description::load(path)?;
-            // The session is checked as a whole when it is made.
+            // The whole session is checked when it is made.
             preparation.group = self.group.clone().or(preparation.group);
             let draft = Draft { preparation, classes, notes: Vec::new(), said: Vec::new() };
             return Ok((Some(draft), None));
@@ -433,10 +433,10 @@ impl Common {
         let expected = self.expected(partly);
         let draft = match draft(path, &expected, rule) {
             Ok(Some(draft)) => draft,
-            // One rule holds for all columns then: they are numbers.
+            // All columns are numbers, so one rule applies to all of them.
             Ok(None) => return Ok((None, None)),
             Err(error) => {
-                // What has no names is told so.
+                // A file without names is treated as plain numbers.
                 let bare =
                     data::load_named(path, &self.expected(partly)).is_ok_and(|rows| rows.columns.is_empty());
                 return if bare { Ok((None, None)) } else { Err(error.into()) };
@@ -455,7 +455,7 @@ impl Common {
             classes: (!draft.classes.is_empty()).then_some(&*draft.classes),
             ..expected
         };
-        // What cannot be read so is said by `schema check`, all of it.
+        // `schema check` reports all rows that cannot be read this way.
         let loaded = data::load_named(path, &described).ok();
         if let Some(loaded) = &loaded {
             warn(path, loaded, &described);
@@ -469,7 +469,7 @@ impl Common {
     }
 }
 
-/// Says what stands out in rows.
+/// Prints warnings about the rows.
 fn warn(path: &Path, loaded: &Loaded, expected: &Expected) {
     for (_, line) in loaded.notices(expected) {
         say(&format!("warning: {}: {line}", path.display()));

@@ -1,4 +1,4 @@
-//! `flyswarm session next`: the next session of a series, as made every month.
+//! `flyswarm session next`: the next session of a series, such as a monthly one.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use crate::cli::id::new_run;
 use crate::cli::{Failure, output, print, say};
 use crate::session::{Peer, Series, Session};
 
-/// The longest name of a session.
+/// Longest name of a session.
 const NAME: usize = 64;
 
-/// Writes the next session of a series: the same peers and settings, with a number and a time of its own
+/// Write the next session of a series: the same peers and settings, with a new number and time
 #[derive(Debug, Args)]
 pub(in crate::cli) struct NextArguments {
-    /// The session before it
+    /// Previous session
     old: PathBuf,
-    /// A peer that joins the series; repeatable
+    /// Peer that joins the series; repeatable
     #[arg(long, value_name = "NAME=PEERID[@MULTIADDR]")]
     add: Vec<PeerArgument>,
-    /// A peer that leaves it; repeatable
+    /// Peer that leaves the series; repeatable
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
-    /// Take these settings, as `tune --out` and a session of the task tune write them
+    /// Use these settings, as written by `tune --out` or by a session of the task tune
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// The new session's name [default: the old one's with its place in the series, such as ward-2]
+    /// Name of the new session [default: the old name with its place in the series, such as ward-2]
     #[arg(long)]
     name: Option<String>,
-    /// The file to write [default: the new name with .toml, beside the old file]
+    /// File to write [default: the new name with .toml, next to the old file]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace the file if it exists
@@ -94,7 +94,8 @@ impl NextArguments {
             let kind = next.task.kind();
             (kind.take_settings)(&mut next, path).map_err(of_file)?;
         }
-        // Numbers of peers that the old file left to the default, or that the new roster does not allow.
+        // Numbers of peers that the old file left at the default, or that are too large for the new
+        // roster.
         let (before, peers) = (old.roster.len(), next.roster.len());
         let smallest = Session::default_min_peers(&next.task, peers);
         let most = u16::try_from(peers).unwrap_or(u16::MAX);
@@ -108,7 +109,7 @@ impl NextArguments {
     }
 }
 
-/// The name of the session at this place: `ward` becomes `ward-2`, `ward-2` becomes `ward-3`.
+/// Returns the name of the session at this place: `ward` becomes `ward-2`, `ward-2` becomes `ward-3`.
 fn name_at(old: &str, place: u32) -> String {
     let stem = old.strip_suffix(&format!("-{}", place - 1)).filter(|stem| !stem.is_empty()).unwrap_or(old);
     let ending = format!("-{place}");
@@ -116,7 +117,7 @@ fn name_at(old: &str, place: u32) -> String {
     stem + &ending
 }
 
-/// What two models of a series tell together.
+/// Describes what two models of a series reveal together.
 fn difference(next: &Session, changed: usize) -> String {
     let hide = next.privacy.min_contributors.max(2);
     let names: Vec<_> = next.peers().take(3).map(|peer: Peer| next.name(peer)).collect();

@@ -1,20 +1,20 @@
-//! Words of the command line of `session new`.
+//! Arguments of `session new`.
 
 use std::str::FromStr;
 
 use crate::crypto::identity::PublicKey;
 use crate::session::Entry;
 
-/// The integers from FIRST..LAST, both included, 2 to 10,000 of them; `None` for another text.
+/// Returns the integers of FIRST..LAST, both included, 2 to 10,000 of them; `None` for any other text.
 pub(super) fn class_range(text: &str) -> Option<Vec<String>> {
     let (first, last) = text.split_once("..")?;
     let (first, last) = (first.parse::<i64>().ok()?, last.parse::<i64>().ok()?);
-    // The session's own rules limit the number of classes again.
+    // The session's own rules limit the number of classes further.
     let some = (1..=9_999).contains(&last.checked_sub(first)?);
     some.then(|| (first..=last).map(|class| class.to_string()).collect())
 }
 
-/// `NAME=PEERID[@MULTIADDR]`
+/// Argument `NAME=PEERID[@MULTIADDR]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PeerArgument(pub(super) Entry);
 

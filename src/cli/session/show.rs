@@ -1,4 +1,4 @@
-//! What a session file means, with everything resolved.
+//! Contents of a session file, with all values resolved.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::session::{
     Bounds, Faults, NoiseSpec, Peer, Privacy, PrivacyUnit, Scaling, Series, Session, Timing, table,
 };
 
-/// A session as shown to people and, as JSON, to programs.
+/// A session for people and, as JSON, for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     id: String,
@@ -27,22 +27,23 @@ pub(super) struct Shown {
     select: Option<&'static str>,
     min_peers: u16,
     data: ShownData,
-    /// The task's parameters, by section.
+    /// Parameters of the task, by section.
     #[serde(flatten)]
     sections: Map<String, Value>,
     /// The same for people.
     #[serde(skip)]
     lines: Vec<(&'static str, String)>,
-    /// The protections of the peers' rows, and why one is off.
+    /// Protections of the peers' rows, with a reason if one is off.
     protections: BTreeMap<&'static str, String>,
     privacy: Privacy,
     timing: Timing,
-    /// What of the committee's deviation is borne, how many of it decide, and how many may be away.
+    /// Faults of the committee that are tolerated, number of members that decide, and number that may be
+    /// away.
     faults: Faults,
     quorum_of_committee: usize,
     may_be_away: usize,
     may_deviate: usize,
-    /// Names, in the order of the committee.
+    /// Names in the order of the committee.
     committee: Vec<String>,
     roster: Vec<ShownPeer>,
 }
@@ -53,7 +54,7 @@ struct ShownData {
     dimension: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     columns: Vec<String>,
-    /// `[table]`.
+    /// Section `[table]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<Value>,
     /// The same for people.
@@ -75,7 +76,7 @@ struct ShownPeer {
     addresses: Vec<String>,
 }
 
-/// `[table]` in lines: what holds for all columns, then each.
+/// Describes `[table]` in lines: first the settings for all columns, then each column.
 fn described(preparation: &TableSchema) -> Vec<String> {
     let TableSchema { delimiter, decimal_comma, missing, label, group, columns } = preparation;
     let mut first = format!("{} columns as {} features", columns.len(), preparation.width());
@@ -180,7 +181,7 @@ impl fmt::Display for Shown {
             line(heading, text)?;
         }
         let mut about = format!("{:.3} of the peers may collude", privacy.collusion_threshold);
-        // A private session opens no holders to look at.
+        // A private session opens no counts of holders to check.
         if privacy.noise.is_none() {
             about = format!("a class needs {} holders, {about}", privacy.min_contributors);
         }

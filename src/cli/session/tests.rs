@@ -17,7 +17,7 @@ pub(super) fn peer(seed: u8) -> String {
     format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
 }
 
-/// `session new` with three peers into a file of `folder`, and what else is asked for.
+/// Runs `session new` with three peers into a file of `folder`, with further arguments.
 pub(super) fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     let out = folder.join("session.toml");
     let peers = [peer(1), peer(2), format!("{}@/ip4/192.0.2.3/tcp/4001", peer(3))];
@@ -410,7 +410,8 @@ fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_tak
         let session = Session::load(path).unwrap();
         session.task.get::<crate::tasks::FedavgSpec>().unwrap().held_out
     };
-    // A private session tells nobody how good the network is; another does unless it is told not to.
+    // A private session does not report the quality of the network; another session does unless this is
+    // switched off.
     assert_eq!(held_out(&path), 0);
     let none = new(folder.path(), &["fedavg", "--set", "fedavg.held_out=0", "--force"]).unwrap();
     assert_eq!(held_out(&none), 0);

@@ -23,8 +23,8 @@ use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::{Scaler, Scaling};
 
-/// How long each thing is done at least, so often. Short goes, for other programs only ever slow one down,
-/// and the best counts.
+/// Minimum duration of each measurement, and their number. They are short, because other programs only
+/// ever slow one down, and the best one counts.
 const LONG_ENOUGH: Duration = Duration::from_millis(10);
 const GOES: u32 = 60;
 
@@ -33,7 +33,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Units of work in a second, where one call does `units`: the best of all goes.
+/// Returns units of work per second if one call does `units`: the best of all measurements.
 fn rate(units: f64, mut work: impl FnMut()) -> f64 {
     work();
     let mut go = || {
@@ -46,12 +46,12 @@ fn rate(units: f64, mut work: impl FnMut()) -> f64 {
         units * f64::from(calls) / start.elapsed().as_secs_f64()
     };
     let best = (0..GOES).map(|_| go()).fold(0.0, f64::max);
-    // Two digits: more would only be noise.
+    // Two digits: further digits would only be noise.
     let power = 10f64.powf(best.log10().floor() - 1.0);
     (best / power).round() * power
 }
 
-/// Measures all of them on one core.
+/// Measures all rates on one core.
 pub(super) fn measure() -> Result<Rates, Failure> {
     let failed = |error: rayon::ThreadPoolBuildError| Failure::Environment(format!("a thread: {error}"));
     Ok(rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(failed)?.install(all))
@@ -79,8 +79,8 @@ fn all() -> Rates {
     let best = |hash: &FlyHash| (0..GOES).map(|_| winners(hash)).fold(f64::INFINITY, f64::min);
     let (short, long) = (best(&few), best(&many));
     let sums = (m * rows) as f64;
-    // Where more entries hardly cost more, what they cost is not in the difference: then all of the time
-    // counts as lifting, which is the most that it can be.
+    // If more entries hardly cost more, the difference does not show their cost. Then the whole time
+    // counts as lifting, which is an upper bound.
     let lift = if long > 1.1 * short { sums * 36.0 / (long - short) } else { sums * 40.0 / long };
     let select = sums / (short - sums * 4.0 / lift).max(1e-9);
     let two = |value: f64| {
@@ -120,7 +120,7 @@ fn all() -> Rates {
     }
 }
 
-/// Measures, and prints the table or puts it into the scenario.
+/// Measures, and prints the table or writes it into the scenario.
 pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(path) = file else {
         let rates = measure()?;
@@ -133,7 +133,7 @@ pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Re
     };
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    // What is no scenario is left alone, and what would be none afterwards is not written.
+    // A file that is not a scenario, or would not be one afterwards, is not written.
     let check = |text: &str| {
         let name = path.display().to_string();
         File::parse(text, name, PathBuf::new(), false).map(drop).map_err(|error| wrong(&error))
@@ -150,7 +150,7 @@ pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Re
     print(out, &(text + "\n"))
 }
 
-/// The rates as they stand in a scenario.
+/// Formats the rates for a scenario.
 fn lines(rates: &Rates) -> String {
     let Rates { matrix, lift, select, mask, add, verify, agree, message } = rates;
     format!(
@@ -159,7 +159,7 @@ fn lines(rates: &Rates) -> String {
     )
 }
 
-/// The file with the lines of its table `[rates]` replaced, or with such a table at its end.
+/// Returns the file with the lines of its table `[rates]` replaced, or with such a table at its end.
 fn replaced(text: &str, lines: &str) -> String {
     let mut out = String::new();
     let (mut inside, mut found) = (false, false);

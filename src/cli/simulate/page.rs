@@ -1,4 +1,4 @@
-//! The page of a simulation: its nodes side by side, in virtual time.
+//! Page of a simulation: its nodes side by side, in virtual time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::session::Peer;
 use crate::sim::scenario::File;
 use crate::sim::swarm::Watcher;
 
-/// Nodes that a page shows.
+/// Maximum number of nodes on a page.
 const SHOWN: usize = 64;
-/// Virtual time between two looks at a node.
+/// Virtual time between two status updates of a node.
 const LOOK_US: u64 = 200_000;
 
-/// The page of the runs of a file.
+/// Page of the runs of a file.
 pub(super) struct Page {
     live: Live,
 }
 
 impl Page {
-    /// Serves it, and says where.
+    /// Serves the page, and prints its address.
     pub(super) fn open(address: SocketAddr, file: &File) -> Result<Self, Failure> {
         let names: Vec<_> = file.runs.iter().map(|(name, _)| &**name).collect();
         let about = json!({
@@ -35,12 +35,12 @@ impl Page {
             "virtual": true, "start": names.join(" "),
         });
         let live = Live::open(address, &about)?;
-        // It must be seen at once, and standard output is for the result.
+        // The address must be visible at once, and standard output is for the result.
         say(&format!("page at {}", live.url()));
         Ok(Self { live })
     }
 
-    /// Begins to show a run.
+    /// Starts to show a run.
     pub(super) fn watcher(&self, name: &str, ctx: &Arc<Context>) -> Watcher {
         let peers: Vec<Peer> = ctx.session.peers().take(SHOWN).collect();
         let names: Vec<_> = peers.iter().map(|peer| ctx.session.name(*peer).to_owned()).collect();
@@ -82,7 +82,7 @@ impl Drop for Page {
     }
 }
 
-/// What the page is told of an event, and what a person reads.
+/// Returns an event for the page, and its text for people.
 fn told(ctx: &Context, event: &Event) -> Option<(Value, String)> {
     let name = |peer: &Peer| ctx.session.name(*peer).to_owned();
     Some(match event {

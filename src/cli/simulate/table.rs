@@ -1,4 +1,4 @@
-//! What `simulate` prints.
+//! Output of `simulate`.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::sim::outcome::{self, PurposeRow, Results, RunReport, TRAINING};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
-/// Lines of equal columns; the first column is left-aligned.
+/// Formats rows in aligned columns; the first column is left-aligned.
 #[must_use]
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -31,7 +31,7 @@ fn strings(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|&cell| cell.to_owned()).collect()
 }
 
-/// The table of all runs, and of a single one what it consisted of.
+/// Formats the table of all runs, and the details of a single run.
 pub(super) fn render(results: &Results) -> String {
     let mut out = String::new();
     if !results.about.is_empty() {
@@ -125,7 +125,7 @@ fn row(run: &RunReport, accuracy: bool) -> Vec<String> {
     row
 }
 
-/// Training by all against training by one party.
+/// Formats the comparison of training by all peers with training by one party.
 fn training(runs: &[RunReport]) -> String {
     let (rows, why) = outcome::training(runs);
     let rows: Vec<_> = std::iter::once(strings(&TRAINING)).chain(rows).collect();
@@ -136,7 +136,7 @@ fn name(purpose: Purpose) -> String {
     format!("{purpose:?}").to_lowercase()
 }
 
-/// What each peer sent on average, by purpose, for each run: frames and bytes.
+/// Formats the average frames and bytes sent per peer, by purpose, for each run.
 fn shares(runs: &[RunReport]) -> String {
     let mut rows = vec![vec!["frames, bytes per peer".to_owned()]];
     rows[0].extend(runs.iter().map(|run| run.name.clone()));

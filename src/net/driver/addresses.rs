@@ -1,4 +1,4 @@
-//! Names and addresses of a session's peers and relays, as the network wants them.
+//! Peer ids and addresses of a session's peers and relays, in the types of the network.
 
 use libp2p::identity::ed25519;
 use libp2p::multiaddr::Protocol;
@@ -8,10 +8,10 @@ use super::DriverError;
 use crate::crypto::identity::PublicKey;
 use crate::session::{Entry, Session};
 
-/// The names and addresses of a session's peers, as the network wants them, in the order of the roster.
+/// Returns the peer ids and addresses of a session's peers, in the order of the roster.
 ///
 /// # Errors
-/// Where an address of the session file is not one.
+/// If an address of the session file is invalid.
 pub(crate) fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>, DriverError> {
     let parsed = |entry: &Entry| {
         let parse = |text: &String| {
@@ -24,10 +24,10 @@ pub(crate) fn roster(session: &Session) -> Result<Vec<(PeerId, Vec<Multiaddr>)>,
     session.roster.iter().map(parsed).collect()
 }
 
-/// The relays of a session: name and address.
+/// Returns the relays of a session: peer id and address.
 ///
 /// # Errors
-/// Where an address is not one.
+/// If an address is invalid.
 pub(crate) fn relays(session: &Session) -> Result<Vec<(PeerId, Multiaddr)>, DriverError> {
     let parsed = |text: &String| {
         let wrong = |why: String| DriverError::Address(text.clone(), "a relay".to_owned(), why);
@@ -40,7 +40,7 @@ pub(crate) fn relays(session: &Session) -> Result<Vec<(PeerId, Multiaddr)>, Driv
     session.relays.iter().map(parsed).collect()
 }
 
-/// The libp2p name of an identity.
+/// Returns the libp2p peer id of an identity.
 #[must_use]
 pub fn peer_id(key: &PublicKey) -> PeerId {
     let key = ed25519::PublicKey::try_from_bytes(key.as_bytes())

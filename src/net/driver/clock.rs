@@ -1,16 +1,16 @@
-//! The clock of a node's driver, which stands still while the disk holds the driver up.
+//! Clock of a node's driver, which stops while the driver waits for the disk.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::protocol::Time;
 
-/// Does blocking work on a thread of its own, and calls `beat` at this interval until it is done.
+/// Does blocking work on another thread, and calls `beat` at this interval until it is done.
 pub(super) fn beside<R: Send>(work: impl FnOnce() -> R + Send, every: Duration, mut beat: impl FnMut()) -> R {
     std::thread::scope(|scope| {
         let (sender, done) = mpsc::channel();
         scope.spawn(move || {
-            // The other end waits for it.
+            // The other end waits for the result.
             let _ = sender.send(work());
         });
         loop {
@@ -28,15 +28,15 @@ pub(super) fn now_instant() -> Instant {
     Instant::now()
 }
 
-/// The machine's clock.
+/// Clock of the state machine.
 pub(super) struct Clock {
     started: Instant,
-    /// How long it has stood still.
+    /// Time for which the clock was stopped.
     still: Duration,
 }
 
 impl Clock {
-    /// One that shows 0 at `started`.
+    /// Makes a clock that shows 0 at `started`.
     pub(super) fn starting(started: Instant) -> Self {
         Self { started, still: Duration::ZERO }
     }
@@ -46,8 +46,8 @@ impl Clock {
         Time(u64::try_from(runs.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Does work during which it stands still: a machine that is held up by its disk would take its own delay
-    /// for the others' silence.
+    /// Does work while the clock is stopped. Otherwise a machine that waits for its disk would mistake
+    /// its own delay for silence of the others.
     pub(super) fn stands_still<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let begun = now_instant();
         let result = work();

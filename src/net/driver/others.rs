@@ -1,10 +1,10 @@
-//! What becomes of peers that break rules, and of those that have another session.
+//! Treatment of peers that break rules, and of peers with another session.
 
 use super::{Command, Driver, Event, Fault, Peer, Report};
 
 impl Driver<'_> {
-    /// Honest peers are never blamed, so nothing more of one that is blamed is read: it is reported once,
-    /// with the first of its faults.
+    /// Blames a peer. Honest peers are never blamed, so no further frame of a blamed peer is read. It is
+    /// reported once, with its first fault.
     pub(super) fn blame(&mut self, peer: Peer, fault: Fault) {
         if !self.banned.insert(peer) {
             return;
@@ -13,8 +13,8 @@ impl Driver<'_> {
         let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
     }
 
-    /// Whether an event is to be reported. A peer of another session is left out where it was met, and told
-    /// of once, however often it is met.
+    /// Returns whether to report an event. The address of a peer with another session is excluded, and
+    /// the peer is reported once, even if it is met again.
     pub(super) fn is_news(&mut self, event: &Event) -> bool {
         match event {
             Event::Refused(peer, _) => {

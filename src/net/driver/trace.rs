@@ -1,5 +1,5 @@
-//! A trace of a node: every frame that it sends and receives, every record that it writes, in the format of
-//! the test vectors (`sum.json`), for people who look for what went wrong between two programs.
+//! Trace of a node: every frame that it sends and receives and every record that it writes, in the
+//! format of the test vectors (`sum.json`). It helps to find errors between two programs.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,17 +11,17 @@ use crate::protocol::Time;
 use crate::protocol::message::Channel;
 use crate::session::{Peer, Session};
 
-/// Where a trace goes. It is written entry by entry, so that nothing is lost with a process that is killed;
-/// then only the two brackets at its end are missing.
+/// A trace file. It is written entry by entry, so no entry is lost if the process is killed; then only
+/// the two brackets at its end are missing.
 #[derive(Debug)]
 pub struct Trace(Mutex<Open>);
 
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// Entries so far.
+    /// Number of entries so far.
     count: u64,
-    /// The first error; nothing is written after it.
+    /// First error; nothing is written after it.
     failed: Option<io::Error>,
 }
 
@@ -29,7 +29,7 @@ impl Trace {
     /// Begins a trace in an empty file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn begin(mut file: File, session: &Session, me: Option<Peer>) -> io::Result<Self> {
         let about = "every frame that a peer sent and received and every record that it wrote, in order (spec, \
                      section 18)";
@@ -72,7 +72,7 @@ impl Trace {
     /// Ends the trace.
     ///
     /// # Errors
-    /// The first that there was: the trace is not complete.
+    /// The first error that occurred: the trace is not complete.
     pub fn finish(&self) -> io::Result<()> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match open.failed.take() {

@@ -1,5 +1,5 @@
-//! A node under test. Every event that passes here is checked against the promises of `Event`: `PeerUp` and
-//! `PeerLost` alternate, frames come in between.
+//! A node under test. It checks every event against the promises of `Event`: `PeerUp` and `PeerLost`
+//! alternate, and frames come in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::net::{Channel, Command, Config, Event, Events, Frame, Multiaddr, Netw
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-/// Longer than anything here takes; only a failing test waits for it.
+/// Longer than any step of these tests; only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn seed(number: u8) -> Zeroizing<[u8; 32]> {
@@ -19,7 +19,7 @@ pub fn peer(number: u8) -> PeerId {
     peer_id(&seed(number)).expect("every seed makes an identity")
 }
 
-/// Seeds of two peers, the smaller `PeerId` first.
+/// Returns the seeds of two peers, the smaller `PeerId` first.
 pub fn ordered(a: u8, b: u8) -> (u8, u8) {
     if peer(a) < peer(b) { (a, b) } else { (b, a) }
 }
@@ -81,7 +81,7 @@ impl Node {
         Some(event)
     }
 
-    /// Takes events until one answers.
+    /// Takes events until `wanted` accepts one.
     pub fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
         let mut seen = Vec::new();
         while let Some(event) = self.next(PATIENCE) {
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// The reason of the next `PeerLost`.
+    /// Waits for the next `PeerLost` and returns its reason.
     pub fn wait_lost(&mut self, peer: PeerId) -> String {
         self.wait("PeerLost", |event| match event {
             Event::PeerLost { peer: p, reason } if *p == peer => Some(reason.clone()),
@@ -125,12 +125,12 @@ impl Node {
     }
 }
 
-/// Two connected nodes, the smaller `PeerId` first.
+/// Returns two connected nodes, the smaller `PeerId` first.
 pub fn pair(a: u8, b: u8) -> (Node, Node) {
     pair_on(TCP, a, b)
 }
 
-/// Two nodes that listen so and are connected, the smaller `PeerId` first.
+/// Returns two connected nodes that listen on `listen`, the smaller `PeerId` first.
 pub fn pair_on(listen: &str, a: u8, b: u8) -> (Node, Node) {
     let (small, large) = ordered(a, b);
     let mut small = Node::start(config_on(listen, small, &[a, b]));

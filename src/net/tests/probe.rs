@@ -1,4 +1,4 @@
-//! Probes: what two nodes learn of each other, and what a peer that asks for too much loses.
+//! Tests of probes: the answers of two nodes, and the loss of a peer that asks for too much.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn a_node_learns_of_its_peer_the_way_and_whether_it_can_be_reached() {
     assert!(answers.rates.is_some_and(|(there, back)| there > 1e5 && back > 1e5), "{answers:?}");
     assert_eq!(answers.reach, Some(Reach::Connected));
     asked.wait("WasProbed", |event| matches!(event, Event::WasProbed { .. }).then_some(()));
-    // Nobody listens at a port that was free a moment ago.
+    // No program listens at a port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port");
@@ -104,7 +104,7 @@ fn who_asks_for_too_much_loses_the_substream_and_not_the_connection() {
                 }
             }
         });
-        // A reset can overtake answers that were on their way.
+        // A reset can overtake answers on the way.
         assert!(got <= answered, "{what}: {got} bytes came, {answered} are the most");
     }
     while victim.next(Duration::from_millis(100)).is_some() {}

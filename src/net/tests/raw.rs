@@ -1,5 +1,5 @@
-//! A peer built from libp2p's own parts (its streams and its ping), which does with the protocol what it
-//! likes.
+//! A peer built from libp2p's own parts (its streams and its ping), which can break the protocol in any
+//! way.
 
 use std::future::Future;
 use std::sync::mpsc;
@@ -32,16 +32,16 @@ pub struct Raw {
     pub swarm: Swarm<Parts>,
 }
 
-/// The four streams as the raw peer sees them.
+/// The four streams from the raw peer's side.
 pub struct Streams {
     pub control: Stream,
     pub bulk: Stream,
-    /// Held, so that they stay open.
+    /// Kept, so that they stay open.
     pub _incoming: [Stream; 2],
 }
 
 impl Raw {
-    /// A peer that has begun to dial the victim.
+    /// Makes a peer that has begun to dial the victim.
     pub fn dial(number: u8, victim: &Node) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let inside = runtime.enter();
@@ -62,7 +62,7 @@ impl Raw {
         Self { runtime, swarm }
     }
 
-    /// Runs the swarm while something else goes on.
+    /// Runs the swarm while `other` runs.
     pub fn drive<T>(&mut self, other: impl Future<Output = T>) -> T {
         let Self { runtime, swarm } = self;
         runtime.block_on(async {
@@ -107,7 +107,7 @@ impl Raw {
         })
     }
 
-    /// Whether the victim let us open a stream.
+    /// Returns whether the victim let us open a stream.
     pub fn can_open(&mut self, victim: &Node) -> bool {
         let mut opener = self.swarm.behaviour().opener();
         let protocol = StreamProtocol::new(Channel::Control.protocol());
@@ -116,19 +116,19 @@ impl Raw {
     }
 }
 
-/// A well-behaved connection on which these bytes are then written; ends when the victim has closed it.
+/// Makes a well-behaved connection and writes these bytes on it; ends when the victim has closed it.
 pub fn write(number: u8, victim: &Node, channel: Channel, bytes: Vec<u8>) -> thread::JoinHandle<()> {
     let mut raw = Raw::dial(number, victim);
     let streams = raw.stand(victim);
     thread::spawn(move || {
-        // Whole: a closure that names two fields would leave the others behind, and they would be reset.
+        // Moved as a whole: a closure that names two fields would drop the others, which resets them.
         let mut streams = streams;
         let stream = match channel {
             Channel::Control => &mut streams.control,
             Channel::Bulk => &mut streams.bulk,
         };
         raw.drive(async {
-            // The victim may cut us off in the middle.
+            // The victim may disconnect us in the middle.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.flush().await;
         });
@@ -136,8 +136,8 @@ pub fn write(number: u8, victim: &Node, channel: Channel, bytes: Vec<u8>) -> thr
     })
 }
 
-/// A peer that stops in its tracks after all is set up, as a paused process does; it goes on when the sender
-/// is dropped.
+/// Makes a peer that stops after the setup, like a paused process; it continues when the sender is
+/// dropped.
 pub fn pause(number: u8, victim: &Node) -> mpsc::Sender<()> {
     let mut raw = Raw::dial(number, victim);
     let streams = raw.stand(victim);

@@ -1,4 +1,4 @@
-//! Limits of columns, and whether columns are compared.
+//! Limits of columns, and the choice whether to compare columns.
 
 use super::*;
 

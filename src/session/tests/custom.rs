@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A file of the task `custom` with these lines in `[custom]` and these data.
+/// Returns a file of the task `custom` with these lines in `[custom]` and this data section.
 fn custom(lines: &str, data: &str) -> String {
     let head = format!(
         "name = \"c\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\ntask = \"custom\"\n[data]\nfeatures = 4\n{data}\n[custom]\n{lines}\n"
@@ -31,7 +31,7 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     };
     assert_eq!(differing(CustomSpec { name: "fed-avg".into(), ..spec.clone() }), ["custom.name"]);
     assert_eq!(differing(CustomSpec { bytes: vec![0, 255], ..spec }), ["custom.bytes"]);
-    // Without parameters, and with classes.
+    // A file without parameters, and with classes.
     let bare = Session::parse(&custom("name = \"a\"", "classes = [\"x\", \"y\"]")).unwrap();
     assert_eq!(bare.task, TaskSpec::from(CustomSpec { name: "a".into(), bytes: Vec::new() }));
     assert_eq!(Session::parse(&bare.to_toml()).unwrap(), bare);

@@ -71,7 +71,7 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
             assert_eq!(differing, Vec::<&str>::new());
         } else {
             assert_ne!(base.id(), other.id(), "{field}");
-            // Another key moves its peer in the roster, and so the names may move too.
+            // Another key moves its peer in the roster, so the names may move too.
             assert!(
                 differing.contains(&field) && (differing.len() == 1 || field == "roster.peer_id"),
                 "{differing:?}"
@@ -149,7 +149,7 @@ fn a_place_in_a_series_is_two_fields_more() {
     }
 }
 
-/// The encoding spelt out by hand from the module documentation, for a session whose every field is written
+/// The encoding, written by hand from the module documentation, for a session with every field given
 /// below.
 #[test]
 fn the_id_is_the_hash_of_the_documented_bytes() {
@@ -277,7 +277,7 @@ fn a_committee_that_the_file_names_is_the_committee_whatever_the_author_tries_na
             "drawn anew"
         );
     }
-    // Part of what all agree on, in whatever order the file has it.
+    // The committee is part of the session id; its order in the file does not matter.
     let turned = named(&[all[14], all[13], all[12], all[11], all[10]]);
     assert!(
         turned.id() == five.id() && named(&all[10..14]).id() != five.id() && session(40).id() != five.id()

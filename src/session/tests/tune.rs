@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The minimal file as one of the task `tune`, with these lines for its settings.
+/// Returns the minimal file for the task `tune`, with these lines as its settings.
 pub(super) fn tuning(settings: &str) -> String {
     let tune = format!("[tune]\n{settings}[[roster]]");
     minimal().replacen("\"flynn\"", "\"tune\"", 1).replacen("[[roster]]", &tune, 1)

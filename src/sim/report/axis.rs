@@ -1,28 +1,28 @@
-//! A time axis on which times without events are cut short.
+//! A time axis on which periods without events are shortened.
 
 use crate::sim::outcome::RunReport;
 
-/// Width of a cut.
+/// Width of a shortened period.
 const CUT: f64 = 44.0;
 
-/// An interval of time in microseconds, and its place in the picture.
+/// An interval of time in microseconds, and its position in the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stretch {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) left: f64,
     pub(super) right: f64,
-    /// No peer is in a view.
+    /// True if no peer is in a view.
     pub(super) idle: bool,
 }
 
-/// A time axis in pieces, some of them cut short.
+/// A time axis in pieces, some of them shortened.
 #[derive(Clone, Debug)]
 pub(super) struct Axis(pub(super) Vec<Stretch>);
 
 impl Axis {
-    /// The axis of a run, from its first event until the last peer has the result, between `left` and
-    /// `right`.
+    /// Makes the axis of a run, from its first event until the last peer has the result, between `left`
+    /// and `right`.
     pub(super) fn new(run: &RunReport, left: f64, right: f64) -> Self {
         let spans = run.hosts.iter().flat_map(|host| &host.spans).filter(|span| span.stage.is_some());
         let mut busy: Vec<_> = spans.map(|span| (span.from, span.to.max(span.from + 1))).collect();
@@ -57,7 +57,7 @@ impl Axis {
         Self(placed.collect())
     }
 
-    /// The place of a time in the picture.
+    /// Returns the position of a time in the picture.
     pub(super) fn x(&self, us: u64) -> f64 {
         let stretch = self.0.iter().find(|stretch| us <= stretch.to).or(self.0.last());
         stretch.map_or(0.0, |stretch| {
@@ -67,7 +67,7 @@ impl Axis {
     }
 }
 
-/// Intervals joined where the gap between them is at most `gap`.
+/// Joins intervals if the gap between them is at most `gap`.
 fn merge(sorted: &[(u64, u64)], gap: u64) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     for &(from, to) in sorted {

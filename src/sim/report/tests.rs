@@ -1,4 +1,4 @@
-//! No text of a result becomes markup, wherever it stands.
+//! No text of a result becomes markup, at any place of the page.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use crate::sim::scenario::File;
 
 const TEXT: &str = "peers = 3\n[task]\nkind = \"sum\"\nwords = 4\n";
 
-/// Makes names that no other place has.
+/// Makes a text that occurs at no other place.
 fn mark(marks: &mut u32) -> String {
     *marks += 1;
     format!("\u{202e}<i{marks} onload=\"x\">'&")
 }
 
-/// Replaces every text of a run, and adds what a run may have.
+/// Replaces every text of a run, and adds optional entries.
 fn poison(run: &mut RunReport, marks: &mut u32, faults: bool) {
     run.name = mark(marks);
     run.slots.iter_mut().for_each(|slot| slot.name = mark(marks));

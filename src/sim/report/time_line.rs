@@ -1,4 +1,4 @@
-//! The picture of the stages of every peer over time, with the faults.
+//! Picture of the stages of every peer over time, with the faults.
 
 use maud::{Markup, html};
 
@@ -26,7 +26,7 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     picture(bottom + 26.0, "stages of every peer over time", parts)
 }
 
-/// The grid with its times, and the stretches that are cut short.
+/// Draws the grid with its times, and the shortened periods.
 fn scale(axis: &Axis, bottom: f64) -> Markup {
     html! {
         @for stretch in &axis.0 {
@@ -48,7 +48,7 @@ fn scale(axis: &Axis, bottom: f64) -> Markup {
     }
 }
 
-/// The row of a peer.
+/// Draws the row of a peer.
 fn stages(run: &RunReport, host: &Host, axis: &Axis, y: f64, row: f64) -> Markup {
     let middle = y + row / 2.0;
     let spans = host.spans.iter().filter_map(|span| Some((span, span.stage?)));
@@ -75,7 +75,8 @@ fn stages(run: &RunReport, host: &Host, axis: &Axis, y: f64, row: f64) -> Markup
     }
 }
 
-/// The names of the aggregates, where the first peer that goes through them begins each.
+/// Draws the name of each aggregate at the time when the first peer that completes all of them begins
+/// it.
 fn slots(run: &RunReport, axis: &Axis) -> Markup {
     let whole = |host: &&Host| host.spans.iter().any(|span| span.slot as usize + 1 == run.slots.len());
     let mut free = 0.0;
@@ -100,7 +101,7 @@ fn marks(run: &RunReport, axis: &Axis, row: f64, bottom: f64) -> Markup {
     let mut taken: Vec<f64> = Vec::new();
     let places: Vec<_> = run.marks.iter().map(|mark| px(axis.x(mark.at_ms * 1000))).collect();
     for &x in &places {
-        // Badges that would lie on each other go a little to the right.
+        // Badges that would overlap move to the right.
         let mut badge = x;
         while taken.iter().any(|other| (other - badge).abs() < 17.0) {
             badge += 17.0;

@@ -1,4 +1,4 @@
-//! The picture of the tree of the last view.
+//! Picture of the tree of the last view.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     let mut children: BTreeMap<Option<u16>, Vec<u16>> = BTreeMap::new();
     members.iter().for_each(|host| children.entry(host.parent).or_default().push(host.peer));
     let Some(&root) = children.get(&None).and_then(|roots| roots.first()) else { return html! {} };
-    // peer -> (place among all in order, level)
+    // peer -> (position in order, level)
     let mut places = BTreeMap::new();
     place(root, 0, &children, &mut places);
     let levels = places.values().map(|place| place.1).max().unwrap_or(0);
@@ -58,7 +58,7 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     picture(height, "tree of the last view", parts)
 }
 
-/// Children left and right of their parent.
+/// Places a peer between its children, the first on the left and the others on the right.
 fn place(
     peer: u16,
     level: usize,

@@ -1,4 +1,4 @@
-//! What a scenario must keep to: field, value, limit, on one line.
+//! Rules of a scenario. An error gives field, value and limit on one line.
 
 use std::fmt::Display;
 
@@ -6,7 +6,7 @@ use super::fault::{Fault, Kind, Peers};
 use super::{End, Scenario, ScenarioError, Task};
 use crate::session::Peer;
 
-/// Beyond the protocol's limit of 1,024: how the sums would behave is of interest, and the key list still
+/// More than the protocol's limit of 1,024, to study how larger sums would behave; the key list still
 /// fits a frame.
 const MOST_PEERS: u16 = 10_000;
 
@@ -30,7 +30,7 @@ fn path(
 }
 
 impl Scenario {
-    /// Refuses what cannot be run.
+    /// Refuses a scenario that cannot be run.
     pub(super) fn check(&self) -> Result<(), ScenarioError> {
         if !(3..=MOST_PEERS).contains(&self.peers) {
             return Err(wrong("peers", self.peers, format!("3 to {MOST_PEERS}")));
@@ -112,7 +112,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Which rows have labels.
+    /// Checks the settings for labelled rows.
     fn labels(&self) -> Result<(), ScenarioError> {
         let Task { labelled_percent, without_labels, .. } = &self.task;
         if let Some(percent) = *labelled_percent {

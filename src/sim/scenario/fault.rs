@@ -11,25 +11,25 @@ use crate::session::Peer;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// Its kind.
+    /// Kind of the fault.
     pub kind: Kind,
-    /// Time of the fault, virtual seconds; this or `at` is given.
+    /// Time of the fault, virtual seconds; either this or `at` is given.
     pub at_s: Option<f64>,
-    /// The fault comes when a peer reaches a stage; this or `at_s` is given.
+    /// Stage of a peer at which the fault occurs; either this or `at_s` is given.
     pub at: Option<Moment>,
-    /// The peers that the fault concerns; see the kinds.
+    /// Peers that the fault concerns; see the kinds.
     pub peers: Option<Peers>,
-    /// The site whose peers the fault concerns.
+    /// Site whose peers the fault concerns.
     pub site: Option<String>,
-    /// The fault is undone after so many seconds.
+    /// Seconds after which the fault is undone.
     pub for_s: Option<f64>,
     /// `slow-link`: latency one way, milliseconds.
     pub latency_ms: Option<f64>,
-    /// `slow-link`: bandwidth, megabits in a second.
+    /// `slow-link`: bandwidth, megabits per second.
     pub bandwidth_mbit: Option<f64>,
-    /// `tamper`: the way in which the peers break the protocol.
+    /// `tamper`: how the peers break the protocol.
     pub how: Option<Tamper>,
-    /// `tamper`: one of so many frames that suit is changed.
+    /// `tamper`: one of this number of matching frames is changed.
     pub every: Option<u64>,
 }
 
@@ -37,31 +37,31 @@ pub struct Fault {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
-    /// The peer; left out: the first of the peers that the fault concerns.
+    /// Number of the peer; if absent, the first of the peers that the fault concerns.
     pub peer: Option<u16>,
-    /// The aggregate of the task's plan, such as `coin`, `holders`, `moments`, `counts`, `sum`.
+    /// Aggregate of the task's plan, such as `coin`, `holders`, `moments`, `counts`, `sum`.
     pub slot: String,
-    /// The stage.
+    /// Stage that the peer reaches.
     pub stage: Stage,
 }
 
-/// The kinds of faults.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The process dies; its disk stays. With `for_s` it is started again.
+    /// The process dies; its disk stays. With `for_s` it restarts.
     Crash,
-    /// The process is started again with its disk.
+    /// The process restarts with its disk.
     Restart,
-    /// The process takes nothing in (SIGSTOP, swapping). `for_s` is needed.
+    /// The process reads no input (SIGSTOP, swapping). `for_s` is required.
     Pause,
     /// The peers are cut off from all others, silently.
     Partition,
-    /// Every cut is undone, and every connection made again.
+    /// Every cut is undone, and every connection is made again.
     Heal,
     /// All paths of these peers become slow.
     SlowLink,
-    /// From now on the peers break the protocol; see [`Tamper`].
+    /// The peers break the protocol from now on; see [`Tamper`].
     Tamper,
     /// A peer outside the roster connects to these peers.
     Stranger,
@@ -69,7 +69,7 @@ pub enum Kind {
     OtherSession,
 }
 
-/// How a peer breaks the protocol.
+/// Ways to break the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tamper {
@@ -77,16 +77,16 @@ pub enum Tamper {
     FlipBits,
     /// A report or chunk is sent twice.
     Replay,
-    /// A chunk of the sum is a word too short.
+    /// A chunk of the sum is one word too short.
     VectorLength,
-    /// A share of another pad than was dealt is released, properly signed.
+    /// A share of another pad than the dealt one is released, properly signed.
     WrongShare,
-    /// A peer puts in another vector than its data give. No other peer can see it.
+    /// A peer contributes another vector than the one from its data. No other peer can detect it.
     Poison,
 }
 
 impl Kind {
-    /// The name in a scenario file.
+    /// Returns the name in a scenario file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Kind {
 }
 
 impl Tamper {
-    /// The name in a scenario file.
+    /// Returns the name in a scenario file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -116,14 +116,14 @@ impl Tamper {
         }
     }
 
-    /// The default of `every`.
+    /// Returns the default of `every`.
     #[must_use]
     pub fn usual(self) -> u64 {
         if self == Self::FlipBits { 8 } else { 1 }
     }
 
-    /// The faults with which such a peer may be blamed, by the names of [`name`]; empty where no peer can see
-    /// it.
+    /// Returns the faults for which such a peer may be blamed, by the names of [`name`]; empty if no
+    /// peer can detect it.
     #[must_use]
     pub fn blamed_with(self) -> &'static [&'static str] {
         match self {
@@ -145,7 +145,7 @@ impl Tamper {
     }
 }
 
-/// The name of a fault, as results and scenarios spell it.
+/// Returns the name of a fault in results and scenarios.
 #[must_use]
 pub(crate) fn name(fault: &Broken) -> &'static str {
     match fault {
@@ -162,13 +162,13 @@ pub(crate) fn name(fault: &Broken) -> &'static str {
     }
 }
 
-/// Some peers: a number, a list of numbers, `"2..5"` (2, 3, 4 and 5), `"committee 0"` or `"all"`.
+/// A set of peers: a number, a list of numbers, `"2..5"` (2, 3, 4 and 5), `"committee 0"` or `"all"`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Peers {
-    /// The peers with these numbers.
+    /// Peers with these numbers.
     Some(Vec<u16>),
-    /// The member of this rank of the committee.
+    /// Member of the committee with this rank.
     Committee(u16),
     /// All peers.
     All,
@@ -206,7 +206,7 @@ impl TryFrom<Value> for Peers {
 }
 
 impl Peers {
-    /// The peers, in a session with this committee and so many peers.
+    /// Returns the peers, in a session with this committee and this number of peers.
     #[must_use]
     pub fn of(&self, committee: &[Peer], peers: u16) -> Vec<Peer> {
         match self {
@@ -216,7 +216,7 @@ impl Peers {
         }
     }
 
-    /// The largest number that is named.
+    /// Returns the largest number in the set.
     #[must_use]
     pub fn largest(&self) -> Option<u16> {
         match self {

@@ -1,11 +1,11 @@
-//! A session file in the place of a scenario's own settings: what people are about to run, played first.
+//! Runs a scenario with the settings of a session file, to try a session before it is run.
 
 use super::{Scenario, ScenarioError};
 use crate::session::Session;
 
 impl Scenario {
-    /// Plays this session: number of peers, names, task, limits and times are those of its file, keys, rows,
-    /// network, rates and faults those of the scenario.
+    /// Uses the settings of this session. Its file gives number of peers, names, task, limits and times;
+    /// the scenario gives keys, rows, network, rates and faults.
     ///
     /// # Errors
     /// [`ScenarioError`] if the rest of the scenario does not fit the session.
@@ -14,7 +14,7 @@ impl Scenario {
         self.timing.clear();
         self.limits.clear();
         self.played = Some(Box::new(session.clone()));
-        // Peers that the scenario names may be more than the session has.
+        // The scenario may name more peers than the session has.
         self.check()
     }
 }
@@ -39,7 +39,7 @@ mod tests {
         Session::parse(&text).unwrap()
     }
 
-    /// What is played has the settings of the file.
+    /// The simulated session has the settings of the file.
     #[test]
     fn a_session_files_settings_are_played() {
         let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Also tasks that have no accuracy here, and a private session of rounds.
+    /// Covers tasks that have no accuracy here, and a private session with rounds.
     #[test]
     fn sessions_of_other_tasks_run_to_their_end() {
         let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();

@@ -1,24 +1,23 @@
-//! Columns that look wrong beside those of all peers: other units, a constant.
+//! Finds columns that look wrong compared with those of all peers: other units, or a constant.
 //!
-//! What is found is told to the peer whose rows they are, and to nobody else. Tests, chosen so that honest
-//! differences between peers are not taken for mistakes (thresholds are guesses):
+//! Findings are shown only to the peer that owns the rows. The tests are chosen so that honest
+//! differences between peers are not reported as mistakes (the thresholds are estimates). Let n be the
+//! number of rows here and N, M and S the number, mean and deviation of the rows at the others:
 //!
-//! - **mean**: with n rows here and N at the others, of mean M and deviation S, the mean here is more than
-//!   [`FAR`] S away, and more than [`UNLIKELY`] S sqrt(1/n + 1/N);
-//! - **scale**: the deviation here is more than [`SCALE`] times that of the others, or less than a part in so
-//!   many;
-//! - **constant**: one value c here, and rows like the others' would show another: their first two moments
-//!   leave at least the share p = (M - c)^2 / (S^2 + (M - c)^2) of other values (Cauchy-Schwarz), and n p is
-//!   at least [`EXPECTED`].
+//! - **mean**: the mean here is more than [`FAR`] S from M, and more than [`UNLIKELY`] S sqrt(1/n + 1/N);
+//! - **scale**: the deviation here is more than [`SCALE`] times S, or less than S / [`SCALE`];
+//! - **constant**: the column here has one value c, although rows like the others' would have another.
+//!   The first two moments of the others leave at least the share p = (M - c)^2 / (S^2 + (M - c)^2) of
+//!   other values (Cauchy-Schwarz), and n p is at least [`EXPECTED`].
 //!
-//! "The others" is the opened sum less this peer's own part of it. A few codes such as -999 at another peer
+//! "The others" is the opened sum minus this peer's own part. A few codes such as -999 at another peer
 //! make S so large that **mean** finds nothing, and that every honest deviation looks small. So mean and
-//! scale are also tested with the moments of all peers' [typical rows](sums), which such codes do not move; S
-//! is then their deviation divided by [`QUARTER`]. There at most [`BEYOND`] of the rows here may lie on the
-//! others' side of M: rare values at one peer and frequent ones at another are no other units. A small
-//! deviation here is then no finding if typical rows spread alike.
+//! scale are also tested with the moments of all peers' [typical rows](sums), which such codes do not
+//! shift. S is then their deviation divided by [`QUARTER`]. In that test at most [`BEYOND`] of the rows
+//! here may be on the others' side of M: values that are rare at one peer and frequent at another are not
+//! other units. A small deviation here is then not a finding if typical rows spread alike.
 //!
-//! What this peer's rows tell alone is in [`flyswarm_data::notices`].
+//! Findings from this peer's rows alone are in [`flyswarm_data::notices`].
 
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
@@ -26,38 +25,38 @@ use flyswarm_data::notices::listed;
 use flyswarm_data::scaling::sums::{self, typical_rows};
 use flyswarm_data::scaling::{ColumnSums, Moments, moments};
 
-/// Deviations between means. Rows of one class and rows of another seldom lie so far apart.
+/// Deviations between means. Rows of two classes are seldom that far apart.
 pub(crate) const FAR: f64 = 6.0;
 /// Standard errors between means.
 pub(crate) const UNLIKELY: f64 = 8.0;
-/// Ratio of deviations; kilo is 1,000.
+/// Ratio of deviations. Kilo is 1,000.
 pub(crate) const SCALE: f64 = 100.0;
-/// Other values that should have been seen.
+/// Number of rows with other values that should have been seen.
 pub(crate) const EXPECTED: f64 = 20.0;
-/// The deviation of typical rows of a normal distribution: the mean of its second quarter is 0.325 deviations
-/// away from its middle.
+/// Deviation of typical rows of a normal distribution: the mean of its second quarter is 0.325 deviations
+/// from its middle.
 pub(crate) const QUARTER: f64 = 0.325;
-/// The share of the rows here that may lie on the others' side of their middle.
+/// Share of the rows here that may be on the others' side of their middle.
 pub(crate) const BEYOND: f64 = 0.05;
-/// Rows below which nothing is said of means, scales and constants.
+/// Number of rows below which means, scales and constants are not compared.
 pub(crate) const FEWEST_ROWS: u64 = 10;
 
-/// What looks wrong about a column.
+/// Anomaly of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Anomaly {
-    /// The mean here, that of the others, and their deviation.
+    /// Mean here, mean of the others, and deviation of the others.
     Mean(f64, f64, f64),
-    /// The deviation here is so many times that of the others.
+    /// Deviation here, divided by that of the others.
     Scale(f64),
-    /// The one value here, and the mean and deviation of the others.
+    /// Single value here, and mean and deviation of the others.
     Constant(f64, f64, f64),
 }
 
-/// A column, from 0, and what looks wrong about it.
+/// Index of a column, from 0, and its anomaly.
 pub(crate) type Finding = (usize, Anomaly);
 
-/// Columns of `data` that are far from the others'. `opened` are words of [`ColumnSums`] with squares; those
-/// of `data` are part of them where `counted`.
+/// Returns the columns of `data` that are far from the others'. `opened` has the words of [`ColumnSums`]
+/// with squares. If `counted` is true, those of `data` are part of them.
 #[must_use]
 pub(crate) fn compare(data: &Dataset, opened: &[u64], counted: bool) -> Vec<Finding> {
     let features = data.features();
@@ -69,7 +68,7 @@ pub(crate) fn compare(data: &Dataset, opened: &[u64], counted: bool) -> Vec<Find
         let rest = all.iter().zip(own).map(|(all, own)| if counted { all.wrapping_sub(*own) } else { *all });
         Moments::from_words(&rest.collect::<Vec<_>>(), features).ok()
     };
-    // Without rows on either side there is nothing to compare.
+    // Without rows on both sides there is nothing to compare.
     let (Ok(here), Some(there)) = (Moments::from_words(own, features), others(all, own)) else {
         return Vec::new();
     };
@@ -92,7 +91,7 @@ pub(crate) fn compare(data: &Dataset, opened: &[u64], counted: bool) -> Vec<Find
     (0..features).filter_map(|column| Some((column, odd(column)?))).collect()
 }
 
-/// A column's mean and deviation.
+/// Mean and deviation of a column.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     mean: f64,
@@ -105,25 +104,26 @@ impl Column {
         Some(Self { mean: *moments.means.get(column)?, deviation: f64::sqrt(*variance) })
     }
 
-    /// Whether both are the same one value, such as the 0 of most rows.
+    /// Returns whether both are constant with the same value, such as the 0 of most rows.
     fn same(self, other: Self) -> bool {
         self.deviation == 0.0 && other.deviation == 0.0 && self.mean == other.mean
     }
 
-    /// Whether both have a deviation, neither much larger than the other.
+    /// Returns whether both have a deviation, neither much larger than the other.
     fn spreads_like(self, other: Self) -> bool {
         let ratio = self.deviation / other.deviation;
         self.deviation > 0.0 && other.deviation > 0.0 && (1.0 / SCALE..=SCALE).contains(&ratio)
     }
 }
 
-/// The moments of this peer's own typical rows.
+/// Returns the moments of this peer's own typical rows.
 fn typical(data: &Dataset) -> Option<Moments> {
     let rows = Dataset::new(data.features(), typical_rows(data).concat(), Vec::new(), Vec::new()).ok()?;
     Moments::from_words(&moments(&rows, true), data.features()).ok()
 }
 
-/// What all rows say of a column, so many here and at the others.
+/// Finds an anomaly of a column from all rows. The last argument has the number of rows here and at the
+/// others.
 fn plain(here: Column, there: Column, (own, others): (u64, u64)) -> Option<Anomaly> {
     let (n, others) = (own as f64, others as f64);
     let apart = f64::abs(here.mean - there.mean);
@@ -140,7 +140,7 @@ fn plain(here: Column, there: Column, (own, others): (u64, u64)) -> Option<Anoma
     }
 }
 
-/// What typical rows say of a column.
+/// Finds an anomaly of a column from typical rows.
 fn robust(data: &Dataset, column: usize, here: Column, there: Column) -> Option<Anomaly> {
     if here.deviation == 0.0 || there.deviation == 0.0 {
         return None;
@@ -158,7 +158,7 @@ fn robust(data: &Dataset, column: usize, here: Column, there: Column) -> Option<
     (!here.spreads_like(there)).then_some(Anomaly::Scale(here.deviation / there.deviation))
 }
 
-/// One line for each kind of finding; `names` may be empty.
+/// Returns one line for each kind of finding. `names` may be empty.
 #[must_use]
 pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     type Kind = (fn(&Anomaly) -> bool, &'static str);
@@ -197,7 +197,7 @@ impl std::fmt::Display for Anomaly {
     }
 }
 
-/// The sums from which means, spreads and what typical rows are follow, of all columns.
+/// Returns the aggregate of the sums for means, spreads and typical rows of all columns.
 pub(crate) fn aggregate(features: u32, sums: ColumnSums) -> Aggregate {
     let words = sums.words(features as usize) as u64;
     let (is, reveals) = match sums {

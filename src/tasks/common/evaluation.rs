@@ -1,41 +1,43 @@
-//! Rows that are predicted in three ways: by what the swarm has learnt, by what a peer has learnt alone, and
-//! by its nearest rows (spec, section 15.4).
+//! Predicts held-out rows in three ways: with the swarm's model, with the model of the peer's own rows,
+//! and with the nearest rows of the peer (spec, section 15.4).
 
 use bytes::Bytes;
 use flyswarm_learn::model::comparison::Comparison;
 use flyswarm_learn::model::figures::{Figures, Gain, Sums};
 
-/// Neighbours that vote.
+/// Number of neighbours that vote.
 pub(crate) const NEIGHBOURS: usize = 5;
 
-/// How held-out rows were predicted; of several peers they add up.
+/// Results of predicting held-out rows. Results of several peers add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Evaluation {
-    /// By the model of everybody's other rows.
+    /// Sums for the model of all peers' other rows.
     pub(crate) swarm: Sums,
-    /// By the model of the peer's own other rows.
+    /// Sums for the model of the peer's own other rows.
     pub(crate) alone: Sums,
-    /// By the nearest of these rows.
+    /// Sums for the nearest of the peer's other rows.
     pub(crate) neighbours: Sums,
-    /// Rows of each class that only the swarm's model has right, and that only the other has right: against
-    /// the model of the peer's own rows, then against its nearest neighbours.
+    /// Rows of each class that only the swarm's model predicts correctly, and that only the other
+    /// predictor does. The other predictor is first the model of the peer's own rows, then its nearest
+    /// neighbours.
     pub(crate) apart: [Vec<[u64; 2]>; 2],
 }
 
 impl Evaluation {
-    /// Words of the slot.
+    /// Returns the number of words of the slot.
     pub(crate) fn length(classes: usize) -> usize {
         Sums::length(classes, true) + 2 * Sums::length(classes, false) + 4 * classes
     }
 
-    /// Of no rows.
+    /// Returns the results of no rows.
     pub(crate) fn empty(classes: usize) -> Self {
         let sums = |states| Sums::empty(classes, states);
         let apart = [(); 2].map(|()| vec![[0; 2]; classes]);
         Self { swarm: sums(true), alone: sums(false), neighbours: sums(false), apart }
     }
 
-    /// Of rows with these labels: what the swarm's sums are, and each row's class in the three ways.
+    /// Makes the results of rows with these labels from the swarm's sums and each row's predicted class
+    /// in the three ways.
     pub(crate) fn of(labels: &[u16], swarm: Sums, [by_swarm, by_alone, by_nearest]: [&[u16]; 3]) -> Self {
         let classes = swarm.class_rows().len();
         let apart = [by_alone, by_nearest].map(|other| {
@@ -51,7 +53,7 @@ impl Evaluation {
         Self { swarm, alone: sums(by_alone), neighbours: sums(by_nearest), apart }
     }
 
-    /// The words of the slot: what others may see of this peer's rows.
+    /// Returns the words of the slot: the part of this peer's results that others may see.
     pub(crate) fn to_bytes(&self) -> Bytes {
         let Self { swarm, alone, neighbours, apart } = self;
         let sums = [swarm.shown().words(), alone.words(), neighbours.words()].concat();
@@ -59,7 +61,7 @@ impl Evaluation {
         sums.into_iter().chain(apart).flat_map(u64::to_le_bytes).collect()
     }
 
-    /// `None` where these are the sums of no rows.
+    /// Reads the words of the slot. Returns `None` if they are not the sums of any rows.
     pub(crate) fn from_bytes(classes: usize, bytes: &[u8]) -> Option<Self> {
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         let (swarm, rest) = words.split_at_checked(Sums::length(classes, true))?;
@@ -72,12 +74,12 @@ impl Evaluation {
         found.agrees().then_some(found)
     }
 
-    /// Whether all three may be of the same rows.
+    /// Returns whether all three may be results of the same rows.
     fn agrees(&self) -> bool {
         [&self.alone, &self.neighbours].into_iter().zip(&self.apart).all(|(other, apart)| {
             let right = self.swarm.class_right().into_iter().zip(other.class_right());
             let same = |((one, other), &[won, lost]): ((u64, u64), &[u64; 2])| {
-                // What both have right is the same, seen from either side.
+                // The number of rows that both predict correctly is the same from both sides.
                 let both = one.checked_sub(won);
                 both.is_some() && both == other.checked_sub(lost)
             };
@@ -87,8 +89,8 @@ impl Evaluation {
         })
     }
 
-    /// The figures, for receipts and reports; `None` without rows. `positive` is the session's positive
-    /// class.
+    /// Returns the figures for receipts and reports; `None` without rows. `positive` is the session's
+    /// positive class.
     pub(crate) fn compared(&self, classes: &[String], positive: Option<u16>) -> Option<Comparison> {
         let figures = |sums| Figures::new(classes, sums, positive);
         let rows = self.swarm.class_rows();

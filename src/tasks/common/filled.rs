@@ -1,8 +1,8 @@
-//! Missing values that take the mean or the most frequent level over all peers (spec, section 15g).
+//! Fills missing values with the mean or the most frequent level over all peers (spec, section 15g).
 //!
-//! Two slots stand behind the coin of any task: `values`, how many peers have a value of each such column at
-//! all, and `fills`, sums over these values. With them each peer fills its rows, and the task goes on as if
-//! they had been given so: it never sees the two slots.
+//! Two slots follow the coin of any task. `values` counts the peers that have any value of each such
+//! column, and `fills` has sums over these values. With them each peer fills its rows. The task then runs
+//! as if its rows had been complete, and never sees the two slots.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,20 +23,20 @@ use crate::tasks::{Build, History, Outcome, RowUse, Rows, Task, Work};
 const VALUES: u32 = 1;
 /// Slot of `fills`.
 const FILLS: u32 = 2;
-/// Slots that the task does not see.
+/// Number of slots that the task does not see.
 const SLOTS: u32 = 2;
 
-/// What is to be filled, where the session says that anything is.
+/// Returns the description of the columns to fill, if the session has any.
 fn waiting(session: &Session) -> Option<&Arc<TableSchema>> {
     session.data.preparation.as_ref().filter(|preparation| preparation.pooled_words() > 0)
 }
 
-/// How many slots are added.
+/// Returns the number of slots that are added.
 pub(crate) fn slots(session: &Session) -> u32 {
     if waiting(session).is_some() { SLOTS } else { 0 }
 }
 
-/// The plan of the whole session, for the plan of its task.
+/// Returns the plan of the whole session for the plan of its task.
 pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate> {
     if let Some(preparation) = waiting(session) {
         let columns = preparation.pooled().count() as u64;
@@ -61,7 +61,7 @@ pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate
     plan
 }
 
-/// Makes a peer's task so that it fills its rows first, where the session says so.
+/// Wraps a peer's task so that it fills its rows first, if the session has columns to fill.
 pub(crate) fn build(session: &Session, build: Build) -> Build {
     if waiting(session).is_none() {
         return build;
@@ -74,7 +74,7 @@ pub(crate) fn build(session: &Session, build: Build) -> Build {
     })
 }
 
-/// The rows as the task takes them: filled by what has been opened, where the session says so.
+/// Returns the rows for the task: filled from the opened sums if the session has columns to fill.
 pub(crate) fn rows(session: &Session, rows: &Rows, history: &History) -> Result<Rows, String> {
     let Some(preparation) = waiting(session) else { return Ok(rows.clone()) };
     let preparation = resolved(preparation, history)?;
@@ -92,16 +92,16 @@ fn resolved(preparation: &TableSchema, history: &History) -> Result<TableSchema,
     preparation.resolved(&words).map_err(|error| error.to_string())
 }
 
-/// A peer's part, whose rows have gaps.
+/// Task of a peer whose rows have gaps.
 struct Filled {
     session: Session,
     me: Peer,
     rows: Rows,
     secret: Zeroizing<[u8; 32]>,
     build: Arc<Build>,
-    /// Of the rows with gaps: for what follows from the session alone.
+    /// Task with the rows with gaps, for methods that depend on the session alone.
     unfilled: Arc<dyn Task>,
-    /// Of the filled rows, once they are.
+    /// Task with the filled rows, after they were filled.
     task: OnceLock<Arc<dyn Task>>,
 }
 
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Filled {
 }
 
 impl Filled {
-    /// The task with filled rows, and the history as it sees it.
+    /// Returns the task with filled rows, and the history that this task sees.
     fn at(&self, history: &History) -> Result<(&Arc<dyn Task>, History), String> {
         let task = match self.task.get() {
             Some(task) => task,
@@ -129,8 +129,8 @@ impl Filled {
         waiting(&self.session).map(|preparation| &**preparation).ok_or_else(|| "no column is filled".into())
     }
 
-    /// Whether each column has as many peers with a value as are asked for, given that `lost` of those
-    /// counted may be gone.
+    /// Checks that each column has at least the required number of peers with a value. `lost` of the
+    /// counted peers may be gone.
     fn enough(&self, history: &History, lost: usize) -> Result<(), String> {
         let minimum = usize::from(self.session.privacy.min_contributors);
         let Some(values) = history.vector(VALUES) else { return Ok(()) };
@@ -185,7 +185,7 @@ impl Task for Filled {
     }
 
     fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        // What an exchange gave has nothing of the rows in it that is not in its result.
+        // The result of an exchange contains everything of the rows that the contribution contains.
         self.task
             .get()
             .unwrap_or(&self.unfilled)

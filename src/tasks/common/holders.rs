@@ -1,5 +1,5 @@
-//! Which peers have rows of which class: counted in a sealed sum before anything is learnt, so that nobody is
-//! the only one whose rows a sum shows (spec, section "Task flynn", aggregate `holders`).
+//! Counts the peers that have rows of each class in a sealed sum before training. So no sum shows the
+//! rows of a single peer (spec, section "Task flynn", aggregate `holders`).
 
 use bytes::Bytes;
 
@@ -9,11 +9,11 @@ use crate::protocol::context::Aggregate;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 
-/// Slot of `holders` where no draw comes before it: word 0 counts members with rows, word 1 + l those with
+/// Slot of `holders` if no draw comes before it. Word 0 counts members with rows, word 1 + l those with
 /// rows of class l.
 pub(crate) const HOLDERS: u32 = 1;
 
-/// The aggregate; of no classes where the task looks at none.
+/// Returns the aggregate. `classes` is 0 if the task does not use classes.
 #[must_use]
 pub(crate) fn aggregate(classes: usize) -> Aggregate {
     let (is, reveals) = match classes {
@@ -27,13 +27,13 @@ pub(crate) fn aggregate(classes: usize) -> Aggregate {
     Aggregate::exact("holders", 4, 1 + classes as u64, is, reveals)
 }
 
-/// A peer's part.
+/// Returns a peer's words.
 pub(crate) fn vector(classes: usize, data: &Dataset) -> Bytes {
     words(data.rows() as u64, &data.class_counts(classes))
 }
 
-/// A peer's part with, for each class, whether it holds rows of it out, and whether it holds `many` out, if
-/// the task asks for that.
+/// Returns a peer's words, followed for each class by whether the peer holds out rows of it. If the task
+/// asks for `many`, a last word says whether the peer holds out at least that many rows.
 pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset, many: Option<u64>) -> Bytes {
     let out = held_out.class_counts(classes).into_iter().map(|rows| rows > 0);
     let out = out.chain(many.map(|many| held_out.rows() as u64 >= many));
@@ -41,7 +41,7 @@ pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset, ma
     vector(classes, data).into_iter().chain(out).collect()
 }
 
-/// How many peers hold rows of each class out, as the slot `at` says.
+/// Returns the number of peers that hold out rows of each class, read from the slot `at`.
 pub(crate) fn holding_out(session: &Session, at: u32, opened: &[Bytes]) -> Vec<u32> {
     let classes = session.data.classes.len();
     let words = opened.get(at as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
@@ -49,22 +49,22 @@ pub(crate) fn holding_out(session: &Session, at: u32, opened: &[Bytes]) -> Vec<u
     (0..classes).map(word).collect()
 }
 
-/// Whether each class has enough peers that hold rows of it out, given that `lost` of those counted may be
-/// gone; only such rows are scored.
+/// Returns for each class whether enough peers hold out rows of it. `lost` of the counted peers may be
+/// gone. Only rows of such classes are scored.
 pub(crate) fn scored(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Vec<bool> {
-    // At least 1.
+    // The minimum is at least 1.
     let minimum = usize::from(session.privacy.min_contributors);
     let enough = |peers: u32| (peers as usize).saturating_sub(lost) >= minimum;
     holding_out(session, at, opened).into_iter().map(enough).collect()
 }
 
-/// How many of those that were counted in the slot `at` are not among `members`.
+/// Counts the peers that were counted in the slot `at` but are not among `members`.
 pub(crate) fn lost(at: u32, history: &History, members: &[Peer]) -> usize {
     history.members(at).iter().filter(|peer| !members.contains(peer)).count()
 }
 
-/// Whether a sum over rows that are held out may be started over `members`: of those that hold rows of each
-/// `scored` class out enough are left.
+/// Checks that a sum over held-out rows may be started over `members`: enough of the peers that hold out
+/// rows of each `scored` class must be left.
 pub(crate) fn allows_scored(
     session: &Session,
     (at, scored): (u32, Vec<bool>),
@@ -85,13 +85,13 @@ pub(crate) fn allows_scored(
     Ok(())
 }
 
-/// The words of a peer's part, for its rows and its rows of each class.
+/// Returns the words of a peer, from its number of rows and of rows of each class.
 pub(crate) fn words(rows: u64, of_classes: &[u64]) -> Bytes {
     let held = std::iter::once(&rows).chain(of_classes);
     held.flat_map(|&rows| u32::from(rows > 0).to_le_bytes()).collect()
 }
 
-/// Whether rows have as many features as the session says.
+/// Checks that rows have the session's number of features.
 pub(crate) fn fits_features(session: &Session, data: &Dataset) -> Result<(), String> {
     let features = session.data.features as usize;
     if data.features() != features {
@@ -100,7 +100,7 @@ pub(crate) fn fits_features(session: &Session, data: &Dataset) -> Result<(), Str
     Ok(())
 }
 
-/// Whether the rows fit the session; says what does not.
+/// Checks that the rows fit the session, or returns the reason why not.
 pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     fits_features(session, data)?;
     if data.classes() != session.data.classes {
@@ -113,7 +113,8 @@ pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a sum in which every row counts once cannot wrap, by the capacity of 32-bit words; says why not.
+/// Checks that a sum that counts every row once cannot wrap, given the capacity of 32-bit words, or
+/// returns the reason.
 pub(crate) fn fits_ring(
     session: &Session,
     data: &Dataset,
@@ -128,8 +129,8 @@ pub(crate) fn fits_ring(
     }
 }
 
-/// A peer that came after the holders were counted in the slot `at` may not bring a class that nobody had: it
-/// would be its only holder.
+/// Refuses rows of a class that no peer had when the holders were counted in the slot `at`. A peer that
+/// came later would be the only holder of that class.
 pub(crate) fn refuse_uncounted(
     session: &Session,
     at: u32,
@@ -152,7 +153,7 @@ pub(crate) fn refuse_uncounted(
     }
 }
 
-/// Whether a new sum of `slot` may be started over `members`.
+/// Checks that a new sum of `slot` may be started over `members`.
 pub(crate) fn allows(
     session: &Session,
     slot: u32,
@@ -165,8 +166,8 @@ pub(crate) fn allows(
     enough(session, HOLDERS, history.vectors(), lost(HOLDERS, history, members))
 }
 
-/// Whether each class has as many holders as are asked for by what the slot `at` says, given that `lost` of
-/// those counted may be gone.
+/// Checks that each class has the required number of holders, by the words of the slot `at`. `lost` of
+/// the counted peers may be gone.
 pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Result<(), String> {
     let minimum = usize::from(session.privacy.min_contributors);
     let Some(holders) = opened.get(at as usize) else { return Ok(()) };
@@ -174,7 +175,7 @@ pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) 
     let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
     for (name, &word) in std::iter::once("rows".to_owned()).chain(classes).zip(words) {
         let counted = u32::from_le_bytes(word) as usize;
-        // A class that nobody has is nobody's secret.
+        // A class without any rows needs no protection.
         let absent = counted == 0 && name != "rows";
         if !absent && counted.saturating_sub(lost) < minimum {
             let gone =

@@ -1,15 +1,15 @@
-//! The protections of a session, which every task has unless it opts out by name.
+//! Protections of a session, which every task has unless it opts out of one by name.
 //!
-//! - **contributors**: a slot behind the coin counts the members that have rows, and rows of each class.
-//!   Fewer than `privacy.min_contributors` end the session, and a peer that comes later may not bring a class
-//!   that nobody had.
-//! - **columns**: each peer compares its columns with the means and spreads of all rows, which a slot opens,
-//!   before it gives anything that is made of them.
+//! - **contributors**: a slot after the coin counts the members that have rows, and rows of each class.
+//!   If there are fewer than `privacy.min_contributors`, the session ends. A peer that comes later may
+//!   not bring a class that no peer had.
+//! - **columns**: a slot opens the means and spreads of all rows. Each peer compares its columns with
+//!   them before it sends anything computed from its columns.
 //! - **capacity**: a peer with more rows than a sum can count is refused.
-//! - **imputation**: missing values take what all peers' values say ([`filled`]).
+//! - **imputation**: missing values are filled from the values of all peers ([`filled`]).
 //!
 //! The wrapper is made in one place, [`SessionTask::make`](crate::tasks::SessionTask::make). It adds the
-//! slots that the task does not have itself; the task sees neither them nor what they opened.
+//! slots that the task does not have itself. The task sees neither these slots nor their opened vectors.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,19 +29,19 @@ use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Labels, Outcome, RowUse, Rows, Task, Work};
 
-/// Whether a task has a protection.
+/// State of a protection in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// It has it; what it needs is summed for it, unless the task sums it itself.
+    /// The wrapper protects the task. It adds the slots that it needs, unless the task has them itself.
     On,
-    /// The task takes care of it itself, in this way. Nothing is summed for it.
+    /// The task protects itself, in this way. The wrapper adds no slot.
     ByTask(&'static str),
-    /// It does without, for this reason.
+    /// The task opts out, for this reason.
     OptOut(&'static str),
 }
 
 impl Protection {
-    /// Whether the wrapper takes care of it.
+    /// Returns whether the wrapper provides the protection.
     #[must_use]
     pub fn is_on(self) -> bool {
         self == Self::On
@@ -51,18 +51,18 @@ impl Protection {
 /// The protections of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protections {
-    /// Enough members have rows, and rows of each class.
+    /// Requires that enough members have rows, and rows of each class.
     pub contributors: Protection,
-    /// Columns look like those of the other peers.
+    /// Compares columns with those of the other peers.
     pub columns: Protection,
-    /// No sum of rows can wrap.
+    /// Requires that no sum of rows can wrap.
     pub capacity: Protection,
-    /// Missing values can take what all peers' values say.
+    /// Fills missing values from the values of all peers.
     pub imputation: Protection,
 }
 
 impl Protections {
-    /// All of them: what a task has that says nothing.
+    /// All protections: the default of a task.
     pub const ALL: Self = Self {
         contributors: Protection::On,
         columns: Protection::On,
@@ -70,14 +70,14 @@ impl Protections {
         imputation: Protection::On,
     };
 
-    /// None of them, for one reason.
+    /// Returns no protections, for one reason.
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         let out = Protection::OptOut(reason);
         Self { contributors: out, columns: out, capacity: out, imputation: out }
     }
 
-    /// What each of them does in a session of this task, for people.
+    /// Describes the effect of each protection in a session of this task, for people.
     pub(crate) fn told(self, session: &Session) -> Vec<(&'static str, String)> {
         let minimum = session.privacy.min_contributors;
         let private = session.privacy.noise.is_some();
@@ -112,37 +112,39 @@ impl Protections {
     }
 }
 
-/// The slots of a task's own plan that serve a protection.
+/// Slots of a task's own plan that serve a protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnSlots {
-    /// How many members have rows, and rows of each class: word 0 counts rows, word 1 + l those of class l.
+    /// Slot that counts the members with rows, and with rows of each class: word 0 counts rows, word 1 +
+    /// l those of class l.
     pub contributors: Option<u32>,
-    /// Means and spreads of all columns.
+    /// Slot with the means and spreads of all columns.
     pub moments: Option<u32>,
 }
 
 impl OwnSlots {
-    /// Of a plan whose slot of contributors, if it has one, is called so; that of the moments is "moments".
+    /// Finds the slots in a plan. `contributors` is the name of the slot of contributors, if the plan has
+    /// one; the slot of the moments is "moments".
     pub(crate) fn of(plan: &[Aggregate], contributors: &str) -> Self {
         let slot = |name: &str| (0u32..).zip(plan).find(|(_, each)| each.name == name).map(|(slot, _)| slot);
         Self { contributors: slot(contributors), moments: slot("moments") }
     }
 }
 
-/// Where the protections stand in the plan of the whole session.
+/// Positions of the protections in the plan of the whole session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Layout {
-    /// The first slot that was added, and how many were.
+    /// First slot that was added, and number of added slots.
     first: u32,
     added: u32,
-    /// Whether the slots below were added.
+    /// Flags of whether the two slots below were added.
     adds: (bool, bool),
     contributors: Option<u32>,
     moments: Option<u32>,
 }
 
 impl Layout {
-    /// For a task with these protections and these slots of its own, in its own plan.
+    /// Computes the positions for a task with these protections and these slots in its own plan.
     fn new(session: &Session, protections: Protections, own: OwnSlots) -> Self {
         let exact = session.privacy.noise.is_none();
         let adds = |protection: Protection, wanted: bool, slot: Option<u32>| {
@@ -150,7 +152,7 @@ impl Layout {
         };
         let counts = adds(protections.contributors, true, own.contributors);
         let compares = adds(protections.columns, session.data.checks.compare, own.moments);
-        // Behind the coin, and behind what fills missing values.
+        // The slots follow the coin, and the slots that fill missing values.
         let first = 1 + filled::slots(session);
         let added = u32::from(counts) + u32::from(compares);
         let moved = |slot: Option<u32>| slot.map(|slot| slot + filled::slots(session) + added);
@@ -166,7 +168,7 @@ impl Layout {
         }
     }
 
-    /// The slot as the task counts it; `None` of one that was added.
+    /// Returns the slot number in the task's own plan; `None` if the slot was added.
     fn inner(self, slot: u32) -> Option<u32> {
         if slot < self.first {
             return Some(slot);
@@ -174,7 +176,7 @@ impl Layout {
         slot.checked_sub(self.added).filter(|&inner| inner >= self.first)
     }
 
-    /// The history as the task sees it.
+    /// Returns the history that the task sees.
     fn seen(self, history: &History) -> Cow<'_, History> {
         match self.added {
             0 => Cow::Borrowed(history),
@@ -183,12 +185,12 @@ impl Layout {
     }
 }
 
-/// How many classes the contributors are counted by.
+/// Returns the number of classes for counting the contributors.
 fn classes(session: &Session, labels: Labels) -> usize {
     if labels == Labels::None { 0 } else { session.data.classes.len() }
 }
 
-/// The plan of the whole session, for that of its task.
+/// Returns the plan of the whole session for the plan of its task.
 pub(crate) fn plan(
     session: &Session,
     (protections, own, labels): (Protections, OwnSlots, Labels),
@@ -214,19 +216,19 @@ pub struct Protected {
     protections: Protections,
     own: OwnSlots,
     layout: Layout,
-    /// For hashes of rows that stay at this peer.
+    /// Key for hashes of rows, which stay at this peer.
     key: Option<[u8; 32]>,
-    /// Whether the program that made the task reads rows that are not in `rows`.
+    /// True if the program that made the task reads rows that are not in `rows`.
     reads_rows: bool,
-    /// Whether the peer leaves if something looks wrong.
+    /// True if the peer leaves when something looks wrong.
     strict: bool,
-    /// What the comparison found, until somebody tells the user.
+    /// Findings of the comparison, until the user has seen them.
     found: Mutex<Option<Vec<String>>>,
     compared: OnceLock<Vec<String>>,
 }
 
 impl Protected {
-    /// `task` with these rows.
+    /// Wraps `task` with these rows.
     ///
     /// # Errors
     /// If the rows do not fit the session.
@@ -256,7 +258,7 @@ impl Protected {
         })
     }
 
-    /// A task that a program outside this crate has made.
+    /// Wraps a task that a program outside this crate has made.
     ///
     /// # Errors
     /// If the rows do not fit the session.
@@ -269,31 +271,33 @@ impl Protected {
         Ok(Self { reads_rows: true, ..Self::new(task, session, part, guards)? })
     }
 
-    /// The same whose outcome says which rows it has learnt from, by hashes under this key.
+    /// Returns the task with a key. Its outcome then lists the rows that it was trained on, by hashes
+    /// under this key.
     #[must_use]
     pub(crate) fn keyed(self, key: [u8; 32]) -> Self {
         Self { key: Some(key), ..self }
     }
 
-    /// The same that ends the session for this peer if a column looks wrong.
+    /// Returns the task with this setting. If `strict` is true, a column that looks wrong ends the
+    /// session for this peer.
     #[must_use]
     pub(crate) fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// What the comparison has found since the last call, a line each.
+    /// Returns the findings of the comparison since the last call, a line each.
     #[must_use]
     pub(crate) fn take_findings(&self) -> Vec<String> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 
-    /// The slot of the moments, if this peer has rows to compare.
+    /// Returns the slot of the moments if this peer has rows to compare.
     fn moments(&self) -> Option<u32> {
         let out = matches!(self.protections.columns, Protection::OptOut(_));
         self.layout.moments.filter(|_| self.rows.data.rows() > 0 && !out)
     }
 
-    /// The words of the opened moments.
+    /// Returns the words of the opened moments.
     fn opened(&self, history: &History) -> Option<Vec<u64>> {
         let (words, _) = history.vector(self.moments()?)?.as_chunks::<8>();
         Some(words.iter().map(|&word| u64::from_le_bytes(word)).collect())
@@ -303,7 +307,7 @@ impl Protected {
         filled::rows(&self.session, &self.rows, history)
     }
 
-    /// Hashes of the rows that the result with this digest has learnt from.
+    /// Returns hashes of the training rows of the result with this digest.
     fn learnt(&self, result: [u8; 32], history: &History) -> Option<LearntRows> {
         let rows = self.learnt_rows(history)?;
         let mut learnt = LearntRows::new(result, self.key?);
@@ -313,7 +317,8 @@ impl Protected {
         Some(learnt)
     }
 
-    /// This peer's columns next to those of all, for its report; `None` if no spreads were opened.
+    /// Compares this peer's columns with those of all peers. Its report shows the result. Returns `None`
+    /// if no spreads were opened.
     fn beside(&self, history: &History) -> Option<Beside> {
         let Rows { data, .. } = self.filled(history).ok()?;
         let opened = self.opened(history)?;
@@ -321,7 +326,7 @@ impl Protected {
         Beside::moments(&data, &self.session.data.columns, &pool)
     }
 
-    /// Before this peer gives anything that is made of its columns.
+    /// Checks the columns before this peer sends anything computed from them.
     fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
         let compares = self.session.data.checks.compare;
         let Some(at) = self.moments().filter(|&at| compares && slot > at) else { return Ok(()) };
@@ -342,7 +347,7 @@ impl Protected {
         }
     }
 
-    /// Before this peer puts anything into a sum that comes after the contributors were counted.
+    /// Checks this peer's classes before it contributes to a sum after the contributors were counted.
     fn check_counted(&self, slot: u32, history: &History) -> Result<(), String> {
         let Some(at) = self.layout.contributors.filter(|&at| slot > at) else { return Ok(()) };
         let own = class_rows(&self.rows, classes(&self.session, self.labels));
@@ -350,7 +355,7 @@ impl Protected {
     }
 }
 
-/// Rows of each class.
+/// Counts the rows of each class.
 fn class_rows(rows: &Rows, classes: usize) -> Vec<u64> {
     if rows.labels.is_empty() {
         return rows.data.class_counts(classes);
@@ -364,7 +369,7 @@ fn class_rows(rows: &Rows, classes: usize) -> Vec<u64> {
     counts
 }
 
-/// Whether the rows fit the session; says what does not.
+/// Checks that the rows fit the session, or returns the reason why not.
 fn fits(session: &Session, rows: &Rows, labels: Labels) -> Result<(), String> {
     match labels {
         Labels::All => holders::fits(session, &rows.data),
@@ -375,7 +380,7 @@ fn fits(session: &Session, rows: &Rows, labels: Labels) -> Result<(), String> {
     }
 }
 
-// Whoever adds a method to `Task` has to say here what becomes of it.
+// The lint requires that a method added to `Task` is handled here as well.
 #[deny(clippy::missing_trait_methods)]
 impl Task for Protected {
     fn plan(&self) -> Vec<Aggregate> {

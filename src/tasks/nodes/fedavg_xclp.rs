@@ -1,5 +1,5 @@
-//! Whole nodes that train on labels which they propagate, against a plain program that does the same in one
-//! place: the same bits, also when a node is lost.
+//! Runs whole nodes that train on labels which they propagate. Compares them with a plain program that
+//! does the same in one place: the bits must be equal, also if a node is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Lab {
     net: Network,
     session: Session,
     spec: FedavgXclpSpec,
-    /// Each peer's rows and labels.
+    /// Rows and labels of each peer.
     parts: Vec<(Dataset, Vec<Option<u16>>)>,
     tasks: Vec<Arc<dyn Task>>,
 }
@@ -44,13 +44,14 @@ fn spec() -> FedavgXclpSpec {
     FedavgXclpSpec { after: 1, refresh: 3, xclp, ..FedavgXclpSpec::new(fedavg) }
 }
 
-/// Peers with so many rows of the digits, each with a label for every third of them; the last has none.
+/// Makes peers with these numbers of rows of the digits. Every third row of a peer has a label; the last
+/// peer has no labels.
 fn lab(rows: &[usize], seed: u64) -> Lab {
     lab_with(rows, seed, false, spec())
 }
 
-/// As [`lab`]; with `gaps` values are missing that the mean of all peers takes the place of. Where rows are
-/// held out, the last peer has labels too.
+/// Does the same as [`lab`]. With `gaps`, some values are missing and are filled with the mean of all
+/// peers. If rows are held out, the last peer has labels too.
 fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
@@ -96,7 +97,8 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab 
 /// Rows and labels.
 type Labelled = (Dataset, Vec<Option<u16>>);
 
-/// A peer's rows as the network takes them: those to train on, labelled ones first, and those held out.
+/// Returns a peer's rows as the network uses them: the training rows, labelled ones first, and the
+/// held-out rows.
 fn prepared(lab: &Lab, peer: Peer, seed: &[u8; 32]) -> [Labelled; 2] {
     let (rows, labels) = &lab.parts[peer.index()];
     let (known, unknown): (Vec<_>, Vec<_>) = (0..labels.len()).partition(|&row| labels[row].is_some());
@@ -123,14 +125,14 @@ impl Lab {
         self.net.events.iter().filter_map(finished).collect()
     }
 
-    /// The slot of an aggregate, in the whole session.
+    /// Returns the slot of an aggregate in the whole session.
     fn slot(&self, name: &str) -> u32 {
         let place = self.tasks[0].plan().iter().position(|aggregate| aggregate.name == name);
         u32::try_from(place.unwrap_or_else(|| panic!("no {name}"))).unwrap()
     }
 
-    /// In thousandths, the mean loss of these weights over the rows that these peers hold out, where n counts
-    /// all rows of `counted`.
+    /// Returns the mean loss of these weights, in thousandths, over the held-out rows of the peers in
+    /// `there`. Their shares count all rows of the peers in `counted`.
     fn judged(&self, weights: &[f32], seed: &[u8; 32], there: &[Peer], counted: &[Peer]) -> u32 {
         let network = self.spec.fedavg.build(&self.session.data).unwrap();
         let rows = |peer: &Peer| self.parts[peer.index()].0.rows();
@@ -147,8 +149,9 @@ impl Lab {
         (sum as f64 / shares as f64 * 1e3).round() as u32
     }
 
-    /// The weights of the result, by a program that has all rows and is told who was there when; how many
-    /// labels were found in the end; how many rounds there were, and which one made the weights.
+    /// Computes the weights of the result with a plain program. It has all rows and knows the members of
+    /// each sum. Also returns the number of labels found in the end, the number of rounds, and the round
+    /// that made the weights.
     fn plain(&self, history: &History) -> (Vec<f32>, usize, [u32; 2]) {
         let (seed, classes) = (history.seed().unwrap(), 10);
         let spec = &self.spec.fedavg;
@@ -247,7 +250,8 @@ impl Lab {
                     proximal: 0.0,
                     augment: None,
                 };
-                // Batches are drawn by the slot that the round has in the task fedavg: 3 stand before it.
+                // Batches are drawn with the slot number of the round in the task fedavg, where 3 slots
+                // come before it.
                 let place = [&peer.0.to_le_bytes()[..], &(3 + round).to_le_bytes()].concat();
                 let mut stream = Stream::new(&seed, "fedavg/batches", &place);
                 let trained = match labels.get(peer) {
@@ -283,7 +287,7 @@ impl Lab {
         if spec.patience > 0 { (best.2, found, [rounds, best.1]) } else { (weights, found, [rounds; 2]) }
     }
 
-    /// The mean accuracy on labelled rows, by the rows of each peer that has any.
+    /// Returns the mean accuracy on labelled rows, weighted by the rows of each peer that has any.
     fn accuracy(&self, weights: &[f32], seed: &[u8; 32]) -> f64 {
         let network = self.spec.fedavg.build(&self.session.data).unwrap();
         let (mut right, mut all) = (0.0, 0.0);
@@ -300,7 +304,7 @@ impl Lab {
         right / all
     }
 
-    /// Holds every network against that of the plain program.
+    /// Compares every network with that of the plain program.
     fn holds(&self) -> usize {
         let histories = self.histories();
         let first = histories.values().next().unwrap_or_else(|| panic!("nobody: {:?}", self.net.events));
@@ -308,7 +312,7 @@ impl Lab {
         assert!(found > 0, "labels are found");
         let spec = &self.spec.fedavg;
         let last = if rounds < spec.rounds {
-            // Predictions are summed in place of the next round.
+            // The sum of predictions replaces the next round.
             self.slot(&format!("round-{}", rounds + 1))
         } else {
             u32::try_from(self.tasks[0].plan().len()).unwrap() - 1
@@ -346,7 +350,7 @@ fn the_network_is_that_of_all_rows_filled_with_the_plain_mean_in_one_place() {
     assert_eq!(lab.holds(), 4);
 }
 
-/// What it is called, and whether it is this that is sent.
+/// Name of a kind of message, and a test that recognises it.
 type Place = (&'static str, fn(&Message) -> bool);
 
 fn exchanged(message: &Message, holds: fn(&Body) -> bool) -> bool {
@@ -354,7 +358,7 @@ fn exchanged(message: &Message, holds: fn(&Body) -> bool) -> bool {
     talk::read(content.clone()).is_ok_and(|(body, _)| holds(&body))
 }
 
-/// Where a peer is killed: when it sends this for the first time.
+/// Messages at which a peer is killed: when it sends one for the first time.
 const PLACES: [Place; 3] = [
     ("propagation", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Round(100), .. }))),
     ("output", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Output, .. }))),
@@ -380,7 +384,7 @@ fn a_node_killed_in_a_propagation_costs_neither_labels_nor_rounds_and_comes_back
     }
 }
 
-/// A rate that makes the loss of the rows held out rise soon.
+/// Returns a spec with a rate that soon makes the loss on held-out rows rise.
 fn patient(patience: u32) -> FedavgXclpSpec {
     let fedavg = FedavgSpec {
         held_out: 30,
@@ -393,7 +397,7 @@ fn patient(patience: u32) -> FedavgXclpSpec {
     FedavgXclpSpec { fedavg, after: 3, refresh: 2, ..spec() }
 }
 
-/// Rounds that were made until training ended, and the best one.
+/// Returns the number of rounds until training ended, and the best round.
 fn rounds(lab: &Lab) -> (usize, usize) {
     let histories = lab.histories();
     let (peer, history) = histories.first_key_value().unwrap();
@@ -409,22 +413,22 @@ fn training_ends_early_with_the_best_rounds_weights_and_not_before_labels_were_f
         lab.net.run(600_000);
         assert_eq!(lab.holds(), 4);
         let (made, best) = rounds(&lab);
-        // Nobody keeps anything of the last propagation.
+        // No peer keeps anything of the last propagation.
         let points = lab.slot(&format!("points-{}", (made - 4) / 2 + 1));
         for (peer, history) in lab.histories().iter().filter(|_| made < 12) {
             assert!(history.committed() > points && history.vector(points).is_none(), "{peer}");
         }
         ended.push((made, best));
     }
-    // Three rounds on given labels, two on found ones, and the one that judges the last of these.
+    // Three rounds on given labels, two on found ones, and the round that judges the last of these.
     assert!(ended.iter().all(|&(rounds, _)| rounds >= 6), "{ended:?}");
-    // Without found labels two worse rounds would have been enough.
+    // Without found labels, two worse rounds would have ended training.
     assert!(ended.iter().any(|&(rounds, best)| rounds < 12 && rounds > best + 3), "{ended:?}");
 }
 
 #[test]
 fn a_node_that_returns_after_an_early_end_has_the_same_network() {
-    // So many rows that without one peer every class is still held out by another.
+    // With this many rows, every class is still held out by another peer if one is gone.
     let spec = FedavgXclpSpec { fedavg: FedavgSpec { held_out: 50, ..patient(1).fedavg }, ..patient(1) };
     let mut lab = lab_with(&[120, 110, 115, 100, 105], 1, false, spec);
     let slot = lab.slot("round-4");
@@ -432,7 +436,7 @@ fn a_node_that_returns_after_an_early_end_has_the_same_network() {
     lab.net.run_unchecked(600_000, |net| net.events.iter().any(|(_, _, event)| opened(event)));
     let now = lab.net.now_ms();
     lab.net.at_ms(now, Fault::Crash(Peer(2)));
-    // A propagation may stand before the last sum.
+    // A propagation may come before the last sum.
     lab.net.at_ms(now + 60_000, Fault::HealAll);
     lab.net.run_unchecked(now + 59_000, |_| false);
     assert_eq!((lab.holds(), rounds(&lab).0 < 12), (4, true), "{:?}", lab.net.events);

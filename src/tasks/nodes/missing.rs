@@ -1,5 +1,5 @@
-//! Rows with missing values that the mean of all peers takes the place of: whole nodes against rows that are
-//! filled in one place.
+//! Runs whole nodes on rows with missing values that are filled with the mean of all peers. Compares them
+//! with rows that are filled in one place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::tasks::XclpSpec;
 use crate::tasks::xclp::{self, Xclp};
 use crate::tasks::{History, Rows, Task, built_in};
 
-/// The columns in which values are missing.
+/// Columns with missing values.
 const MISSING: std::ops::Range<usize> = 20..28;
 
-/// Of the digits: 64 numbers.
+/// Describes the columns of the digits: 64 numbers.
 pub(super) fn preparation() -> TableSchema {
     let column = |at: usize| {
         let fill = if MISSING.contains(&at) { Fill::Pooled } else { Fill::Refuse };
@@ -31,7 +31,7 @@ pub(super) fn preparation() -> TableSchema {
     preparation
 }
 
-/// The rows without every third value of those columns, and where these were.
+/// Removes every third value of those columns. Returns the rows and the positions of the removed values.
 pub(super) fn gaps(rows: &Dataset) -> (Dataset, Vec<MissingCell>) {
     let places = (0..rows.rows()).flat_map(|row| MISSING.map(move |column| (row, column)));
     let missing: Vec<_> = places.filter(|(row, column)| (row + column) % 3 == 0).collect();
@@ -41,7 +41,7 @@ pub(super) fn gaps(rows: &Dataset) -> (Dataset, Vec<MissingCell>) {
     (Dataset::new(64, values, Vec::new(), Vec::new()).unwrap(), missing.iter().map(gap).collect())
 }
 
-/// All peers' rows with the plain mean of all values that are there in each gap.
+/// Returns all peers' rows. Each gap has the plain mean of all present values of its column.
 pub(super) fn filled<T>(parts: Vec<(Rows, T)>) -> Vec<(Dataset, T)> {
     let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for (rows, _) in &parts {
@@ -79,7 +79,7 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
             features: 64,
             columns: preparation.iter().flat_map(|preparation| preparation.features()).collect(),
             classes: data.classes().to_vec(),
-            // The scaling's moments have to be those of filled rows as well.
+            // So the moments for the scaling must be those of filled rows as well.
             scaling: Scaling::Center,
             densify: false,
             checks: ColumnChecks::default(),

@@ -1,5 +1,5 @@
-//! What a peer is told of its own rows, against what it has put into the sums that were opened: whole nodes
-//! that crash, lose links and lose their disks at random.
+//! Compares the statements that a peer gets on its own rows with its contributions to the opened sums.
+//! Whole nodes crash, lose links and lose their disks at random.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::tasks::{
     Task, Work, XclpSpec, built_in,
 };
 
-/// A peer's task that writes down what it gives.
+/// Task of a peer that records its contributions.
 #[derive(Debug)]
 struct Recorder {
     task: Arc<dyn Task>,
@@ -93,29 +93,30 @@ impl Task for Recorder {
 }
 
 const ROUNDS: u32 = 6;
-/// Sizes of the peers' parts. With [`Case::empty`] the last has none.
+/// Sizes of the peers' parts. With [`Case::empty`] the last peer has none.
 const SIZES: [usize; 5] = [12, 16, 14, 18, 15];
 
 struct Case {
     task: TaskSpec,
     scaling: Scaling,
-    /// Whether a peer without rows takes part.
+    /// True if a peer without rows takes part.
     empty: bool,
     seeds: std::ops::Range<u64>,
 }
 
-/// Whether a peer's vector has anything of its rows in it; `None` of a sum that is not made of rows.
+/// Returns whether a peer's vector is made from its rows; `None` if the sum does not use rows.
 fn uses_rows(task: &str, name: &str, me: Peer, vector: &[u8]) -> Option<bool> {
     let words: Vec<u32> = vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
     let any = |words: &[u32]| words.iter().any(|&word| word != 0);
     Some(match (task, name) {
         (_, "coin") | ("sketch" | "flynn", "draw") => return None,
-        // Behind the weights and four figures: the share, three words on rows, four figures of each round.
+        // The weights and four figures come first. Then follow the share, three words on rows, and four
+        // figures of each round.
         ("fedavg" | "fedavg-xclp", round) if round.starts_with("round-") => {
             words[words.len() - 4 - 4 * ROUNDS as usize] != 0
         }
         ("fedavg" | "fedavg-xclp", "scores") => words[4] != 0,
-        // Beside the number of a party stands the commitment to its rows.
+        // The commitment to a party's rows follows the number of the party.
         (_, computed) if computed.starts_with("computed") => any(&words[9 * me.index() + 1..][..8]),
         _ => any(&words),
     })
@@ -133,7 +134,7 @@ impl Case {
             checks: ColumnChecks::default(),
             preparation: None,
         };
-        // Nobody leaves before the end, finished or not.
+        // No peer leaves before the end, finished or not.
         let timing =
             Timing { linger_ms: 600_000, no_quorum_timeout_ms: 120_000, regroup_interval_ms: 0, ..timing() };
         let min_peers = Session::default_min_peers(&self.task, identities.len());
@@ -141,7 +142,7 @@ impl Case {
         Session { min_peers, task, data, ..session(identities, timing) }.check().unwrap()
     }
 
-    /// A task as a peer makes it when it starts.
+    /// Makes the task of a peer that starts.
     fn make(&self, session: &Session, peer: Peer) -> Arc<dyn Task> {
         let first: usize = SIZES[..peer.index()].iter().sum();
         let size = if self.empty && peer.index() + 1 == SIZES.len() { 0 } else { SIZES[peer.index()] };
@@ -161,7 +162,7 @@ impl Case {
         Arc::new(kind.make(session.clone(), peer, given, &[peer.0 as u8 + 1; 32]).unwrap())
     }
 
-    /// One session with random faults; gives the sentences that the peers are told at its end.
+    /// Runs one session with random faults. Returns the statements that the peers get at its end.
     fn play(&self, seed: u64) -> Vec<OwnRows> {
         let mut identities: Vec<_> =
             (0..SIZES.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
@@ -205,7 +206,7 @@ impl Case {
             .collect()
     }
 
-    /// Holds what `me` is told against the vectors that were added up.
+    /// Compares the statement that `me` gets with the vectors that were added up.
     fn compare(
         &self,
         session: &Session,
@@ -214,7 +215,7 @@ impl Case {
         recorders: &[Arc<Recorder>],
         history: &History,
     ) -> OwnRows {
-        // As a peer that was just started: it remembers nothing of what it gave.
+        // The peer has just been started: it remembers none of its contributions.
         let own = OwnRows::of(plan, me, &*self.make(session, me), history);
         let kind = session.task.kind().name;
         for ((slot, aggregate), value) in (0u32..).zip(plan).zip(history.values()).skip(1) {
@@ -226,7 +227,7 @@ impl Case {
             }
             let member = value.members.contains(&me);
             let name = &aggregate.name;
-            // Everybody puts zeros if too few hold rows out.
+            // All peers contribute zeros if too few hold out rows.
             let unused = name == "calibration"
                 && history.vector(slot).is_some_and(|opened| opened.iter().all(|byte| *byte == 0));
             let uses = match member {
@@ -247,8 +248,9 @@ impl Case {
     }
 }
 
-/// Plays all sessions of a task; most peers keep all sums, and some must have lost some. Of fedavg-xclp no
-/// seed of 24 had such a peer: who is lost in its exchange ends the session or comes back.
+/// Runs all sessions of a task. Most peers are in all sums, and some must be missing from some. With
+/// fedavg-xclp none of 24 seeds had such a peer: a peer lost in its exchange ends the session or comes
+/// back.
 fn compares(task: impl Into<TaskSpec>, scaling: Scaling, empty: bool, seeds: std::ops::Range<u64>) {
     let case = Case { task: task.into(), scaling, empty, seeds };
     let told: Vec<_> = case.seeds.clone().flat_map(|seed| case.play(seed)).collect();

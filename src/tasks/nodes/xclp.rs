@@ -1,4 +1,4 @@
-//! Whole nodes that propagate labels, with crashes at every stage of the exchange.
+//! Runs whole nodes that propagate labels, with crashes at every stage of the exchange.
 
 mod audit;
 mod pairs;
@@ -81,7 +81,7 @@ impl Lab {
         self.net.events.iter().filter_map(finished).collect()
     }
 
-    /// Who computed, and over whose rows, as `history` says.
+    /// Returns the three computing peers, and the members whose rows were used, from `history`.
     fn computed(&self, history: &History) -> ([Peer; 3], Vec<Peer>) {
         let slot = history.committed() - 2;
         let words = history.vector(slot).map(|bytes| bytes.to_vec());
@@ -94,7 +94,8 @@ impl Lab {
         (roles.unwrap().try_into().unwrap(), members)
     }
 
-    /// Holds what each owner was told against the rows in one place; gives who was told.
+    /// Compares each owner's labels with those computed from the rows in one place. Returns the owners
+    /// that have labels.
     fn holds(&self) -> Vec<Peer> {
         let histories = self.histories();
         let (_, first) = histories.iter().next().expect("somebody finishes");
@@ -116,8 +117,8 @@ impl Lab {
         told
     }
 
-    /// Kills whoever is the first of whom `holds` says that it would send this. A message that is held stops
-    /// all after it, so that it seems to have gone silent before.
+    /// Kills the first peer that would send a message accepted by `holds`. A message that is held also
+    /// stops all messages after it, so that the peer seems to have gone silent before it.
     fn kill(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
         let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
         let seen = killed.clone();
@@ -165,7 +166,7 @@ fn part(body: &Body, what: What) -> bool {
 #[test]
 fn every_owner_gets_what_the_rows_in_one_place_give_bit_for_bit() {
     let cases: [(&[usize], Scaling); 4] = [
-        // Three members, two of them with rows: the third only computes.
+        // Two of the three members have rows. The third only computes.
         (&[25, 25, 0], Scaling::None),
         (&[20, 10, 15], Scaling::Center),
         (&[1, 14, 12, 2, 0], Scaling::None),
@@ -190,10 +191,10 @@ fn the_parties_that_the_file_names_compute() {
     assert_eq!(trio, [Peer(4), Peer(1), Peer(2)]);
 }
 
-/// What it is called, and whether it is this that is sent.
+/// Name of a kind of message, and a test that recognises it.
 type Place = (&'static str, fn(&Body) -> bool);
 
-/// Where a peer is killed: when it sends this for the first time.
+/// Messages at which a peer is killed: when it sends one for the first time.
 const PLACES: [Place; 6] = [
     ("beginning", |body| matches!(body, Body::Begin(_))),
     ("input", |body| part(body, What::Input)),
@@ -224,7 +225,8 @@ fn a_computing_party_lost_for_good_is_replaced_and_an_owner_lost_is_left_out() {
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
         let (trio, members) = lab.computed(&lab.histories()[&told[0]]);
-        // Once the committee has decided, nothing is computed again: two of the three send what they have.
+        // After the committee has decided, nothing is computed again: two of the three send their
+        // results.
         let decided = what == "output";
         assert_eq!(trio.contains(&victim), decided, "{what}");
         assert_eq!(members.contains(&victim), decided, "{what}");
@@ -245,7 +247,7 @@ fn an_owner_that_accuses_a_computing_party_does_not_choose_who_computes() {
     let spec =
         XclpSpec { compute: ["peer-4", "peer-0", "peer-1", "peer-2"].map(String::from).into(), ..spec() };
     let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 3, spec);
-    // Peer 3 is no candidate; it says that peer 0 stalls, when it should send its input.
+    // Peer 3 is not a candidate. When it should send its input, it claims that peer 0 stalls.
     let (context, mut told) = (lab.net.context(Peer(3)), BTreeSet::new());
     lab.net.liars.insert(Peer(3));
     lab.net.rewrite = Some(Box::new(move |from, to, message| {
@@ -267,7 +269,7 @@ fn an_owner_that_accuses_a_computing_party_does_not_choose_who_computes() {
 }
 
 impl Lab {
-    /// Whether a peer has rows and was among those over whose rows was computed.
+    /// Returns whether a peer has no rows, or was among the members whose rows were used.
     fn told_later(&self, peer: Peer) -> bool {
         let history = self.histories().into_values().next().unwrap();
         self.tasks[peer.index()].labels().is_empty() || self.computed(&history).1.contains(&peer)
@@ -335,7 +337,7 @@ fn an_owner_with_more_rows_than_the_file_allows_does_not_begin_and_ends_the_sess
     let text = task(&limited).unwrap_err();
     assert_eq!(text, "15 rows, the session allows an owner at most 14 (xclp.most_rows)");
     assert!(task(&spec()).is_ok());
-    // One whose program does not look.
+    // One peer's program does not check the limit.
     let mut lab = lab(&[15, 15, 12], Scaling::None, 7, spec());
     let looks = |peer: u16| {
         let part = digits().subset(&(0..12).collect::<Vec<_>>());
@@ -363,7 +365,7 @@ fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with
     identities.sort_by_key(Identity::public);
     lab.net = Network::with_tasks(identities, lab.session.settings(), tasks, 5);
     lab.net.run(60_000);
-    // Everybody, that owner too, has what follows from the labels that were given.
+    // All owners, including that one, have the result of the given labels.
     assert_eq!(lab.holds().len(), 3);
     let histories = lab.histories();
     let outcome = keeps_back.outcome(&histories[&Peer(0)], 0).unwrap();
@@ -374,9 +376,9 @@ fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with
         "{}",
         outcome.summary
     );
-    // 30 labels of ten classes are too few for a verdict, which is said as a warning.
+    // 30 labels of ten classes are too few for a verdict, which is reported as a warning.
     assert!(outcome.warnings.len() == 1 && outcome.warnings[0].starts_with("Too few events"));
-    // Its file has its own labels, and says of none that it was inferred.
+    // Its file has its own labels, and marks none of them as inferred.
     let text = String::from_utf8(outcome.file).unwrap();
     for (line, label) in text.lines().skip(1).zip(&known) {
         let fields: Vec<_> = line.split(',').collect();
@@ -414,7 +416,7 @@ fn more_rows_than_there_is_memory_for_and_machines_with_too_little_of_it_are_ref
     assert!((300..600).contains(&most) && (133..143).contains(&needed));
     let endings = refused.endings();
     assert!(endings.len() == 4 && endings.iter().all(|text| *text == expected), "{endings:?}");
-    // One machine: whoever may have to compute needs room for it.
+    // On one machine, every peer that may have to compute needs memory for it.
     let of = |me: Option<u16>, available| refusal(&refused.session, me.map(Peer), available);
     let told = of(Some(1), Some(100_000_000)).unwrap();
     let expected = format!(

@@ -1,5 +1,5 @@
-//! The sketches of a run: whether distances are those of the rows in one place, and
-//! whether they say how unlike the peers' classes are.
+//! Checks the sketches of a run: whether distances equal those of the rows in one place, and whether they
+//! rank the peers by how much their classes differ.
 
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
@@ -10,13 +10,14 @@ use crate::tasks::SketchSpec;
 use crate::tasks::compare::{Ended, Ranking, Worth};
 use crate::tasks::sketch::{Global, Plan, TaskError};
 
-/// How unlike the peers' rows are.
+/// Measures how much the peers' rows differ.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     let spec = run.session.task.get::<SketchSpec>();
     Worth { ranking: spec.and_then(|spec| ranking(run, *spec, failures)), ..Worth::default() }
 }
 
-/// Holds what was opened against the rows of the members of each sum in one place, and ranks the peers.
+/// Compares the opened vectors with those of the rows of each sum's members in one place, and ranks the
+/// peers.
 pub(crate) fn ranking(run: &Ended<'_>, spec: SketchSpec, failures: &mut Vec<String>) -> Option<Ranking> {
     let plan = Plan::new(run.session.clone(), spec);
     compared(&plan, run, run.first()?.1).map_err(|error| failures.push(error.to_string())).ok()
@@ -37,7 +38,7 @@ fn compared(plan: &Plan, run: &Ended<'_>, history: &History) -> Result<Ranking, 
     let exact = plan.sketch(&together, history.vectors())?;
     let mut equal = match &outcome.global {
         Global::Exact(global) => exact == *global,
-        // That the total is the sum of what was drawn is for `checks` to see.
+        // `checks` verifies that the total is the sum of the peers' releases.
         Global::Private(global) => {
             global.records() == exact.records() && global.releases() as usize == counted.len()
         }

@@ -1,4 +1,5 @@
-//! The line of the registry: how a session file has the task, and how a peer makes its part.
+//! The task's entry in the registry: its fields in a session file, and the function that makes a peer's
+//! task.
 
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use crate::tasks::{
     BuiltIn, Labels, NewFile, OwnSlots, ResultFile, Shared, SketchSpec, TaskKind, TaskOption,
 };
 
-/// Rows and range where noise is put on every counter: it grows with the rows (docs/sketch.md).
+/// Rows and range with noise on every counter. The noise grows with the number of rows (docs/sketch.md).
 const PRIVATE: (u32, u32) = (16, 32);
 
-/// The task's line of the registry.
+/// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     has_classes: false,
     options: &[
@@ -48,8 +49,8 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
         new.propose("sketch.rows", i64::from(PRIVATE.0));
         new.propose("sketch.range", i64::from(PRIVATE.1));
     }
-    // The mean would be an exact sum, which a private session cannot have. SRP compares angles: about the
-    // mean of all records these tell more.
+    // The mean would be an exact sum, which a private session cannot have. SRP compares angles, and
+    // angles from the mean of all records separate records better.
     let usual = if new.is_private() { "unit-norm" } else { "center" };
     let minhash = new.get("sketch.hash").and_then(toml::Value::as_str) == Some("minhash");
     new.propose("data.scaling", if minhash { "none" } else { usual });
@@ -59,11 +60,11 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
 fn recognised(start: &[u8]) -> bool {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
-    // A receipt has the distances, too.
+    // A receipt has the distances as well.
     text.trim_start().starts_with('{') && has("\"distances\"") && has("\"session\"") && !has("\"peer_id\"")
 }
 
-/// The task with these parameters.
+/// Returns the task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: SketchSpec) -> BuiltIn {
     let plan = Plan::new(session.clone(), spec).aggregates();

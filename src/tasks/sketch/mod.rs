@@ -1,19 +1,20 @@
-//! The task `sketch`: how far each peer's records lie from those of all, and which peers are to take part in
-//! a round of something (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server;
+//! The task `sketch` computes the distance of each peer's records from those of all peers, and draws
+//! peers for a round (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server;
 //! spec, section "Task sketch").
 //!
-//! Slots: the coin, whose seed fixes the hashes; `holders`, how many members have records; `moments` where
-//! the scaling needs them; `sketch`, the counters and the number of records; where the session says so
-//! `scores`, every peer's distance in its own place, `pairwise`, every peer's own sketch in its own place,
-//! and `draw`, random words of every member: their sum is a second coin, which nobody can know before the
-//! scores are committed.
+//! Slots: the coin, whose seed determines the hashes; `holders`, the number of members with records;
+//! `moments` if the scaling needs them; `sketch`, the counters and the number of records. Three slots
+//! depend on the session: `scores` has every peer's distance at the peer's own index, `pairwise` every
+//! peer's own sketch at the peer's own index, and `draw` random words of every member. The sum of these
+//! words is a second coin, which no peer can predict before the scores are committed.
 //!
-//! With `privacy.epsilon` nothing exact is opened but how many records there are: the slots are the coin,
-//! `sketch`, of which each peer draws a noised one once (`DistributionSketch::release`), and what the
-//! session publishes, all of it made of that one release and what is open (docs/privacy.md).
+//! With `privacy.epsilon`, only the number of records is opened exactly. The slots are the coin,
+//! `sketch`, for which each peer draws one noisy sketch once (`DistributionSketch::release`), and the
+//! slots that the session publishes. They are computed only from that one release and from open values
+//! (docs/privacy.md).
 //!
-//! A task that draws its peers so (`select`, `flynn`) goes through these slots first, the second of
-//! them called `present`, and then its own.
+//! A task that draws its peers in this way (`select`, `flynn`) first runs these slots, the second of them
+//! named `present`, and then its own.
 
 pub(crate) mod compare;
 mod kind;
@@ -48,102 +49,103 @@ use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, Sketc
 use crate::tasks::SketchSpec;
 use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling, ScalingError};
 
-/// Records that are scaled at a time.
+/// Number of records that are scaled at a time.
 const BATCH: usize = 4096;
-/// The round of the session's own draw (spec, section "Task sketch", *Selection*).
+/// Round of the session's own draw (spec, section "Task sketch", *Selection*).
 const ROUND: u32 = 0;
-/// A share of 1 in the slot `pairwise`.
+/// Value of a share of 1 in the slot `pairwise`.
 const ONE: f64 = (1u32 << 30) as f64;
 
-/// What follows from the session file alone.
+/// Rules of the task that follow from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
     spec: SketchSpec,
     scaling: Scaling,
-    /// What the release of a peer may spend, where sketches are private.
+    /// Budget of a peer's release, if sketches are private.
     epsilon: Option<Ratio>,
 }
 
-/// One peer's part.
+/// Task of one peer.
 #[derive(Debug)]
 pub struct SketchTask {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
-    /// How a table became these rows, where columns are described; with what filled missing values.
+    /// Description of how a table became these rows, if columns are described, with the values that
+    /// filled gaps.
     preparation: Option<Arc<TableSchema>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Its own sketch, once the slots before it are committed.
+    /// Sketch of this peer, after the slots before it are committed.
     own: OnceLock<DistributionSketch>,
-    /// What it has released of it, where sketches are private.
+    /// Release of this peer's sketch, if sketches are private.
     released: Mutex<Option<PrivateSketch>>,
 }
 
-/// The sketch of all records, as opened.
+/// Opened sketch of all records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Global {
-    /// As it is.
+    /// Exact sketch.
     Exact(DistributionSketch),
-    /// The sum of the peers' releases.
+    /// Sum of the peers' releases.
     Private(PrivateSketch),
 }
 
-/// Every peer's sketch, as opened; `None` of those without records.
+/// Opened sketch of every peer; `None` for peers without records.
 #[derive(Clone, Debug)]
 enum Sketches {
     /// Shares of a peer's records.
     Exact(Vec<Option<Vec<f64>>>),
-    /// Releases.
+    /// Release of each peer.
     Private(Vec<Option<PrivateSketch>>),
 }
 
-/// What the opened vectors say.
+/// Result of the opened vectors.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Of all records.
+    /// Sketch of all records.
     pub global: Global,
-    /// The distance that every peer has published, in the order of the roster, `None` for those without
-    /// records; empty where none are published.
+    /// Published distance of every peer, in the order of the roster, `None` for peers without records.
+    /// Empty if no distances are published.
     pub published: Vec<Option<f64>>,
-    /// The distance between every two peers' sketches (mean over rows), `None` where one has no records;
-    /// empty where sketches are not opened.
+    /// Distance between every two peers' sketches (mean over rows), `None` if one has no records. Empty
+    /// if sketches are not opened.
     pub matrix: Vec<Vec<Option<f64>>>,
-    /// Who was drawn, and the coin of it (32 bytes).
+    /// Drawn peers, and the coin of the draw (32 bytes).
     pub draw: Option<(Draw, Bytes)>,
-    /// SHA-256(tag "sketch" || session id || opened vector of the slot `sketch`): the same at every peer.
+    /// SHA-256(tag "sketch" || session id || opened vector of the slot `sketch`), the same at every peer.
     pub digest: [u8; 32],
 }
 
-/// Why there is no sketch.
+/// Reason why a sketch could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// The rows do not fit the session.
     #[error("{0}")]
     Data(String),
-    /// The opened counters are not those of any records, or the session's sizes make no sketch.
+    /// The opened counters are not those of any records, or the session's sizes do not form a sketch.
     #[error("the sketch: {0}")]
     Sketch(#[from] SketchError),
-    /// The opened moments are no moments.
+    /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// An aggregate that this depends on is not open.
+    /// An aggregate that is needed is not open.
     #[error("{0} is not open")]
     Closed(&'static str),
-    /// A peer has published what can be no distance or sketch.
+    /// A peer has published an impossible distance or sketch.
     #[error("{0} has published {1}, which is none of any records")]
     Published(Peer, &'static str),
 }
 
 impl Plan {
-    /// The plan of a session of the task `sketch`, or of a `select`, with these parameters.
+    /// Makes the plan of a session of the task `sketch`, or of a `select`, with these parameters.
     #[must_use]
     pub fn new(session: Session, spec: SketchSpec) -> Self {
         let epsilon = session.privacy.noise.map(|noise| noise.each(&session));
         Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
     }
 
-    /// The aggregates of the session, with a `select` those up to the draw.
+    /// Returns the aggregates of the session, with a `select` those up to the draw.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let SketchSpec { rows, range, open_distances, pairwise, .. } = self.spec;
@@ -152,11 +154,11 @@ impl Plan {
             Aggregate::exact(name, 4, words, is, if self.epsilon.is_some() { noisy } else { exact })
         };
         let mut plan = vec![Aggregate::coin()];
-        // Counters and records; a release says too that it is one.
+        // Counters and number of records. A release has one more word, its number of releases.
         let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
         if self.epsilon.is_none() {
-            // With a `select` the task counts the holders among the drawn peers for itself, and under that
-            // name.
+            // With a `select`, the task itself counts the holders among the drawn peers under the name
+            // `holders`.
             let name = if self.session.selects() { "present" } else { "holders" };
             plan.push(Aggregate { name: name.into(), ..holders::aggregate(0) });
         }
@@ -188,25 +190,25 @@ impl Plan {
         plan
     }
 
-    /// What is opened of columns.
+    /// Returns the sums over columns that are opened.
     fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
 
-    /// What was opened under this name.
+    /// Returns the opened vector of the aggregate with this name.
     fn opened<'a>(&self, name: &'static str, opened: &'a [Bytes]) -> Result<&'a Bytes, TaskError> {
         let slot = self.aggregates().iter().position(|aggregate| aggregate.name == name);
         slot.and_then(|slot| opened.get(slot)).ok_or(TaskError::Closed(name))
     }
 
-    /// The hashes that the opened seed fixes.
+    /// Makes the hashes that the opened seed determines.
     pub fn hashes(&self, opened: &[Bytes]) -> Result<Box<dyn RowHashes>, TaskError> {
         let SketchSpec { hash, rows, range, .. } = self.spec;
         let width = self.scaling.width(self.session.data.features as usize);
         Ok(hash.hashes(self.opened("coin", opened)?, rows as usize, range as usize, width)?)
     }
 
-    /// The sketch of these records under what was opened.
+    /// Makes the sketch of these records from the opened vectors.
     pub fn sketch(&self, data: &Dataset, opened: &[Bytes]) -> Result<DistributionSketch, TaskError> {
         let mut sketch = DistributionSketch::new(self.spec.rows as usize, self.spec.range as usize)?;
         if data.rows() == 0 {
@@ -225,7 +227,7 @@ impl Plan {
         Ok(sketch)
     }
 
-    /// The sketch of all records, as opened.
+    /// Returns the opened sketch of all records.
     pub fn global(&self, opened: &[Bytes]) -> Result<Global, TaskError> {
         let words = words(self.opened("sketch", opened)?);
         let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
@@ -235,15 +237,15 @@ impl Plan {
         })
     }
 
-    /// The variance of the noise on a counter of one release.
+    /// Returns the variance of the noise on a counter of one release.
     fn variance(&self) -> f64 {
         self.epsilon.map_or(0.0, |epsilon| noise_variance(epsilon, self.spec.rows as usize))
     }
 
-    /// The published scores, 0 for none.
+    /// Returns the published scores, 0 if a peer has none.
     fn scores(&self, opened: &[Bytes]) -> Result<Vec<u32>, TaskError> {
         let scores = words(self.opened("scores", opened)?);
-        // No distance is above the square root of 2; with noise one may seem to be.
+        // No distance is above the square root of 2, but with noise one may seem to be.
         let most = selection::score(if self.epsilon.is_some() { f64::INFINITY } else { 2f64.sqrt() });
         match scores.iter().position(|&score| score > most) {
             Some(peer) => Err(TaskError::Published(place(peer), "a distance")),
@@ -251,7 +253,7 @@ impl Plan {
         }
     }
 
-    /// Every peer's sketch, where these are opened.
+    /// Returns every peer's sketch if these are opened.
     fn sketches(&self, opened: &[Bytes]) -> Result<Sketches, TaskError> {
         let words = words(self.opened("pairwise", opened)?);
         let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
@@ -271,7 +273,7 @@ impl Plan {
             if words.iter().all(|&word| word == 0) {
                 return Ok(None);
             }
-            // Each share is rounded to half a unit at most.
+            // The rounding error of each share is at most half a unit.
             let sound = |row: &[u32]| {
                 let sum: u64 = row.iter().map(|&share| u64::from(share)).sum();
                 sum.abs_diff(1 << 30) <= range as u64 / 2
@@ -286,7 +288,7 @@ impl Plan {
         ))
     }
 
-    /// The distance between every two peers' sketches.
+    /// Returns the distance between every two peers' sketches.
     fn matrix(&self, opened: &[Bytes]) -> Result<Vec<Vec<Option<f64>>>, TaskError> {
         fn of_pairs<S>(
             sketches: &[Option<S>],
@@ -302,19 +304,19 @@ impl Plan {
         Ok(match self.sketches(opened)? {
             Sketches::Exact(all) => of_pairs(&all, |one, other| Ok(Distance::between(range, one, other)))?,
             Sketches::Private(all) => of_pairs(&all, |one, other| {
-                // The same release twice: the noise is the same too.
+                // For two copies of one release, the noise is the same too.
                 if one == other { one.distance(other, 0.0) } else { one.distance(other, variance) }
             })?,
         })
     }
 
-    /// Who is drawn, by the opened scores and coin; `None` where the session draws nobody.
+    /// Returns the draw from the opened scores and coin; `None` if the session draws no peers.
     pub fn draw(&self, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
         let Some(selection) = self.spec.selection() else { return Ok(None) };
         Ok(Some(selection.draw(self.opened("draw", opened)?, ROUND, &self.scores(opened)?)))
     }
 
-    /// What the opened vectors of the whole plan say.
+    /// Computes the result of the opened vectors of the whole plan.
     pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TaskError> {
         let published = if self.spec.open_distances { self.scores(opened)? } else { Vec::new() };
         let draw = self.draw(opened)?;
@@ -335,7 +337,7 @@ impl Plan {
 }
 
 impl Global {
-    /// Rows and range, R and B.
+    /// Returns the number of rows and the range, R and B.
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         match self {
@@ -344,7 +346,7 @@ impl Global {
         }
     }
 
-    /// Records counted.
+    /// Returns the number of records counted.
     #[must_use]
     pub fn records(&self) -> u32 {
         match self {
@@ -353,7 +355,7 @@ impl Global {
         }
     }
 
-    /// The counters, row after row; with noise they may be negative.
+    /// Returns the counters, row after row. With noise they may be negative.
     #[must_use]
     pub fn counters(&self) -> Vec<i64> {
         match self {
@@ -364,8 +366,8 @@ impl Global {
 }
 
 impl SketchTask {
-    /// A peer with these rows, which may be none; labels are not looked at. `secret` is known to nobody else:
-    /// its part of the second coin follows from it.
+    /// Makes a peer with these rows, which may be none; labels are ignored. `secret` must be known to no
+    /// other peer, because this peer's part of the second coin follows from it.
     pub fn new(
         session: Session,
         spec: SketchSpec,
@@ -388,19 +390,19 @@ impl SketchTask {
         Ok(Self { plan, me, data, preparation, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
-    /// What follows from the session file.
+    /// Returns the plan that follows from the session file.
     #[must_use]
     pub fn session_plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The session.
+    /// Returns the session of the task.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.plan.session
     }
 
-    /// This peer's own sketch.
+    /// Returns this peer's own sketch.
     fn own(&self, opened: &[Bytes]) -> Result<&DistributionSketch, TaskError> {
         if let Some(own) = self.own.get() {
             return Ok(own);
@@ -413,8 +415,9 @@ impl SketchTask {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far this peer's records lie from those of all, in a private session as its release tells it;
-    /// `None` without records, and where it has released nothing because the sketch was open before it came.
+    /// Returns the distance of this peer's records from those of all; in a private session it is computed
+    /// from the peer's release. Returns `None` without records. Also returns `None` if the peer has no
+    /// release because it came after the sketch was opened.
     pub fn distance(&self, opened: &[Bytes]) -> Result<Option<Distance>, TaskError> {
         if self.data.rows() == 0 {
             return Ok(None);
@@ -503,11 +506,12 @@ impl Task for SketchTask {
 
     fn restore_noisy(&self, _slot: u32, vector: &Bytes) {
         let SketchSpec { rows, range, .. } = self.plan.spec;
-        // Its length was checked against the plan.
+        // The length was checked against the plan.
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
     }
 
-    /// What a peer has published is in the opened words themselves, in its place.
+    /// Returns the use of rows. The words published by a peer are at the peer's index in the opened
+    /// vector.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         let published = |count: usize| {
             let words = history.vector(slot).map_or(&[][..], |words| words.as_chunks::<4>().0);
@@ -568,7 +572,7 @@ impl Task for SketchTask {
     }
 }
 
-/// The peer of a place in the roster, which has at most 1,024.
+/// Returns the peer at an index of the roster, which has at most 1,024 peers.
 fn place(index: usize) -> Peer {
     Peer(u16::try_from(index).unwrap_or(u16::MAX))
 }

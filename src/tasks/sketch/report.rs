@@ -8,20 +8,20 @@ use crate::model::selection::Draw;
 use crate::session::{Session, table};
 use crate::sketch::distribution::Distance;
 
-/// The names of these places of the roster.
+/// Returns the names of the peers at these indices of the roster.
 pub(crate) fn names<'a>(session: &'a Session, peers: &[usize]) -> Vec<&'a str> {
     peers.iter().filter_map(|&peer| session.roster.get(peer)).map(|entry| &*entry.name).collect()
 }
 
-/// The receipt's entry on the peers that were drawn.
+/// Returns the receipt's entry on the drawn peers.
 pub(crate) fn selection(session: &Session, draw: &Draw) -> Map<String, Value> {
     let entry = json!({"active": names(session, &draw.active), "chosen": names(session, &draw.chosen)});
     Map::from_iter([("selection".to_owned(), entry)])
 }
 
 impl SketchTask {
-    /// The global sketch, this peer's distance to it, what else the session opened, and how columns became
-    /// numbers. Counters go row after row.
+    /// Returns the global sketch, this peer's distance to it, the other values that the session opened,
+    /// and how columns became numbers. Counters are listed row after row.
     pub(super) fn json(&self, outcome: &Outcome, distance: Option<Distance>, opened: &[Bytes]) -> Value {
         let table = self.preparation.as_deref().map(table::json);
         json(&self.plan.session, outcome, distance, opened, table)

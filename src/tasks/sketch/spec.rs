@@ -1,4 +1,4 @@
-//! The task `sketch` in a session file, and the sketches by which the task `flynn` draws its peers
+//! The task `sketch` in a session file, and the sketches that the task `flynn` uses to draw its peers
 //! (`select`).
 
 use std::any::Any;
@@ -17,38 +17,41 @@ use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
 use crate::tasks::{BuiltIn, TaskKind};
 
-/// The fewest peers that may be drawn: their rows are a sum like any other, which needs 3 members.
+/// Smallest number of peers that may be drawn. Their rows form a sum like any other, which needs 3
+/// members.
 const FEWEST: u16 = 3;
-/// The most words of all peers' sketches side by side: 1 GiB.
+/// Largest number of words of all peers' sketches together: 1 GiB.
 const PAIRWISE_LIMIT: u64 = 1 << 28;
 
-/// How the task `flynn` draws its training peers.
+/// Method of the task `flynn` for drawing its training peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// By the distances of their sketches: the `[sketch]` of the same file.
+    /// Draws by the distances of the peers' sketches, with the `[sketch]` of the same file.
     Sketch,
 }
 
-/// The parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and
+/// Parameters of a distribution sketch (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and
 /// 3).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SketchSpec {
-    /// The hash of a row. Default SRP.
+    /// Hash of a row. Default SRP.
     pub hash: Family,
-    /// Rows, the paper's R: 1 and more. Default 1,000, as in the authors' code.
+    /// Number of rows, the paper's R: 1 and more. Default 1,000, as in the authors' code.
     pub rows: u32,
-    /// Counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at most 2^24.
-    /// Default 64, as in the authors' code.
+    /// Number of counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at
+    /// most 2^24. Default 64, as in the authors' code.
     pub range: u32,
-    /// Whether every peer's distance to the global sketch is opened. Default false, with `select` true.
+    /// True if every peer's distance to the global sketch is opened. Default false, with `select` true.
     pub open_distances: bool,
-    /// Whether every peer's own sketch is opened, so that all distances between peers are known. Default
+    /// True if every peer's own sketch is opened, so that all distances between peers are known. Default
     /// false.
     pub pairwise: bool,
-    /// Number of peers with a published distance that are considered, the paper's L; 0: all. Default 0.
+    /// Number of peers with a published distance that are considered, the paper's L. 0 means all. Default
+    /// 0.
     pub active: u16,
-    /// Number of these that are drawn, the paper's K; 0: no draw. Needs `open_distances`. Default 0.
+    /// Number of these peers that are drawn, the paper's K. 0 means no draw. Needs `open_distances`.
+    /// Default 0.
     pub chosen: u16,
     /// Temperature of the softmax of inverse distances: 0.001 to 1,000. Default 1, as in the authors' code.
     pub temperature: f64,
@@ -74,7 +77,7 @@ impl Word for Family {
     const WORDS: &'static [(&'static str, Self)] = &[("srp", Self::Srp), ("minhash", Self::Minhash)];
 }
 
-/// The section `[sketch]`.
+/// Fields of the section `[sketch]`.
 static FIELDS: &[Row<SketchSpec>] = fields::fields! { "sketch";
     hash at hash: word(Family),
         "\"srp\", signs of random projections, or \"minhash\" of the features that are above 0.";
@@ -93,13 +96,13 @@ static FIELDS: &[Row<SketchSpec>] = fields::fields! { "sketch";
     temperature at temperature: number(0.001, 1000.0, "0.001 to 1000"), "";
 };
 
-/// A number of peers, of so many.
+/// Limits a number of peers to 0..=`peers`.
 fn places(field: &'static str, peers: usize) -> Limit {
     Limit::new(field, 0, peers as u64)
 }
 
 impl SketchSpec {
-    /// The draw of peers; `None` where there is none.
+    /// Returns the settings of the draw of peers; `None` without a draw.
     #[must_use]
     pub fn selection(&self) -> Option<Selection> {
         let Self { active, chosen, temperature, .. } = *self;
@@ -116,7 +119,7 @@ impl SketchSpec {
         Ok(spec)
     }
 
-    /// The rules of both uses.
+    /// Checks the rules of both uses.
     fn check_sizes(&self, session: &Session) -> Result<(), SessionError> {
         let (data, peers) = (&session.data, session.roster.len());
         fields::check(FIELDS, self)?;
@@ -138,7 +141,7 @@ impl SketchSpec {
             let limit = "\"none\" with the hash minhash, which takes what is above 0";
             return refuse("data.scaling", &data.scaling, limit.into());
         }
-        // A release has two words more.
+        // A release has two more words.
         let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
         let pairwise = words * peers as u64;
         if self.pairwise && pairwise > PAIRWISE_LIMIT {
@@ -161,7 +164,7 @@ impl SketchSpec {
         Ok(())
     }
 
-    /// The rules of a task that draws its peers by these sketches.
+    /// Checks the rules of a task that draws its peers by these sketches.
     pub(crate) fn check_select(&self, session: &Session) -> Result<(), SessionError> {
         self.check_sizes(session)?;
         if self.pairwise {
@@ -187,7 +190,7 @@ fn refuse(field: &str, value: &dyn fmt::Display, limit: String) -> Result<(), Se
 }
 
 impl SketchSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,

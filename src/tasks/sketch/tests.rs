@@ -1,4 +1,4 @@
-//! The task over several peers against the same computation over their rows in one place.
+//! Compares the task over several peers with the same computation over their rows in one place.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn tasks(session: &Session, parts: &[Dataset]) -> Vec<SketchTask> {
         .collect()
 }
 
-/// The sum of what all peers contribute to each slot, opened one after another.
+/// Returns the sum of all peers' contributions to each slot, opened one after another.
 fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     let plan = tasks[0].plan();
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
@@ -56,7 +56,7 @@ fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     opened
 }
 
-/// Rows 0 to `cuts[0]` for the first peer, and so on.
+/// Gives rows 0 to `cuts[0]` to the first peer, and so on.
 fn parts(cuts: &[usize]) -> Vec<Dataset> {
     let mut first = 0;
     let part = |&n: &usize| {
@@ -150,7 +150,7 @@ fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() 
         );
         coin
     };
-    // Not even a peer without rows can be left out of the coin.
+    // Even a peer without rows cannot be left out of the coin.
     assert_ne!(of(1), of(2));
 }
 
@@ -184,7 +184,8 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
     assert!(slot("draw") == 6 && with("draw", 0, 77) == Ok(()));
 }
 
-/// With noise of the least kind the release is nearly the sketch, and all that is opened follows from it.
+/// With the least noise the release nearly equals the sketch, and everything that is opened follows from
+/// it.
 #[test]
 fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there_are() {
     use chacha20::rand_core::SeedableRng;
@@ -200,7 +201,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     let names: Vec<_> = plan(of("1")).aggregates().into_iter().map(|aggregate| aggregate.name).collect();
     assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
     let parts = parts(&[200, 300, 0, 250]);
-    // What all peers open, each with a release drawn from this seed.
+    // Returns the vectors that all peers open, each peer with a release drawn from this seed.
     let opened_of = |tasks: &[SketchTask], seed: u8| {
         let plan = tasks[0].plan();
         let mut opened = vec![Bytes::copy_from_slice(&COIN)];
@@ -247,7 +248,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
         assert!(outcome.matrix[i][i] == Some(0.0) && outcome.matrix[i][2].is_none());
     }
     assert_eq!(outcome.published[2], None);
-    // With little budget the noise is larger than the counts, and another draw opens something else.
+    // With a small budget the noise is larger than the counts, and another draw opens other values.
     let with_little = tasks_of("0.1");
     let [one, other] = [16, 32].map(|seed| opened_of(&with_little, seed));
     assert_ne!(one[1], other[1]);
@@ -256,7 +257,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     };
     assert_eq!((global.releases(), global.records()), (4, 750));
     assert!(global.counters().iter().any(|&counter| counter < 0));
-    // Who came after the sketch was open has released nothing, and shows nothing.
+    // A peer that came after the sketch was opened has no release, and publishes nothing.
     let late =
         SketchTask::new(of("0.1"), spec(&of("0.1")), Peer(0), Arc::new(parts[0].clone()), &[0; 32]).unwrap();
     assert!(late.distance(&one).unwrap().is_none());

@@ -1,14 +1,14 @@
-//! The task `tune`: which settings of FlyNN suit the rows of all peers, without anybody showing rows (spec,
-//! section "Task tune").
+//! The task `tune` finds settings of FlyNN that suit the rows of all peers, without any peer showing its
+//! rows (spec, section "Task tune").
 //!
-//! Cross-validation over everybody's rows at once. Each peer splits its own rows into folds. The counts of
-//! every setting and fold, learnt from the rows outside the fold, are one sealed sum; with what it opens to,
-//! each peer scores its own rows inside the folds, under all readouts, and how many were right is the other.
-//! Every trial has a lifting matrix of its own (paper, Appendix D).
+//! It is cross-validation over all peers' rows at once. Each peer splits its own rows into folds. The
+//! counts of every setting and fold, from the rows outside the fold, are one sealed sum. With the opened
+//! counts, each peer scores its own rows inside the folds, under all readouts. The numbers of correct
+//! predictions are the other sealed sum. Every trial has its own lifting matrix (paper, Appendix D).
 //!
-//! Slots: the coin; `holders`; `moments` where a scaling needs global means (over all rows, those inside the
-//! fold too); `counts`, setting by setting and in each fold by fold; `scores`, for each class the rows
-//! scored, then for each setting, readout and class those that were right.
+//! Slots: the coin; `holders`; `moments` if a scaling needs global means (over all rows, including those
+//! inside the fold); `counts`, setting by setting and in each setting fold by fold; `scores`, the number
+//! of scored rows per class, then the number of correct predictions per setting, readout and class.
 
 pub(crate) mod spec;
 pub(crate) mod text;
@@ -41,14 +41,14 @@ use flyswarm_learn::tuning::candidate::readouts;
 use flyswarm_learn::tuning::search::read;
 use flyswarm_learn::tuning::{Candidate, Metric, Tally, best, summed};
 
-/// One peer's part.
+/// Task of one peer.
 #[derive(Debug)]
 pub struct Tune {
     plan: Plan,
     data: Arc<Dataset>,
 }
 
-/// What follows from the session file alone.
+/// Rules of the task that follow from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
@@ -57,16 +57,16 @@ pub struct Plan {
     folds: usize,
 }
 
-/// The opened scores.
+/// Opened scores.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Settings, best first, each with its best readout and what was right under that.
+    /// Settings, best first, each with its best readout and the correct predictions under that readout.
     pub ranked: Vec<(Candidate, Readout, Tally)>,
-    /// SHA-256(tag "scores" || session id || opened words): the same at every peer.
+    /// SHA-256(tag "scores" || session id || opened words), the same at every peer.
     pub digest: [u8; 32],
 }
 
-/// The task's line of the registry.
+/// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     options: &[
         TaskOption::own("candidates", "N", "Compare N other settings with this one, 1 to 64 [default: 12]"),
@@ -107,7 +107,7 @@ fn take_settings(session: &mut Session, file: &Path) -> Result<(), SessionError>
     Ok(())
 }
 
-/// The task with these parameters.
+/// Returns the task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
     let plan = Plan::new(session.clone(), &spec).aggregates();
@@ -125,7 +125,7 @@ pub(crate) fn built_in(session: &Session, spec: TuneSpec) -> BuiltIn {
     }
 }
 
-/// Why there are no scores.
+/// Reason why scores could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// The rows do not fit the session.
@@ -137,16 +137,16 @@ pub enum TuneError {
     /// The opened counts have another shape.
     #[error("the opened counts: {0}")]
     Counts(#[from] CountsError),
-    /// A setting makes no sketch.
+    /// A setting is not a valid sketch.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
-    /// The opened moments are no moments.
+    /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// An aggregate that this depends on is not open.
+    /// An aggregate that is needed is not open.
     #[error("{0} opened vectors, too few for this")]
     Incomplete(usize),
-    /// More rows were right than there are.
+    /// There are more correct predictions than rows.
     #[error("the opened scores are not those of any rows")]
     Scores,
 }
@@ -160,7 +160,7 @@ struct Trial<'a> {
 }
 
 impl Plan {
-    /// The plan of a session of the task `tune` with these parameters.
+    /// Makes the plan of a session of the task `tune` with these parameters.
     #[must_use]
     pub fn new(session: Session, spec: &TuneSpec) -> Self {
         let candidate = |setting: Setting| Candidate {
@@ -174,12 +174,13 @@ impl Plan {
         Self { session, candidates, readouts: readouts(), folds: spec.folds.into() }
     }
 
-    /// Whether any setting needs a sum over all rows first, and squares in it.
+    /// Returns `None` if no setting needs a sum over all rows first, otherwise whether any setting needs
+    /// squares in it.
     fn needs_moments(&self) -> Option<bool> {
         self.candidates.iter().filter_map(|candidate| candidate.scaling.needs_moments()).max()
     }
 
-    /// What is opened of columns.
+    /// Returns the sums over columns that are opened.
     fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.needs_moments())
     }
@@ -188,7 +189,7 @@ impl Plan {
         self.session.data.classes.len()
     }
 
-    /// The aggregates of the session.
+    /// Returns the aggregates of the session.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let mut plan = vec![Aggregate::coin(), holders::aggregate(self.classes())];
@@ -210,13 +211,13 @@ impl Plan {
         plan
     }
 
-    /// What was opened under this name.
+    /// Returns the opened vector of the aggregate with this name.
     fn opened<'a>(&self, name: &str, opened: &'a [Bytes]) -> Result<&'a Bytes, TuneError> {
         let slot = self.aggregates().iter().position(|aggregate| aggregate.name == name);
         slot.and_then(|slot| opened.get(slot)).ok_or(TuneError::Incomplete(opened.len()))
     }
 
-    /// All trials, settings outermost.
+    /// Returns all trials, settings outermost.
     fn trials<'a>(&'a self, splits: &'a [Split], opened: &[Bytes]) -> Result<Vec<Trial<'a>>, TuneError> {
         let coin = self.opened("coin", opened)?;
         let features = self.session.data.features as usize;
@@ -242,7 +243,7 @@ impl Plan {
         pairs.collect::<Vec<_>>().into_par_iter().map(trial).collect()
     }
 
-    /// This peer's part of the rows in every fold: the same for counts and scores.
+    /// Splits this peer's rows into folds, in the same way for counts and scores.
     fn splits(&self, data: &Dataset, opened: &[Bytes]) -> Result<Vec<Split>, TuneError> {
         Ok(folds(data, self.folds, self.opened("coin", opened)?))
     }
@@ -283,7 +284,7 @@ impl Plan {
         Ok(rows.chain(right).flat_map(|word| word.to_le_bytes()).collect())
     }
 
-    /// What the opened vectors of the whole plan say.
+    /// Computes the result of the opened vectors of the whole plan.
     pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TuneError> {
         let scores = self.opened("scores", opened)?;
         let words: Vec<_> = scores.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
@@ -298,7 +299,7 @@ impl Plan {
                 Some((candidate.clone(), self.readouts[at], tallies[at].clone()))
             })
             .collect();
-        // A stable order: of equally good settings the first of the session file.
+        // The sort is stable: of equally good settings, the first in the session file comes first.
         ranked.sort_by(|a, b| b.2.score(Metric::Balanced).total_cmp(&a.2.score(Metric::Balanced)));
         let digest =
             tagged_hash("scores").chain_update(self.session.id().0).chain_update(scores).finalize().into();
@@ -307,7 +308,7 @@ impl Plan {
 }
 
 impl Tune {
-    /// A peer with these rows, which may be none.
+    /// Makes a peer with these rows, which may be none.
     pub fn new(session: Session, spec: &TuneSpec, data: Arc<Dataset>) -> Result<Self, TuneError> {
         holders::fits(&session, &data).map_err(TuneError::Data)?;
         Ok(Self { plan: Plan::new(session, spec), data })
@@ -365,7 +366,7 @@ impl Task for Tune {
         let mut work = Work::default();
         match plan.get(slot as usize).map(|aggregate| &*aggregate.name) {
             Some("moments") => work.lift = rows * self.data.features() as f64,
-            // Each fold has a matrix of its own; each row is learnt from in all folds but one.
+            // Each fold has its own matrix, and each row is counted in all folds except one.
             Some("counts") => {
                 let folds = self.plan.folds as f64;
                 for candidate in &self.plan.candidates {

@@ -16,22 +16,23 @@ use crate::tasks::flynn::size;
 use crate::tasks::{BuiltIn, TaskKind};
 use crate::tasks::{ModelSpec, Size, Sizes};
 
-/// The parameters of the task `tune`.
+/// Parameters of the task `tune`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuneSpec {
-    /// The setting that the others are compared with.
+    /// Setting that the others are compared with.
     pub model: ModelSpec,
-    /// Folds of each peer's rows; each is scored once with the counts of the others. 2 to 20. Default 3.
+    /// Number of folds of each peer's rows. Each fold is scored once with the counts of the others. 2
+    /// to 20. Default 3.
     pub folds: u16,
-    /// 1 to 64 settings besides that of `[data]` and `[flynn]`. The counts of all settings in all folds take
-    /// at most 1 GiB.
+    /// Settings in addition to that of `[data]` and `[flynn]`, 1 to 64. The counts of all settings in all
+    /// folds take at most 1 GiB.
     pub settings: Vec<Setting>,
 }
 
-/// The parameters of a FlyHash, except the features and the seed.
+/// Parameters of a FlyHash, except the features and the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Setting {
-    /// How features are brought to one scale.
+    /// Scaling of the features.
     pub scaling: Scaling,
     /// See [`DataSpec::densify`].
     pub densify: bool,
@@ -43,7 +44,7 @@ pub struct Setting {
     pub rho: u32,
 }
 
-/// The section `[tune]`.
+/// Section `[tune]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -63,22 +64,22 @@ struct RawSetting {
     rho: Size,
 }
 
-/// Entries of the lifting matrix, m x s: 4 GiB.
+/// Largest number of entries of the lifting matrix, m x s: 4 GiB.
 const ENTRIES_LIMIT: u64 = 1 << 30;
 const FOLDS: Limit = Limit::new("tune.folds", 2, 20);
 const SETTINGS: Limit = Limit::new("the length of tune.setting", 1, 64);
 
 impl TuneSpec {
-    /// The default of `folds`.
+    /// Default of `folds`.
     pub const FOLDS: u16 = 3;
 
-    /// Every setting that is compared, that of `[data]` and `[flynn]` first.
+    /// Returns every setting that is compared, that of `[data]` and `[flynn]` first.
     #[must_use]
     pub fn settings(&self, data: &DataSpec) -> Vec<Setting> {
         std::iter::once(self.model.setting(data)).chain(self.settings.iter().copied()).collect()
     }
 
-    /// Counts of all settings in all folds: the words of the slot `counts`.
+    /// Returns the number of counts of all settings in all folds: the words of the slot `counts`.
     #[must_use]
     pub fn counts(&self, data: &DataSpec) -> u64 {
         let bits: u64 = self.settings(data).iter().map(|setting| u64::from(setting.m)).sum();
@@ -96,7 +97,7 @@ impl RawSetting {
     }
 }
 
-/// The same error with the setting's number, from 1.
+/// Returns the error with the setting's number, from 1.
 fn of_setting(error: SessionError, number: usize) -> SessionError {
     match error {
         SessionError::Value { field, value, limit } => {
@@ -131,7 +132,7 @@ impl Setting {
 }
 
 impl TuneSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections, for rows described by `data`.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,

@@ -1,4 +1,4 @@
-//! Tuning over several peers against the same computation over their rows in one place.
+//! Compares tuning over several peers with the same computation over their rows in one place.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ fn spec(session: &Session) -> &TuneSpec {
     spec
 }
 
-/// The sum of what all peers contribute to each slot, opened one after another.
+/// Returns the sum of all peers' contributions to each slot, opened one after another.
 fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     let peers: Vec<_> = parts
         .iter()
@@ -58,8 +58,8 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     opened
 }
 
-/// Scores of every setting and readout from rows in one place: each fold holds the rows that the peers put
-/// into it.
+/// Returns the scores of every setting and readout from rows in one place. Each fold holds the rows that
+/// the peers put into it.
 fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
     let rules = Plan::new(session.clone(), spec(session));
     let all = |pick: &dyn Fn(&Split) -> Vec<usize>, fold: usize| {
@@ -99,11 +99,11 @@ fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
     out
 }
 
-/// The digits' rows, dealt to so many peers.
+/// Deals rows of the digits to `peers` peers.
 fn parts(peers: usize, rows: usize, seed: u64) -> Vec<Dataset> {
     let data = digits();
     let mut picked = crate::data::split::stratified_sample(data.labels(), rows, &seed.to_le_bytes());
-    // Every class in turn, so that all peers have rows of it.
+    // Sorted by class, so that all peers have rows of every class.
     picked.sort_by_key(|&row| data.labels()[row]);
     let part = |peer| picked.iter().skip(peer).step_by(peers).copied().collect::<Vec<_>>();
     (0..peers).map(|peer| data.subset(&part(peer))).collect()

@@ -1,4 +1,4 @@
-//! Settings as the lines of a session file.
+//! Writes settings as the lines of a session file.
 
 use super::Outcome;
 use crate::model::readout::Readout;
@@ -6,7 +6,7 @@ use flyswarm_data::scaling::Scaling;
 use flyswarm_learn::tuning::Metric;
 use flyswarm_learn::tuning::candidate::Candidate;
 
-/// Every setting with its scores as comments, then the lines of the best for a session file.
+/// Returns every setting with its scores as comments, then the best setting's lines for a session file.
 pub(super) fn settings(outcome: &Outcome) -> String {
     let mut text =
         "# Cross-validated over the rows of all peers; of each setting the best readout.\n".to_owned();
@@ -24,7 +24,7 @@ pub(super) fn settings(outcome: &Outcome) -> String {
     text
 }
 
-/// The lines of a session file that a setting decides.
+/// Returns the lines of a session file that a setting determines.
 pub(crate) fn session_lines(candidate: &Candidate, readout: Readout) -> String {
     let Candidate { m, s, rho, densify, scaling } = candidate;
     let Readout { score, gamma } = readout;

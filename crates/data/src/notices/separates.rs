@@ -1,31 +1,31 @@
-//! How well one column alone separates the classes.
+//! Measures how well one column alone separates the classes.
 
 use crate::Dataset;
 
-/// Above this AUC a column tells the answer.
+/// AUC above which a column reveals the class.
 pub const SEPARATES: f64 = 0.98;
-/// Rows that a class needs to count.
+/// Rows that a class needs to be compared.
 pub const MIN_CLASS_ROWS: usize = 10;
-/// Rows in all that are needed.
+/// Fewest compared rows in all.
 const FEWEST: usize = 50;
-/// Most classes that are compared: those with the most rows.
+/// Most classes that are compared; those with the most rows are kept.
 const CLASSES: usize = 30;
 /// Most rows that are compared.
 const ROWS: usize = 4_000;
-/// Values of all columns in the compared rows.
+/// Most values of all columns in the compared rows.
 const VALUES: usize = 1 << 25;
-/// Different values up to which a column of numbers may be one of codes.
+/// Most different values that a column of numbers may have to be treated as codes.
 const CODES: usize = 30;
 
 /// Rows with enough of each class, for all columns.
 pub(super) struct Sample {
-    /// Rows and the places of their classes.
+    /// Compared rows, each with the place of its class.
     rows: Vec<(usize, usize)>,
     classes: usize,
 }
 
 impl Sample {
-    /// `None` without labels, or with too few rows of two classes.
+    /// Draws the rows; `None` without labels, or if fewer than two classes have enough rows.
     pub(super) fn new(data: &Dataset) -> Option<Self> {
         let counts = data.class_counts(data.classes().len());
         let mut classes: Vec<usize> = (0..counts.len()).collect();
@@ -47,9 +47,9 @@ impl Sample {
         (rows.len() >= FEWEST).then_some(Self { rows, classes: classes.len() })
     }
 
-    /// The AUC of two classes, of more the mean over all pairs of classes (Hand and Till 2001, equation 7),
-    /// each pair in its better direction. Codes, and few values, may also stand in the order that separates
-    /// best.
+    /// Returns the AUC for two classes; for more classes, the mean over all pairs of classes (Hand and
+    /// Till 2001, equation 7). Each pair is scored in its better direction. Codes and columns with few
+    /// values may also be sorted in the order that separates best.
     pub(super) fn auc(&self, values: &[f32], coded: bool) -> Option<f64> {
         let mut rows: Vec<(f32, usize)> = Vec::with_capacity(self.rows.len());
         for &(row, class) in &self.rows {
@@ -62,7 +62,7 @@ impl Sample {
         if groups.len() < 3 || (groups.len() > CODES && !coded) {
             return Some(by_size);
         }
-        // Codes of few rows would separate by chance.
+        // Codes with few rows would separate the classes by chance.
         let total = |group: &[u64]| group.iter().sum::<u64>();
         let (mut known, rare): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| total(group) >= MIN_CLASS_ROWS as u64);
@@ -77,11 +77,12 @@ impl Sample {
         counts
     }
 
-    /// Over all pairs of classes, for groups of equal values in ascending order.
+    /// Returns the AUC over all pairs of classes, for groups of equal values in ascending order.
     fn of_groups(&self, groups: &[Vec<u64>]) -> f64 {
         let k = self.classes;
         let mut below = vec![0u64; k];
-        // Twice the pairs of rows of classes a and b with a's value above b's; half of equal ones.
+        // Twice the number of pairs of rows of classes a and b with a's value above b's; equal
+        // values count half.
         let mut above = vec![0u64; k * k];
         for group in groups {
             for a in (0..k).filter(|&a| group[a] > 0) {
@@ -95,7 +96,7 @@ impl Sample {
         mean(pairs.map(|(a, b)| (above[a * k + b].max(above[b * k + a]), 2 * below[a] * below[b])))
     }
 
-    /// The same, each pair of classes with the codes in its own best order.
+    /// Returns the same AUC, but sorts the codes for each pair of classes in the best order.
     fn of_codes(&self, groups: Vec<Vec<u64>>) -> f64 {
         let pairs = (0..self.classes).flat_map(|a| (0..a).map(move |b| (a, b)));
         mean(pairs.map(|(a, b)| {
@@ -113,7 +114,7 @@ impl Sample {
     }
 }
 
-/// The mean of the shares of pairs of rows that are in order, over pairs of classes.
+/// Returns the mean over pairs of classes of the share of row pairs that are in order.
 fn mean(pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     let shares: Vec<f64> = pairs.map(|(won, all)| won as f64 / all.max(1) as f64).collect();
     shares.iter().sum::<f64>() / shares.len().max(1) as f64

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Rows of these columns, of two classes in turn.
+/// Makes rows of these columns, with two alternating classes.
 fn rows(columns: &[Vec<f32>]) -> Dataset {
     let n = columns[0].len();
     let values = (0..n).flat_map(|row| columns.iter().map(move |column| column[row])).collect();

@@ -8,15 +8,15 @@ pub(super) type ToField = Box<dyn Fn(&[u8]) -> Vec<u8>>;
 
 /// Magic number and version.
 pub(super) const MAGIC_LENGTH: usize = 8;
-/// What an array of features may hold.
+/// Elements that an array of features may hold.
 pub(super) const NUMBERS: &str = "bool, integers, float32 or float64: save X.astype('float32')";
-/// What an array of labels or names may hold.
+/// Elements that an array of labels or names may hold.
 pub(super) const TEXTS: &str = "whole numbers, texts (dtype U or S) or bool: save y.astype(str)";
 
-/// What is said of an array of objects, before what to save.
+/// Error text for an array of objects; advice follows it.
 pub(super) const OBJECTS: &str = "numbers or texts, not Python objects (a pickle, never opened here)";
 
-/// What the elements are.
+/// Kind of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,
@@ -34,13 +34,13 @@ pub(super) struct Header {
     big_endian: bool,
     /// Bytes of an element, at least 1.
     pub(super) width: usize,
-    /// The type as it is written.
+    /// The type as written in the header.
     pub(super) descr: String,
     pub(super) fortran: bool,
     pub(super) shape: Vec<u64>,
 }
 
-/// What is wrong with a header.
+/// A problem with a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) what: &'static str,
@@ -52,7 +52,7 @@ fn problem<T>(what: &'static str, found: &[u8], expected: &'static str) -> Resul
     Err(Problem { what, found: quoted(found), expected })
 }
 
-/// What is left of the text.
+/// The unread rest of the text.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -154,13 +154,13 @@ impl Header {
         Ok(Self { kind, big_endian, width, descr, fortran, shape })
     }
 
-    /// The shape as Python writes it.
+    /// Returns the shape as Python writes it.
     pub(super) fn shown_shape(&self) -> String {
         let sizes: Vec<String> = self.shape.iter().map(u64::to_string).collect();
         format!("({}{})", sizes.join(", "), if sizes.len() == 1 { "," } else { "" })
     }
 
-    /// Reads an element, of numbers.
+    /// Returns a function that reads an element as a number; `None` for texts.
     pub(super) fn number(&self) -> Option<impl Fn(&[u8]) -> f64 + use<>> {
         let Self { kind, big_endian, width, .. } = *self;
         if matches!(kind, Kind::Unicode | Kind::Bytes) {
@@ -178,7 +178,7 @@ impl Header {
         })
     }
 
-    /// Reads an element as a field of CSV.
+    /// Returns a function that reads an element as a field of CSV.
     pub(super) fn cell(&self, comma: bool) -> ToField {
         let Self { kind, width, .. } = *self;
         if let (Kind::Float, Some(number)) = (kind, self.number()) {
@@ -200,12 +200,13 @@ impl Header {
         let text = self.text();
         Box::new(move |bytes| {
             let text = text.as_ref().map_or(Ok(String::new()), |text| text(bytes));
-            // What is no Unicode is refused by who reads the field.
+            // The reader of the field refuses texts that are not Unicode.
             text.map_or_else(|_| b"\xff".to_vec(), String::into_bytes)
         })
     }
 
-    /// Reads an element as the text of a class or a name; or what was found and expected.
+    /// Returns a function that reads an element as the text of a class or a name. Its error has what was
+    /// found and what was expected.
     #[allow(clippy::type_complexity, reason = "named where it is used")]
     pub(super) fn text(&self) -> Option<Box<dyn Fn(&[u8]) -> Result<String, (String, String)>>> {
         let Self { kind, big_endian, width, .. } = *self;
@@ -237,7 +238,7 @@ impl Header {
     }
 }
 
-/// The bytes of an integer, at most 8.
+/// Joins the bytes of an integer, at most 8.
 fn word(bytes: &[u8], big_endian: bool) -> u64 {
     let join = |word: u64, &byte: &u8| word << 8 | u64::from(byte);
     if big_endian { bytes.iter().fold(0, join) } else { bytes.iter().rev().fold(0, join) }
@@ -248,7 +249,7 @@ fn signed(word: u64, width: usize) -> i64 {
     (word << unused) as i64 >> unused
 }
 
-/// What a type such as `<f8` means: kind, whether big-endian, bytes of an element.
+/// Parses a type such as `<f8`: kind, big-endian or not, bytes of an element.
 fn kind(descr: &[u8]) -> Result<(Kind, bool, usize), Problem> {
     let (big_endian, rest) = match descr {
         [b'<' | b'|' | b'=', rest @ ..] => (false, rest),

@@ -1,4 +1,4 @@
-//! A preparation guessed from one file, for people to look over.
+//! Drafts a preparation from one file. A person should review it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,31 +16,36 @@ use crate::{
     site,
 };
 
-/// What was guessed.
+/// A drafted preparation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
     /// The columns.
     pub preparation: TableSchema,
-    /// The classes, whole numbers by size, else by their bytes; none without a label column.
+    /// The classes; whole numbers are sorted by size, other classes by their bytes. Empty without a label
+    /// column.
     pub classes: Vec<String>,
-    /// Of each column in one line why it was taken so. It tells nothing of single rows.
+    /// One line for each column with the reason for its kind. The lines reveal nothing about single rows.
     pub notes: Vec<String>,
-    /// Lines for the person whose file it is: what needs a look, with numbers of rows.
+    /// Lines for the owner of the file: points to review, with numbers of rows.
     pub said: Vec<String>,
 }
 
-/// Guesses a preparation from a file. `expected` says where the label is, what to leave out and how the file
-/// is written; nothing else of it counts. `rule` says which texts it may hold. `None` for a format without a
-/// description (arrays, or numbers as they are), and for more columns than can be described.
+/// Drafts a preparation from a file.
+///
+/// `expected` gives the label, the columns to drop and the spelling of the file; its other fields are
+/// ignored. `rule` decides which texts the draft may contain. Returns `None` for a format without a
+/// description (arrays, or numbers as they are), and for more columns than a schema can describe.
 ///
 /// # Errors
-/// [`DataError`]: the file cannot be read, has no header, or a label that is no class.
+/// [`DataError`] if the file cannot be read, has no header, or has a label column that does not give
+/// classes.
 pub fn draft(path: &Path, expected: &Expected, rule: &Rule) -> Result<Option<Draft>, DataError> {
     let survey = Survey::read(path, expected)?;
     survey.map(|survey| survey.draft(path, expected, rule)).transpose()
 }
 
-/// Columns of a file, none of these, in which ids come back in several rows: rows of one patient, perhaps.
+/// Returns the columns, except those in `but`, whose ids occur in several rows. These may be rows of
+/// one patient.
 ///
 /// # Errors
 /// As [`draft`].
@@ -51,17 +56,17 @@ pub fn repeated_ids(path: &Path, expected: &Expected, but: &[&str]) -> Result<Ve
     Ok(found.map(|(name, _)| name.clone()).collect())
 }
 
-/// What is seen in all columns of a file.
+/// Counts of all columns of a file.
 struct Survey {
     names: Vec<String>,
     seen: Vec<ColumnTally>,
     label: Option<usize>,
     group: Option<usize>,
     dropped: Vec<usize>,
-    /// Rows, and rows of another length.
+    /// Number of rows, and below it the number of rows with another length.
     rows: u64,
     ragged: u64,
-    /// Whether the format has texts for numbers.
+    /// True if the format writes numbers as texts.
     texts: bool,
 }
 
@@ -97,7 +102,7 @@ impl Survey {
         if names.len() > MAX_DESCRIBED + 1 {
             return Ok(None);
         }
-        // A column without a name, such as an index of pandas or names of rows of R, cannot be described.
+        // A column without a name cannot be described. It may be an index of pandas or the row names of R.
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             if check_class_name(name).is_err() || name.chars().count() > LONGEST {
                 let name = quoted(name.as_bytes());
@@ -203,7 +208,7 @@ impl Survey {
         let Self { names, seen, label, group, dropped, rows, ragged, texts } = self;
         let sideways = transposed(&names, rows);
         let layout = |mut problem: String| {
-            // What is advised for the label would publish patients then.
+            // In such a table, the advice about the label would publish patients.
             if let Some(hint) = &sideways {
                 problem = format!("{hint}. Otherwise: {problem}");
             }
@@ -282,10 +287,11 @@ impl Survey {
     }
 }
 
-/// Fewest columns of a table that may stand on its side.
+/// Fewest columns of a table that may be transposed.
 const FEWEST_COLUMNS: usize = 30;
 
-/// What to do if the columns look like patients: many more of them than rows, called alike but for a number.
+/// Returns advice if the columns look like patients: there are many more columns than rows, and their
+/// names differ only in a number.
 #[must_use]
 pub fn transposed(names: &[String], rows: u64) -> Option<String> {
     let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -304,7 +310,7 @@ pub fn transposed(names: &[String], rows: u64) -> Option<String> {
 }
 
 impl Draft {
-    /// A line for a person whose rows were read by this guess.
+    /// Returns a line for a person whose rows were read with this draft.
     #[must_use]
     pub fn guessed(&self) -> String {
         let (columns, width) = (self.preparation.columns.len(), self.preparation.width());
@@ -313,7 +319,7 @@ impl Draft {
         )
     }
 
-    /// The one place where a column of a file becomes one of a session.
+    /// Makes the schema of a column. No other function does this.
     fn describe(&mut self, name: &str, seen: &ColumnTally, dropped: bool, rule: &Rule) {
         let comma = usize::from(self.preparation.decimal_comma);
         let decision = match dropped {
@@ -341,7 +347,7 @@ impl Draft {
             Decision::Date(order, why) => {
                 (column.kind, note) = (Kind::Date(order), why.to_owned());
                 let at = DateOrder::ALL.iter().position(|other| *other == order).unwrap_or(0);
-                // To about a month: a day could be a patient's.
+                // Rounded to about a month, because an exact day could belong to a patient.
                 median(&seen.days[at]).map(|days| (days / 30.0).round() * 30.0)
             }
             Decision::Category(levels, rare) => {
@@ -406,8 +412,8 @@ impl Draft {
         self.notes.push(note);
     }
 
-    /// A text that stands for a missing value in a column of numbers is no level of another column, unless it
-    /// is `none`.
+    /// Removes from the levels each text that means a missing value in a column of numbers, unless it is
+    /// `none`.
     fn no_level_is_missing(&mut self) {
         let TableSchema { columns, missing, .. } = &mut self.preparation;
         for (column, note) in columns.iter_mut().zip(&mut self.notes) {
@@ -424,7 +430,7 @@ impl Draft {
         }
     }
 
-    /// Says which texts look like another one misspelt.
+    /// Reports texts that look like misspellings of each other.
     fn alike(&mut self, name: &str, texts: &[String]) {
         for (at, text) in texts.iter().enumerate() {
             if let Some(other) = near(text, &texts[..at]) {
@@ -440,7 +446,7 @@ fn median(values: &[f32]) -> Option<f64> {
     (!values.is_empty()).then(|| f64::from(*values.select_nth_unstable_by(middle, f32::total_cmp).1))
 }
 
-/// Rounded to two digits: a constant that others see need not be a value of a row.
+/// Rounds to two digits, so that a constant that others see need not be the value of a row.
 fn two_digits(value: f64) -> f64 {
     format!("{value:.1e}").parse().unwrap_or(0.0)
 }

@@ -1,17 +1,17 @@
-//! The one encoding of a preparation, part of session ids and model files.
+//! The only encoding of a preparation, part of session ids and model files.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
-//! | 1 | delimiter: its byte, or 0 where it is found by the header |
-//! | 1 | whether decimals follow a comma, 0 or 1 |
+//! | 1 | delimiter: its byte, or 0 if it is detected by the header |
+//! | 1 | 1 for a decimal comma, otherwise 0 |
 //! | 2, .. | number of texts for missing values (u16), and the texts |
-//! | .. | text: the label column, empty where there is none |
+//! | .. | text: the label column, empty without a label |
 //! | 2, .. | number of columns (u16); each as below |
 //! | .. | text: the group column, only if there is one |
 //!
 //! A column:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
 //! | .. | text: its name |
 //! | 1 | kind: 0 ignored, 1 number, 2 category, 3 ordinal, 4 date year-month-day, 5 date day-month-year, 6 date month-day-year |
@@ -19,7 +19,7 @@
 //! | 1 | fill: 0 refuse, 1 number, 2 level, 3 no level, 4 mean or most frequent level over all peers |
 //! | .. | the number (f64), or the level as a text |
 //! | 1 | indicator, 0 or 1 |
-//! | 1 | limits: 1 where there is a min, plus 2 where there is a max, plus 4 to clip, plus 8 if texts that are no levels count as missing |
+//! | 1 | limits: 1 for a min + 2 for a max + 4 to clip + 8 if texts that are not levels count as missing |
 //! | .. | min, max (f64) |
 //!
 //! A text is its length (u16, at most 256) and UTF-8. All numbers are little-endian.
@@ -29,11 +29,12 @@ use super::{
 };
 use crate::MAX_CLASS_NAME;
 
-/// No encoding of a preparation that passes [`TableSchema::check`] is longer: its features are bounded.
+/// Upper bound of the encoding's length for a preparation that passes [`TableSchema::check`]; it follows
+/// from the limit of features.
 pub const MAX_ENCODED: usize = 1 << 26;
 
 impl TableSchema {
-    /// The encoding; see the [module](self).
+    /// Returns the encoding; see the [module](self).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![self.delimiter.unwrap_or(0), self.decimal_comma.into()];
@@ -76,10 +77,11 @@ impl TableSchema {
         out
     }
 
-    /// From the bytes of [`TableSchema::encode`], which may come from outside.
+    /// Decodes the bytes of [`TableSchema::encode`]. The bytes may come from another machine.
     ///
     /// # Errors
-    /// [`PrepareError`]: what is wrong and where, also where a rule of [`TableSchema::check`] is broken.
+    /// [`PrepareError`] with the problem and its place, also if a rule of [`TableSchema::check`] is
+    /// broken.
     pub fn decode(bytes: &[u8]) -> Result<Self, PrepareError> {
         let mut reader = Reader { rest: bytes, length: bytes.len() };
         let delimiter = Some(reader.byte()?).filter(|&byte| byte != 0);
@@ -95,7 +97,7 @@ impl TableSchema {
         let mut out = Self { delimiter, decimal_comma, missing, label, group, columns };
         out.check()?;
         out.normalise();
-        // -0 would be another encoding of the same.
+        // -0 would be a second encoding of the same value.
         if out.encode() == bytes { Ok(out) } else { Err(reader.refuse("no -0")) }
     }
 }
@@ -110,7 +112,7 @@ fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
     texts.iter().for_each(|text| put_text(out, text));
 }
 
-/// Takes fields off the front.
+/// Reads fields from the front.
 struct Reader<'a> {
     rest: &'a [u8],
     length: usize,

@@ -1,15 +1,15 @@
-//! Missing values that the mean or the most frequent level over all peers takes the place of.
+//! Missing values that are filled with the mean or the most frequent level over all peers.
 //!
-//! A peer reads its rows with *gaps* there. All peers add up the words below, and each resolves the
-//! preparation with the sum: then it names a constant for each gap. The words of each column that
-//! waits, in order, over the values that are there:
+//! A peer reads its rows with *gaps* at these values. All peers add up the words below. Each peer then
+//! resolves the preparation with the sum, which gives a constant for each gap. The words of each column
+//! with a pooled fill, in order, over the values that are not missing:
 //!
-//! | kind | words | what |
+//! | kind | words | content |
 //! | --- | --- | --- |
-//! | number, date | 4 | how many values, and the three words of their sum ([`moments()`]) |
-//! | category, ordinal | one for each level | how many values are this level |
+//! | number, date | 4 | the number of values, and the three words of their sum ([`moments()`]) |
+//! | category, ordinal | one for each level | the number of values with this level |
 //!
-//! They are added mod 2^64; with at most [`MAX_ROWS`] rows over all peers no word wraps.
+//! The words are added mod 2^64. With at most [`MAX_ROWS`] rows over all peers no word wraps.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use super::{ColumnSpec, Fill, Kind, PrepareError, TableSchema};
 use crate::scaling::{Moments, moments};
 use crate::{Borrowed, DataError, Dataset, MAX_ROWS};
 
-/// Words of a column of numbers.
+/// Number of words for a column of numbers.
 const NUMBER_WORDS: usize = Moments::words(1, false);
 
-/// A missing value that waits for what the peers add up.
+/// A missing value that is filled later from the sum of all peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MissingCell {
     /// The row, from 0.
     pub row: u32,
-    /// The column, by its place in [`TableSchema::columns`].
+    /// The index of the column in [`TableSchema::columns`].
     pub column: u16,
 }
 
@@ -39,7 +39,7 @@ impl ColumnSpec {
         }
     }
 
-    /// The words of values that are there, each as the numbers of a row.
+    /// Returns the words for values that are not missing. Each value is given by its numbers in a row.
     fn words<'a>(&self, values: impl Iterator<Item = &'a [f32]>) -> Vec<u64> {
         let mut counts = vec![0; self.pooled_words()];
         let firsts = values.map(|value| match &self.kind {
@@ -49,7 +49,7 @@ impl ColumnSpec {
         if matches!(self.kind, Kind::Number | Kind::Date(_)) {
             return match Dataset::new(1, firsts.collect(), Vec::new(), Vec::new()) {
                 Ok(data) => moments(&data, false),
-                // Not one value.
+                // The column has no values.
                 Err(_) => counts,
             };
         }
@@ -61,7 +61,7 @@ impl ColumnSpec {
         counts
     }
 
-    /// What takes the place of a missing value by the sum of everybody's words.
+    /// Returns the replacement for missing values, computed from the sum of all peers' words.
     fn resolved(&self, words: &[u64]) -> Result<Fill, PrepareError> {
         let refuse = |found: String, expected: &str| {
             PrepareError::new(format!("the sum over column {:?}", self.name), found, expected)
@@ -85,8 +85,8 @@ impl ColumnSpec {
 }
 
 impl TableSchema {
-    /// The columns that wait: the place of each among the columns, the column, and the place of its first
-    /// number in a row.
+    /// Returns the columns with a pooled fill: the index of each column, the column, and the place of its
+    /// first number in a row.
     fn waiting(&self) -> impl Iterator<Item = (usize, &ColumnSpec, usize)> {
         let places = self.columns.iter().scan(0, |next, column| {
             let place = *next;
@@ -99,18 +99,18 @@ impl TableSchema {
             .map(|((at, column), place)| (at, column, place))
     }
 
-    /// The columns whose missing values wait for what the peers add up.
+    /// Returns the columns whose missing values are filled from the sum of all peers.
     pub fn pooled(&self) -> impl Iterator<Item = &ColumnSpec> {
         self.waiting().map(|(_, column, _)| column)
     }
 
-    /// How many words [`TableSchema::pooled_values`] gives.
+    /// Returns the number of words that [`TableSchema::pooled_values`] gives.
     #[must_use]
     pub fn pooled_words(&self) -> usize {
         self.pooled().map(ColumnSpec::pooled_words).sum()
     }
 
-    /// The words that a peer with these rows adds to the sum; see the [module](self).
+    /// Returns the words that a peer with these rows adds to the sum; see the [module](self).
     #[must_use]
     pub fn pooled_values(&self, data: &Dataset, gaps: &[MissingCell]) -> Vec<u64> {
         let words = self.waiting().map(|(at, column, place)| {
@@ -121,16 +121,17 @@ impl TableSchema {
         words.flatten().collect()
     }
 
-    /// For each column that waits, whether a value of it is in these rows.
+    /// Returns for each column with a pooled fill whether these rows have a value in it.
     #[must_use]
     pub fn pooled_held(&self, data: &Dataset, gaps: &[MissingCell]) -> Vec<bool> {
         self.waiting().map(|(at, ..)| rows_of(gaps, at).len() < data.rows()).collect()
     }
 
-    /// The preparation with a constant for each column that waits, by the sum of everybody's words.
+    /// Returns the preparation with a constant for each pooled fill, computed from the sum of all peers'
+    /// words.
     ///
     /// # Errors
-    /// [`PrepareError`]: words that are not such a sum, or a column without any value.
+    /// [`PrepareError`] if the words are not such a sum, or if a column has no values at all.
     pub fn resolved(&self, words: &[u64]) -> Result<Self, PrepareError> {
         let (found, expected) = (words.len(), self.pooled_words());
         if found != expected {
@@ -149,10 +150,10 @@ impl TableSchema {
         Ok(out)
     }
 
-    /// The rows with the constants of this resolved preparation in their gaps.
+    /// Fills the gaps of the rows with the constants of this resolved preparation.
     ///
     /// # Errors
-    /// [`DataError`]: a gap is in no row, or its column has no constant.
+    /// [`DataError`] if a gap is outside the rows, or if its column has no constant.
     pub fn filled(&self, data: &Dataset, gaps: &[MissingCell]) -> Result<Dataset, DataError> {
         if gaps.is_empty() {
             return Ok(data.clone());
@@ -182,7 +183,7 @@ impl TableSchema {
     }
 }
 
-/// The rows of which this column has a gap.
+/// Returns the rows that have a gap in this column.
 fn rows_of(gaps: &[MissingCell], column: usize) -> BTreeSet<usize> {
     gaps.iter().filter(|gap| usize::from(gap.column) == column).map(|gap| gap.row as usize).collect()
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a table, collected: each problem once, with its column, first line and number of rows.
+//! All problems of a table: each problem once, with its column, first line and number of rows.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,30 +12,31 @@ use super::value::{NoNumber, is_no_value, looks_missing};
 use super::{Kind, MAX_LEVELS, MAX_TOKENS, TableSchema};
 use crate::{quoted, row_names};
 
-/// Different texts of one problem that are kept.
+/// Number of different texts of one problem that are kept.
 const TEXTS: usize = MAX_LEVELS;
-/// Rows without a level from which on they are not misspelt but have other codes.
+/// Fewest rows with unknown texts that count as other codes instead of misspellings.
 const FEW: u64 = 5;
-/// Texts of one problem that a line shows.
+/// Number of texts of one problem that a line shows.
 const SHOWN: usize = 5;
 
-/// All that is wrong with a file, in the order of its lines.
+/// All problems of a file, in the order of its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems {
     /// The file.
     pub file: PathBuf,
-    /// Each kind of problem of each column, at least one in an error.
+    /// Each kind of problem of each column; in an error at least one.
     pub list: Vec<Problem>,
-    /// Texts that are no levels and were read all the same.
+    /// Texts that are not levels and that were read anyway.
     pub unseen: Vec<Unseen>,
     /// Columns of the file that are not described.
     pub left_out: Vec<String>,
-    /// What stands out in the rows without problems: one word for machines, and a line.
+    /// Findings about the rows without problems: a keyword for programs and a line of text each.
     pub notices: Vec<(&'static str, String)>,
 }
 
 impl Problems {
-    /// What a person needs to see: of a file with other names not each column that is not there.
+    /// Returns the problems that a person needs to see. If a file has other column names, the missing
+    /// columns are not listed one by one.
     #[must_use]
     pub fn shown(&self) -> &[Problem] {
         match self.list.first().map(|problem| &problem.trouble) {
@@ -44,7 +45,7 @@ impl Problems {
         }
     }
 
-    /// Nothing is wrong with this file.
+    /// Returns a value without problems for this file.
     #[must_use]
     pub fn none(file: &Path) -> Self {
         Self {
@@ -60,50 +61,50 @@ impl Problems {
 /// A problem of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is seen first, from 1; 0 where it is in no row, and the file has no lines.
+    /// First line with the problem, from 1; 0 if the problem is not in a row and the file has no lines.
     pub line: u64,
-    /// What `line` counts: `line`, or `row` in a format without lines.
+    /// Unit of `line`: `line`, or `row` in a format without lines.
     pub unit: &'static str,
-    /// The column's name.
+    /// Name of the column.
     pub column: String,
-    /// What it is.
+    /// Kind of the problem.
     pub trouble: Trouble,
-    /// Rows that have it.
+    /// Number of rows with the problem.
     pub rows: u64,
-    /// What stands there, and in how many rows; at most 1,000 texts.
+    /// Texts found, each with its number of rows; at most 1,000 texts.
     pub texts: Vec<(String, u64)>,
 }
 
-/// What can be wrong with a column.
+/// Kind of a problem with a column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// None of the session's columns, such as these, is in the header.
+    /// The header has none of the session's columns, such as these.
     OtherNames(String),
-    /// No column is called so; perhaps another one is meant.
+    /// No column has this name; the header may contain a similar one.
     NoColumn(Option<String>),
-    /// Several columns are called so.
+    /// Several columns have this name.
     Twice,
     /// A row has fewer or more fields than the header.
     Fields(usize),
-    /// Missing, and nothing is agreed on in its place.
+    /// A value is missing, and the session has no fill for it.
     Missing,
     /// A row without a label.
     NoLabel,
     /// A row without a group.
     NoGroup,
-    /// No number.
+    /// A text that is not a number.
     Number(NoNumber),
-    /// No date; what was expected.
+    /// A text that is not a date, and the expected order.
     Date(&'static str),
-    /// Not UTF-8.
+    /// A text that is not UTF-8.
     Encoding,
-    /// Outside the limits, as text.
+    /// A value outside the limits, which are given as text.
     Outside(String),
-    /// No level of the column.
+    /// A text that is not a level of the column.
     Level,
-    /// No row has a level of the column, which are these.
+    /// No row has one of the column's levels, which are given as text.
     OtherCodes(String),
-    /// No class; what was expected.
+    /// A text that is not a class, and what was expected.
     Class(String),
 }
 
@@ -124,7 +125,8 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl fmt::Display for Problem {
-    /// Without the file: the line, the column, what is there how often, what to do.
+    /// Writes the line, the column, the texts with their numbers of rows, and what to do; without the file
+    /// name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
@@ -186,12 +188,12 @@ impl Problem {
         if self.rows > 1 { write!(f, " in {} rows", self.rows) } else { Ok(()) }
     }
 
-    /// A problem of a column, wherever it is.
+    /// Makes a problem of a column without a place.
     pub(super) fn of_column(name: &str, trouble: Trouble) -> Self {
         Self { line: 0, unit: "line", column: name.to_owned(), trouble, rows: 0, texts: Vec::new() }
     }
 
-    /// What was expected, and what to do.
+    /// Returns what was expected, and what to do.
     pub(super) fn advice(&self) -> String {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
@@ -246,7 +248,7 @@ fn example(order: &str) -> &'static str {
     }
 }
 
-/// Problems as they are met.
+/// Problems that were found so far.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
     met: BTreeMap<(String, Trouble), Met>,
@@ -256,13 +258,13 @@ pub(super) struct Collector {
 struct Met {
     line: u64,
     rows: u64,
-    /// In the order in which they are met; the places by text.
+    /// The texts, first found first, and below it their places in this list.
     texts: Vec<(String, u64)>,
     places: BTreeMap<String, usize>,
 }
 
 impl Met {
-    /// Counts a text that stands in so many rows more.
+    /// Counts `rows` more rows with a text.
     fn count(&mut self, text: String, rows: u64) {
         let next = self.texts.len();
         match self.places.get(&text) {
@@ -292,7 +294,7 @@ impl Collector {
         met.count(String::from_utf8_lossy(text).chars().take(256).collect(), 1);
     }
 
-    /// Adds what was met in rows behind those of this one, of which no problem has more than [`TEXTS`] texts.
+    /// Appends the problems of the rows after these. None of them may have more than [`TEXTS`] texts.
     pub(super) fn append(&mut self, behind: Self) {
         for ((column, trouble), Met { line, rows, texts, places }) in behind.met {
             match self.met.entry((column, trouble)) {
@@ -329,11 +331,11 @@ impl Collector {
     }
 }
 
-/// The one of these names that may be meant: the same but for case, or for a letter or two.
+/// Returns the name that `text` probably means: equal except for case, or for one or two letters.
 pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     let (small, blank) = (text.to_lowercase(), blanked(text));
     let distance = |name: &String| {
-        // P001 is not P002 misspelt.
+        // P002 is not a misspelling of P001.
         if blanked(name) == blank && name.to_lowercase() != small {
             return None;
         }
@@ -351,8 +353,8 @@ pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) 
 }
 
 impl Problems {
-    /// Says of columns none of whose levels is in any row that they have other codes. `met` are the places of
-    /// the others.
+    /// Reports that a column has other codes if no row has one of its levels. `met` holds the places of
+    /// all other columns.
     pub(super) fn mark_other_codes(&mut self, schema: &TableSchema, met: &BTreeSet<u16>) {
         for (column, place) in schema.columns.iter().zip(0u16..) {
             if met.contains(&place) || column.levels().is_empty() {
@@ -377,7 +379,7 @@ impl Problems {
         }
     }
 
-    /// Texts that are no levels, with their rows, by column.
+    /// Returns the texts that are not levels, each with its column and number of rows.
     fn strangers(&self) -> impl Iterator<Item = (&str, &str, u64)> {
         let refused = self.list.iter().filter(|problem| problem.trouble == Trouble::Level);
         let refused = refused.flat_map(|problem| {
@@ -388,25 +390,28 @@ impl Problems {
     }
 }
 
-/// What [`TableSchema::amend`] did.
+/// Result of [`TableSchema::amend`].
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Amended {
-    /// Levels that were added: column and level.
+    /// Levels that were added, each with its column.
     pub levels: Vec<(String, Publishable)>,
     /// Texts for missing values that were added.
     pub tokens: Vec<String>,
-    /// Lines on what was not added, and why.
+    /// Lines on the texts that were not added, with the reason.
     pub left: Vec<String>,
 }
 
 impl TableSchema {
-    /// Adds the levels of categories and the texts for missing values that a file has beside those known
-    /// here, as far as `rule` lets others see them. Not added are a level that looks like another one
-    /// misspelt, and one of an ordinal, whose place is not known.
+    /// Adds the levels of categories and the texts for missing values that the file has and the schema
+    /// does not.
+    ///
+    /// A level is added only if `rule` allows others to see it. A level that looks like a misspelling of
+    /// another one is not added. A level of an ordinal is not added either, because its place is unknown.
     #[must_use]
     pub fn amend(&mut self, problems: &Problems, rule: &Rule) -> Amended {
         let mut amended = Amended::default();
-        // First what is missing in any column: no column has it for a level then. These words name nobody.
+        // Missing values come first, so that no column gets them as levels. These words do not identify a
+        // person.
         for problem in &problems.list {
             for (text, _) in &problem.texts {
                 let missing = match problem.trouble {

@@ -1,21 +1,21 @@
-//! Which texts of one site's rows may stand in a file that all peers get.
+//! Rules for the texts of one site's rows that may be written to a file for all peers.
 //!
-//! [`Rule`] alone makes a [`Publishable`], and levels and classes that are drafted or added are made of
-//! these: a text of few rows is a name, an id or a remark, and names a patient.
+//! Only [`Rule`] makes a [`Publishable`], and all drafted or added levels and classes are made of these. A
+//! text that only a few rows have may be a name, an id or a remark, and so identify a patient.
 
 use std::collections::BTreeMap;
 
 use super::MAX_LEVELS;
 use crate::check_class_name;
 
-/// Rows that must have a text before others may read it, unless somebody says otherwise.
+/// Rows that must have a text before others may read it, unless the user sets another number.
 pub const MIN_ROWS: u64 = 10;
-/// Characters of a name in a session file.
+/// Most characters of a name in a session file.
 pub(super) const LONGEST: usize = 64;
-/// More classes than this are named by a person.
+/// Most classes that are taken from the file; the user must name more than these.
 pub const MOST_CLASSES: usize = 50;
 
-/// A text that may stand in a file for others.
+/// A text that may be written to a file for others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Publishable(String);
 
@@ -26,38 +26,40 @@ impl Publishable {
         &self.0
     }
 
-    /// The texts, to be written.
+    /// Returns the texts, to be written.
     #[must_use]
     pub fn texts(all: impl IntoIterator<Item = Self>) -> Vec<String> {
         all.into_iter().map(|text| text.0).collect()
     }
 }
 
-/// Which texts may be published.
+/// Rule for the texts that may be published.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule<'a> {
-    /// Rows of this file that must have the text.
+    /// Fewest rows of this file that must have the text.
     pub min_rows: u64,
-    /// Classes that a person has named.
+    /// Classes that the user named.
     pub classes: Option<&'a [String]>,
 }
 
 impl Rule<'_> {
-    /// For rows that stay here: every text may be used.
+    /// For rows that stay on this machine: every text may be used.
     pub const LOCAL: Rule<'static> = Rule { min_rows: 1, classes: None };
 
-    /// The text, if enough rows have it and it can be a level: free text is longer than 64 characters.
+    /// Returns the text if enough rows have it and it can be a level. A text of more than 64 characters
+    /// counts as free text.
     #[must_use]
     pub fn admit(&self, text: &str, rows: u64) -> Option<Publishable> {
         (rows >= self.min_rows && text.chars().count() <= LONGEST && check_class_name(text).is_ok())
             .then(|| Publishable(text.to_owned()))
     }
 
-    /// The classes of a label column with these texts, whole numbers by size, else by their bytes. `chosen`
-    /// says that a person has named the column: then two rows of a class are enough.
+    /// Returns the classes of a label column with these texts; whole numbers are sorted by size, other
+    /// texts by their bytes. If `chosen` is true because the user named the column, two rows of a class
+    /// are enough.
     ///
     /// # Errors
-    /// What is wrong, and what to do. It names no text.
+    /// A text with the problem and what to do. It does not contain a text of the column.
     pub fn admit_classes(
         &self,
         texts: &BTreeMap<String, u64>,

@@ -1,4 +1,4 @@
-//! Reading a table as a [`TableSchema`] says.
+//! Reads a table with a [`TableSchema`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,36 +17,36 @@ use crate::{
     Source, parquet, quoted, site,
 };
 
-/// What may stand between the columns of a table.
+/// Allowed delimiters between the columns of a table.
 pub const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// How one file differs from what was agreed on.
+/// Differences between one file and the agreed spelling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dialect {
-    /// Another delimiter.
+    /// Another delimiter, if set.
     pub delimiter: Option<u8>,
-    /// Another decimal sign.
+    /// Another decimal sign, if set.
     pub decimal_comma: Option<bool>,
 }
 
-/// A level of a category that is not known, in rows that were read all the same.
+/// An unknown level of a category, in rows that were read anyway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unseen {
     /// The column.
     pub column: String,
     /// The level.
     pub level: String,
-    /// Rows that have it.
+    /// Number of rows with this level.
     pub rows: u64,
 }
 
-/// Different unseen levels that are kept.
+/// Number of different unseen levels that are kept.
 const MOST_UNSEEN: usize = 1_000;
 
-/// Reads a file to its end and collects what is wrong with it; gives what could be read, if it is whole.
+/// Reads a file to its end and collects its problems. Returns the data too if it could be read in full.
 ///
 /// # Errors
-/// [`DataError`] for what keeps a file from being read at all.
+/// [`DataError`] if the file cannot be read at all.
 pub fn check(path: &Path, expected: &Expected) -> Result<(Option<Loaded>, Problems), DataError> {
     let (source, format) = site::opened(path, expected)?;
     gather(source, expected, format)
@@ -59,7 +59,7 @@ pub(crate) fn read(source: Source, expected: &Expected, format: Format) -> Resul
     }
 }
 
-/// The texts of one column of a table with so many rows.
+/// Returns the texts of one column of a table with `count` rows.
 pub(crate) fn texts(
     source: Source,
     format: Format,
@@ -101,9 +101,9 @@ fn not_arrays(file: &Path, format: Format) -> Result<(), DataError> {
     Err(DataError::Layout { file: file.into(), problem })
 }
 
-/// What a column of the file is for.
+/// Use of a column of the file.
 enum Use<'a> {
-    /// A described column, its place among them, and the place of its first number.
+    /// A described column, its index in the schema, and the place of its first number in a row.
     Column(&'a ColumnSpec, u16, usize),
     Label,
     Group,
@@ -185,7 +185,8 @@ fn gather_rows(
                 }
             }
             for (line, text) in part.labels {
-                // A class may be called so; where classes are known and it is none, it is missing.
+                // A class may have the same name as a text for missing values. Such a text counts as
+                // missing only if the classes are known and it is not one of them.
                 let token = expected.classes.is_some() && preparation.missing.contains(&text);
                 let missing = text.is_empty() || (token && labels.find(&text).is_none());
                 if let Err(expected) = labels.push(if missing { "" } else { &text }) {
@@ -223,7 +224,8 @@ fn gather_rows(
     Ok((Some(loaded), problems))
 }
 
-/// What stands out in the values without problems: one word for machines, and a line. Those with one are NaN.
+/// Returns findings about the values without problems: a keyword for programs and a line of text each.
+/// Values with problems are NaN in `read`.
 fn sound_notices(
     read: &Dataset,
     labelled: bool,
@@ -252,43 +254,42 @@ fn sound_notices(
     let twins = |notice: &notices::Notice| notice.kind() == "twins";
     let mut found: Vec<_> =
         columns.chunks(1).flat_map(notices).filter(|(_, notice)| !twins(notice)).collect();
-    // Rows may differ in a column that is not there.
+    // Rows that look equal may differ in a column that is missing here.
     if columns.len() == schema.columns.iter().filter(|column| column.kind != Kind::Ignored).count() {
         found.extend(notices(&columns).into_iter().filter(|(_, notice)| twins(notice)));
     }
     notices::lines(&found)
 }
 
-/// Rows that are read at a time, on one of the machine's threads; fewer than the texts of a problem that are
-/// kept.
+/// Number of rows that one thread reads at a time; below the number of texts of a problem that are kept.
 const CHUNK: usize = 256;
 
-/// What turns fields into numbers.
+/// Turns fields into numbers.
 struct Reader<'a> {
     preparation: &'a TableSchema,
     uses: &'a [(usize, Use<'a>)],
     /// The places of the levels of each of these columns.
     levels: Vec<Known>,
-    /// Whether decimals follow a comma.
+    /// True if numbers have a decimal comma.
     comma: bool,
     names: Vec<String>,
     lenient: bool,
     width: usize,
 }
 
-/// What some rows hold.
+/// Contents of some rows.
 #[derive(Default)]
 struct Part {
     rows: usize,
     values: Vec<f32>,
-    /// Lines and texts of labels, where labels are asked for.
+    /// Lines and texts of the labels, if labels are read.
     labels: Vec<(u64, String)>,
-    /// Of each row, where rows have groups.
+    /// Group of each row, if rows have groups.
     groups: Vec<Group>,
-    /// Rows count from the first of these.
+    /// Gaps; their rows are counted from the first row of this part.
     gaps: Vec<MissingCell>,
     unseen: BTreeMap<(String, String), u64>,
-    /// Described columns of which a level was met.
+    /// Described columns with at least one known level in these rows.
     met: BTreeSet<u16>,
     problems: Collector,
 }
@@ -384,7 +385,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The label's column, where labels are asked for.
+/// Returns the label's column if labels are read.
 fn label(rows: &Rows, preparation: &TableSchema, expected: &Expected) -> Result<Option<String>, DataError> {
     let at = |number: usize| number.checked_sub(1).and_then(|at| rows.names.get(at)).cloned();
     match (&expected.label, &preparation.label) {
@@ -402,7 +403,7 @@ fn label(rows: &Rows, preparation: &TableSchema, expected: &Expected) -> Result<
     }
 }
 
-/// Finds the described columns and the label in the header; and the columns that are neither.
+/// Finds the described columns and the label in the header, and the columns that are neither.
 fn find<'a>(
     rows: &Rows,
     preparation: &'a TableSchema,
@@ -430,7 +431,7 @@ fn find<'a>(
     }
     let mut uses = Vec::new();
     let wanted = wanted.into_iter().filter_map(|(name, used)| Some((name, used?)));
-    // Rows for a model may have no groups: it can predict without them.
+    // A model can predict rows without groups, so the group column is optional then.
     let group = group.filter(|group| !expected.lenient || places.contains_key(group));
     let others = label.map(|name| (name, Use::Label)).into_iter();
     for (name, used) in wanted.chain(others).chain(group.map(|name| (name, Use::Group))) {
@@ -462,7 +463,7 @@ fn find<'a>(
     (uses, left_out.map(shown).collect())
 }
 
-/// Why a header that has none of the described columns is no header of such a table.
+/// Returns the reason if a header with none of the described columns cannot belong to such a table.
 fn wrong_layout(rows: &Rows, known: usize, first: &str) -> Option<String> {
     let numbers = rows.names.iter().filter(|name| name.parse::<f64>().is_ok()).count();
     if rows.names.len() == 1 && known > 1 {
@@ -479,14 +480,14 @@ fn wrong_layout(rows: &Rows, known: usize, first: &str) -> Option<String> {
     })
 }
 
-/// What was written of a field.
+/// Result of writing a field.
 #[derive(Debug, PartialEq, Eq)]
 enum Met {
-    /// Its numbers.
+    /// The numbers of the field were written.
     Numbers,
-    /// The number of one of its levels.
+    /// The number of a level was written.
     Level,
-    /// Nothing but that it is missing: it waits for what the peers add up.
+    /// The value is missing and is filled later from the sum of all peers.
     MissingCell,
 }
 
@@ -499,7 +500,7 @@ fn put(
     comma: bool,
     row: &mut [f32],
 ) -> Result<Met, Trouble> {
-    // A text that the levels name is a value, though it stands for a missing one elsewhere.
+    // A text that is a level is a value, although it means a missing value in other columns.
     let token = || preparation.missing.iter().any(|token| token == text) && levels.get(text).is_none();
     if text.is_empty() || token() {
         if column.indicator
@@ -548,7 +549,7 @@ fn set(row: &mut [f32], at: usize, value: impl Into<f32>) -> Result<Met, Trouble
     Ok(Met::Numbers)
 }
 
-/// The value within its limits, compared as binary64.
+/// Returns the value within its limits, compared as binary64.
 fn limited(column: &ColumnSpec, value: f32) -> Result<f32, Trouble> {
     let wide = f64::from(value);
     let (low, high) = (column.min.filter(|&min| wide < min), column.max.filter(|&max| wide > max));

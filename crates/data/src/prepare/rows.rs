@@ -1,4 +1,4 @@
-//! The rows of a table as texts: CSV with any of four delimiters, JSON lines, or a format with types.
+//! The rows of a table as texts: CSV with one of four delimiters, JSON lines, or a format with types.
 
 use std::collections::BTreeSet;
 
@@ -11,37 +11,38 @@ use crate::columns::recase;
 use crate::source::MAX_LINE;
 use crate::{DataError, Expected, Format, Source, parquet};
 
-/// The header, and the rows as they are read.
+/// The header, and the rows one after the other.
 #[derive(Debug)]
 pub(crate) struct Rows {
     source: Source,
-    /// In place of the source, where the format has types.
+    /// Reader for a format with types, used instead of `source`.
     typed: Option<Box<parquet::Texts>>,
-    /// The columns whose fields are asked for.
+    /// True for each column whose fields are read.
     wanted: Vec<bool>,
-    /// The names of the columns: the first line that is neither blank nor a comment; of JSON lines the names
-    /// in the first object.
+    /// The names of the columns: the first line that is neither blank nor a comment. For JSON lines, the
+    /// names in the objects.
     pub(crate) names: Vec<String>,
     /// The line of the header.
     pub(crate) header: u64,
-    /// What stands between fields; none in JSON lines.
+    /// The delimiter of the fields; `None` for JSON lines.
     pub(crate) delimiter: Option<u8>,
-    /// The line where the row at hand begins, from 1.
+    /// The line on which the current row begins, from 1.
     pub(crate) line: u64,
     text: Vec<u8>,
-    /// Where fields end in `text`, and where they begin.
+    /// Start and end of each field in `text`.
     fields: Vec<(usize, usize)>,
     record: ByteRecord,
-    /// The first object of JSON lines, or the header that is a row where there is none: it has been read.
+    /// True if the first row is already read: the first object of JSON lines, or a first line that is a
+    /// row.
     pending: bool,
-    /// Whether decimals follow a comma, also those that this writes for a format with types.
+    /// True if numbers have a decimal comma, also those that are written here for a format with types.
     comma: bool,
 }
 
-/// Bytes of a batch of rows.
+/// Number of bytes in a batch of rows.
 const BATCH: usize = 1 << 22;
 
-/// Rows that have been read; most of a CSV file are not yet split into fields.
+/// Rows that were read. Most rows of a CSV file are not split into fields yet.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     text: Vec<u8>,
@@ -52,15 +53,15 @@ pub(super) struct Batch {
 /// A row of a batch.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// Its line, from 1.
+    /// Line of the row, from 1.
     pub(super) line: u64,
     text: (usize, usize),
-    /// Its fields among those of the batch, or what stands between them.
+    /// Range of the fields in the batch, or the delimiter if the row is not split yet.
     fields: Result<(usize, usize), u8>,
 }
 
 impl Batch {
-    /// The text of a row; its fields are put into `fields`.
+    /// Returns the text of a row and puts its fields into `fields`.
     pub(super) fn split(&self, row: &Row, fields: &mut Vec<(usize, usize)>) -> &[u8] {
         let text = self.text.get(row.text.0..row.text.1).unwrap_or_default();
         fields.clear();
@@ -72,10 +73,10 @@ impl Batch {
     }
 }
 
-/// White space around a field; spreadsheets write no-break spaces.
+/// White space around a field. Spreadsheets write no-break spaces.
 pub(super) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0c', '\u{a0}'];
 
-/// A field without [`BLANKS`] around it.
+/// Returns a field without [`BLANKS`] around it.
 pub(crate) fn trimmed(field: &[u8]) -> &[u8] {
     let mut field = field.trim_ascii();
     while let Some(rest) = field.strip_suffix(b"\xc2\xa0") {
@@ -87,7 +88,7 @@ pub(crate) fn trimmed(field: &[u8]) -> &[u8] {
     field
 }
 
-/// Where the fields of a line without quotes begin and end.
+/// Finds the start and end of the fields of a line without quotes.
 fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
     let mut start = 0;
     for (at, &byte) in text.iter().enumerate() {
@@ -100,12 +101,12 @@ fn split_at(text: &[u8], delimiter: u8, fields: &mut Vec<(usize, usize)>) {
 }
 
 impl Rows {
-    /// Whether rows of this format can be read as texts.
+    /// Returns whether rows of this format can be read as texts.
     pub(crate) fn takes(format: Format) -> bool {
         matches!(format, Format::Csv | Format::Parquet)
     }
 
-    /// Reads the header. Without a delimiter given it is the one with which most described columns are found.
+    /// Reads the header. Unless a delimiter is given, the one that finds most described columns is used.
     pub(crate) fn open(source: Source, format: Format, expected: &Expected) -> Result<Self, DataError> {
         let known: BTreeSet<&str> = expected.known();
         let mut rows = if format == Format::Parquet {
@@ -178,10 +179,11 @@ impl Rows {
         Ok(rows)
     }
 
-    /// The names in the objects of all lines: those of the first, then those that it lacks.
+    /// Returns the names in the objects of all lines: the names of the first line, then new names of the
+    /// others.
     fn object_names(&self) -> Result<Vec<String>, DataError> {
         let mut names: Vec<String> = self.object()?.into_iter().map(|(name, _)| name).collect();
-        // What can be read once only has the names in its first line.
+        // A source that can be read only once has just the names of its first line.
         if !self.source.file.is_file() {
             return Ok(names);
         }
@@ -203,7 +205,7 @@ impl Rows {
         &self.source
     }
 
-    /// Says of which columns fields are asked for, by their places; without it of all.
+    /// Sets the columns whose fields are read, by their places. By default, all columns are read.
     pub(super) fn want(&mut self, wanted: impl IntoIterator<Item = usize>) {
         self.wanted = vec![false; self.names.len()];
         for at in wanted {
@@ -213,12 +215,12 @@ impl Rows {
         }
     }
 
-    /// Why a column cannot be read, if it cannot.
+    /// Returns the reason if a column cannot be read.
     pub(super) fn unread(&self, at: usize) -> Option<&str> {
         self.typed.as_ref()?.unread(at)
     }
 
-    /// What counts rows in messages: `line` or `row`.
+    /// Returns the unit of row numbers in messages: `line` or `row`.
     pub(super) fn unit(&self) -> &'static str {
         if self.typed.is_some() { "row" } else { "line" }
     }
@@ -227,18 +229,19 @@ impl Rows {
         Err(DataError::Layout { file: self.source.file.clone(), problem })
     }
 
-    /// Fields of the row at hand.
+    /// Returns the number of fields in the current row.
     pub(crate) fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// A field of the row at hand without white space around it; empty where there is none.
+    /// Returns a field of the current row without white space around it; empty if the row has no such
+    /// field.
     pub(crate) fn field(&self, at: usize) -> &[u8] {
         let bounds = self.fields.get(at).copied().unwrap_or_default();
         trimmed(self.text.get(bounds.0..bounds.1).unwrap_or_default())
     }
 
-    /// Replaces the rows of a batch by the next ones; `false` where none are left.
+    /// Replaces the rows of a batch by the next ones; returns `false` if no rows are left.
     pub(super) fn fill(&mut self, batch: &mut Batch) -> Result<bool, DataError> {
         batch.text.clear();
         batch.fields.clear();
@@ -259,12 +262,12 @@ impl Rows {
         Ok(!batch.rows.is_empty())
     }
 
-    /// Moves on to the next row; `false` at the end.
+    /// Moves to the next row; returns `false` at the end.
     pub(crate) fn next(&mut self) -> Result<bool, DataError> {
         self.advance(true)
     }
 
-    /// Moves on to the next row; unless `split` a line without quotes is left as it is, without fields.
+    /// Moves to the next row. Unless `split` is set, a line without quotes is not split into fields.
     fn advance(&mut self, split: bool) -> Result<bool, DataError> {
         if let Some(typed) = &mut self.typed {
             self.text.clear();
@@ -289,21 +292,21 @@ impl Rows {
                 return Ok(true);
             }
             self.split()?;
-            // A comment; but a first field may begin so as well.
+            // This is a comment, unless it is a row whose first field begins with `#`.
             if !self.text.starts_with(b"#") || (self.len() == self.names.len() && self.len() > 1) {
                 return Ok(true);
             }
         }
     }
 
-    /// The next line that is not blank.
+    /// Reads the next line that is not blank.
     fn take_line(&mut self) -> Result<bool, DataError> {
         let line = self.source.next_filled(&mut self.text)?;
         self.line = line.unwrap_or(self.line);
         Ok(line.is_some())
     }
 
-    /// Finds the fields; a line break inside quotes belongs to its field.
+    /// Finds the fields. A line break inside quotes belongs to its field.
     fn split(&mut self) -> Result<(), DataError> {
         let delimiter = self.delimiter.unwrap_or(b',');
         self.fields.clear();
@@ -333,7 +336,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The object in the line at hand.
+    /// Parses the object in the current line.
     fn object(&self) -> Result<serde_json::Map<String, Value>, DataError> {
         match serde_json::from_slice(&self.text) {
             Ok(Value::Object(object)) => Ok(object),
@@ -342,7 +345,7 @@ impl Rows {
         }
     }
 
-    /// Finds the values in the order of the names; null and what is absent are missing.
+    /// Finds the values in the order of the names. Null and absent values are missing.
     fn split_object(&mut self) -> Result<(), DataError> {
         let object = self.object()?;
         self.text.clear();
@@ -369,7 +372,7 @@ impl Rows {
     }
 }
 
-/// Whether a line ends inside quotes, which open at the start of a field only.
+/// Returns whether a line ends inside quotes. Quotes open only at the start of a field.
 fn in_quotes(text: &[u8], delimiter: u8) -> bool {
     let (mut inside, mut start) = (false, true);
     let mut bytes = text.iter().peekable();
@@ -386,7 +389,7 @@ fn in_quotes(text: &[u8], delimiter: u8) -> bool {
     inside
 }
 
-/// The fields of a first line with this delimiter.
+/// Splits a first line with this delimiter.
 pub(crate) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
     let mut reader = ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(line);
     let mut record = ByteRecord::new();
@@ -394,9 +397,9 @@ pub(crate) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
     record.iter().map(|field| String::from_utf8_lossy(trimmed(field)).into_owned()).collect()
 }
 
-/// The delimiter that a first line has most of; a comma where it has none.
+/// Returns the most frequent delimiter of a first line; a comma if the line has none.
 pub(crate) fn likely(line: &[u8]) -> u8 {
     let count = |delimiter: &u8| fields(line, *delimiter).len();
-    // Of equal ones the last would be taken.
+    // `max_by_key` takes the last of equal ones, so the order is reversed.
     DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')
 }

@@ -1,4 +1,4 @@
-//! What is seen in a column of a file, and what the column becomes.
+//! Counts of the values in a column of a file, and the decision on its kind.
 
 use std::collections::BTreeMap;
 
@@ -10,45 +10,45 @@ use super::value::{NoNumber, days, looks_missing, number};
 use super::{DateOrder, MAX_LEVELS, MAX_TOKENS};
 use crate::notices::{Ids, ids};
 
-/// Numbers of a column that are kept, for its median and to see whether they are ids.
+/// Number of values of a column that are kept, to compute the median and to detect ids.
 const KEPT: usize = 10_000;
-/// Texts of a column that are kept: levels, or classes.
+/// Number of texts of a column that are kept: levels, or classes.
 const TEXTS: usize = MAX_LEVELS + 1;
 
-/// What a column becomes, and why.
+/// Kind that a column gets, and the reason.
 pub(super) enum Decision {
-    /// It is no feature.
+    /// The column does not become a feature.
     Ignored(String),
     Number(&'static str),
     Date(DateOrder, &'static str),
-    /// These levels; so many rows have other texts, which stay here.
+    /// These levels, and the number of rows with other texts, which stay on this machine.
     Category(Vec<Publishable>, u64),
 }
 
-/// What is seen in a column.
+/// Counts of the values in a column.
 #[derive(Debug, Default)]
 pub(super) struct ColumnTally {
     pub(super) empty: u64,
     /// Texts such as `n/a`.
     pub(super) missing: BTreeMap<String, u64>,
-    /// Values, without those that are missing or look so.
+    /// Number of values, without missing values and values that look missing.
     pub(super) values: u64,
-    /// Values that are a number with a point, and with a comma.
+    /// Number of values that are numbers with a decimal point, and with a decimal comma.
     pub(super) numbers: [u64; 2],
-    /// Dates in each order.
+    /// Number of dates in each order.
     pub(super) dates: [u64; 3],
-    /// Values with a number in them, such as `<0.5` or `72 kg`, with a point and with a comma; what the first
-    /// one is.
+    /// Number of values that contain a number, such as `<0.5` or `72 kg`, with a point and with a comma,
+    /// and the kind of the first one.
     pub(super) measured: [(u64, Option<NoNumber>); 2],
-    /// Whether a number is not whole.
+    /// True if a number is not whole.
     pub(super) fractions: bool,
     pub(super) kept: [Vec<f32>; 2],
     pub(super) days: [Vec<f32>; 3],
     /// Whole numbers, exact, in the file's order.
     pub(super) whole: Vec<i64>,
-    /// All texts, up to [`TEXTS`] different ones.
+    /// All texts, each with its rows; up to [`TEXTS`] different ones.
     pub(super) texts: BTreeMap<String, u64>,
-    /// Why the column cannot be read.
+    /// Reason for which the column cannot be read.
     pub(super) unread: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl ColumnTally {
                 }
             }
         }
-        // A number is no date, though 20260131 could be both.
+        // A column with numbers does not have dates, although 20260131 could be both.
         if self.numbers == [0, 0] {
             for (at, order) in DateOrder::ALL.into_iter().enumerate() {
                 if let Some(days) = days(text, order) {
@@ -100,12 +100,12 @@ impl ColumnTally {
         }
     }
 
-    /// Whether the values are ids: whole numbers, or texts that come back in few rows each.
+    /// Returns the kind of ids if the values are ids: whole numbers, or texts that each occur in few rows.
     pub(super) fn ids(&self) -> Option<Ids> {
         if self.values > 0 && self.numbers[0] == self.values {
             return if self.fractions { None } else { ids(&self.whole) };
         }
-        // Numbers and dates that are no features come back, too.
+        // Numbers and dates that are not read as features occur several times, too.
         let measured = self.measured.iter().map(|(rows, _)| *rows);
         if self.numbers.into_iter().chain(self.dates).chain(measured).any(|rows| rows * 2 > self.values)
             || advice(&self.texts).is_some()
@@ -120,12 +120,12 @@ impl ColumnTally {
         (few && again * 2 >= distinct).then_some(Ids::Repeated)
     }
 
-    /// Whether there are ids of which some are in several rows.
+    /// Returns whether the values are ids and some of them occur in several rows.
     pub(super) fn ids_come_back(&self) -> bool {
         matches!(self.ids(), Some(Ids::Repeated | Ids::Ordered)) && self.texts.values().any(|&rows| rows > 1)
     }
 
-    /// Whether this name of the column is a value like those in it.
+    /// Returns whether the column's name looks like one of its values.
     pub(super) fn has(&self, name: &str) -> Likeness {
         let most = |rows: u64| rows * 2 > self.values;
         match Likeness::of(name, self.numbers.into_iter().any(most), self.dates.into_iter().any(most)) {
@@ -134,12 +134,12 @@ impl ColumnTally {
         }
     }
 
-    /// Whole numbers that binary32 rounds.
+    /// Returns how many whole numbers binary32 would round.
     pub(super) fn coarse(&self) -> usize {
         self.whole.iter().filter(|&&value| value as f32 as i64 != value).count()
     }
 
-    /// What the column is taken for; decimals follow a comma where `comma` is 1.
+    /// Returns the kind that the column gets. `comma` is 1 for a decimal comma, otherwise 0.
     pub(super) fn decide(&self, name: &str, comma: usize, rule: &Rule) -> Decision {
         let ignored = |reason: &str| Decision::Ignored(reason.to_owned());
         let (values, numbers) = (self.values, self.numbers[comma]);

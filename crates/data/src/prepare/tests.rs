@@ -1,4 +1,4 @@
-//! Preparations against plain computations.
+//! Tests preparations against plain computations.
 
 mod published;
 mod rules;
@@ -48,7 +48,7 @@ fn problems(bytes: &[u8], expected: &Expected) -> Problems {
     }
 }
 
-/// The problems as lines, without the file.
+/// Returns the problems as lines, without the file.
 fn lines(bytes: &[u8], expected: &Expected) -> Vec<String> {
     problems(bytes, expected).list.iter().map(ToString::to_string).collect()
 }
@@ -78,7 +78,7 @@ fn described_columns_become_numbers_as_described() {
     assert_eq!((loaded.data.classes(), loaded.data.labels()), (&texts("sick well")[..], &[0, 1, 0][..]));
 }
 
-/// The same rows in many dresses are the same rows.
+/// The same rows with other delimiters, quotes and column orders are read as equal.
 #[test]
 fn delimiters_quotes_comments_marks_and_orders_of_columns_do_not_change_the_rows() {
     let preparation = patients();
@@ -216,7 +216,7 @@ fn what_cannot_be_read_at_all_is_said_with_what_to_do() {
     let more =
         b"{\"kind\": \"sick\", \"age\": 1, \"sex\": \"f\", \"stage\": \"I\", \"seen\": \"1970-01-11\"}\n\
                  {\"kind\": \"sick\", \"Age\": 1}\n";
-    // What a line does not name is missing there, and a name may begin in any line.
+    // A name that the object of a line lacks is missing in that row, and each line may have new names.
     assert!(refused(more, &expected).contains("line 2, column \"seen\": found nothing"));
     assert!(refused(b"age,sex,stage,seen,id,kind\n1,\"f,I\n2,f\n", &expected).contains("line 2: a quote"));
     assert!(refused(b"age,sex,stage,seen,id,kind\n", &expected).contains("no rows after the header"));
@@ -289,7 +289,7 @@ fn a_draft_reads_the_file_that_it_was_made_from() {
         let (kind, sex, ward) =
             (["sick", "well"][i % 2], ["f", "m"][i % 3 % 2], ["north", "south", ""][i % 3]);
         let dose = if i == 7 { "unknown".to_owned() } else { format!("{},5", i % 9) };
-        // Missing in one column, a level in no other.
+        // Missing in one column, and not a level of any other column.
         let sex = if i == 9 { "unknown" } else { sex };
         text += &format!(
             "{kind};{i};{};{sex};{}.01.2026;{ward};said {i} things;{dose}\n",
@@ -461,12 +461,12 @@ fn any_preparation() -> impl Strategy<Value = TableSchema> {
         .prop_filter("keeps the rules", |preparation| preparation.check().is_ok())
 }
 
-/// A value for each column, and whether it is there where it may be missing.
+/// A value for each column, and whether it is present if it may be missing.
 fn any_cells() -> impl Strategy<Value = Vec<(usize, bool)>> {
     prop::collection::vec((0usize..90, any::<bool>()), 6)
 }
 
-/// What a value is by the description alone; `None` where it is missing.
+/// The numbers of a value, computed from the description alone; `None` means a missing value.
 fn plainly(column: &ColumnSpec, value: Option<usize>) -> Vec<f32> {
     let number = |value: usize| {
         let value = value as f64 - 20.0;
@@ -493,7 +493,7 @@ fn plainly(column: &ColumnSpec, value: Option<usize>) -> Vec<f32> {
     out
 }
 
-/// How a file writes it.
+/// The text of a value in a file.
 fn written(column: &ColumnSpec, value: Option<usize>) -> String {
     let Some(value) = value else { return "?".into() };
     match &column.kind {
@@ -525,7 +525,7 @@ proptest! {
         let preparation = TableSchema { group: None, ..preparation };
         let columns = &preparation.columns;
         let delimiter = if preparation.delimiter.is_some() { ";" } else { "," };
-        // The columns in another order than described, the label first.
+        // The columns are in another order than described; the label comes first.
         let order: Vec<usize> = (0..columns.len()).map(|at| (at + shift) % columns.len()).collect();
         let line = |first: &str, cells: Vec<String>| format!("{}\n", [vec![first.to_owned()], cells].concat().join(delimiter));
         let mut text = line("the label", order.iter().map(|&at| columns[at].name.clone()).collect());

@@ -1,4 +1,4 @@
-//! What the texts of a column look like, so that a draft can say what to do with them.
+//! Looks at the texts of a column and advises what to do with them in a draft.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,12 @@ use crate::labels::meaning;
 use crate::site::DatePattern;
 use crate::site::suggest::PATTERNS;
 
-/// Why a column of numbered texts is no category.
+/// Reason for which a column of numbered texts does not become a category.
 pub(super) const NUMBERED: &str = "its texts are numbered and each is in few rows, as numbers of patients are; if they \
                                    are none, write kind = \"category\" with the levels";
 
-/// Why a column is no category: most of its texts are in fewer than `few` of `rows` rows.
+/// Returns the reason for which a column does not become a category: most of its texts are in fewer than
+/// `few` of `rows` rows.
 pub(super) fn of_few_rows(texts: &BTreeMap<String, u64>, rows: u64, few: u64) -> String {
     let what = advice(texts).unwrap_or_else(|| match rows < 5 * few {
         true => "an id or free text, or the file has few rows (then --min-rows 1)".into(),
@@ -21,7 +22,7 @@ pub(super) fn of_few_rows(texts: &BTreeMap<String, u64>, rows: u64, few: u64) ->
     format!("most of its texts are in fewer than {few} rows: {what}")
 }
 
-/// What to do with texts that can be read in another way.
+/// Returns advice for texts that can be read in another way.
 pub(super) fn advice(texts: &BTreeMap<String, u64>) -> Option<String> {
     let most = |is: &dyn Fn(&str) -> bool| {
         let count = texts.keys().filter(|text| is(text)).count();
@@ -48,7 +49,7 @@ fn is_number(text: &str) -> bool {
     number(text.trim(), false).is_ok()
 }
 
-/// `8:30`, `08:30:15`, `8:30 PM`.
+/// Returns whether a text is a time such as `8:30`, `08:30:15` or `8:30 PM`.
 fn is_time(text: &str) -> bool {
     let small = text.to_ascii_lowercase();
     let time = small.trim_end_matches("am").trim_end_matches("pm").trim_end();
@@ -57,14 +58,15 @@ fn is_time(text: &str) -> bool {
     (2..=3).contains(&parts.len()) && parts.iter().all(digits)
 }
 
-/// Whether texts differ in their digits only, as P001 and P002: numbers of patients, perhaps.
+/// Returns whether the texts differ only in their digits, like P001 and P002; they may be numbers of
+/// patients.
 pub(super) fn are_numbered<'a>(texts: impl Iterator<Item = &'a String>) -> bool {
     let mut texts = texts.filter(|text| !looks_missing(text));
     let Some(first) = texts.next().map(|text| blanked(text)) else { return false };
     first.contains('0') && texts.all(|text| blanked(text) == first)
 }
 
-/// The text with a 0 for each row of digits.
+/// Replaces each run of digits in the text by one 0.
 pub(super) fn blanked(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
@@ -76,7 +78,8 @@ pub(super) fn blanked(text: &str) -> String {
     out
 }
 
-/// The texts with their rows, where `True` and `TRUE`, or `1` and `1.0`, are one: the most frequent of them.
+/// Returns the texts with their rows. Spellings with the same meaning (`True` and `TRUE`, or `1` and
+/// `1.0`) are counted together under the most frequent one.
 pub(super) fn spelt_once(texts: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let mut spelt: BTreeMap<String, (&str, u64, u64)> = BTreeMap::new();
     for (text, &rows) in texts {
@@ -90,7 +93,7 @@ pub(super) fn spelt_once(texts: &BTreeMap<String, u64>) -> BTreeMap<String, u64>
     spelt.into_values().map(|(text, _, rows)| (text.to_owned(), rows)).collect()
 }
 
-/// The texts of a column that may be its levels, and the rows that have them.
+/// Returns the texts of a column that may be its levels, and the number of rows with them.
 pub(super) fn admitted(texts: &BTreeMap<String, u64>, rule: &Rule) -> (Vec<Publishable>, u64) {
     let texts = spelt_once(texts);
     let levels: Vec<_> = texts.iter().filter_map(|(text, &rows)| rule.admit(text, rows)).collect();
@@ -98,18 +101,19 @@ pub(super) fn admitted(texts: &BTreeMap<String, u64>, rule: &Rule) -> (Vec<Publi
     (levels, kept)
 }
 
-/// How a name is like the values of its column.
+/// Similarity of a column's name to its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Likeness {
-    /// It is one of them.
+    /// The name is one of the values.
     Same,
-    /// It is a number or date, as they are.
+    /// The name is a number or a date, like the values.
     Alike,
     Other,
 }
 
 impl Likeness {
-    /// Of a name that may be one of the values; `numbers` and `dates` say what most of them are.
+    /// Compares a name with the values. `numbers` and `dates` are true if most values are numbers or
+    /// dates.
     pub(super) fn of(name: &str, numbers: bool, dates: bool) -> Self {
         let number = number(name, false).or_else(|_| number(name, true));
         let alike = (numbers && number.is_ok()) || (dates && number == Err(NoNumber::Date));
@@ -117,7 +121,7 @@ impl Likeness {
     }
 }
 
-/// What is wrong with a header that is a row: all peers would see its values as names.
+/// Returns the problem of a header that is a row, because all peers would see its values as names.
 pub(super) fn header_of_values(names: &[Likeness]) -> Option<String> {
     let values = names.iter().filter(|name| **name != Likeness::Other).count();
     if names.iter().all(|name| *name == Likeness::Same) {
@@ -127,7 +131,7 @@ pub(super) fn header_of_values(names: &[Likeness]) -> Option<String> {
                 .into(),
         );
     }
-    // One column may be called as one of its levels.
+    // A single column may have the same name as one of its levels.
     (values > 1).then(|| {
         format!(
             "{values} of {} texts are like the values below: names of columns are expected, which all peers see \

@@ -7,7 +7,7 @@ use crate::magnitude_ok;
 /// 1970-01-01 as a Julian day.
 const EPOCH: i32 = 2_440_588;
 
-/// In which order a date has its parts; they are parted by `-`, `/` or `.`, and a year has four digits.
+/// Order of the parts of a date. The parts are separated by `-`, `/` or `.`, and a year has four digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DateOrder {
     /// 2026-01-31 (ISO 8601), or 20260131.
@@ -20,10 +20,10 @@ pub enum DateOrder {
 }
 
 impl DateOrder {
-    /// All of them.
+    /// All orders.
     pub const ALL: [Self; 3] = [Self::YearMonthDay, Self::DayMonthYear, Self::MonthDayYear];
 
-    /// How a session file writes it.
+    /// Returns the name in a session file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,9 +34,9 @@ impl DateOrder {
     }
 }
 
-/// Days from 1970-01-01 to a date; a time of day after a `T` or a blank does not count. A text that begins
-/// with a year of four digits and a sign is year-month-day, whatever the order. `None` if it is no date of
-/// this order.
+/// Returns the days from 1970-01-01 to a date. A time of day after a `T` or a blank is ignored. A text
+/// that begins with a year of four digits and a separator is read as year-month-day for every order.
+/// Returns `None` if the text is not a date of this order.
 #[must_use]
 pub fn days(text: &str, order: DateOrder) -> Option<i32> {
     let text = text.split(['T', ' ']).next()?;
@@ -68,7 +68,8 @@ pub fn days(text: &str, order: DateOrder) -> Option<i32> {
     Some(date.to_julian_day() - EPOCH)
 }
 
-/// The date so many days after 1970-01-01, as ISO 8601; `None` beyond the years 0 to 9999, or between days.
+/// Returns the date that is `days` days after 1970-01-01, as ISO 8601; `None` outside the years 0 to 9999
+/// and for a fraction of a day.
 #[must_use]
 pub fn date(days: f64) -> Option<String> {
     #[expect(clippy::cast_possible_truncation, reason = "compared with what was given")]
@@ -78,7 +79,7 @@ pub fn date(days: f64) -> Option<String> {
     fits.then(|| format!("{:04}-{:02}-{:02}", date.year(), u8::from(date.month()), date.day()))
 }
 
-/// What a value of a format with types is in CSV, as pandas writes it: so one table gives the same rows in
+/// Writes values of a format with types as in CSV by pandas, so that one table gives the same rows in
 /// every format.
 pub(crate) mod typed {
     use std::fmt::{self, Display, Write};
@@ -92,13 +93,13 @@ pub(crate) mod typed {
         }
     }
 
-    /// As it is shown.
+    /// Writes a value as `Display` does.
     pub(crate) fn plain(out: &mut Vec<u8>, value: impl Display) {
         // Writing to a vector cannot fail.
         let _ = write!(Bytes(out), "{value}");
     }
 
-    /// A number, with the decimal sign of the table.
+    /// Writes a number, with the decimal sign of the table.
     pub(crate) fn number(out: &mut Vec<u8>, value: impl Display, comma: bool) {
         let start = out.len();
         plain(out, value);
@@ -107,7 +108,8 @@ pub(crate) mod typed {
         }
     }
 
-    /// A binary64 or binary32; NaN is what pandas has for a missing number.
+    /// Writes a binary64 or binary32. NaN is written as nothing, because pandas uses it for a missing
+    /// number.
     pub(crate) fn float(out: &mut Vec<u8>, value: impl Display + Into<f64> + Copy, comma: bool) {
         if !value.into().is_nan() {
             number(out, value, comma);
@@ -119,7 +121,7 @@ pub(crate) mod typed {
     }
 }
 
-/// What a boolean counts as in a column of numbers: `True` and `TRUE` are 1 in every format.
+/// Parses a boolean. In a column of numbers `True` and `TRUE` count as 1, in every format.
 #[must_use]
 pub fn truth(text: &str) -> Option<bool> {
     match text {
@@ -129,36 +131,37 @@ pub fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// Why a text is no number.
+/// Reason for which a text is not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoNumber {
-    /// It is one with the other decimal sign.
+    /// The text is a number with the other decimal sign.
     OtherDecimal,
-    /// `1,234` is a thousand and more, or one and less than a quarter; `1 234` and `1'234` are perhaps two.
+    /// The thousands separator is ambiguous. `1,234` may be more than a thousand, or a little more than
+    /// one. `1 234` and `1'234` may be two numbers.
     Ambiguous,
-    /// `<0.5`: below or above what can be measured.
+    /// `<0.5`: below or above the range of measurement.
     Limit,
     /// `12%`.
     Percent,
     /// `72 kg`, `€12`.
     Unit,
-    /// `(5)` or `−5`, with a minus of typesetters.
+    /// `(5)`, or `−5` with a typographic minus sign.
     Minus,
     /// A date.
     Date,
-    /// Not finite, or 2^80 and more.
+    /// Not finite, or 2^80 or more.
     Large,
-    /// `-`, `unknown`, `n/a` and the like.
+    /// `-`, `unknown`, `n/a` and similar texts.
     Missing,
     /// Any other text.
     Text,
 }
 
-/// Reads a number. With `comma` decimals follow a comma. The other sign may part thousands, where that is
-/// plain: `1.234,5` and `1.234.567`, but not `1.234`.
+/// Parses a number. With `comma`, the decimal sign is a comma. The other sign may separate thousands if it
+/// is unambiguous: `1.234,5` and `1.234.567`, but not `1.234`.
 ///
 /// # Errors
-/// What the text is, if it is no such number.
+/// The kind of the text, if it is not such a number.
 pub fn number(text: &str, comma: bool) -> Result<f32, NoNumber> {
     let parsed = if comma { with_comma(text) } else { with_point(text) };
     match parsed {
@@ -177,7 +180,8 @@ fn with_comma(text: &str) -> Option<f32> {
     if text.contains('.') { None } else { text.replacen(',', ".", 1).parse().ok() }
 }
 
-/// The groups of three digits that `sign` parts, if they are well formed, and what follows the decimal sign.
+/// Returns the number of groups of three digits after a thousands separator, and whether a fraction
+/// follows. Returns `None` if the groups are not well formed.
 fn groups(text: &str, comma: bool) -> Option<(usize, bool)> {
     let (decimal, group) = if comma { (',', '.') } else { ('.', ',') };
     let (whole, fraction) = match text.split_once(decimal) {
@@ -199,7 +203,7 @@ fn groups(text: &str, comma: bool) -> Option<(usize, bool)> {
     (sound && count > 0).then_some((count, fraction.is_some()))
 }
 
-/// A number whose thousands are parted plainly.
+/// Parses a number with unambiguous thousands separators.
 fn grouped(text: &str, comma: bool) -> Option<f32> {
     let (count, fraction) = groups(text, comma)?;
     if count < 2 && !fraction {
@@ -209,7 +213,7 @@ fn grouped(text: &str, comma: bool) -> Option<f32> {
     text.replace(group, "").replacen(',', ".", 1).parse().ok().filter(|&value| magnitude_ok(value))
 }
 
-/// What a text is that is no number.
+/// Returns the kind of a text that is not a number.
 fn what_else(text: &str, comma: bool) -> NoNumber {
     let other = |text: &str| if comma { with_point(text) } else { with_comma(text) }.is_some();
     let either = |text: &str| with_point(text).or_else(|| with_comma(text)).is_some();
@@ -248,13 +252,14 @@ fn what_else(text: &str, comma: bool) -> NoNumber {
     }
 }
 
-/// Whether a text stands for a missing value and is hardly a class or a level, as `none` may be.
+/// Returns whether a text means a missing value and is unlikely to be a class or a level (`none` may be
+/// one).
 #[must_use]
 pub fn is_no_value(text: &str) -> bool {
     ["na", "n/a", "#n/a", "nan", "null", "?", "-", "--", "."].contains(&text.to_lowercase().as_str())
 }
 
-/// Whether a text is one that people write for a missing value.
+/// Returns whether a text is one that people often write for a missing value.
 #[must_use]
 pub fn looks_missing(text: &str) -> bool {
     const WORDS: [&str; 27] = [

@@ -1,4 +1,4 @@
-//! Rows that are all in one file: of a single peer that looks for settings, or of a simulation.
+//! Reads rows that are all in one file, for a single peer that compares settings, or for a simulation.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use super::draft::{Draft, draft};
 use super::publish::Rule;
 use crate::{DataError, Expected, Loaded, load_named};
 
-/// Reads a file as `expected` says. Where its description leaves missing values to the mean or the most
-/// frequent level over all peers, those of the file's own rows take their place.
+/// Reads a file with `expected`. The file counts as all peers: pooled fills are the mean or the most
+/// frequent level of its own rows.
 ///
 /// # Errors
-/// [`DataError`] as of [`load_named`], and where a column that is to be filled so has no value at all.
+/// [`DataError`] as for [`load_named`], and if a column to be filled in this way has no values at all.
 pub fn load_whole(path: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     let mut loaded = load_named(path, expected)?;
     if let Some(preparation) = expected.preparation
@@ -25,11 +25,11 @@ pub fn load_whole(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     Ok(loaded)
 }
 
-/// Reads a file whose columns nobody has described: as numbers, and where they are no numbers as guessed;
-/// then gives the guess, too, of which `rule` says what it may hold.
+/// Reads a file without a description of its columns. It is read as numbers if possible, otherwise with a
+/// draft. The draft is returned too; `rule` decides which texts it may contain.
 ///
 /// # Errors
-/// [`DataError`] as of [`load_named`] where neither way reads it.
+/// [`DataError`] as for [`load_named`] if the file cannot be read in either way.
 pub fn load_drafted(
     path: &Path,
     expected: &Expected,

@@ -2,23 +2,23 @@
 //!
 //! Peers add 64-bit words mod 2^64, in two's complement. With Q = round(x 2^40), halves away from zero:
 //!
-//! | words | of each feature | what |
+//! | words | of each feature | content |
 //! | --- | --- | --- |
 //! | 1 | | n, the number of rows |
 //! | 3 d | sums | the digits of a peer's sum of Q |
 //! | 6 d, not for `center` | squares | the digits of its sum of Q^2 |
 //!
-//! Digits have base 2^40 and are from -2^39 to below 2^39, the last one what is left. Each peer makes them of
-//! its own sum, not of each row: digits of rows would show how many rows are below 0, and more. The integers
-//! that the totals stand for depend on the rows alone, not on whose they are.
+//! Digits have base 2^40 and are from -2^39 to below 2^39; the last digit is the rest. Each peer computes
+//! the digits of its own sum, not of each row. Digits of rows would reveal, for example, how many rows are
+//! below 0. The integers that the totals represent depend only on the rows, not on their owners.
 //!
-//! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 <
-//! 2^240: no digit of a peer with r rows exceeds r 2^40. With n < 2^23 rows in all, no word wraps. No feature
-//! is too large to have a mean.
+//! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 < 2^240.
+//! No digit of a peer with r rows exceeds r 2^40. With n < 2^23 rows in all, no word wraps. So every
+//! feature has a mean, however large it is.
 //!
-//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly; below, features
-//! are as good as rounded to 12 decimal places. A feature that is within 2^-41 of 0 everywhere counts as
-//! constant.
+//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly. Smaller
+//! features are rounded to about 12 decimal places. A feature that is within 2^-41 of 0 in all rows counts
+//! as constant.
 
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive};
@@ -40,13 +40,13 @@ const LIMB: u128 = (1 << LIMB_BITS) - 1;
 const _CAPACITY: () = {
     assert!(MAX_MAGNITUDE == (1u128 << 80) as f32 && 80 + FRACTION_BITS == SUM_LIMBS as u32 * LIMB_BITS);
     assert!(SQUARE_LIMBS == 2 * SUM_LIMBS);
-    // A digit has half of the ring either way.
+    // A digit may use half of the ring in each direction.
     assert!(mask::capacity(Word::W64, MAX_ROWS as u64) / 2 >= 1 << LIMB_BITS);
     // n^2 is exact in binary64.
     assert!((MAX_ROWS as u128).pow(2) < 1 << 53);
 };
 
-/// The words that a peer with these rows adds to the sum, [`Moments::words`] of them.
+/// Returns the words that a peer with these rows adds to the sum, [`Moments::words`] of them.
 #[must_use]
 pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64> {
     let data = data.into();
@@ -58,7 +58,7 @@ pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64
     let (sums, squares) = (sums.as_chunks_mut::<SUM_LIMBS>().0, squares.as_chunks_mut::<SQUARE_LIMBS>().0);
     for row in 0..data.rows() {
         for (feature, (&x, sums)) in data.row(row).iter().zip(&mut *sums).enumerate() {
-            // The product is exact in binary64, and what is rounded is below 2^120.
+            // The product is exact in binary64, and the rounded value is below 2^120.
             let q = (f64::from(x) * (1u64 << FRACTION_BITS) as f64).round() as i128;
             if q == 0 {
                 continue;
@@ -68,7 +68,7 @@ pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64
             let high = ((q >> (2 * LIMB_BITS)) as i64).cast_unsigned();
             sums.iter_mut().zip([low[0], low[1], high]).for_each(|(sum, limb)| *sum = sum.wrapping_add(limb));
             if let Some(squares) = squares.get_mut(feature) {
-                // Q has at most 24 bits that matter: its square is a number below 2^50, shifted.
+                // Q has at most 24 significant bits, so its square is a number below 2^50, shifted.
                 let magnitude = q.unsigned_abs();
                 let zeros = magnitude.trailing_zeros();
                 let (limb, shift) = (2 * zeros / LIMB_BITS, 2 * zeros % LIMB_BITS);
@@ -85,7 +85,7 @@ pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64
     words
 }
 
-/// Makes digits of sums of limbs, lowest first; what they stand for stays.
+/// Turns sums of limbs, lowest first, into digits of the same number.
 fn carry(limbs: &mut [u64]) {
     let half = 1i64 << (LIMB_BITS - 1);
     let mut carried = 0;
@@ -99,28 +99,29 @@ fn carry(limbs: &mut [u64]) {
     }
 }
 
-/// Number of rows, means and, where squares were summed, variances (divisor n) over all peers.
+/// Number of rows, means and, if squares were summed, variances (divisor n) over all peers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moments {
     /// Rows in all, 1 to [`MAX_ROWS`].
     pub rows: u64,
     /// The mean of each feature.
     pub means: Vec<f64>,
-    /// The variance of each feature, where known.
+    /// The variance of each feature, if known.
     pub variances: Option<Vec<f64>>,
 }
 
 impl Moments {
-    /// How many words [`moments`] gives for `d` features.
+    /// Returns the number of words that [`moments`] gives for `d` features.
     #[must_use]
     pub const fn words(d: usize, with_squares: bool) -> usize {
         1 + d * if with_squares { SUM_LIMBS + SQUARE_LIMBS } else { SUM_LIMBS }
     }
 
-    /// From the total of everybody's [`moments`] for `d` features: exact integers until the one division.
+    /// Computes the moments from the total of all peers' [`moments`] for `d` features. All numbers are
+    /// exact integers until the one division.
     ///
     /// # Errors
-    /// [`ScalingError`] when the words are not such a total.
+    /// [`ScalingError`] if the words are not such a total.
     pub fn from_words(words: &[u64], d: usize) -> Result<Self, ScalingError> {
         let (plain, squared) = (Self::words(d, false), Self::words(d, true));
         let found = words.len();
@@ -138,7 +139,8 @@ impl Moments {
         for (feature, sum) in sums.iter().enumerate() {
             let inconsistent = || ScalingError::Inconsistent(feature + 1);
             let sum = joined(sum, rows).ok_or_else(inconsistent)?;
-            // Rounded once; the divisors are exact, n < 2^23 and a power of two.
+            // Rounded once: the divisors are exact, because n < 2^23 and the other factor is a power of
+            // two.
             moments.means.push(rounded(&sum) / (rows as f64 * 2f64.powi(FRACTION_BITS as i32)));
             if let (Some(variances), Some(squares)) = (&mut moments.variances, squares.get(feature)) {
                 let squares = joined(squares, rows).ok_or_else(inconsistent)?;
@@ -154,7 +156,7 @@ impl Moments {
     }
 }
 
-/// The number whose digits are summed in `digits`, lowest first; `None` where a sum is too large for so many
+/// Returns the number with these sums of digits, lowest first; `None` if a sum is too large for `rows`
 /// rows.
 fn joined(digits: &[u64], rows: u64) -> Option<BigInt> {
     let add = |sum: BigInt, digit: &u64| {
@@ -164,7 +166,7 @@ fn joined(digits: &[u64], rows: u64) -> Option<BigInt> {
     digits.iter().rev().try_fold(BigInt::ZERO, add)
 }
 
-/// To binary64, ties to even. What is rounded here is below 2^290.
+/// Rounds to binary64, ties to even. All numbers here are below 2^290.
 fn rounded(x: &BigInt) -> f64 {
     x.to_f64().unwrap_or(f64::INFINITY)
 }
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(squares(&[3.0, 4.0]), squares(&[-5.0, 0.0]));
     }
 
-    /// What binary64 sums would lose: 2^79 and 2^-40 beside it.
+    /// Sums in binary64 would lose these numbers: 2^79 and 2^-40 in different features.
     #[test]
     fn a_huge_feature_does_not_hide_a_tiny_one() {
         let (huge, tiny) = (2f32.powi(79), 2f32.powi(-40));
@@ -242,13 +244,14 @@ mod tests {
         for limb in [1, 2, 4, 9] {
             assert_eq!(with(limb, u64::MAX - (1 << 62)), Err(ScalingError::Inconsistent(1)), "word {limb}");
         }
-        // The signed limb, either way; and squares that are smaller than the mean's.
+        // A signed limb that is too large, in both directions, and squares that are too small for the
+        // mean.
         assert_eq!(with(3, 1 << 62), Err(ScalingError::Inconsistent(1)));
         assert_eq!(with(3, (1u64 << 62).wrapping_neg()), Err(ScalingError::Inconsistent(1)));
         assert_eq!(with(6, 0), Err(ScalingError::Inconsistent(1)));
     }
 
-    /// Any legal f32, all exponents alike: huge and tiny ones side by side.
+    /// Any valid f32 with evenly spread exponents, so huge and tiny values occur together.
     fn values() -> impl Strategy<Value = Vec<f32>> {
         let any = (-149i32..80, 0u32..1 << 23, any::<bool>()).prop_map(|(exponent, fraction, negative)| {
             let x = ((f64::from(fraction) / f64::from(1 << 23) + 1.0) * 2f64.powi(exponent)) as f32;
@@ -275,7 +278,7 @@ mod tests {
             prop_assert_eq!(total.rows, whole.rows() as u64);
         }
 
-        /// Against Q as one big integer for each value.
+        /// Compares with one big integer Q for each value.
         #[test]
         fn means_and_variances_are_those_of_exact_integers(values in values()) {
             let q = |x: f32| (f64::from(x) * 2f64.powi(40)).round() as i128;

@@ -1,37 +1,39 @@
-//! What peers sum of their columns: moments of all rows, and where each peer compares its columns with those
-//! of all, also moments of *typical rows*.
+//! Sums over the columns of all peers: the moments of all rows and, if each peer compares its columns with
+//! those of all, also the moments of *typical rows*.
 //!
-//! A peer with at least [`FEWEST_ROWS`] rows has two typical rows. With the n values of a column in ascending
-//! order, the first has the mean of those from place floor(n / 4) to below floor(n / 2), the second that of
-//! those up to below n - floor(n / 4). Up to a quarter of the values may be codes such as -999 and move
-//! neither far (quartile means, as the midmean of Tukey, *Exploratory Data Analysis*, 1977). Each peer
-//! counts alike, and at least ten of its rows are in each number.
+//! A peer with at least [`FEWEST_ROWS`] rows has two typical rows. Sort the n values of a column in
+//! ascending order. The first typical row has the mean of the values from place floor(n / 4) to below
+//! floor(n / 2). The second has the mean of the next values, to below n - floor(n / 4).
+//!
+//! Up to a quarter of the values may be codes such as -999; they move neither mean far. (These are
+//! quartile means, like the midmean of Tukey, *Exploratory Data Analysis*, 1977.) Each peer counts
+//! equally, and each number is the mean of at least ten of its rows.
 
 use super::{Moments, moments};
 use crate::Borrowed;
 
-/// Rows of a peer that puts in typical rows: ten in each quarter.
+/// Fewest rows of a peer that adds typical rows: ten in each quarter.
 pub const FEWEST_ROWS: usize = 40;
 
-/// What is summed of columns, over all peers.
+/// Sums of columns over all peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnSums {
-    /// Sums, from which means follow.
+    /// Sums, which give the means.
     Means,
-    /// Also squares, from which spreads follow.
+    /// Sums and squares, which give means and deviations.
     Spreads,
-    /// The same, and behind it of typical rows.
+    /// Like `Spreads`, followed by the same for typical rows.
     Compared,
 }
 
 impl ColumnSums {
-    /// What a scaling needs that needs moments, with `squares` or without.
+    /// Returns the sums for a scaling that needs moments, with `squares` or without.
     #[must_use]
     pub const fn needed(squares: bool) -> Self {
         if squares { Self::Spreads } else { Self::Means }
     }
 
-    /// Words for `d` features.
+    /// Returns the number of words for `d` features.
     #[must_use]
     pub const fn words(self, d: usize) -> usize {
         match self {
@@ -41,7 +43,7 @@ impl ColumnSums {
         }
     }
 
-    /// The words that a peer with these rows adds to the sum.
+    /// Returns the words that a peer with these rows adds to the sum.
     #[must_use]
     pub fn of<'a>(self, data: impl Into<Borrowed<'a>>) -> Vec<u64> {
         let data = data.into();
@@ -53,21 +55,21 @@ impl ColumnSums {
     }
 }
 
-/// The words of the moments among those that were opened, and those of typical rows; none where they were not
-/// summed.
+/// Splits the opened words into those of the moments and those of typical rows, which are empty if they
+/// were not summed.
 #[must_use]
 pub fn parts(words: &[u64], d: usize) -> (&[u64], &[u64]) {
     if words.len() == ColumnSums::Compared.words(d) { words.split_at(words.len() / 2) } else { (words, &[]) }
 }
 
-/// The moments of a peer's typical rows; of none if it has too few rows.
+/// Returns the moments of a peer's typical rows; all words are 0 if it has too few rows.
 fn typical_moments(data: Borrowed<'_>) -> Vec<u64> {
     let rows = if data.rows() < FEWEST_ROWS { Vec::new() } else { typical_rows(data).concat() };
     let rows = Borrowed::new(data.features(), &rows);
     rows.map_or_else(|_| vec![0; Moments::words(data.features(), true)], |rows| moments(rows, true))
 }
 
-/// The two typical rows of at least four rows.
+/// Returns the two typical rows of at least four rows.
 #[must_use]
 pub fn typical_rows<'a>(data: impl Into<Borrowed<'a>>) -> [Vec<f32>; 2] {
     let data = data.into();
@@ -121,7 +123,8 @@ mod tests {
     }
 
     proptest! {
-        /// Codes in up to a quarter of the rows move no typical row out of the range of the others.
+        /// Checks that codes in up to a quarter of the rows keep each typical row within the range of the
+        /// other values.
         #[test]
         fn codes_in_a_quarter_of_the_rows_stay_out(
             mut values in prop::collection::vec(50.0f32..100.0, 40..90),

@@ -1,11 +1,11 @@
-//! How a site writes dates: `dd.mm.yyyy`, `m/d/yy`, `dd-mmm-yyyy`.
+//! Formats of a site's dates: `dd.mm.yyyy`, `m/d/yy`, `dd-mmm-yyyy`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::prepare::value::{DateOrder, days};
 
-/// Names of months, of which three letters count.
+/// Names of months; three letters are compared.
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const EXPECTED: &str = "expected day, month and year, such as dd.mm.yyyy, m/d/yy, dd-mmm-yyyy or yyyymmdd";
@@ -16,13 +16,13 @@ enum Part {
     Month,
     MonthName,
     Year,
-    /// Two digits: 30 to 99 are of the 20th century.
+    /// Two digits; 30 to 99 are in the 20th century.
     ShortYear,
     Sign(char),
 }
 
-/// How dates are written: `d`, `m` (`mmm` for Jan), `yy` or `yyyy`, and the signs between them. What follows
-/// the date, such as a time of day, does not count.
+/// A format of dates: `d`, `m` (`mmm` for Jan), `yy` or `yyyy`, and the signs between them. Text after the
+/// date, such as a time of day, is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatePattern {
     text: String,
@@ -65,11 +65,11 @@ impl FromStr for DatePattern {
 }
 
 impl DatePattern {
-    /// Days from 1970-01-01 to a date that is written so.
+    /// Returns the days from 1970-01-01 to a date in this format.
     #[must_use]
     pub fn read(&self, text: &str) -> Option<i32> {
         let (mut rest, mut day, mut month, mut year) = (text, 0, 0, 0);
-        // Without signs between them numbers have their full lengths.
+        // Without signs between the parts, numbers have their full lengths.
         let least = if self.parts.iter().any(|part| matches!(part, Part::Sign(_))) { 1 } else { 2 };
         for part in &self.parts {
             match part {
@@ -90,7 +90,7 @@ impl DatePattern {
                 Part::Sign(sign) => rest = rest.strip_prefix(*sign)?,
             }
         }
-        // A longer number, such as a year of four digits of which two were read, is another date.
+        // A further digit means another date, for example a year of four digits of which two were read.
         if rest.starts_with(|next: char| next.is_ascii_digit()) {
             return None;
         }

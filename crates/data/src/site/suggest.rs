@@ -1,4 +1,4 @@
-//! A map file drafted from what is wrong with a site's file, for a person who looks it over.
+//! Drafts a map file from the problems of a site's file, for a person to review.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use crate::prepare::TableSchema;
 use crate::prepare::problems::{Problem, Problems, Trouble, near};
 use crate::prepare::value::{NoNumber, is_no_value, looks_missing};
 
-/// How dates may be written.
+/// Formats of dates that are tried.
 pub(crate) const PATTERNS: [&str; 12] = [
     "dd.mm.yyyy",
     "dd/mm/yyyy",
@@ -23,11 +23,11 @@ pub(crate) const PATTERNS: [&str; 12] = [
     "mmm dd, yyyy",
     "ddmmyyyy",
 ];
-/// Texts of a column that are listed.
+/// Number of texts of a column that are listed.
 const LISTED: usize = 100;
 
-/// The columns of the file that are probably described ones under other names: agreed names by those of the
-/// file.
+/// Returns the columns of the file that are probably described columns under other names: the agreed name
+/// by the name in the file.
 #[must_use]
 pub fn renames(problems: &Problems) -> BTreeMap<String, String> {
     let near = problems.list.iter().filter_map(|problem| match &problem.trouble {
@@ -44,8 +44,8 @@ struct Lines {
     values: String,
 }
 
-/// The lines of a map file for this file of rows; `renamed` are names that are as good as agreed on. What
-/// cannot be known is a comment with what to decide.
+/// Returns the lines of a map file for this file of rows. `renamed` are names to treat as agreed. Open
+/// questions become comments that say what to decide.
 #[must_use]
 pub fn draft(
     problems: &Problems,
@@ -102,7 +102,7 @@ pub fn draft(
 }
 
 fn put(out: &mut String, line: std::fmt::Arguments) {
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(out, "{line}");
 }
 

@@ -51,7 +51,7 @@ fn a_map_makes_the_agreed_rows_of_a_sites_own_file() {
     let data = load(file.path(), &expected).unwrap();
     assert_eq!(data.values(), [51.0, 1.0, 0.0, 1.0, 70.0, 0.0, 0.0, 2.0, -0.75, 0.0, 1.0, -1.0]);
     assert_eq!(data.labels(), [0, 1, 1]);
-    // Errors keep the lines of the file; what cannot be converted is shown as it is.
+    // Errors have the lines of the original file. A text that cannot be converted is shown unchanged.
     let bad = write(&ROWS.replace("\n-3.5;", "\n\nheavy;"));
     let error = load(bad.path(), &expected).unwrap_err().to_string();
     assert!(error.contains("line 5, column \"weight\": found \"heavy\""), "{error}");

@@ -63,7 +63,7 @@ fn parties_hold_equal_rows_out_alike_and_keep_some_of_each_class() {
     assert!((50..110).contains(&split.test.len()), "{}", split.test.len());
     assert!(split.test.chunks(2).all(|pair| pair[0] / 2 == pair[1] / 2), "twins lie on one side");
     assert_eq!(split.train.len() + split.test.len(), 400);
-    // Another party with some of the rows and others, and a class in between.
+    // Another party has every third of these rows.
     let rows: Vec<usize> = (0..400).step_by(3).collect();
     let other = held_out(&data.subset(&rows), 20, 1000, &[1; 32]);
     assert!(other.test.iter().all(|&row| split.test.contains(&rows[row])));
@@ -122,7 +122,7 @@ proptest! {
         let data = rows_of(&labels, &groups);
         prop_assert_eq!(folds(&data, 3, b"s"), folds(bare(&labels), 3, b"s"));
         prop_assert_eq!(train_test(&data, percent, b"s"), train_test(bare(&labels), percent, b"s"));
-        // Held-out rows lie elsewhere, by the same rules.
+        // Other rows are held out, but the same rules apply.
         let split = held_out(&data, percent, 20, &[3; 32]);
         for class in 0..4 {
             let count = |rows: &[usize]| rows.iter().filter(|&&row| labels[row] == class).count();

@@ -1,4 +1,4 @@
-//! Described columns in every format that has types: the same rows as their CSV.
+//! Described columns in every format with types give the same rows as their CSV.
 
 use super::write::{Cell, Style, Table, csv, json_lines, npz, parquet, xlsx};
 use super::*;

@@ -1,5 +1,5 @@
-//! All formats: `tests/formats` has the same four rows as `scripts/make-formats.py` writes them with pandas
-//! and NumPy.
+//! All formats: `tests/formats` has the same four rows in each format, written by
+//! `scripts/make-formats.py` with pandas and NumPy.
 
 use std::io::{Cursor, Write};
 
@@ -28,7 +28,7 @@ fn refused(name: &str, expected: &Expected) -> String {
     text_of(&load(&path, expected).unwrap_err(), &path)
 }
 
-/// What is wrong with these bytes in a file of that name.
+/// Returns the error for a file with this name and these bytes.
 fn refused_bytes(name: &str, bytes: &[u8], expected: &Expected) -> String {
     let files = Files::new();
     let path = files.write(name, bytes);
@@ -111,7 +111,7 @@ fn columns_are_taken_by_name_where_names_are_expected() {
     assert_eq!(difference(&["a", "b"], "b"), ": column 3 is called \"c\", the session file says \"b\"");
 }
 
-/// Numbers as names do not hide a header that is known.
+/// Column names that are numbers do not hide a known header.
 #[test]
 fn a_first_line_with_a_name_that_is_expected_is_a_header() {
     let columns = ["1", "b"].map(String::from);
@@ -229,7 +229,8 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
     assert!(refused("rows.csv", &labelled).contains("and this file is csv"));
 }
 
-/// Every file cut anywhere, and with any byte changed, is refused in one line or gives rows; nothing panics.
+/// A file that is cut at any place is refused. A file with a changed byte is refused in one line or gives
+/// rows.
 #[test]
 fn cut_and_damaged_files_are_refused() {
     let files = Files::new();
@@ -317,7 +318,7 @@ fn npy_files_that_lie_or_hold_other_things_are_refused() {
     let error =
         load(&files.write("a.npy", &npy("<f8", false, "(2, 2)", &four)), &labelled).unwrap_err().to_string();
     assert!(error.ends_with("y.npy: number of entries is 4, expected 2, one for each row"), "{error}");
-    // Images with labels of their own.
+    // Images with separate labels.
     let labels = files.write("l", &npy("|u1", false, "(2,)", &[7, 5]));
     let beside = Expected { labels_file: Some(&labels), ..Expected::default() };
     let images = load(&files.write("a.npy", &npy("<f8", false, "(2, 1, 2)", &four)), &beside).unwrap();
@@ -364,13 +365,14 @@ fn npz_archives_are_refused_by_the_name_of_the_array() {
         refused(&[("X.npy", &x), ("y.npy", &y), ("columns.npy", &names)]),
         ": array \"X\", shape is (2, 2), expected 3 columns, one for each name"
     );
-    // A bomb: much more than its header says, which is where reading ends.
+    // A decompression bomb has much more data than its header declares. Reading stops at the declared
+    // size.
     let bomb = [x.clone(), vec![0; 1 << 26]].concat();
     assert_eq!(
         refused(&[("X.npy", &bomb), ("y.npy", &y)]),
         ": array \"X\", number of elements is over 4, expected 4 as in its header"
     );
-    // A method of compression that is not known here, in the header of the file and in the directory.
+    // An unknown compression method, in the header of the file and in the directory.
     let mut method = archive(&[("X.npy", &x), ("y.npy", &y)]);
     let directory = method.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
     for at in [8, directory + 10] {

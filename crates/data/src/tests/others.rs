@@ -1,4 +1,4 @@
-//! Files that are not what they should be: they are read, or named with what to do.
+//! Unsuitable files: they are read, or refused with their kind and what to do.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ fn schema() -> TableSchema {
     TableSchema { label: Some("kind".into()), columns, ..TableSchema::default() }
 }
 
-/// What is said of these bytes with described columns, and without.
+/// Returns the errors or values for these bytes, with described columns and without.
 fn both(bytes: &[u8]) -> [String; 2] {
     let files = Files::new();
     let path = files.write("f", bytes);
@@ -79,7 +79,7 @@ fn what_surrounds_a_table_in_a_text_does_not_matter() {
     ] {
         assert_eq!(both(text.as_bytes()), ["[1.0, 2.0, 3.0, 4.0]"; 2], "{text:?}");
     }
-    // Described columns are also found in other capitals.
+    // Described columns are also found if their capitals differ.
     assert_eq!(both(b"AGE,Dose,Kind\n1,2,ill\n3,4,well\n")[0], "[1.0, 2.0, 3.0, 4.0]");
     // A number above a table is a row that is too short, not a title.
     assert!(both(b"7\n1,2,ill\n3,4,well\n")[1].contains("one column, the label"));
@@ -111,11 +111,12 @@ fn a_first_line_that_may_be_a_header_is_asked_about() {
     let error = read(counts, None).unwrap_err();
     assert!(error.ends_with("line 1: 0, 1, 2 and so on may be names of columns or a row: `header = true` or `false` in the map file says which"), "{error}");
     assert_eq!((read(counts, Some(true)), read(counts, Some(false))), (Ok(1), Ok(2)));
-    // Two numbers are too few to tell, and a label that is no class says that it may be a header.
+    // Two numbers are too few to decide. The error for the unknown label mentions that the line may be a
+    // header.
     assert_eq!(read("0,1,1\n0.5,2,0\n", None), Ok(2));
     let error = read("0,1,label\n0.5,2,0\n", None).unwrap_err();
     assert!(error.contains("if this line has the names of the columns: `header = true`"), "{error}");
-    // A row of missing values is no header.
+    // A row of missing values is not a header.
     assert!(read("NA,NA,NA,1\n1,2,3,0\n", None).unwrap_err().contains("line 1, column 1: found \"NA\""));
 }
 
@@ -138,7 +139,7 @@ fn a_sheet_is_taken_by_its_name() {
             .contains("several sheets have rows (\"Visits\", \"Old\"): `sheet = \"NAME\"`")
     );
     assert!(read(Some("New")).unwrap_err().contains("no sheet \"New\": it has \"Visits\", \"Old\""));
-    // Cut or changed anywhere it is refused in one line or read; nothing panics.
+    // A file that is cut or changed at any place is refused in one line or read, without a panic.
     let whole = std::fs::read(files.write("b.xlsx", &xlsx(&[("Visits", &table(1))]))).unwrap();
     for at in 0..whole.len() {
         let mut changed = whole.clone();
@@ -167,7 +168,7 @@ fn a_label_that_is_called_like_a_missing_value_is_a_value() {
 
 #[test]
 fn a_moment_in_utc_has_no_day() {
-    // The case of `../shared/cases/parquet-time-zone` is by pandas; here the field alone decides.
+    // The case `../shared/cases/parquet-time-zone` uses pandas; here only the field decides.
     use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
     let file = |utc: bool| {
         let column = ::parquet::schema::types::Type::primitive_type_builder("seen", Physical::INT64)

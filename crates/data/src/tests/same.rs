@@ -1,4 +1,4 @@
-//! One table gives the same rows in every format that is read.
+//! One table gives the same rows in every format.
 
 use super::write::{Cell, Style, Table, csv, json_lines, npz, npz_features, parquet, xlsx};
 use super::*;
@@ -20,7 +20,7 @@ fn table() -> impl Strategy<Value = Table> {
         ("count", any::<i32>().prop_map(|x| Cell::Whole(x.into())).boxed()),
         ("smokes", any::<bool>().prop_map(Cell::Truth).boxed()),
         ("male", any::<bool>().prop_map(Cell::Truth).boxed()),
-        // Levels that stand for a missing value elsewhere, with signs that need quotes.
+        // Levels that mean a missing value in other columns, with signs that need quotes.
         ("stage", text(&["none", "I, early", "II \"late\"", "3"])),
         ("grade", (1..4i64).prop_map(Cell::Whole).boxed()),
         ("seen", (-20_000..40_000).prop_map(Cell::Day).boxed()),
@@ -61,7 +61,7 @@ fn schema(comma: bool) -> TableSchema {
         category("smokes", &["TRUE", "FALSE"]),
         number("male"),
         category("stage", &["none", "I, early", "II \"late\"", "3"]),
-        // As pandas writes whole numbers of a column with missing ones.
+        // pandas writes the whole numbers of a column with missing values in this way.
         category("grade", &["1.0", "2.0", "3.0"]),
         ColumnSpec {
             fill: Fill::Number(0.0),
@@ -81,7 +81,7 @@ fn schema(comma: bool) -> TableSchema {
     }
 }
 
-/// The numbers of a row by what is described, without a file.
+/// Computes the numbers of a row from the description, without a file.
 fn plain(table: &Table, row: usize) -> Vec<f32> {
     let cell = |name: &str| &table.iter().find(|(other, _)| other == name).unwrap().1[row];
     let number = |name: &str| match cell(name) {
@@ -136,7 +136,8 @@ proptest! {
         };
         let groups: Vec<Group> = patients.iter().map(group).collect();
         let style = |delimiter| Style { delimiter, comma, truth };
-        // Where decimals follow a comma numbers as texts are written so by people; here none is.
+        // With a decimal comma, people would write numbers as texts with a comma too. So tables with such
+        // texts are skipped.
         let spelt = !comma || table.iter().all(|(_, cells)| !cells.contains(&Cell::Text("2.5".into())));
         prop_assume!(spelt);
         for (name, bytes) in [
@@ -159,7 +160,7 @@ proptest! {
     fn a_table_of_numbers_gives_the_same_rows_in_every_format(
         table in table(), truth in proptest::sample::select(&SPELT[..]),
     ) {
-        // Without a description no value may be missing.
+        // Without a description, missing values are refused.
         let names = ["dose", "count", "male", "outcome"];
         let named = |(name, _): &(String, Vec<Cell>)| names.contains(&name.as_str());
         let mut table: Table = table.into_iter().filter(named).collect();

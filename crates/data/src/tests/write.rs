@@ -1,4 +1,4 @@
-//! A table written in every format that is read.
+//! Writes a table in every format that can be read.
 
 use std::io::{Cursor, Write};
 use std::sync::Arc;
@@ -33,12 +33,12 @@ fn iso(day: i32) -> String {
     date(day.into()).unwrap()
 }
 
-/// How a file of texts is written.
+/// Spelling of a text file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Style {
     pub(super) delimiter: char,
     pub(super) comma: bool,
-    /// How true and false are spelt.
+    /// Spelling of true and false.
     pub(super) truth: [&'static str; 2],
 }
 
@@ -65,7 +65,7 @@ pub(super) fn csv(table: &Table, style: Style) -> Vec<u8> {
     (lines.join("\n") + "\n").into_bytes()
 }
 
-/// One object a line; null is left out in every second one.
+/// Writes one object a line. In every second row, nulls are left out.
 pub(super) fn json_lines(table: &Table) -> Vec<u8> {
     let mut out = Vec::new();
     for at in 0..table[0].1.len() {
@@ -156,7 +156,7 @@ fn npy_texts(texts: &[String]) -> Vec<u8> {
     npy(&format!("<U{width}"), &format!("({},)", texts.len()), texts.iter().flat_map(element).collect())
 }
 
-/// An array for each column, as `numpy.savez(file, **frame)` writes them.
+/// Writes an array for each column, as `numpy.savez(file, **frame)` does.
 pub(super) fn npz(table: &Table) -> Vec<u8> {
     let array = |(name, cells): &(String, Vec<Cell>)| {
         let shape = format!("({},)", cells.len());
@@ -188,7 +188,7 @@ pub(super) fn npz(table: &Table) -> Vec<u8> {
     zipped(table.iter().map(array).collect())
 }
 
-/// Features in `X`, their names in `columns`, the label, which is the last column, in `y`.
+/// Writes the features to `X`, their names to `columns`, and the label, which is the last column, to `y`.
 pub(super) fn npz_features(table: &Table) -> Vec<u8> {
     let (label, features) = table.split_last().unwrap();
     let number = |cell: &Cell| match cell {
@@ -210,7 +210,7 @@ pub(super) fn npz_features(table: &Table) -> Vec<u8> {
     ])
 }
 
-/// A workbook with these sheets.
+/// Writes a workbook with these sheets.
 pub(super) fn xlsx(sheets: &[(&str, &Table)]) -> Vec<u8> {
     const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
     const OFFICE: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";

@@ -1,21 +1,22 @@
-//! Images that are turned over and moved at random.
+//! Flips and shifts images at random.
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// What is done to the images of a batch.
+/// Random changes to the images of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Augment {
     /// Channels, height and width.
     pub image: [usize; 3],
-    /// Whether left and right are exchanged, with probability 1/2.
+    /// True to exchange left and right with probability 1/2.
     pub flip: bool,
-    /// Most pixels by which an image is moved along each axis; what comes in is 0.
+    /// Largest shift of an image along each axis, in pixels. New pixels are 0.
     pub shift: usize,
 }
 
 impl Augment {
-    /// Appends the image of `row`, changed by the next words of `stream`: with `flip` one word, whose lowest
-    /// bit decides; with `shift` s the words below 2 s + 1 of the two axes, y first.
+    /// Appends the image of `row`, changed by the next words of `stream`. With `flip` it takes one word,
+    /// and the lowest bit decides. With `shift` s it takes a word below 2 s + 1 for each of the two axes,
+    /// y first.
     pub(super) fn append(&self, row: &[f32], stream: &mut Stream, out: &mut Vec<f32>) {
         let [_, height, width] = self.image;
         let flip = self.flip && stream.next_u32() & 1 == 1;

@@ -1,15 +1,15 @@
-//! A trained network with all that prediction needs, and its file.
+//! A trained network with everything that prediction needs, and its file.
 //!
 //! The file is in the format safetensors (8 bytes with the length of a header, the header as JSON, then
-//! numbers, all little-endian), so that PyTorch and others read the weights as they are. Tensors: where the
-//! scaling has them `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
-//! [`Network::tensors`]. `__metadata__` has texts: `format` is `flyswarm-network/1`;
-//! `architecture`, `scaling`, `classes` and `columns` are JSON;
-//! `preparation`, only where columns are described, is the encoding of [`flyswarm_data::prepare::encoding`]
-//! as hexadecimal digits; `positive`, only if the session knows which of two classes is the rarer one, is its
-//! number; `session` and `session_id` say where it comes from. Objects have their keys in byte
-//! order and there is no white space but blanks that fill the header to a multiple of 8 bytes: one encoding
-//! for each model, the same bytes at every peer.
+//! numbers, all little-endian), so that PyTorch and other programs can read the weights. Tensors: if the
+//! scaling has them, `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
+//! [`Network::tensors`]. `__metadata__` has texts. `format` is `flyswarm-network/1`. `architecture`,
+//! `scaling`, `classes` and `columns` are JSON. `preparation`, present only if columns are described, is
+//! the encoding of [`flyswarm_data::prepare::encoding`] in hexadecimal digits. `positive`, present only
+//! if the session knows the rarer of two classes, is the number of that class. `session` and `session_id`
+//! name the session of origin. Objects have their keys in byte order. The only white space is the blanks
+//! that fill the header to a multiple of 8 bytes. So each model has exactly one encoding, the same bytes
+//! at every peer.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -28,37 +28,37 @@ use flyswarm_data::{MAX_CLASSES, MAX_FEATURES};
 use flyswarm_sealed_sum::crypto::tagged_hash;
 use flyswarm_sealed_sum::files::write_whole;
 
-/// The value of `format`.
+/// Value of `format`.
 const FORMAT: &str = "flyswarm-network/1";
-/// The longest header: names of the most columns and classes.
+/// Length of the longest header: names of the most columns and classes.
 const MAX_HEADER: usize = 1 << 27;
-/// No file is longer.
+/// Length of the longest file.
 const MAX_FILE: usize = 8 + MAX_HEADER + 4 * MAX_WEIGHTS + 16 * MAX_FEATURES;
 
-/// Why there is no classifier.
+/// Reason why a classifier could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassifierError {
-    /// The file could not be read or written; on writing, what stood there before still does.
+    /// The file could not be read or written. After a failed write, the old file is still there.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The bytes are not such a file.
+    /// The bytes are not a network's file.
     #[error("not a flyswarm network: {0}")]
     Bad(String),
     /// The architecture does not fit the rows.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The classes or columns are no names.
+    /// A class or column name is invalid.
     #[error(transparent)]
     Names(#[from] ModelError),
     /// The scaler's numbers are impossible.
     #[error(transparent)]
     Scaling(#[from] ScalingError),
-    /// Rows of another width.
+    /// The rows have another number of features.
     #[error("rows have {0} features, the network takes {1}")]
     Features(usize, usize),
 }
 
-/// A trained network, with scaling, classes and columns.
+/// A trained network with scaling, classes and columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classifier {
     network: Network,
@@ -76,10 +76,10 @@ fn bad<T>(text: impl Into<String>) -> Result<T, ClassifierError> {
 }
 
 impl Classifier {
-    /// Puts a classifier together; `session` is the name and id of the session that it comes from.
+    /// Puts a classifier together. `session` is the name and id of the session of origin.
     ///
     /// # Errors
-    /// [`ClassifierError`] where the parts do not belong together or a weight is not finite.
+    /// [`ClassifierError`] if the parts do not fit together or a weight is not finite.
     pub fn new(
         architecture: &Architecture,
         scaler: Scaler,
@@ -104,11 +104,11 @@ impl Classifier {
         Ok(Self { network, scaler, classes, columns, preparation, positive, weights, session })
     }
 
-    /// The same for rows of a table that become its features so.
+    /// Returns the classifier with a description of how a table becomes its features.
     ///
     /// # Errors
-    /// [`ClassifierError::Names`] where a rule is broken, [`ClassifierError::Bad`] where it makes other
-    /// features.
+    /// [`ClassifierError::Names`] if the description breaks a rule, [`ClassifierError::Bad`] if it makes
+    /// other features.
     pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ClassifierError> {
         preparation.check_resolved().map_err(ModelError::from)?;
         if preparation.features() != self.columns {
@@ -117,10 +117,10 @@ impl Classifier {
         Ok(Self { preparation: Some(preparation), ..self })
     }
 
-    /// The same with the number of the class, of two, that sensitivity is about.
+    /// Returns the classifier with the number of the positive class, one of two.
     ///
     /// # Errors
-    /// [`ClassifierError::Bad`] if there are not two classes, or it is not the number of one.
+    /// [`ClassifierError::Bad`] if there are not two classes, or `positive` is not the number of one.
     pub fn with_positive(self, positive: u16) -> Result<Self, ClassifierError> {
         if self.classes.len() != 2 || positive > 1 {
             return bad(format!("positive is {positive}, of {} classes", self.classes.len()));
@@ -128,56 +128,56 @@ impl Classifier {
         Ok(Self { positive: Some(positive), ..self })
     }
 
-    /// The number of the class, of two, that sensitivity is about: the rarer one among the rows that the
-    /// session held out. `None` if it held none out.
+    /// Returns the number of the positive class, one of two: the rarer one among the held-out rows of the
+    /// session. `None` if no rows were held out.
     #[must_use]
     pub fn positive(&self) -> Option<u16> {
         self.positive
     }
 
-    /// How a table becomes features, where that is described.
+    /// Returns the description of how a table becomes features, if there is one.
     #[must_use]
     pub fn preparation(&self) -> Option<&TableSchema> {
         self.preparation.as_deref()
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// The weights.
+    /// Returns the weights.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
 
-    /// The scaler of the rows.
+    /// Returns the scaler of the rows.
     #[must_use]
     pub fn scaler(&self) -> &Scaler {
         &self.scaler
     }
 
-    /// The classes.
+    /// Returns the classes.
     #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// Names of the features in their order; empty where they have none.
+    /// Returns the names of the features in their order; empty if they have none.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Name and id of the session that it comes from.
+    /// Returns the name and id of the session of origin.
     #[must_use]
     pub fn session(&self) -> (&str, &[u8; 32]) {
         (&self.session.0, &self.session.1)
     }
 
-    /// The scores (logits) of rows: rows x classes.
+    /// Returns the scores (logits) of rows: rows x classes.
     ///
     /// # Errors
     /// [`ClassifierError::Features`].
@@ -185,8 +185,8 @@ impl Classifier {
         Ok(self.represent(rows)?.1)
     }
 
-    /// The representation of rows, rows x [`Network::representation`], and their scores (logits), rows x
-    /// classes.
+    /// Returns the representation of rows, rows x [`Network::representation`], and their scores (logits),
+    /// rows x classes.
     ///
     /// # Errors
     /// [`ClassifierError::Features`].
@@ -208,17 +208,17 @@ impl Classifier {
         Ok(self.network.represent(&self.weights, scaled.view(), &mut Tape::default()))
     }
 
-    /// The same with other weights, such as those of [`train`](super::train()) from these.
+    /// Returns the classifier with other weights, such as those of [`train`](super::train()) from these.
     ///
     /// # Errors
-    /// [`ClassifierError::Bad`] where there are more or fewer of them, or one is not finite.
+    /// [`ClassifierError::Bad`] if the number of weights differs, or a weight is not finite.
     pub fn with_weights(&self, weights: Vec<f32>) -> Result<Self, ClassifierError> {
         let Self { network, scaler, classes, columns, preparation, positive, session, .. } = self.clone();
         let new = Self::new(network.architecture(), scaler, classes, columns, weights, session)?;
         Ok(Self { preparation, positive, ..new })
     }
 
-    /// The class index of each row: the highest score, of equal scores the first.
+    /// Returns the class index of each row: the class with the highest score, the first of equal ones.
     ///
     /// # Errors
     /// [`ClassifierError::Features`].
@@ -235,14 +235,14 @@ impl Classifier {
         Ok(self.scores(rows)?.rows().into_iter().map(highest).collect())
     }
 
-    /// SHA-256 of the tag `network` and of the file.
+    /// Returns SHA-256 of the tag `network` and of the file.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let hash: Sha256 = tagged_hash("network").chain_update(self.encode());
         hash.finalize().into()
     }
 
-    /// The file, as bytes.
+    /// Encodes the classifier as the bytes of a file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (mut header, mut at) = (Map::new(), 0);
@@ -289,10 +289,10 @@ impl Classifier {
         bytes
     }
 
-    /// From the bytes of a file.
+    /// Decodes the bytes of a file.
     ///
     /// # Errors
-    /// [`ClassifierError`], also where the bytes are not the one encoding of their classifier.
+    /// [`ClassifierError`], also if the bytes are not the one encoding of their classifier.
     pub fn decode(bytes: &[u8]) -> Result<Self, ClassifierError> {
         let short = || ClassifierError::Bad("the file is cut off".into());
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
@@ -357,14 +357,15 @@ impl Classifier {
         if let Some(number) = field("positive") {
             classifier = classifier.with_positive(number.parse().map_err(|_| missing("positive"))?)?;
         }
-        // Names, shapes and places of tensors, and whatever else could be written in two ways.
+        // Catches names, shapes and offsets of tensors, and everything else that could be written in two
+        // ways.
         if classifier.encode() != bytes {
             return bad("the header is not the one of its network");
         }
         Ok(classifier)
     }
 
-    /// Whether a file may be one of these, by its first bytes; at least 512 of them.
+    /// Returns whether a file may be a classifier, judged by its first bytes (at least 512).
     #[must_use]
     pub fn looks_like(bytes: &[u8]) -> bool {
         looks_like(bytes, FORMAT)
@@ -383,7 +384,7 @@ impl Classifier {
         Self::decode(&bytes)
     }
 
-    /// Writes a file; what stood there before is replaced whole.
+    /// Writes a file. An existing file is replaced as a whole.
     ///
     /// # Errors
     /// [`ClassifierError::Io`].
@@ -392,7 +393,8 @@ impl Classifier {
     }
 }
 
-/// Whether bytes begin as a file with this `format` does; what comes after its header may be another's file.
+/// Returns whether bytes begin like a file with this `format`. The bytes after its header may belong to
+/// another file.
 pub(crate) fn looks_like(bytes: &[u8], format: &str) -> bool {
     let Some((length, start)) = bytes.split_first_chunk::<8>() else { return false };
     let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);

@@ -1,36 +1,39 @@
-//! Layers: forward and backward.
+//! Layers, with their forward and backward pass.
 //!
-//! Vectors lie row by row. Images lie channel by channel, in a channel row by row of the batch, in a row
-//! pixel by pixel, so that a convolution is one product of matrices for several rows at once.
+//! Vectors are stored row by row. Images are stored channel by channel, in a channel row by row of the
+//! batch, in a row pixel by pixel. So a convolution is one product of matrices for several rows at once.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, s};
 
-/// Numbers of a line of a cache.
+/// Number of values in a line of the cache.
 const LINE: usize = 16;
-/// Numbers of unfolded patches that are made at a time: 512 KiB, which a second-level cache holds.
+/// Number of values of unfolded patches that are made at a time: 512 KiB, which fits a second-level
+/// cache.
 const UNFOLDED: usize = 1 << 17;
-/// Numbers of a gradient that are made at a time: 4 MiB, or one line of a matrix if that is longer.
+/// Number of values of a gradient that are made at a time: 4 MiB, or one line of a matrix if that is
+/// longer.
 pub(super) const PIECE: usize = 1 << 20;
-/// Weights of a 3 x 3 patch of one channel.
+/// Number of weights of a 3 x 3 patch of one channel.
 const PATCH: usize = 9;
 
 /// Buffers of a layer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// The patches of some rows, a column each.
+    /// Patches of some rows, a column each.
     columns: Padded,
-    /// Some rows of what a convolution makes, or of its gradient, a filter a line.
+    /// Output of a convolution for some rows, or its gradient, a filter a line.
     piece: Padded,
-    /// A part of a gradient.
+    /// Part of a gradient.
     gradient: Vec<f32>,
 }
 
-/// Takes a part of a layer's gradient: where it begins, the weights, which may be changed, and the gradient.
+/// Function that takes a part of a layer's gradient: the index of its first value, the weights, which it
+/// may change, and the gradient.
 pub(super) type Take<'a> = &'a mut dyn FnMut(usize, &mut [f32], &[f32]);
 
-/// A matrix whose lines begin an odd number of cache lines after each other. At powers of two, which images
-/// like, the lines of a matrix take the same few places of the cache.
+/// A matrix whose lines start an odd number of cache lines apart. With powers of two, which are common
+/// for images, all lines of a matrix would share the same few places of the cache.
 #[derive(Clone, Debug, Default)]
 struct Padded {
     numbers: Vec<f32>,
@@ -39,7 +42,7 @@ struct Padded {
 }
 
 impl Padded {
-    /// Makes it so large. What is in it is left from before.
+    /// Sets the size. Old values remain.
     fn resize(&mut self, lines: usize, width: usize) {
         (self.width, self.stride) = (width, LINE * (width.div_ceil(LINE) | 1));
         self.numbers.resize(lines * self.stride, 0.0);
@@ -60,16 +63,17 @@ impl Padded {
     }
 }
 
-/// What happens to the numbers of a row.
+/// Operation on the values of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
-    /// From rows of channels to channels of rows, or back: a transposition of `outer` and the batch.
+    /// Reorders from rows of channels to channels of rows, or back: a transposition of `outer` and the
+    /// batch.
     Transpose { channels: usize, area: usize, to_channels: bool },
-    /// 3 x 3, stride 1, zeros around the image; then ReLU.
+    /// Convolution 3 x 3, stride 1, zeros around the image, followed by ReLU.
     Convolution { channels: usize, filters: usize, height: usize, width: usize },
-    /// The largest of 2 x 2, stride 2; an odd last line or column is left out.
+    /// Maximum of 2 x 2, stride 2. An odd last line or column is left out.
     Pool { channels: usize, height: usize, width: usize },
-    /// A matrix and a bias; then ReLU or nothing.
+    /// Product with a matrix, plus a bias, followed by ReLU if `relu` is true.
     Dense { inputs: usize, outputs: usize, relu: bool },
 }
 
@@ -85,7 +89,7 @@ fn view_mut(values: &mut [f32], rows: usize) -> ArrayViewMut2<'_, f32> {
 }
 
 impl Layer {
-    /// Numbers of a row that come out.
+    /// Returns the number of output values of a row.
     pub(super) fn outputs(self) -> usize {
         match self {
             Self::Transpose { channels, area, .. } => channels * area,
@@ -95,7 +99,8 @@ impl Layer {
         }
     }
 
-    /// The shape of its matrix: outputs and inputs; (0, 0) without one. As many biases follow as outputs.
+    /// Returns the shape of the layer's matrix: outputs and inputs; (0, 0) without a matrix. The matrix
+    /// is followed by one bias for each output.
     pub(super) fn matrix(self) -> (usize, usize) {
         match self {
             Self::Convolution { channels, filters, .. } => (filters, channels * PATCH),
@@ -104,13 +109,13 @@ impl Layer {
         }
     }
 
-    /// Weights and biases.
+    /// Returns the number of weights and biases.
     pub(super) fn weights(self) -> usize {
         let (outputs, inputs) = self.matrix();
         outputs * (inputs + 1)
     }
 
-    /// Multiplications and additions of one row, forward.
+    /// Returns the number of multiplications and additions for one row, forward.
     pub(super) fn work(self) -> usize {
         let (outputs, inputs) = self.matrix();
         match self {
@@ -119,7 +124,7 @@ impl Layer {
         }
     }
 
-    /// `output` of `input`, for `batch` rows.
+    /// Computes `output` from `input`, for `batch` rows.
     pub(super) fn forward(
         self,
         weights: &[f32],
@@ -174,8 +179,8 @@ impl Layer {
         }
     }
 
-    /// Writes the gradient of the input where it is asked for, then gives that of the weights to `take`, of a
-    /// large matrix in pieces. `upper` is the gradient of the output, and is changed.
+    /// Writes the gradient of the input if `lower` is given, then passes the gradient of the weights to
+    /// `take`, in pieces if the matrix is large. `upper` is the gradient of the output, and is changed.
     #[expect(clippy::too_many_arguments, reason = "two vectors forward, three backward and scratch")]
     pub(super) fn backward(
         self,
@@ -257,7 +262,7 @@ impl Layer {
                 for ((to, from), upper) in planes.zip(upper.chunks_exact(low * narrow)) {
                     for (at, &value) in upper.iter().enumerate() {
                         let corner = at / narrow * 2 * width + at % narrow * 2;
-                        // Of equal values the first takes it.
+                        // If values are equal, the first gets the gradient.
                         let mut best = corner;
                         for place in [corner + 1, corner + width, corner + width + 1] {
                             if from[place] > from[best] {
@@ -280,8 +285,8 @@ impl Layer {
         }
     }
 
-    /// The 3 x 3 patches of some rows as columns: line (channel, dy, dx) of `columns` is the image of the
-    /// channel moved by (1 - dy, 1 - dx), row after row.
+    /// Writes the 3 x 3 patches of some rows as columns. Line (channel, dy, dx) of `columns` is the image
+    /// of the channel shifted by (1 - dy, 1 - dx), row after row.
     fn unfold(self, batch: usize, rows: std::ops::Range<usize>, input: &[f32], columns: &mut Padded) {
         let Self::Convolution { channels, height, width, .. } = self else { return };
         let area = height * width;
@@ -302,8 +307,8 @@ impl Layer {
         }
     }
 
-    /// Adds columns of patches back into the images that [`Layer::unfold`] made them of. Of the columns, what
-    /// lies outside the images becomes 0.
+    /// Adds columns of patches to the images that [`Layer::unfold`] took them from. Values of the columns
+    /// outside the images become 0.
     fn fold(self, batch: usize, rows: std::ops::Range<usize>, columns: &mut Padded, lower: &mut [f32]) {
         let Self::Convolution { height, width, .. } = self else { return };
         let area = height * width;
@@ -322,8 +327,9 @@ impl Layer {
     }
 }
 
-/// Where an image and the same moved by (1 - dy, 1 - dx) overlap, as one run of pixels of each: beside what
-/// it should be, the run has one pixel of the next line at the end of each line, or of the one before.
+/// Returns the overlap of an image and the image shifted by (1 - dy, 1 - dx), as one run of pixels of
+/// each. In addition to the overlap, the run has one pixel of the next or of the previous line at each
+/// line's end.
 fn overlap(
     dy: usize,
     dx: usize,
@@ -338,7 +344,7 @@ fn overlap(
     }
 }
 
-/// Clears the column of pixels that have come in from another line.
+/// Clears the column of pixels that came from another line.
 fn clear_side(dx: usize, width: usize, moved: &mut [f32]) {
     let column = match dx {
         0 => 0,
@@ -348,7 +354,7 @@ fn clear_side(dx: usize, width: usize, moved: &mut [f32]) {
     moved.iter_mut().skip(column).step_by(width).for_each(|pixel| *pixel = 0.0);
 }
 
-/// Lines 2 y and 2 y + 1 of an image.
+/// Returns lines 2 y and 2 y + 1 of an image.
 fn pair(image: &[f32], y: usize, width: usize) -> (&[f32], &[f32]) {
     image[2 * y * width..][..2 * width].split_at(width)
 }
@@ -367,7 +373,7 @@ fn rectify(values: &mut [f32]) {
     values.iter_mut().for_each(|value| *value = value.max(0.0));
 }
 
-/// Sets the gradient to 0 where ReLU has cut off.
+/// Sets the gradient to 0 if ReLU has set the output to 0.
 fn mask(output: &[f32], upper: &mut [f32]) {
     for (value, output) in upper.iter_mut().zip(output) {
         *value = if *output > 0.0 { *value } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Networks: their layers, their first weights, loss and gradient.
+//! Networks: their layers, initial weights, loss and gradient.
 
 use ndarray::{Array2, ArrayView2};
 
@@ -6,37 +6,37 @@ use super::MAX_WEIGHTS;
 use super::layer::{Layer, Scratch};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Rows that are classified at a time.
+/// Number of rows that are classified at a time.
 const ROWS: usize = 256;
 
-/// The shape of a network between its features and its classes.
+/// Shape of a network between its features and its classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// One matrix: multinomial logistic regression.
     Logistic,
-    /// Hidden layers of so many units, each with ReLU.
+    /// Hidden layers, each with ReLU.
     Perceptron {
-        /// Units of each hidden layer, first to last.
+        /// Number of units of each hidden layer, first to last.
         hidden: Vec<u32>,
     },
     /// Three times a convolution 3 x 3 with ReLU and a maximum over 2 x 2, then a hidden layer with ReLU.
     Convolutional {
-        /// Channels, height and width: a row is one channel after another, each line by line.
+        /// Channels, height and width. A row is one channel after another, each line by line.
         image: [u32; 3],
-        /// Filters of the three convolutions.
+        /// Number of filters of each of the three convolutions.
         filters: [u32; 3],
-        /// Units of the hidden layer.
+        /// Number of units of the hidden layer.
         hidden: u32,
     },
 }
 
-/// Why there is no such network.
+/// Reason why the network cannot exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// The image has another number of pixels than a row has features.
+    /// The number of values of the image is not the number of features of a row.
     #[error("an image of {0} x {1} x {2} numbers, the rows have {3}")]
     Image(u32, u32, u32, usize),
-    /// Three poolings leave nothing of the image.
+    /// Three poolings leave no pixel of the image.
     #[error("an image of {0} x {1} pixels, three poolings need at least 8 x 8")]
     Small(u32, u32),
     /// A layer has no units.
@@ -47,7 +47,7 @@ pub enum NetworkError {
     Large,
 }
 
-/// A network; its weights are elsewhere.
+/// A network without its weights, which are stored elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     architecture: Architecture,
@@ -60,43 +60,43 @@ pub struct Network {
 /// One tensor of a network's weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Such as `convolution1.weight`.
+    /// Name, such as `convolution1.weight`.
     pub name: String,
-    /// As PyTorch has it: outputs first.
+    /// Shape in PyTorch's order: outputs first.
     pub shape: Vec<usize>,
-    /// The place of its first number among the weights.
+    /// Index of its first value among the weights.
     pub start: usize,
 }
 
 impl Tensor {
-    /// Its numbers.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether it has none.
+    /// Returns whether the tensor has no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What was said of some rows, against their labels.
+/// Predictions for some rows, compared with their labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// The sum of the rows' cross-entropies, with their weights, in nats.
+    /// Sum of the rows' cross-entropies, multiplied by their weights, in nats.
     pub loss: f64,
-    /// Rows whose class got the highest score; of equal scores the first counts.
+    /// Number of rows whose class got the highest score. If scores are equal, the first counts.
     pub right: usize,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
 }
 
-/// Buffers of a pass, to be used again.
+/// Buffers of a pass, for reuse.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
-    /// The batch, and the output of every layer.
+    /// Batch, and the output of every layer.
     values: Vec<Vec<f32>>,
     upper: Vec<f32>,
     lower: Vec<f32>,
@@ -104,7 +104,7 @@ pub struct Tape {
 }
 
 impl Architecture {
-    /// The name in session files and model files.
+    /// Returns the name in session files and model files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -153,12 +153,12 @@ impl Architecture {
 }
 
 impl Network {
-    /// The network between so many features and classes.
+    /// Makes the network for these numbers of features and classes.
     ///
     /// # Errors
     /// [`NetworkError`].
     pub fn new(architecture: &Architecture, features: usize, classes: usize) -> Result<Self, NetworkError> {
-        // Before any product is taken.
+        // Checked before any product is computed.
         let units: Vec<u32> = match architecture {
             Architecture::Logistic => Vec::new(),
             Architecture::Perceptron { hidden } => hidden.clone(),
@@ -181,37 +181,37 @@ impl Network {
         Ok(Self { architecture: architecture.clone(), features, classes, layers, weights })
     }
 
-    /// The shape.
+    /// Returns the shape of the network.
     #[must_use]
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
     }
 
-    /// Numbers of a row.
+    /// Returns the number of values of a row.
     #[must_use]
     pub fn features(&self) -> usize {
         self.features
     }
 
-    /// Classes.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Weights and biases.
+    /// Returns the number of weights and biases.
     #[must_use]
     pub fn weights(&self) -> usize {
         self.weights
     }
 
-    /// Multiplications and additions of one row, forward.
+    /// Returns the number of multiplications and additions for one row, forward.
     #[must_use]
     pub fn work(&self) -> usize {
         self.layers.iter().map(|layer| layer.work()).sum()
     }
 
-    /// The tensors of the weights, one after another.
+    /// Returns the tensors of the weights, one after another.
     #[must_use]
     pub fn tensors(&self) -> Vec<Tensor> {
         let (mut tensors, mut start) = (Vec::new(), 0);
@@ -237,9 +237,9 @@ impl Network {
         tensors
     }
 
-    /// The first weights that a seed fixes: matrix and biases of a layer with k inputs to a unit are uniform
-    /// in +-1/sqrt(k), as in PyTorch. Each is (2 v / 2^32 - 1) / sqrt(k) in binary64, rounded to binary32, of
-    /// the next word v of Stream(seed, "fedavg/weights", "").
+    /// Returns the initial weights for a seed. Matrix and biases of a layer with k inputs to a unit are
+    /// uniform in +-1/sqrt(k), as in PyTorch. Each is (2 v / 2^32 - 1) / sqrt(k) in binary64, rounded to
+    /// binary32, where v is the next word of Stream(seed, "fedavg/weights", "").
     #[must_use]
     pub fn initial(&self, seed: &[u8; 32]) -> Vec<f32> {
         let mut stream = Stream::new(seed, "fedavg/weights", &[]);
@@ -255,7 +255,7 @@ impl Network {
         weights
     }
 
-    /// Puts rows into the tape and computes every layer. `rows` has as many features as the network.
+    /// Computes every layer for the `batch` rows in the tape.
     fn pass(&self, weights: &[f32], batch: usize, tape: &mut Tape) {
         tape.values.resize(self.layers.len() + 1, Vec::new());
         let mut start = 0;
@@ -269,20 +269,22 @@ impl Network {
         }
     }
 
-    /// The scores (logits) of rows: rows x classes. `rows` has as many columns as the network has features.
+    /// Returns the scores (logits) of rows: rows x classes. `rows` has as many columns as the network has
+    /// features.
     #[must_use]
     pub fn scores(&self, weights: &[f32], rows: ArrayView2<'_, f32>, tape: &mut Tape) -> Array2<f32> {
         self.represent(weights, rows, tape).1
     }
 
-    /// Numbers of a row before the last layer: its representation. Of logistic regression they are the row.
+    /// Returns the number of values of a row's representation, its values before the last layer. For
+    /// logistic regression the representation is the row itself.
     #[must_use]
     pub fn representation(&self) -> usize {
         self.layers.last().map_or(self.features, |layer| layer.matrix().1)
     }
 
-    /// The representation of rows, rows x [`Network::representation`], and their scores (logits), rows x
-    /// classes. `rows` has as many columns as the network has features.
+    /// Returns the representation of rows, rows x [`Network::representation`], and their scores (logits),
+    /// rows x classes. `rows` has as many columns as the network has features.
     #[must_use]
     pub fn represent(
         &self,
@@ -308,7 +310,7 @@ impl Network {
         (shaped(width, before), shaped(self.classes, scores))
     }
 
-    /// Loss and accuracy of rows with these labels.
+    /// Computes loss and accuracy of rows with these labels.
     #[must_use]
     pub fn evaluate(
         &self,
@@ -322,13 +324,13 @@ impl Network {
         softmax_loss(scores, self.classes, labels, None, 1.0)
     }
 
-    /// Loss of the rows that are in the tape ([`Tape::load`]), and the gradient of its mean over them by the
-    /// weights. With `row_weights` the loss of a row is multiplied by its weight; the mean is then the sum
-    /// divided by the number of rows or the sum of the weights, whichever is larger. So a batch of heavy rows
-    /// takes no longer a step than one of rows that all count fully.
+    /// Computes the loss of the rows in the tape ([`Tape::load`]), and the gradient of the mean loss with
+    /// respect to the weights. With `row_weights`, the loss of a row is multiplied by its weight. The
+    /// mean is then the sum divided by the number of rows or by the sum of the weights, whichever is
+    /// larger. So a batch of heavy rows does not take a longer step than a batch of rows with weight 1.
     ///
-    /// The gradient is never there as a whole: `step` is given one part after another, each once, with where
-    /// it begins and with the weights, which are not looked at again and may be changed.
+    /// The gradient never exists as a whole. `step` gets one part after another, each once: the index of
+    /// its first value, the weights, which are not read again and may be changed, and the gradient.
     pub fn gradient(
         &self,
         weights: &mut [f32],
@@ -348,7 +350,7 @@ impl Network {
             let start = end - layer.weights();
             let Tape { values, upper, lower, scratch } = &mut *tape;
             let (input, output) = (&values[at], &values[at + 1]);
-            // Nobody needs the gradient of the rows, and of a transposition of them.
+            // The gradient of the rows, or of a transposition of them, is not needed.
             let below = (start > 0).then(|| {
                 lower.resize(input.len(), 0.0);
                 &mut lower[..]
@@ -364,8 +366,8 @@ impl Network {
     }
 }
 
-/// -ln of the probability of each class of each row, rows x classes, from the scores (logits) of rows. The
-/// lowest is the prediction.
+/// Returns -ln of the probability of each class of each row, rows x classes, from the scores (logits) of
+/// rows. The lowest value is the prediction.
 #[must_use]
 pub fn surprise(scores: &Array2<f32>) -> Vec<f64> {
     let of_row = |row: ndarray::ArrayView1<'_, f32>| {
@@ -378,7 +380,7 @@ pub fn surprise(scores: &Array2<f32>) -> Vec<f64> {
 }
 
 impl Tape {
-    /// Takes the numbers of a batch, row by row.
+    /// Loads the values of a batch, row by row.
     pub fn load(&mut self, values: impl Iterator<Item = f32>) {
         if self.values.is_empty() {
             self.values.push(Vec::new());
@@ -387,7 +389,7 @@ impl Tape {
         self.values[0].extend(values);
     }
 
-    /// The batch, to be filled.
+    /// Returns the batch, to be filled.
     pub(super) fn batch(&mut self) -> &mut Vec<f32> {
         if self.values.is_empty() {
             self.values.push(Vec::new());
@@ -396,7 +398,8 @@ impl Tape {
     }
 }
 
-/// Softmax and cross-entropy; the scores become the gradient of `scale` times the sum of the losses.
+/// Computes softmax and cross-entropy. The scores are replaced by the gradient of `scale` times the sum
+/// of the losses.
 fn softmax_loss(
     scores: &mut [f32],
     classes: usize,

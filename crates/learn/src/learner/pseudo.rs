@@ -1,18 +1,18 @@
-//! Labels that were found beside labels that are known, and how much each row teaches (Scott, Yeo & Lampert,
-//! *Cross-client Label Propagation*, TMLR 2023, section 3.3 and Algorithm 2; the weights are those of the
-//! authors' code).
+//! Labels found by propagation in addition to given labels, and the weight of each row in training
+//! (Scott, Yeo & Lampert, *Cross-client Label Propagation*, TMLR 2023, section 3.3 and Algorithm 2; the
+//! weights are those of the authors' code).
 
 use ndarray::ArrayView2;
 
 use super::{Network, Settings, Trained, train_halves};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// One member's rows with the labels that it trains on.
+/// One member's rows with the labels for training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PseudoLabels {
-    /// The label of each row; 0 where it has none, and then nothing is learnt from it.
+    /// Label of each row. A row without a label has 0 and is not used for training.
     labels: Vec<u16>,
-    /// How sure each label is, from 0 to 1; 1 where it was given.
+    /// Confidence of each label, from 0 to 1. A given label has 1.
     confidence: Vec<f32>,
     /// Rows whose label was given.
     given: Vec<usize>,
@@ -20,11 +20,11 @@ pub struct PseudoLabels {
     found: Vec<usize>,
 }
 
-/// Scores of rows as the parts of their sums, rows x classes; a row without a score stays zero.
+/// Divides the scores of each row by their sum, rows x classes. A row without a score stays zero.
 ///
-/// With `counts`, how many labels of each class were given among all rows over which they were propagated,
-/// the scores of a class are first divided by its count. Label propagation is linear in the labels, so that
-/// this is what it says when every class has labels of the same sum.
+/// `counts` has the number of given labels of each class among all rows that took part in the
+/// propagation. With `counts`, the scores of a class are first divided by its count. Label propagation is
+/// linear in the labels, so this equals the result if the labels of every class had the same sum.
 #[must_use]
 pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64> {
     let mut shares = scores.to_vec();
@@ -40,13 +40,13 @@ pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64
     shares
 }
 
-/// What a row of each class weighs, by the labels of all members together: `given` ones, and `all` with
-/// those that were found ([`PseudoLabels::counts`]).
+/// Returns the weight of a row of each class, from the labels of all members together: the `given` ones,
+/// and `all`, which includes those that were found ([`PseudoLabels::counts`]).
 ///
-/// That is 1 / (classes f), f the part of the class in a batch: the mean of its parts of the given labels
-/// and of the found ones, since half of a batch has given labels. The authors' code has 1 / (classes f)
-/// with f the part of all labels. That lets training diverge where a class has given labels and next to no
-/// found ones: such a row then weighs several hundred, and stands in many batches.
+/// The weight is 1 / (classes f), where f is the share of the class in a batch: the mean of its shares of
+/// the given labels and of the found ones, because half of a batch has given labels. The authors' code
+/// has 1 / (classes f) with f the share of all labels. With that, training may diverge if a class has
+/// given labels and almost no found ones: such a row weighs several hundred and is in many batches.
 #[must_use]
 pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
     let found: Vec<u64> = all.iter().zip(given).map(|(all, given)| all.saturating_sub(*given)).collect();
@@ -62,10 +62,10 @@ pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
 }
 
 impl PseudoLabels {
-    /// From the labels that were given and, rows x classes, the shares of all rows ([`shares`], or a
-    /// network's probabilities). A row without a label gets the class of its largest share, of equal ones the
-    /// first; it is as sure as 1 - H / ln(classes) says, H the entropy of its shares, divided by the largest
-    /// of these numbers among this member's rows.
+    /// Makes labels from the given labels and the shares of all rows, rows x classes ([`shares`], or a
+    /// network's probabilities). A row without a label gets the class of its largest share, the first of
+    /// equal ones. Its confidence is c = 1 - H / ln(classes), where H is the entropy of its shares. It is
+    /// then divided by the largest c of this member's rows.
     #[must_use]
     pub fn new(given: &[Option<u16>], shares: &[f64], classes: usize) -> Self {
         let mut rows = Self {
@@ -102,13 +102,13 @@ impl PseudoLabels {
         rows
     }
 
-    /// Whether there is any label to learn from.
+    /// Returns whether there is any label to train on.
     #[must_use]
     pub fn teach(&self) -> bool {
         !(self.given.is_empty() && self.found.is_empty())
     }
 
-    /// Rows with a label of each class, given or found.
+    /// Counts the rows with a label of each class, given or found.
     #[must_use]
     pub fn counts(&self, classes: usize) -> Vec<u64> {
         let mut counts = vec![0; classes];
@@ -116,13 +116,13 @@ impl PseudoLabels {
         counts
     }
 
-    /// The rows whose label was found, with that label.
+    /// Returns the rows whose label was found, with that label.
     pub fn found(&self) -> impl Iterator<Item = (usize, u16)> {
         self.found.iter().map(|&row| (row, self.labels[row]))
     }
 
-    /// Trains from `start` on these rows, half of each batch with labels that were given. The loss of a row
-    /// is multiplied by its confidence and by its class's weight ([`class_weights`]).
+    /// Trains from `start` on these rows. Half of each batch has given labels. The loss of a row is
+    /// multiplied by its confidence and by its class's weight ([`class_weights`]).
     #[must_use]
     pub fn train(
         &self,
@@ -146,7 +146,8 @@ mod tests {
     use super::*;
     use crate::learner::Architecture;
 
-    /// Two sure rows, a given one among them, a row that could be anything and a row that nothing reaches.
+    /// Two certain rows, one of them with a given label, a row with equal shares, and a row without any
+    /// score.
     const SHARES: [f64; 8] = [0.0, 1.0, 0.9, 0.1, 0.5, 0.5, 0.0, 0.0];
 
     #[test]
@@ -156,7 +157,7 @@ mod tests {
             (&rows.labels[..], &rows.given[..], &rows.found[..]),
             (&[0; 4][..], &[0][..], &[1, 2][..])
         );
-        // 0.9 to 0.1 is the surest of the found ones; one half each is not sure at all.
+        // 0.9 to 0.1 is the most certain of the found labels; equal shares have confidence 0.
         assert_eq!(rows.confidence, [1.0, 1.0, 0.0, 0.0]);
         assert_eq!(rows.counts(2), [3, 0]);
         let two = PseudoLabels::new(&[None, None], &[0.25, 0.75, 1.0, 0.0], 2);
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn shares_over_counts_are_those_of_labels_of_the_same_sum() {
         assert_eq!(shares(&[48.0, 16.0, 0.0, 0.0], 2, None), [0.75, 0.25, 0.0, 0.0]);
-        // Three labels of the first class for one of the second.
+        // The first class has three labels, the second one.
         assert_eq!(shares(&[48.0, 16.0], 2, Some(&[3, 1])), [0.5, 0.5]);
         assert_eq!(shares(&[48.0, 16.0], 2, Some(&[0, 0])), [0.75, 0.25]);
     }
@@ -198,7 +199,7 @@ mod tests {
         let rows = PseudoLabels::new(&given, &found, 2);
         let trained = run(&rows, 8.0);
         assert_eq!(trained, run(&rows, -80.0));
-        // Two batches: the one given row in each, and two of the found ones.
+        // Two batches: each has the one given row and two of the found ones.
         assert_eq!(trained.seen.rows, 2 + 4);
         let none = PseudoLabels::new(&[None; 8], &[0.0; 16], 2);
         assert_eq!((run(&none, 8.0).weights, run(&none, 8.0).seen.rows), (vec![0.0; 4], 0));
@@ -215,7 +216,7 @@ mod tests {
     fn a_class_weighs_by_its_part_of_a_batch_however_few_of_its_labels_were_found() {
         assert_eq!(class_weights(&[10, 10], &[10, 10]), [1.0, 1.0]);
         assert_eq!(class_weights(&[0, 0], &[30, 10]), [2.0 / 3.0, 2.0]);
-        // A half and none of the given ones and the found ones: a quarter of a batch.
+        // The second class has half of the given labels and none of the found ones: a quarter of a batch.
         assert_eq!(class_weights(&[10, 10], &[1_010, 10]), [2.0 / 3.0, 2.0]);
         // Members that were counted first may be lost.
         assert_eq!(class_weights(&[10, 10], &[10, 5]), [1.0, 1.0]);
@@ -235,7 +236,7 @@ mod tests {
             proximal: 0.0,
             augment: None,
         };
-        // One given row of the second class, which half of each batch is made of, beside 20 found ones.
+        // One given row of the second class fills half of each batch, next to 20 found rows.
         let mut given = vec![None; 21];
         given[20] = Some(1);
         let rows = PseudoLabels::new(&given, &[1.0, 0.0].repeat(21), 2);

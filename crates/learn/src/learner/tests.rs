@@ -14,7 +14,7 @@ fn shapes() -> Vec<(Architecture, usize)> {
     ]
 }
 
-/// Rows of numbers in -1..1, and labels of 3 classes.
+/// Returns rows of numbers in -1..1, and labels of 3 classes.
 fn rows(seed: u8, count: usize, features: usize) -> (Array2<f32>, Vec<u16>) {
     let mut stream = Stream::new(&[seed], "points", &[]);
     let mut number = || (f64::from(stream.next_u32()) / 2f64.powi(31) - 1.0) as f32;
@@ -60,7 +60,7 @@ fn the_gradient_of_a_large_matrix_comes_in_pieces_with_the_bits_of_one_product()
     assert!(bits(&found[..inputs * outputs]) == bits(&whole.into_iter().collect::<Vec<_>>()));
 }
 
-/// Every seed is tried, so that the test gives the same verdict each time.
+/// Every seed is tried, so that the test has the same result each time.
 #[test]
 fn the_gradient_is_that_of_finite_differences() {
     for (seed, shape) in (0..=u8::MAX).flat_map(|seed| (0..3).map(move |shape| (seed, shape))) {
@@ -79,7 +79,7 @@ fn the_gradient_is_that_of_finite_differences() {
                 let change = f64::from(moved[at]) - f64::from(weights[at]);
                 ((loss(&moved) - here) / change - f64::from(slope[at])).abs() > 2e-3
             };
-            // ReLU and maximum have corners: one of them bends the difference on its own side only.
+            // ReLU and maximum have corners. A corner changes the difference only on its own side.
             assert!(!(differs(1e-3) && differs(-1e-3)), "seed {seed}, {architecture:?}, weight {at}");
         }
     }
@@ -93,7 +93,7 @@ fn a_batch_of_heavy_rows_takes_no_longer_a_step_than_one_of_rows_that_count_full
     let (rows, labels) = rows(4, 6, features);
     let slope = |row_weights| gradient(&network, &weights, &rows, &labels, row_weights).1;
     assert_eq!(slope(Some(&[64.0; 6])), slope(None));
-    // Rows that count less than fully take a shorter one.
+    // Rows with a weight below 1 take a shorter step.
     let half = slope(Some(&[0.5; 6]));
     assert!(half.iter().zip(slope(None)).all(|(half, full)| *half == full / 2.0));
 }
@@ -173,7 +173,7 @@ fn steps_are_counted_over_passes_and_a_row_of_weight_nothing_teaches_nothing() {
         let mut stream = Stream::new(b"key", "batches", &[]);
         train(&network, start.clone(), rows.view(), &labels, row_weights, &settings, &mut stream)
     };
-    // Passes of 4, 4 and 2 rows.
+    // Passes have batches of 4, 4 and 2 rows.
     assert_eq!(run(None).seen.rows, 10 + 10 + 4);
     let still = run(Some(&[0.0; 10]));
     assert_eq!((still.weights, still.seen.loss), (start.clone(), 0.0));
@@ -190,7 +190,7 @@ fn images_are_turned_over_and_moved_with_zeros_coming_in() {
         augment.append(&image, &mut stream, &mut out);
         seen.insert(out.iter().map(|&pixel| pixel as u8).collect::<Vec<_>>());
     }
-    // Two sides times nine places, all different.
+    // Two flips times nine shifts, all different.
     assert_eq!(seen.len(), 18);
     for wanted in [[1, 2, 3, 4, 5, 6], [3, 2, 1, 6, 5, 4], [0, 0, 0, 0, 1, 2], [5, 4, 0, 0, 0, 0]] {
         assert!(seen.contains(&wanted[..]), "{wanted:?}");
@@ -208,7 +208,7 @@ fn tensors_cover_the_weights_without_gaps() {
         }
         assert_eq!(next, network.weights());
     }
-    // The reference runs' network (81,290 weights at 32 x 32 x 3).
+    // Network of the reference runs (81,290 weights at 32 x 32 x 3).
     let architecture = Architecture::Convolutional { image: [3, 32, 32], filters: [16, 32, 32], hidden: 128 };
     assert_eq!(Network::new(&architecture, 3072, 10).unwrap().weights(), 81_290);
 }
@@ -250,7 +250,7 @@ fn a_classifier_survives_its_file_and_no_other_bytes_are_one() {
             if let Ok(other) =
                 Classifier::decode(&[&bytes[..at], &[bytes[at] ^ 1], &bytes[at + 1..]].concat())
             {
-                // Another weight, name or bound: another classifier with another digest.
+                // Another weight, name or bound makes another classifier with another digest.
                 assert_ne!((other.digest(), &other), (made.digest(), &made), "byte {at}");
             }
         }

@@ -6,18 +6,18 @@ use super::{Augment, Batch, Network, Tape};
 use flyswarm_data::deal::shuffle;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// How the learning rate goes down from round to round.
+/// Schedule of the learning rate over the rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// Not at all.
+    /// The rate does not change.
     Constant,
-    /// In round r of R, from 0: rate x (1 + cos(pi r / R)) / 2.
+    /// Rate in round r of R, from 0: rate x (1 + cos(pi r / R)) / 2.
     #[default]
     Cosine,
 }
 
 impl Schedule {
-    /// The rate of round `round` of `rounds`, from 0.
+    /// Returns the rate in round `round` of `rounds`, from 0.
     #[must_use]
     pub fn rate(self, rate: f64, round: u32, rounds: u32) -> f64 {
         match self {
@@ -30,44 +30,45 @@ impl Schedule {
     }
 }
 
-/// How one member trains in one round.
+/// Settings of one member's training in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Passes over the rows; not looked at where there are steps.
+    /// Number of passes over the rows. Ignored if `steps` is not 0.
     pub epochs: u32,
-    /// Batches, however many passes that takes; 0: passes are counted.
+    /// Number of batches, over as many passes as needed. 0 means that `epochs` counts.
     pub steps: u32,
-    /// Rows of a batch; the last one of a pass may have fewer.
+    /// Number of rows of a batch. The last batch of a pass may have fewer.
     pub batch: usize,
-    /// The learning rate.
+    /// Learning rate.
     pub rate: f32,
-    /// Part of the last step that is taken again.
+    /// Momentum: share of the last step that is added to the next.
     pub momentum: f32,
     /// Weight decay: this times the weights is added to the gradient.
     pub decay: f32,
-    /// FedProx's mu: this times the way from the first weights is added to the gradient (Li et al.,
-    /// "Federated Optimization in Heterogeneous Networks", MLSys 2020).
+    /// FedProx's mu: this times the difference from the initial weights is added to the gradient (Li et
+    /// al., "Federated Optimization in Heterogeneous Networks", MLSys 2020).
     pub proximal: f32,
-    /// What is done to images.
+    /// Random changes to images.
     pub augment: Option<Augment>,
 }
 
-/// What a member has learnt.
+/// Result of a member's training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
-    /// The new weights.
+    /// New weights.
     pub weights: Vec<f32>,
-    /// Of all batches, each before its step.
+    /// Sums over all batches, each before its step.
     pub seen: Batch,
 }
 
 /// Trains from `start` on rows with labels. In each pass the rows are shuffled by `stream`, then cut into
-/// batches; images are changed by the same stream, in the order in which they are taken. Without rows the
-/// weights stay.
+/// batches. Images are changed by the same stream, in the order of their use. Without rows the weights do
+/// not change.
 ///
-/// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g, from
-/// v = 0; w = w - rate v. `start` becomes the new weights: beside them there is a velocity of their size, and
-/// a copy of `start` where `proximal` is not 0. The gradient is there in pieces ([`Network::gradient`]).
+/// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g,
+/// from v = 0; w = w - rate v. `start` becomes the new weights. In addition there is a velocity of their
+/// size, and a copy of `start` if `proximal` is not 0. The gradient is computed in pieces
+/// ([`Network::gradient`]).
 #[must_use]
 pub fn train(
     network: &Network,
@@ -83,9 +84,10 @@ pub fn train(
     descend(network, start, rows, labels, row_weights, settings, stream, next)
 }
 
-/// The same with two kinds of rows, by their places: half of each batch (of odd ones the smaller half) is of
-/// the first kind, the rest of the second, each kind shuffled in passes of its own. Where there are none of a
-/// kind, batches are of the other. A pass of [`Settings::epochs`] is as many batches as all rows would fill.
+/// Trains on two kinds of rows, given by their indices. Half of each batch (the smaller half if the batch
+/// size is odd) is of the first kind, the rest of the second. Each kind is shuffled in passes of its own.
+/// If one kind has no rows, batches have only the other. A pass of [`Settings::epochs`] has as many
+/// batches as all rows would fill.
 #[must_use]
 #[expect(clippy::too_many_arguments, reason = "rows of two kinds beside what training takes")]
 pub fn train_halves(
@@ -118,7 +120,7 @@ pub fn train_halves(
     descend(network, start, rows, labels, row_weights, &settings, stream, next)
 }
 
-/// Places of rows, shuffled anew for each pass.
+/// Indices of rows, shuffled again for each pass.
 struct Pass {
     order: Vec<usize>,
     place: usize,
@@ -129,7 +131,7 @@ impl Pass {
         Self { place: order.len(), order }
     }
 
-    /// Appends the next `count` places; the last ones of a pass may be fewer.
+    /// Appends the next `count` indices. The last ones of a pass may be fewer.
     fn next(&mut self, count: usize, stream: &mut Stream, batch: &mut Vec<usize>) {
         if count == 0 {
             return;
@@ -145,7 +147,7 @@ impl Pass {
     }
 }
 
-/// Takes the steps; `next` appends the places of a batch of so many rows.
+/// Takes the steps. `next` appends the indices of a batch with the given number of rows.
 #[expect(clippy::too_many_arguments, reason = "what training takes, and the order of the rows")]
 fn descend(
     network: &Network,
@@ -203,7 +205,7 @@ fn descend(
     trained
 }
 
-/// One step; `anchor` are the first weights, or nothing where `proximal` is 0.
+/// Takes one step. `anchor` has the initial weights, or is empty if `proximal` is 0.
 fn step(settings: &Settings, anchor: &[f32], gradient: &[f32], velocity: &mut [f32], weights: &mut [f32]) {
     let Settings { rate, momentum, decay, proximal, .. } = *settings;
     let numbers = weights.iter_mut().zip(velocity).zip(gradient);
@@ -220,8 +222,8 @@ fn step(settings: &Settings, anchor: &[f32], gradient: &[f32], velocity: &mut [f
     }
 }
 
-/// Shortens the way from `start` to `weights` to the length `norm`, if it is longer; returns its length
-/// before.
+/// Shortens the difference between `weights` and `start` to the length `norm` if it is longer. Returns
+/// its length before.
 pub fn clip_update(start: &[f32], weights: &mut [f32], norm: f64) -> f64 {
     let way = |(weight, start): (&f32, &f32)| f64::from(*weight) - f64::from(*start);
     let length = weights.iter().zip(start).map(way).map(|way| way * way).sum::<f64>().sqrt();

@@ -1,6 +1,6 @@
-//! Fly Bloom filters as counts: `c[l][i]` = how many rows of class l have winner i (Ram & Sinha, Algorithm 1,
-//! line 6, with the power of gamma left for later). What they say about a point is the matter of
-//! [`readout`](super::readout).
+//! Fly Bloom filters as counts: `c[l][i]` is the number of rows of class l that have winner i (Ram &
+//! Sinha, Algorithm 1, line 6; the power of gamma is applied at prediction). [`readout`](super::readout)
+//! turns counts into scores of a point.
 
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::Scaler;
@@ -8,41 +8,41 @@ use flyswarm_data::{Borrowed, Dataset};
 
 use super::ModelError;
 
-/// Rows that are hashed at a time, so that their winners need little memory.
+/// Number of rows that are hashed at a time, so that their winners need little memory.
 pub(super) const BLOCK: usize = 1024;
 
-/// Counts that do not fit their place. Nothing was changed.
+/// Counts that do not fit their size. Nothing was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountsError {
-    /// Another number of classes or rows of M.
+    /// The number of classes or of rows of M differs.
     #[error("counts of {found} numbers, expected {classes} classes x {m}")]
     Shape {
-        /// Numbers there are.
+        /// Number of values found.
         found: usize,
-        /// Classes asked for.
+        /// Number of classes expected.
         classes: usize,
-        /// Rows of M asked for.
+        /// Number of rows of M expected.
         m: usize,
     },
-    /// The bytes are not whole numbers of 4 bytes.
+    /// The number of bytes is not a multiple of 4.
     #[error("{0} bytes of counts, expected a multiple of 4")]
     Bytes(usize),
     /// A sum does not fit 32 bits.
     #[error("count {i} of class {class} would exceed 2^32 - 1")]
     Overflow {
-        /// The class.
+        /// Index of the class.
         class: usize,
-        /// The row of M.
+        /// Row of M.
         i: usize,
     },
-    /// A label has no class.
+    /// A label is not a class.
     #[error("row {row} has class {label}, expected below {classes}")]
     Label {
-        /// From 0.
+        /// Index of the row, from 0.
         row: usize,
         /// Its label.
         label: u16,
-        /// Classes there are.
+        /// Number of classes.
         classes: usize,
     },
 }
@@ -55,10 +55,10 @@ pub struct Counts {
     values: Vec<u32>,
 }
 
-/// The counts of `data`, `classes` x m (`TrainFLYNN`). Labels are class indices below `classes`.
+/// Counts the rows of `data`, `classes` x m (`TrainFLYNN`). Labels are class indices below `classes`.
 ///
 /// # Errors
-/// [`ModelError`] when features or labels do not fit, or the rows have no labels.
+/// [`ModelError`] if features or labels do not fit, or if the rows have no labels.
 pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> Result<Counts, ModelError> {
     let mut counts = Counts::zero(classes, hash.m());
     if data.rows() > 0 {
@@ -67,11 +67,11 @@ pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> R
     Ok(counts)
 }
 
-/// Adds rows with a class index each to counts of classes x m.
+/// Adds rows, with a class index each, to counts of classes x m.
 ///
 /// # Errors
-/// [`ModelError`] when features or labels do not fit, there is not one label a row, or a count might exceed
-/// 32 bits.
+/// [`ModelError`] if features or labels do not fit, if there is not one label for each row, or if a count
+/// might exceed 32 bits.
 pub fn add(
     counts: &mut Counts,
     hash: &FlyHash,
@@ -88,7 +88,7 @@ pub fn add(
     count(counts, hash, scaler, data, labels)
 }
 
-/// As [`add`], to counts that no row of these makes too large.
+/// Does the same as [`add`]. No row may make a count too large.
 fn count(
     counts: &mut Counts,
     hash: &FlyHash,
@@ -116,13 +116,13 @@ fn count(
 }
 
 impl Counts {
-    /// All zero.
+    /// Returns counts that are all zero.
     #[must_use]
     pub fn zero(classes: usize, m: usize) -> Self {
         Self { classes, m, values: vec![0; classes * m] }
     }
 
-    /// From numbers in row-major order, such as a sum over all peers.
+    /// Makes counts from numbers in row-major order, such as a sum over all peers.
     ///
     /// # Errors
     /// [`CountsError::Shape`].
@@ -133,7 +133,7 @@ impl Counts {
         Ok(Self { classes, m, values })
     }
 
-    /// From little-endian bytes, 4 for each number.
+    /// Reads little-endian bytes, 4 for each number.
     ///
     /// # Errors
     /// [`CountsError::Bytes`] or [`CountsError::Shape`].
@@ -145,25 +145,25 @@ impl Counts {
         Ok(Self { classes, m, values: words.iter().map(|&word| u32::from_le_bytes(word)).collect() })
     }
 
-    /// Little-endian bytes, 4 for each number.
+    /// Returns little-endian bytes, 4 for each number.
     #[must_use]
     pub fn to_le_bytes(&self) -> Vec<u8> {
         self.values.iter().flat_map(|c| c.to_le_bytes()).collect()
     }
 
-    /// How many classes.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// All numbers, row-major, classes x m.
+    /// Returns all numbers, row-major, classes x m.
     #[must_use]
     pub fn values(&self) -> &[u32] {
         &self.values
     }
 
-    /// The m counts of class `l`.
+    /// Returns the m counts of class `l`.
     ///
     /// # Panics
     /// If `l` is not a class.
@@ -176,7 +176,7 @@ impl Counts {
     /// Adds other counts of the same shape.
     ///
     /// # Errors
-    /// [`CountsError::Shape`] or [`CountsError::Overflow`]; the counts are then as before.
+    /// [`CountsError::Shape`] or [`CountsError::Overflow`]. After an error the counts are unchanged.
     pub fn merge(&mut self, other: &Self) -> Result<(), CountsError> {
         other.expect_shape(self.classes, self.m)?;
         let overflows = |(a, b): (&u32, &u32)| a.checked_add(*b).is_none();
@@ -187,8 +187,8 @@ impl Counts {
         Ok(())
     }
 
-    /// These less others of the same shape, such as those of some of the rows that were counted; `None` where
-    /// a count would be below 0.
+    /// Subtracts other counts of the same shape, such as those of some of the counted rows. Returns
+    /// `None` if a count would be below 0.
     #[must_use]
     pub fn without(&self, other: &Self) -> Option<Self> {
         other.expect_shape(self.classes, self.m).ok()?;

@@ -1,24 +1,24 @@
 //! Probabilities of classes: the frequencies of the classes, sharpened by the scores of a row as far as
 //! held-out rows allow.
 //!
-//! For scores v_l of a row (rho winners, the least score v): with s_l the sum of the counts of class l, S
-//! that of all classes and K the number of classes, the frequency of class l is
-//! f_l = (s_l + rho) / (S + K rho), the share of its rows with one row added to each class. A calibration k
-//! has the sharpness a = 2^((k - 8) / 2), and states
+//! A row has rho winners and scores v_l, the least of them v. Let s_l be the sum of the counts of class
+//! l, S that of all classes, and K the number of classes. The frequency of class l is f_l = (s_l + rho) /
+//! (S + K rho), the share of its rows with one row added to each class. A calibration k has the sharpness
+//! a = 2^((k - 8) / 2) and gives the probabilities
 //!
 //! ```text
 //! e_l = f_l exp(a (v - v_l) / rho)          e_l = f_l where v is not finite
 //! p_l = e_l / (sum of e) + (f_l - e_l / (sum of e)) / 1024
 //! ```
 //!
-//! All in binary64, sums from 0.0 in the order of the classes, with `exp` and `log` of the crate `libm`. The
-//! predicted class stays the one with the lowest score: it treats all classes alike, while p_l is larger for
-//! a frequent class.
+//! Everything is in binary64, sums start at 0.0 in the order of the classes, with `exp` and `log` of the
+//! crate `libm`. The predicted class remains the one with the lowest score: the score treats all classes
+//! alike, while p_l is larger for a frequent class.
 //!
-//! The calibration of a model is fitted on held-out rows. Each of the [`CANDIDATES`] has a sum over all of
-//! them: floor(1024 loss) with the loss -ln p of the row's own class. Sums of parties add up, so that the
-//! choice from summed parts is the choice from the rows in one place. Chosen is the least sharp candidate
-//! whose loss is within 1 (nat, over all rows) of the least: a few rows that a sharper one suits better by
+//! The calibration of a model is fitted on held-out rows. Each of the [`CANDIDATES`] has a sum over all
+//! of them: floor(1024 loss) with the loss -ln p of the row's own class. Sums of parties add up, so
+//! summed parts lead to the same choice as the rows in one place. The least sharp candidate whose loss is
+//! within 1 (nat, over all rows) of the least is chosen. So a few rows that fit a sharper candidate by
 //! chance do not make a model overconfident. `docs/quality.md` has measurements.
 
 use std::sync::Arc;
@@ -31,44 +31,45 @@ use super::bloom::{self, Counts, CountsError};
 use super::readout::lowest;
 use crate::sketch::flyhash::FlyHash;
 
-/// Calibrations to choose from.
+/// Number of calibrations to choose from.
 pub const CANDIDATES: usize = 32;
-/// Held-out rows that a fit needs.
+/// Number of held-out rows that a fit needs.
 pub const FEWEST_ROWS: u64 = 10;
-/// Rows that are held out in one place: percent, and at most.
+/// Percent of the rows that are held out in one place, and the largest number of them.
 const HELD_OUT: u32 = 20;
 const MOST_HELD_OUT: usize = 1000;
 /// Units of a loss of 1.
 const UNIT: f64 = 1024.0;
-/// The share of the frequencies in what is stated: no class is impossible.
+/// Share of the frequencies in the stated probabilities, so that no class is impossible.
 const MIXED: f64 = 1.0 / 1024.0;
 
-/// How sharp the stated probabilities are.
+/// Sharpness of the stated probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Calibration(u8);
 
 impl Calibration {
-    /// Of a model without held-out rows: rather too close to the frequencies of the classes than too sure.
+    /// Calibration of a model without held-out rows. It keeps close to the frequencies of the classes
+    /// rather than being overconfident.
     pub const CAUTIOUS: Self = Self(10);
 
-    /// Number k, below [`CANDIDATES`].
+    /// Returns calibration number k, below [`CANDIDATES`].
     #[must_use]
     pub fn new(number: u8) -> Option<Self> {
         (usize::from(number) < CANDIDATES).then_some(Self(number))
     }
 
-    /// All of them, the least sharp first.
+    /// Returns all calibrations, the least sharp first.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..CANDIDATES as u8).map(Self)
     }
 
-    /// Its number.
+    /// Returns the number of the calibration.
     #[must_use]
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// The factor of the scores, for each winner.
+    /// Returns the factor of the scores, per winner.
     #[must_use]
     pub fn sharpness(self) -> f64 {
         let whole = 2f64.powi((i32::from(self.0) - 8).div_euclid(2));
@@ -76,7 +77,8 @@ impl Calibration {
     }
 }
 
-/// What probabilities need of a model: the frequencies of its classes, and the winners of a row.
+/// Values of a model that probabilities need: the frequencies of its classes, and the number of winners
+/// of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frequencies {
     shares: Vec<f64>,
@@ -84,7 +86,7 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// Of counts that each row adds `rho` to.
+    /// Computes the frequencies from counts that each row adds `rho` to.
     #[must_use]
     pub fn of(counts: &Counts, classes: usize, rho: usize) -> Self {
         let sum = |l| counts.class(l).iter().map(|&count| u64::from(count)).sum::<u64>() + rho as u64;
@@ -93,13 +95,13 @@ impl Frequencies {
         Self { shares: sums.iter().map(|&sum| sum as f64 / all as f64).collect(), rho: rho as f64 }
     }
 
-    /// By class.
+    /// Returns the share of each class.
     #[must_use]
     pub fn shares(&self) -> &[f64] {
         &self.shares
     }
 
-    /// The probability of each class for a row with these scores, put into `stated`.
+    /// Writes the probability of each class into `stated`. The row has these scores.
     pub fn probabilities(&self, calibration: Calibration, scores: &[f64], stated: &mut [f64]) {
         let least = scores.iter().copied().fold(f64::INFINITY, f64::min);
         let sharpness = calibration.sharpness();
@@ -116,24 +118,25 @@ impl Frequencies {
     }
 }
 
-/// Rows, and the loss of each calibration over them. Those of several parties add up word by word.
+/// Number of rows, and the loss of each calibration over them. Losses of several parties add up word by
+/// word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Losses([u64; Self::WORDS]);
 
 impl Losses {
-    /// Words of a sum.
+    /// Number of words of a sum.
     pub const WORDS: usize = 1 + CANDIDATES;
 
-    /// Of no rows.
+    /// Returns the losses of no rows.
     #[must_use]
     pub fn empty() -> Self {
         Self([0; Self::WORDS])
     }
 
-    /// Of rows with these labels and scores (rows x classes).
+    /// Computes the losses of rows with these labels and scores (rows x classes).
     ///
     /// # Panics
-    /// If a label has no class.
+    /// If a label is not a class.
     #[must_use]
     pub fn of(frequencies: &Frequencies, labels: &[u16], scores: &[f64]) -> Self {
         let classes = frequencies.shares.len();
@@ -142,7 +145,7 @@ impl Losses {
             sums.0[0] += 1;
             for (calibration, sum) in Calibration::all().zip(&mut sums.0[1..]) {
                 frequencies.probabilities(calibration, scores, &mut stated);
-                // At most ln 1024 and that of the rows: far below 2^53.
+                // A loss is at most ln 1024 plus that of the frequencies: far below 2^53.
                 *sum += (-libm::log(stated[usize::from(label)]) * UNIT).max(0.0) as u64;
             }
         }
@@ -154,31 +157,32 @@ impl Losses {
         self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own = own.wrapping_add(other));
     }
 
-    /// The rows, then the losses.
+    /// Returns the words of the sums: the number of rows, then the losses.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.0
     }
 
-    /// The inverse of [`Losses::words`].
+    /// Restores losses from [`Losses::words`].
     #[must_use]
     pub fn from_words(words: &[u64]) -> Option<Self> {
         words.try_into().ok().map(Self)
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.0[0]
     }
 
-    /// The mean loss of a row under a calibration.
+    /// Returns the mean loss of a row under a calibration.
     #[must_use]
     pub fn mean(&self, calibration: Calibration) -> f64 {
         self.0[1 + usize::from(calibration.0)] as f64 / UNIT / self.rows().max(1) as f64
     }
 
-    /// The least sharp calibration whose loss is within 1 of the least; `None` below [`FEWEST_ROWS`].
+    /// Returns the least sharp calibration whose loss is within 1 of the least; `None` below
+    /// [`FEWEST_ROWS`].
     #[must_use]
     pub fn fit(&self) -> Option<Calibration> {
         let losses = &self.0[1..];
@@ -189,19 +193,20 @@ impl Losses {
 }
 
 impl super::Model {
-    /// The same with this calibration; `None`: none was fitted, and probabilities are cautious.
+    /// Returns the model with this calibration. `None`: none was fitted, and probabilities are cautious.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Option<Calibration>) -> Self {
         self.calibration = calibration;
         self
     }
 
-    /// The same, calibrated on a part of the rows in one place that it has learnt from: a fifth of them, at
-    /// most 1,000, chosen by a hash of their values or groups, as seen by the counts of the others. `None`
-    /// where it has not learnt from them. Fewer than [`FEWEST_ROWS`] calibrate nothing.
+    /// Calibrates the model on part of its training rows in one place: a fifth of them, at most 1,000,
+    /// chosen by a hash of their values or groups. These rows are scored with the counts of the other
+    /// rows. Returns `None` if the model was not trained on the rows. Fewer than [`FEWEST_ROWS`] rows
+    /// leave the model without a calibration.
     ///
     /// # Errors
-    /// [`ModelError`] where features or labels do not fit.
+    /// [`ModelError`] if features or labels do not fit.
     pub fn calibrated_on(
         self,
         hash: &Arc<FlyHash>,
@@ -234,19 +239,19 @@ impl super::Model {
         Ok(Some(self.with_calibration(fitted)))
     }
 
-    /// The calibration that was fitted, if one was.
+    /// Returns the fitted calibration, if there is one.
     #[must_use]
     pub fn calibration(&self) -> Option<Calibration> {
         self.calibration
     }
 
-    /// The frequencies of its classes.
+    /// Returns the frequencies of the classes.
     #[must_use]
     pub fn frequencies(&self) -> Frequencies {
         Frequencies::of(&self.counts, self.classes.len(), self.sketch.parameters().rho)
     }
 
-    /// The probability of each class, for scores and in an array of rows x classes.
+    /// Returns the probability of each class. `scores` and the result are arrays of rows x classes.
     #[must_use]
     pub fn probabilities(&self, scores: &[f64]) -> Vec<f64> {
         let (classes, frequencies) = (self.classes.len(), self.frequencies());
@@ -258,7 +263,7 @@ impl super::Model {
         stated
     }
 
-    /// The probability of the predicted class of each row.
+    /// Returns the probability of the predicted class of each row.
     #[must_use]
     pub fn confidences(&self, scores: &[f64]) -> Vec<f64> {
         let (classes, stated) = (self.classes.len(), self.probabilities(scores));
@@ -277,7 +282,7 @@ mod tests {
     use super::*;
     use crate::model::tests::small_model;
 
-    /// Two classes of 30 and 10 rows, rho = 4.
+    /// Returns the frequencies of two classes of 30 and 10 rows, rho = 4.
     fn frequencies() -> Frequencies {
         let counts = Counts::from_values(vec![60, 60, 0, 0, 10, 10, 10, 10], 2, 4).unwrap();
         Frequencies::of(&counts, 2, 4)
@@ -338,12 +343,12 @@ mod tests {
         let few = data.subset(&(0..12).collect::<Vec<_>>());
         let cautious = found.clone().calibrated_on(&hash, (&few).into(), (&few).into()).unwrap().unwrap();
         assert_eq!(cautious.calibration(), None);
-        // Rows of another class were not learnt.
+        // The model was not trained on rows with these labels.
         let wrong: Vec<u16> = data.labels().iter().map(|label| (label + 1) % 10).collect();
         assert!(found.calibrated_on(&hash, (&data).into(), Rows::new(&wrong, None)).unwrap().is_none());
     }
 
-    /// Scores that say nothing, and scores that are right three times of four.
+    /// Tests scores without information, and scores that are correct three times out of four.
     #[test]
     fn noise_states_frequencies_and_evidence_its_odds() {
         let frequencies = Frequencies { shares: vec![0.5; 2], rho: 1.0 };
@@ -354,7 +359,7 @@ mod tests {
             Losses::of(&frequencies, &labels, &scores).fit().unwrap()
         };
         assert_eq!(fitted(|row| row / 2 % 2 == 0).number(), 0);
-        // Odds of 3: a sharpness of ln 3 = 1.1; 1 is number 8.
+        // Odds of 3 need a sharpness of ln 3 = 1.1. Number 8 has 1.
         assert_eq!(fitted(|row| row / 2 % 4 > 0).number(), 8);
     }
 

@@ -1,7 +1,7 @@
-//! The columns of some rows beside those of all: how far means and spreads lie apart.
+//! Compares the columns of some rows with those of all rows: how far means and spreads are apart.
 //!
-//! Nothing is summed for this: the moments that a session opens, or those that a model keeps for its scaling,
-//! are all that is known of the pool.
+//! No sum is made for this. Only the moments that a session opens, or those that a model keeps for its
+//! scaling, are known of the pool.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,27 +11,27 @@ use flyswarm_data::scaling::{Moments, Scaler, moments};
 /// Mean and standard deviation (divisor n) of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The mean.
+    /// Mean of the column.
     pub mean: f64,
-    /// The deviation.
+    /// Standard deviation of the column.
     pub deviation: f64,
 }
 
-/// A column of some rows beside the same column of all.
+/// A column of some rows, compared with the same column of all rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Of these rows.
+    /// Spread in these rows.
     pub here: Spread,
-    /// Of the pool.
+    /// Spread in the pool.
     pub pool: Spread,
 }
 
 impl Column {
-    /// How far the two lie apart, in deviations of the pool: the 2-Wasserstein distance of two normal
-    /// distributions, sqrt(difference of means^2 + difference of deviations^2). Infinite where the pool is
-    /// constant and these rows are not the same.
+    /// Returns the distance of the two in deviations of the pool: the 2-Wasserstein distance of two
+    /// normal distributions, sqrt(difference of means^2 + difference of deviations^2). It is infinite if
+    /// the pool is constant and these rows differ from it.
     #[must_use]
     pub fn distance(&self) -> f64 {
         let apart = (self.here.mean - self.pool.mean).hypot(self.here.deviation - self.pool.deviation);
@@ -39,27 +39,29 @@ impl Column {
     }
 }
 
-/// The columns of some rows beside those of the pool.
+/// Columns of some rows, compared with those of the pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// These rows.
+    /// Number of these rows.
     pub rows: u64,
-    /// Rows of the pool, where known.
+    /// Number of rows of the pool, if known.
     pub pool_rows: Option<u64>,
-    /// Every column, those that lie farthest apart first.
+    /// All columns, sorted by distance, the largest first.
     pub columns: Vec<Column>,
 }
 
 impl Beside {
-    /// `data` beside the opened moments of the pool; `names` are those of the columns, or none. `None` where
-    /// the moments have no squares or other columns, or where there are no rows.
+    /// Compares `data` with the opened moments of the pool. `names` are the names of the columns, or
+    /// empty. Returns `None` if the moments lack squares, if they have other columns, or if `data` has no
+    /// rows.
     #[must_use]
     pub fn moments(data: &Dataset, names: &[String], pool: &Moments) -> Option<Self> {
         let deviations: Vec<_> = pool.variances.as_ref()?.iter().map(|variance| variance.sqrt()).collect();
         Self::new(data, names, (&pool.means, &deviations), Some(pool.rows))
     }
 
-    /// `data` beside what a scaler knows of the pool; `None` where it knows no deviations.
+    /// Compares `data` with the means and deviations of the pool in a scaler. Returns `None` if it has no
+    /// deviations.
     #[must_use]
     pub fn scaler(data: &Dataset, names: &[String], pool: &Scaler, pool_rows: Option<u64>) -> Option<Self> {
         Self::new(data, names, (pool.means(), pool.deviations()), pool_rows)
@@ -85,7 +87,7 @@ impl Beside {
                 pool: Spread { mean: pool, deviation },
             });
         let mut columns: Vec<_> = columns.collect();
-        // Stable: of equal ones the first column.
+        // The sort is stable: of equal distances the first column comes first.
         columns.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
         Some(Self { rows: here.rows, pool_rows, columns })
     }
@@ -112,12 +114,12 @@ mod tests {
         let told: Vec<_> = found.columns.iter().map(|each| (&*each.name, each.distance())).collect();
         assert_eq!(told, [("a", 2.0), ("c", f64::sqrt(2.0)), ("b", 0.0)]);
         assert_eq!(found.columns[1].here, Spread { mean: 5.0, deviation: 0.0 });
-        // A scaler knows the same; without names columns are numbered from 1.
+        // A scaler has the same numbers. Without names, columns are numbered from 1.
         let scaler = Scaler::fit(&Scaling::Standard, &pool).unwrap();
         let again = Beside::scaler(&here, &[], &scaler, None).unwrap();
         assert_eq!(again.columns[0].name, "feature 1");
         assert_eq!(again.columns[0].pool, found.columns[0].pool);
-        // Nothing is made up where deviations, columns or rows are missing.
+        // Without deviations, columns or rows the result is `None`.
         let center = Scaler::fit(&Scaling::Center, &pool).unwrap();
         assert_eq!(Beside::scaler(&here, &[], &center, None), None);
         assert_eq!(Beside::moments(&rows(1, &[0.0]), &[], &opened), None);

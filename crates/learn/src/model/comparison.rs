@@ -1,22 +1,23 @@
-//! What is said of how good predictions are: every sentence about it is made here, and command line, page,
-//! receipt and Python repeat it.
+//! Statements on how good predictions are. Every sentence is made here; command line, page, receipt and
+//! Python repeat it.
 //!
-//! The headline is balanced accuracy, with AUC for two classes, next to what the largest class alone gives. A
-//! verdict needs [`ENOUGH`] rows of each class, and an interval on one side: of balanced accuracy against
-//! always the largest class, of the paired difference against another prediction of the same rows.
+//! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of the
+//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval on one side. One
+//! interval is that of balanced accuracy against always predicting the largest class. The other is that
+//! of the paired difference against another prediction of the same rows.
 
 use serde::{Deserialize, Serialize};
 
 use super::figures::{ENOUGH, Figures, Gain, Majority, Share};
 
-/// What an interval says of one prediction against another.
+/// Result of comparing one prediction with another by an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is better.
+    /// The prediction is better.
     Better,
-    /// The interval allows for both.
+    /// The interval allows both.
     Unclear,
-    /// It is worse, or no better than always the largest class.
+    /// The prediction is worse, or not better than always the largest class.
     Worse,
     /// A class has too few rows.
     TooFew,
@@ -27,40 +28,40 @@ pub enum Verdict {
 pub struct Sentence {
     /// The verdict.
     pub verdict: Verdict,
-    /// A sentence.
+    /// Text of the sentence.
     pub text: String,
-    /// Whether it is a warning for the user of the model.
+    /// True if it warns the user of the model.
     pub warns: bool,
 }
 
 /// Three predictions of the same rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// By what all rows have taught.
+    /// Figures of the model trained on the rows of all peers.
     pub swarm: Figures,
-    /// By what each peer's own rows have taught.
+    /// Figures of the models trained on each peer's own rows.
     pub alone: Figures,
-    /// By the nearest of a peer's own rows.
+    /// Figures of the nearest of a peer's own rows.
     pub neighbours: Figures,
-    /// How much larger the balanced accuracy of `swarm` is than that of `alone`.
+    /// Balanced accuracy of `swarm` minus that of `alone`.
     pub gain_over_alone: Gain,
-    /// And than that of `neighbours`.
+    /// Balanced accuracy of `swarm` minus that of `neighbours`.
     pub gain_over_neighbours: Gain,
 }
 
-/// Whose rows are predicted.
+/// Owner of the predicted rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// All peers'.
+    /// All peers.
     Pool,
-    /// This peer's.
+    /// This peer.
     Peer,
-    /// Those of a file that a model is scored on.
+    /// The file that a model is scored on.
     File,
 }
 
 impl Whose {
-    /// What predicts, and what it is compared with.
+    /// Returns the name of the predictor, and the two predictions that it is compared with.
     fn words(self) -> (&'static str, [&'static str; 2]) {
         match self {
             Self::Pool => {
@@ -76,14 +77,14 @@ impl Whose {
     }
 }
 
-/// As `0.97 (0.95 to 0.98)`.
+/// Formats a share, such as `0.97 (0.95 to 0.98)`.
 fn shown(share: Share) -> String {
     format!("{:.2} ({:.2} to {:.2})", share.value, share.low, share.high)
 }
 
 impl Figures {
-    /// One line, such as `balanced accuracy on held-out rows 0.72 (0.61 to 0.83), AUC 0.80 (0.71 to 0.89);
-    /// always "well": 0.50, 97.7 % of the rows right`; `rows` are called so.
+    /// Returns one line, such as `balanced accuracy on held-out rows 0.72 (0.61 to 0.83), AUC 0.80 (0.71
+    /// to 0.89); always "well": 0.50, 97.7 % of the rows right`. `rows` is the name of the rows in it.
     #[must_use]
     pub fn headline(&self, rows: &str) -> String {
         let Majority { class, accuracy, balanced_accuracy } = &self.majority;
@@ -98,7 +99,7 @@ impl Figures {
         )
     }
 
-    /// What they say against always the largest class; `subject` predicts.
+    /// Compares the figures with always predicting the largest class. `subject` names the predictor.
     #[must_use]
     pub fn against_majority(&self, subject: &str) -> Sentence {
         if let Some(few) = self.too_few() {
@@ -123,7 +124,8 @@ impl Figures {
 }
 
 impl Figures {
-    /// What they say against always the largest class, if that is a warning for the user of the model.
+    /// Compares the figures with always predicting the largest class, and returns the sentence if it
+    /// warns the user of the model.
     #[must_use]
     pub fn warnings(&self, whose: Whose) -> Vec<String> {
         let said = self.against_majority(whose.words().0);
@@ -132,7 +134,7 @@ impl Figures {
 }
 
 impl Comparison {
-    /// One line: [`Figures::headline`], and what the two other predictions reach.
+    /// Returns one line: [`Figures::headline`], and the balanced accuracy of the two other predictions.
     #[must_use]
     pub fn headline(&self, rows: &str) -> String {
         let swarm = self.swarm.headline(rows);
@@ -143,7 +145,8 @@ impl Comparison {
         format!("{swarm}; own data only {alone:.2}, nearest neighbours {near:.2}")
     }
 
-    /// What they say: against always the largest class, against own rows alone, against the nearest of them.
+    /// Returns the sentences: the comparison with always the largest class, with own rows alone, and with
+    /// the nearest own rows.
     #[must_use]
     pub fn sentences(&self, whose: Whose) -> Vec<Sentence> {
         let (subject, [alone, nearest]) = whose.words();
@@ -155,7 +158,7 @@ impl Comparison {
         said
     }
 
-    /// The sentences that are warnings for the user of the model.
+    /// Returns the sentences that warn the user of the model.
     #[must_use]
     pub fn warnings(&self, whose: Whose) -> Vec<String> {
         self.sentences(whose).into_iter().filter(|said| said.warns).map(|said| said.text).collect()
@@ -182,7 +185,8 @@ mod tests {
     use super::super::figures::Sums;
     use super::*;
 
-    /// Figures of rows of the classes `event` and `none`, so many of which are predicted right.
+    /// Returns figures of rows of the classes `event` and `none`. `right` has the number of correct
+    /// predictions of each class.
     fn figures(rows: [usize; 2], right: [usize; 2]) -> Figures {
         let truth = [vec![0; rows[0]], vec![1; rows[1]]].concat();
         let told = |class: u16, rows: usize, right: usize| {
@@ -202,7 +206,8 @@ mod tests {
         Gain { value: (low + high) / 2.0, low, high }
     }
 
-    /// 11 events in 700 rows once made "+48.6 points" in green, where always "none" is right in 98.4 %.
+    /// 11 events in 700 rows once gave "+48.6 points" in green, although always "none" is correct in 98.4
+    /// %.
     #[test]
     fn eleven_events_in_seven_hundred_rows_get_no_verdict() {
         let found = comparison(figures([11, 689], [8, 626]), gain(0.4, 0.57));
@@ -227,7 +232,7 @@ mod tests {
         assert!(
             equal.text.starts_with("The model is no better than always \"none\": balanced accuracy 0.50")
         );
-        // The interval decides, not the figure, and its end must lie above.
+        // The interval decides, not the figure, and its lower end must be above.
         let mut found = figures([40, 600], [30, 500]);
         found.balanced_accuracy.low = 0.5;
         assert!(found.against_majority("model").warns);
@@ -246,7 +251,7 @@ mod tests {
         assert_eq!(verdicts(0.0, 0.2), (Verdict::Unclear, Verdict::Unclear, 0));
         assert_eq!(verdicts(-0.2, 0.0), (Verdict::Unclear, Verdict::Unclear, 0));
         assert_eq!(verdicts(0.001, 0.2), (Verdict::Better, Verdict::Better, 0));
-        // Only worse than a peer's own rows alone is a warning.
+        // Only a result that is worse than a peer's own rows alone is a warning.
         assert_eq!(verdicts(-0.2, -0.001), (Verdict::Worse, Verdict::Worse, 1));
     }
 

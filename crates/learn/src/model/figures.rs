@@ -1,5 +1,5 @@
-//! How good predictions are: sums over scored rows that add up over parties, and the figures that they make,
-//! each with a 95 % interval.
+//! Figures of how good predictions are, each with a 95 % interval. They are computed from sums over
+//! scored rows that add up over parties.
 //!
 //! | figure | interval |
 //! | --- | --- |
@@ -8,8 +8,8 @@
 //! | AUC ([`super::ranks`]) | Hanley & McNeil (Radiology 1982), its variance at least half a row of the smaller class away from 0 and 1 |
 //! | a difference of balanced accuracies over the same rows | normal; of each class as in Agresti & Min (Stat. Med. 2005) |
 //!
-//! Rows are taken as independent draws; rows of one patient or device are not, and then the intervals are too
-//! narrow.
+//! Rows are treated as independent draws. Rows of one patient or device are not independent, and then the
+//! intervals are too narrow.
 
 use std::fmt;
 
@@ -18,30 +18,30 @@ use serde::{Deserialize, Serialize};
 use super::ranks::{FEWEST, Ranks};
 use super::readout::lowest;
 
-/// Bins of the stated confidence, of equal width over 0 to 1.
+/// Number of bins of the stated confidence, of equal width over 0 to 1.
 pub const CONFIDENCE_BINS: usize = 10;
-/// Rows of a class below which nothing is said of how good predictions are.
+/// Number of rows of a class below which no statement is made on how good predictions are.
 pub const ENOUGH: u64 = 20;
 /// Units of a sum of confidences.
 const UNIT: f64 = 65_536.0;
-/// The quantile of the normal distribution for 95 %.
+/// Quantile of the normal distribution for 95 %.
 pub(super) const Z: f64 = 1.959_963_984_540_054;
 
-/// Sums over scored rows. Those of several parties add up word by word.
+/// Sums over scored rows. Sums of several parties add up word by word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sums {
     classes: usize,
-    /// Row-major, true class x predicted class.
+    /// Confusion table, row-major, true class x predicted class.
     confusion: Vec<u64>,
-    /// For each bin of confidence: rows, right ones, and the sum of floor(2^16 confidence). Empty where
-    /// nothing is stated.
+    /// For each bin of confidence: rows, correct rows, and the sum of floor(2^16 confidence). Empty if
+    /// the predictions have no confidence.
     stated: Vec<[u64; 3]>,
-    /// With two classes and scores.
+    /// Present with two classes and scores.
     ranks: Option<Ranks>,
 }
 
 impl Sums {
-    /// Of no rows. `states` says whether predictions come with scores.
+    /// Returns the sums of no rows. `states` is true if predictions come with scores.
     #[must_use]
     pub fn empty(classes: usize, states: bool) -> Self {
         Self {
@@ -52,14 +52,14 @@ impl Sums {
         }
     }
 
-    /// The length of [`Sums::words`].
+    /// Returns the length of [`Sums::words`].
     #[must_use]
     pub fn length(classes: usize, states: bool) -> usize {
         let ranks = if classes == 2 { Ranks::WORDS } else { 0 };
         classes * classes + if states { 3 * CONFIDENCE_BINS + ranks } else { 0 }
     }
 
-    /// Of predicted classes.
+    /// Makes sums from predicted classes.
     ///
     /// # Panics
     /// If a class is not below `classes`.
@@ -72,8 +72,8 @@ impl Sums {
         sums
     }
 
-    /// Of a network's scores of one party's rows, which state the confidence of its predictions; see
-    /// [`Sums::of_stated`].
+    /// Makes sums from a network's scores of one party's rows. The scores give the confidence of its
+    /// predictions; see [`Sums::of_stated`].
     ///
     /// # Panics
     /// If a label is not below `classes`.
@@ -83,8 +83,8 @@ impl Sums {
         Self::of_stated(classes, labels, scores, &stated)
     }
 
-    /// Of the scores of one party's rows (rows x classes, the lowest is the prediction), and the confidence
-    /// that is stated of each row's prediction.
+    /// Makes sums from the scores of one party's rows (rows x classes, the lowest is the prediction) and
+    /// the stated confidence of each row's prediction.
     ///
     /// # Panics
     /// If a label is not below `classes`.
@@ -103,7 +103,7 @@ impl Sums {
             bin[2] += (confidence * UNIT) as u64;
             if let [first, second] = scores {
                 let margin = first - second;
-                // Two infinite scores say nothing.
+                // Two infinite scores do not rank the row.
                 margins[label].push(if margin.is_nan() { 0.0 } else { margin });
             }
         }
@@ -112,8 +112,9 @@ impl Sums {
         sums
     }
 
-    /// What others may see of one party's sums: no bin of confidence and no class that is ranked has fewer
-    /// than [`FEWEST`] rows. Rows of a smaller bin go into the next one that has enough with them.
+    /// Returns the part of one party's sums that others may see: no bin of confidence and no ranked class
+    /// has fewer than [`FEWEST`] rows. Rows of a smaller bin move into the next bin that has enough rows
+    /// with them.
     #[must_use]
     pub fn shown(&self) -> Self {
         let mut stated = vec![[0; 3]; self.stated.len()];
@@ -128,14 +129,14 @@ impl Sums {
         Self { stated, ranks: self.ranks.map(Ranks::shown), ..self.clone() }
     }
 
-    /// The sums in the order confusion, bins of confidence, ranks.
+    /// Returns the sums in the order confusion, bins of confidence, ranks.
     #[must_use]
     pub fn words(&self) -> Vec<u64> {
         let ranks = self.ranks.map(Ranks::words);
         [&self.confusion[..], self.stated.as_flattened(), ranks.as_slice().as_flattened()].concat()
     }
 
-    /// The inverse of [`Sums::words`]; `None` if the words are not sums of what parties show
+    /// Restores sums from [`Sums::words`]. Returns `None` if the words are not sums that parties show
     /// ([`Sums::shown`]).
     #[must_use]
     pub fn from_words(classes: usize, words: &[u64]) -> Option<Self> {
@@ -145,7 +146,7 @@ impl Sums {
         }
         let (confusion, rest) = words.split_at(classes * classes);
         let (stated, ranks) = rest.split_at(if states { 3 * CONFIDENCE_BINS } else { 0 });
-        // No sum of them wraps.
+        // Below these limits no sum of the words wraps.
         if confusion.iter().any(|&word| word >= 1 << 33) || stated.iter().any(|&word| word >= 1 << 53) {
             return None;
         }
@@ -155,26 +156,26 @@ impl Sums {
         sums.agree().then_some(sums)
     }
 
-    /// Whether the parts may be sums over the same rows.
+    /// Returns whether the parts may be sums over the same rows.
     fn agree(&self) -> bool {
         let held = self.class_rows();
         let (rows, right): (u64, u64) = (held.iter().sum(), self.class_right().iter().sum());
         let all = |at: usize| self.stated.iter().map(|bin| bin[at]).sum::<u64>();
         let fewest = |bin: &[u64; 3]| bin[0] == 0 || bin[0] >= FEWEST as u64;
         let most = |bin: &[u64; 3]| bin[1] <= bin[0] && bin[2] as f64 <= bin[0] as f64 * UNIT;
-        // A party with few rows shows none in bins.
+        // A party with few rows is in no bin.
         let (stated, wrong) = (all(1) <= right, all(0).saturating_sub(all(1)) <= rows - right);
         let ranks = || self.ranks.is_none_or(|ranks| ranks.agree([held[0], held[1]]));
         self.stated.iter().all(|bin| fewest(bin) && most(bin)) && stated && wrong && ranks()
     }
 
-    /// Rows of each class.
+    /// Returns the number of rows of each class.
     #[must_use]
     pub fn class_rows(&self) -> Vec<u64> {
         self.confusion.chunks(self.classes.max(1)).map(|row| row.iter().sum()).collect()
     }
 
-    /// Right predictions of each class.
+    /// Returns the number of correct predictions of each class.
     #[must_use]
     pub fn class_right(&self) -> Vec<u64> {
         (0..self.classes).map(|class| self.confusion[class * (self.classes + 1)]).collect()
@@ -194,8 +195,8 @@ fn add(own: &mut [u64], other: &[u64]) {
     own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
 }
 
-/// What a network's scores of a row state of the predicted class: exp(-score) over the sum of all. 1 /
-/// classes where they state nothing.
+/// Returns the confidence in the predicted class, from a network's scores of a row: exp(-score) over the
+/// sum of all. 1 / classes if the scores carry no information.
 fn confidence(scores: &[f64]) -> f64 {
     let best = scores.iter().copied().fold(f64::INFINITY, f64::min);
     if !best.is_finite() {
@@ -204,19 +205,19 @@ fn confidence(scores: &[f64]) -> f64 {
     1.0 / scores.iter().map(|score| libm::exp(best - score)).sum::<f64>()
 }
 
-/// A figure with its 95 % interval; all from 0 to 1.
+/// A figure with its 95 % interval, all from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// The figure.
+    /// Value of the figure.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Share {
-    /// `right` of `rows` with Wilson's interval; `None` without rows.
+    /// Returns `right` of `rows` with Wilson's interval; `None` without rows.
     #[must_use]
     pub fn of(right: u64, rows: u64) -> Option<Self> {
         let (n, value) = (rows as f64, right as f64 / rows as f64);
@@ -231,33 +232,32 @@ impl Share {
     }
 }
 
-/// As `0.9321 (0.9011 to 0.9542)`.
+/// Formats the share, such as `0.9321 (0.9011 to 0.9542)`.
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{:.4} ({:.4} to {:.4})", self.value, self.low, self.high))
     }
 }
 
-/// How much larger one balanced accuracy is than another over the same rows, with its 95 % interval; from -1
-/// to 1.
+/// Difference of two balanced accuracies over the same rows, with its 95 % interval; from -1 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The difference.
+    /// Value of the difference.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Gain {
-    /// Of each class: rows that are right by the first alone, and by the second alone, and all its rows.
-    /// `None` without rows.
+    /// Computes the gain. Each class gives three numbers: the rows that only the first prediction has
+    /// right, the rows that only the second has right, and all its rows. Returns `None` without rows.
     #[must_use]
     pub fn of(classes: impl IntoIterator<Item = ([u64; 2], u64)>) -> Option<Self> {
         let (mut value, mut middle, mut variance, mut present) = (0.0, 0.0, 0.0, 0.0);
         for ([won, lost], rows) in classes.into_iter().filter(|(_, rows)| *rows > 0) {
-            // Half a row is added to each cell of the table of right and wrong.
+            // Half a row is added to each cell of the table of correct and wrong predictions.
             let (b, c, n) = (won as f64 + 0.5, lost as f64 + 0.5, rows as f64 + 2.0);
             value += (won as f64 - lost as f64) / rows as f64;
             middle += (b - c) / n;
@@ -274,47 +274,48 @@ impl Gain {
     }
 }
 
-/// One class.
+/// Figures of one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassFigures {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
-    /// Rows of it.
+    /// Number of rows of the class.
     pub rows: u64,
-    /// The share of its rows that were predicted right; `None` without rows.
+    /// Share of its rows that were predicted correctly; `None` without rows.
     pub recall: Option<Share>,
-    /// The share of the rows predicted as it that are of it; `None` where none were.
+    /// Share of correct predictions among the rows predicted as this class; `None` without such rows.
     pub precision: Option<Share>,
 }
 
 /// A bin of the calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
-    /// Rows in it.
+    /// Number of rows in the bin.
     pub rows: u64,
-    /// The mean of the stated confidence.
+    /// Mean of the stated confidence.
     pub stated: f64,
-    /// The share that was right.
+    /// Share of the correct predictions.
     pub right: Share,
 }
 
-/// Two classes, one of which is named the positive one.
+/// Figures of two classes, with one named as the positive class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Positive {
-    /// The positive class: the one that was asked for, or the rarer one.
+    /// Positive class: the requested one, or the rarer one.
     pub class: String,
-    /// The share of its rows that were predicted as it.
+    /// Share of its rows that were predicted as positive.
     pub sensitivity: Option<Share>,
-    /// The share of the other rows that were not.
+    /// Share of the other rows that were predicted as negative.
     pub specificity: Option<Share>,
-    /// The share of the rows predicted as it that are of it.
+    /// Share of positive rows among the rows predicted as positive.
     pub ppv: Option<Share>,
-    /// The share of the rows not predicted as it that are not of it.
+    /// Share of negative rows among the rows predicted as negative.
     pub npv: Option<Share>,
 }
 
 impl Positive {
-    /// Of two classes, `first` or the second being positive.
+    /// Makes the figures of two classes. `first` selects the first class as positive, otherwise the
+    /// second.
     fn new(classes: &[ClassFigures], first: bool) -> Option<Self> {
         let [one, other] = classes else { return None };
         let (positive, negative) = if first { (one, other) } else { (other, one) };
@@ -327,7 +328,7 @@ impl Positive {
         })
     }
 
-    /// Its figures by name.
+    /// Returns the figures with their names.
     #[must_use]
     pub fn named(&self) -> [(&'static str, Option<Share>); 4] {
         let Self { sensitivity, specificity, ppv, npv, .. } = *self;
@@ -335,43 +336,44 @@ impl Positive {
     }
 }
 
-/// What a prediction gives that is always the largest class.
+/// Result of always predicting the largest class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Majority {
-    /// The class with the most rows.
+    /// Class with the most rows.
     pub class: String,
-    /// The share of right predictions.
+    /// Share of correct predictions.
     pub accuracy: f64,
-    /// The mean recall of the classes with rows.
+    /// Mean recall of the classes with rows.
     pub balanced_accuracy: f64,
 }
 
-/// What sums say.
+/// Figures computed from sums.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Rows that were scored.
+    /// Number of rows that were scored.
     pub rows: u64,
-    /// The share of right predictions.
+    /// Share of correct predictions.
     pub accuracy: Share,
-    /// The mean recall of the classes with rows.
+    /// Mean recall of the classes with rows.
     pub balanced_accuracy: Share,
-    /// What the largest class gives.
+    /// Result of always predicting the largest class.
     pub majority: Majority,
-    /// With two classes.
+    /// Present with two classes.
     pub positive: Option<Positive>,
-    /// Of each class.
+    /// Figures of each class.
     pub per_class: Vec<ClassFigures>,
-    /// True class x predicted class.
+    /// Confusion table, true class x predicted class.
     pub confusion: Vec<Vec<u64>>,
-    /// With two classes, the area under the curve within each party ([`Ranks`]): how often a row of the
-    /// second class looks more like it than a row of the first does.
+    /// Area under the curve within each party ([`Ranks`]), present with two classes: how often a row of
+    /// the second class looks more like that class than a row of the first class does.
     pub auc: Option<Share>,
-    /// Bins with rows; `None` where nothing is stated.
+    /// Bins with rows; `None` if the predictions have no confidence.
     pub calibration: Option<Vec<Bin>>,
 }
 
 impl Figures {
-    /// The figures of these sums, with this positive class or the rarer one of two; `None` without rows.
+    /// Computes the figures of these sums. The positive class is `positive`, or the rarer one of two.
+    /// Returns `None` without rows.
     #[must_use]
     pub fn new(classes: &[String], sums: &Sums, positive: Option<u16>) -> Option<Self> {
         let (held, right) = (sums.class_rows(), sums.class_right());
@@ -389,7 +391,7 @@ impl Figures {
             Some(Bin { rows, stated: sum as f64 / UNIT / rows as f64, right: Share::of(right, rows)? })
         });
         let present = held.iter().filter(|&&rows| rows > 0).count();
-        // Of equally large classes the first.
+        // If classes are equally large, the first is chosen.
         let largest = per_class.iter().rev().max_by_key(|each| each.rows)?;
         let first = positive.map_or(held.first() < held.get(1), |class| class == 0);
         Some(Self {
@@ -409,8 +411,8 @@ impl Figures {
         })
     }
 
-    /// The smallest class, if it has too few rows to say how good predictions are. Of more than two classes
-    /// those without any rows are not looked at.
+    /// Returns the smallest class if it has too few rows to judge the predictions. With more than two
+    /// classes, classes without rows are ignored.
     #[must_use]
     pub fn too_few(&self) -> Option<&ClassFigures> {
         let looked_at = self.per_class.iter().filter(|each| each.rows > 0 || self.per_class.len() == 2);
@@ -429,7 +431,7 @@ fn balanced(held: &[u64], right: &[u64]) -> Share {
     Share::within(mean / f64::max(present, 1.0), Z * variance.sqrt() / f64::max(present, 1.0))
 }
 
-/// Lines for people, without the confusion table.
+/// Prints lines for people, without the confusion table.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |name: &str, text: &dyn fmt::Display| writeln!(f, "{name:17}  {text}");

@@ -1,6 +1,7 @@
-//! The model file, version 5. All numbers little-endian, no padding, one encoding for each model.
+//! The model file, version 5. All numbers are little-endian, without padding. Each model has exactly one
+//! encoding.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
 //! | 15 | magic `flyswarm-model\0` |
 //! | | *the model* |
@@ -15,27 +16,27 @@
 //! | .. | range: number of bounds k (u32, 1 or d), k lower and k upper bounds (f32); center: d means (f64); standard: d means, d deviations (f64); soft-bins: bins (u16), d means, d deviations (f64) |
 //! | 2 | number of classes L (u16) |
 //! | .. | L class names: length (u16) and UTF-8 bytes |
-//! | 4 | number of column names (u32), 0 or d; or 2^32 - 1 where columns are described |
+//! | 4 | number of column names (u32), 0 or d; or 2^32 - 1 if columns are described |
 //! | .. | the names of the columns, all different: length (u16) and UTF-8 bytes; or the length (u32) of a preparation and its encoding ([`flyswarm_data::prepare::encoding`]), from which the names follow |
 //! | 4 L m | counts (u32), row-major |
 //! | 32 | [`Model::digest`]: SHA-256 of the tag `flyswarm/5 model\0` and of the model |
-//! | | *where it comes from* |
+//! | | *its origin* |
 //! | 1 | 0: not known, and nothing of this part follows; 1: known |
 //! | .. | name of the session: length (u16) and UTF-8 bytes |
 //! | 32 | its id |
 //! | 2 + 2 | peers of its roster, peers whose rows were counted (u16) |
 //! | .. | names of the latter: length (u16) and UTF-8 bytes |
-//! | 1 | whether noise was added to the counts, 0 or 1 |
+//! | 1 | 1 if noise was added to the counts, otherwise 0 |
 //! | .. | protocol, program: length (u16) and UTF-8 bytes |
-//! | 8 | when the file was written, seconds since 1970 (u64) |
+//! | 8 | time of writing, seconds since 1970 (u64) |
 //! | 32 | checksum: SHA-256 of the tag `flyswarm/5 model file\0` and of all bytes from the version on |
 //!
-//! The digest is that of all that decides how rows are read and what is predicted: the same at every peer of
-//! a session. What is known of where a model comes from is behind it, for the date and the program differ
-//! between peers. Checksum and digest detect accidents, not forgery.
+//! The digest covers everything that decides how rows are read and classes predicted, so it is the same
+//! at every peer of a session. The origin follows after it, because date and program differ between
+//! peers. Checksum and digest detect accidents, not forgery.
 //!
-//! A feature is a number. What is known of its values follows from the scaling's numbers
-//! ([`super::outside`]), rows of each class from the counts ([`Model::class_rows`]).
+//! A feature is a number. The known range of its values follows from the scaling's numbers
+//! ([`super::outside`]), the rows of each class from the counts ([`Model::class_rows`]).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -59,76 +60,77 @@ use flyswarm_sealed_sum::files::write_whole;
 
 /// First bytes of a model file.
 pub const MAGIC: &[u8; 15] = b"flyswarm-model\0";
-/// Of the table above.
+/// Version in the table above.
 pub const VERSION: u16 = 5;
-/// In place of the number of column names, where columns are described.
+/// Value used instead of the number of column names if columns are described.
 const DESCRIBED: u32 = u32::MAX;
-/// No model file is longer: the most counts, and room for bounds and names of classes, columns and members.
+/// Length of the longest model file: the most counts, and room for bounds and names of classes, columns
+/// and members.
 const MAX_FILE: u64 = 4 * MAX_COUNTS as u64
     + 16 * MAX_FEATURES as u64
     + (MAX_CLASS_NAME as u64 + 2) * (65_535 + MAX_FEATURES as u64 + MAX_MEMBERS as u64)
     + MAX_ENCODED as u64
     + 4096;
 
-/// Why a model file was refused or could not be written.
+/// Reason why a model file was refused or could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file could not be read or written; on writing, what stood there before still does.
+    /// The file could not be read or written. After a failed write, the old file is still there.
     #[error("{}: {source}", file.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The bytes are not a model.
     #[error("{}: {problem}", file.display())]
     Bad {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why they are not.
+        /// Reason.
         problem: DecodeError,
     },
 }
 
-/// Why bytes are not a model.
+/// Reason why bytes are not a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Another kind of file.
+    /// The file is of another kind.
     #[error("not a flyswarm model file")]
     Magic,
-    /// Written by another version of this program.
+    /// The file was written by another version of this program.
     #[error("model file version {0}, expected {VERSION}")]
     Version(u16),
-    /// A field says something impossible.
+    /// A field has an impossible value.
     #[error("{field} at byte {at} is {found}, expected {expected}")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// Where, from 0.
+        /// Position of the field, from 0.
         at: usize,
-        /// What it says.
+        /// Value found.
         found: u64,
-        /// What it may say.
+        /// Valid values.
         expected: &'static str,
     },
-    /// The end comes too early.
+    /// The bytes end too early.
     #[error("truncated: {field} needs {needed} bytes at byte {at}, found {found}")]
     Truncated {
-        /// In which field.
+        /// Name of the field.
         field: &'static str,
-        /// Where it begins, from 0.
+        /// Position of the field, from 0.
         at: usize,
-        /// Bytes it needs.
+        /// Number of bytes that the field needs.
         needed: usize,
-        /// Bytes there are.
+        /// Number of bytes that are left.
         found: usize,
     },
     /// Bytes follow the end.
     #[error("{0} bytes after the end of the model")]
     Trailing(usize),
-    /// Longer than any model.
+    /// The file is longer than any model.
     #[error("longer than {MAX_FILE} bytes")]
     Long,
     /// The bytes were changed.
@@ -137,12 +139,12 @@ pub enum DecodeError {
     /// A name is not text.
     #[error("{field} at byte {at} is not UTF-8 text")]
     Text {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// Where, from 0.
+        /// Position of the field, from 0.
         at: usize,
     },
-    /// The fields do not belong together.
+    /// The fields do not fit together.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The scaler's numbers are impossible.
@@ -151,7 +153,7 @@ pub enum DecodeError {
 }
 
 impl Model {
-    /// The file, as bytes.
+    /// Encodes the model as the bytes of a file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let body = self.body();
@@ -162,14 +164,14 @@ impl Model {
         bytes
     }
 
-    /// SHA-256 over all that decides how rows are read and what is predicted; equal on all peers that hold
-    /// the same model, wherever it comes from.
+    /// Returns the SHA-256 of everything that decides how rows are read and classes predicted. It is
+    /// equal on all peers that hold the same model even if their origins differ.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest(&self.body())
     }
 
-    /// From the version to the counts.
+    /// Encodes the model from the version to the counts.
     fn body(&self) -> Vec<u8> {
         let parameters = self.sketch.parameters();
         let mut bytes = VERSION.to_le_bytes().to_vec();
@@ -218,7 +220,7 @@ impl Model {
         bytes
     }
 
-    /// From the bytes of a file; every length is checked before memory is taken.
+    /// Decodes the bytes of a file. Every length is checked before memory is allocated.
     ///
     /// # Errors
     /// [`DecodeError`].
@@ -229,7 +231,7 @@ impl Model {
         if version != VERSION {
             return Err(DecodeError::Version(version));
         }
-        // Before anything else is looked at: damage is reported as damage.
+        // Checked before any other field, so that damage is reported as damage.
         let (rest, sum) = rest.split_last_chunk::<32>().ok_or(DecodeError::Truncated {
             field: "checksum",
             at: MAGIC.len(),
@@ -319,7 +321,7 @@ impl Model {
         }
         let parameters = Parameters { d, m, s, rho, seed, densify, scaling };
         let sketch = parameters.check(classes.len()).map_err(ModelError::from)?;
-        // m x classes is bounded by the check.
+        // The check bounds m x classes.
         let counts = reader.take("counts", 4 * m * classes.len())?;
         let body = rest.get(..reader.at - MAGIC.len()).unwrap_or_default();
         if reader.array("digest")? != digest(body) {
@@ -359,11 +361,11 @@ impl Model {
         Self::decode(&bytes).map_err(bad)
     }
 
-    /// Writes a model file: beside its place under another name, synced, then renamed. So `path` holds the
-    /// old file or the new one, whatever happens.
+    /// Writes a model file: under another name in the same folder, synced, then renamed. So `path` always
+    /// holds the old file or the new one.
     ///
     /// # Errors
-    /// [`FileError::Io`]; the file at `path` is then as before.
+    /// [`FileError::Io`]. After an error the file at `path` is unchanged.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         write_whole(path, &self.encode(), true).map_err(|source| FileError::Io { file: path.into(), source })
     }
@@ -373,12 +375,13 @@ fn digest(body: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(PROTOCOL).chain_update(" model\0").chain_update(body).finalize().into()
 }
 
-/// Over all but the magic and itself.
+/// Computes the checksum of all bytes except the magic and the checksum itself.
 fn checksum(bytes: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(PROTOCOL).chain_update(" model file\0").chain_update(bytes).finalize().into()
 }
 
-/// Texts are checked before: at most 256 bytes, those of an origin are cut off there.
+/// Writes a text of at most 256 bytes. Other texts were checked before; those of an origin are cut off
+/// here.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     let text = &text[..end];
@@ -424,10 +427,10 @@ fn origin(reader: &mut Reader<'_>) -> Result<Option<Origin>, DecodeError> {
     Ok(Some(Origin { session, id, members, roster, noised, protocol, program, unix }))
 }
 
-/// Takes fields off the front of a slice.
+/// Reads fields from the front of a slice.
 struct Reader<'a> {
     rest: &'a [u8],
-    /// Place of `rest` in the file.
+    /// Position of `rest` in the file.
     at: usize,
 }
 
@@ -460,7 +463,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// At most `limit` bytes of UTF-8 after their number.
+    /// Reads a length and at most `limit` bytes of UTF-8.
     fn text(&mut self, field: &'static str, limit: usize) -> Result<String, DecodeError> {
         let length = u16::from_le_bytes(self.array(field)?);
         if usize::from(length) > limit {
@@ -475,7 +478,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.array(field)?) as usize)
     }
 
-    /// `count` numbers of N bytes; `count` is at most [`MAX_FEATURES`].
+    /// Reads `count` numbers of N bytes. `count` is at most [`MAX_FEATURES`].
     fn numbers<T, const N: usize>(
         &mut self,
         field: &'static str,

@@ -1,7 +1,8 @@
-//! How unlike data sets are where their classes are known, and whether two ways to say so rank them alike.
+//! Measures how much data sets differ if their classes are known, and whether two such measures rank them
+//! alike.
 
-/// Half the sum of the absolute differences of two class mixes, 0 to 1; each is given by its counts. 0 where
-/// one is empty.
+/// Returns half the sum of the absolute differences of two class mixes, 0 to 1. Each mix is given by its
+/// counts. Returns 0 if one is empty.
 #[must_use]
 pub fn total_variation(one: &[u64], other: &[u64]) -> f64 {
     let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
@@ -12,8 +13,8 @@ pub fn total_variation(one: &[u64], other: &[u64]) -> f64 {
     one.iter().zip(other).map(|(&a, &b)| (a as f64 / n - b as f64 / m).abs()).sum::<f64>() / 2.0
 }
 
-/// Spearman's rank correlation, -1 to 1: Pearson's of the ranks, of which equal values share the mean. `None`
-/// below two pairs or where all values of a side are equal.
+/// Returns Spearman's rank correlation, -1 to 1: Pearson's correlation of the ranks, where equal values
+/// share the mean rank. `None` below two pairs or if all values of a side are equal.
 #[must_use]
 pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let (a, b) = (ranks(pairs.iter().map(|pair| pair.0)), ranks(pairs.iter().map(|pair| pair.1)));
@@ -23,7 +24,7 @@ pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     (scale > 0.0).then(|| moment(&a, &b) / scale)
 }
 
-/// Ranks from 1.
+/// Returns the ranks, from 1.
 fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut order: Vec<(usize, f64)> = values.enumerate().collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -49,7 +50,7 @@ mod tests {
         assert_eq!(total_variation(&[0, 0], &[1, 1]), 0.0);
     }
 
-    /// By hand: ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4.
+    /// The expected value is computed by hand: ranks 1, 2.5, 2.5, 4 against 1, 3, 2, 4.
     #[test]
     fn equal_values_share_a_rank() {
         assert_eq!(spearman(&[(1.0, 5.0), (2.0, 6.0), (3.0, 7.0)]), Some(1.0));

@@ -1,38 +1,39 @@
-//! Nearest neighbours by brute force: the baseline (1NN, kNN with k tuned) that FlyNN is compared with.
+//! Nearest neighbours by brute force: the baseline for FlyNN (1NN, and kNN with k tuned).
 //!
-//! Squared Euclidean distance in f32; of equally near rows the first is nearer, of equally frequent classes
-//! the lowest wins. Work: rows x rows x features; meant for up to some ten thousand rows.
+//! Distances are squared Euclidean, in f32. If rows are equally near, the first is nearer. If classes are
+//! equally frequent, the lowest wins. The work is rows x rows x features, meant for up to some ten
+//! thousand rows.
 
 use rayon::prelude::*;
 
 use flyswarm_data::Dataset;
 
-/// The k that tuning tries: powers of two in the paper's range of 1 to 64 (section 4, Baselines).
+/// Values of k that tuning tries: powers of two in the paper's range of 1 to 64 (section 4, Baselines).
 pub const TRIED: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// The rows to look in; borrowed, and labelled.
+/// Rows to search, borrowed and labelled.
 #[derive(Debug, Clone, Copy)]
 pub struct Neighbours<'a> {
     data: &'a Dataset,
 }
 
-/// What tuning found.
+/// Result of tuning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tuned {
-    /// The best k of [`TRIED`], the smallest of equally good ones.
+    /// Best k of [`TRIED`], the smallest of equally good ones.
     pub k: usize,
-    /// Its leave-one-out accuracy, 0 to 1.
+    /// Leave-one-out accuracy of this k, 0 to 1.
     pub accuracy: f64,
 }
 
 impl<'a> Neighbours<'a> {
-    /// Looks in `data`; `None` if it has no labels.
+    /// Searches in `data`. Returns `None` if it has no labels.
     #[must_use]
     pub fn new(data: &'a Dataset) -> Option<Self> {
         (!data.labels().is_empty()).then_some(Self { data })
     }
 
-    /// The class index of each row by a vote of its `k` nearest (all, if there are fewer).
+    /// Returns the class index of each row by a vote of its `k` nearest rows (all, if there are fewer).
     ///
     /// # Panics
     /// If `k` is 0 or the rows have another number of features.
@@ -42,7 +43,7 @@ impl<'a> Neighbours<'a> {
         (0..rows.rows()).into_par_iter().map(|i| self.vote(&self.nearest(rows.row(i), k, None))).collect()
     }
 
-    /// The class index of each row for each k of [`TRIED`].
+    /// Returns the class index of each row for each k of [`TRIED`].
     ///
     /// # Panics
     /// If the rows have another number of features.
@@ -52,13 +53,14 @@ impl<'a> Neighbours<'a> {
         (0..rows.rows()).into_par_iter().map(|i| self.vote_tried(rows.row(i), None)).collect()
     }
 
-    /// The class index of each of the rows themselves for each k of [`TRIED`], by the others.
+    /// Returns the class index of each of the stored rows for each k of [`TRIED`], predicted from the
+    /// other rows.
     #[must_use]
     pub fn leave_one_out(&self) -> Vec<[u16; TRIED.len()]> {
         (0..self.data.rows()).into_par_iter().map(|i| self.vote_tried(self.data.row(i), Some(i))).collect()
     }
 
-    /// The best k by leaving each row out in turn.
+    /// Finds the best k by leaving each row out in turn.
     #[must_use]
     pub fn tune(&self) -> Tuned {
         let mut right = [0; TRIED.len()];
@@ -79,7 +81,7 @@ impl<'a> Neighbours<'a> {
         TRIED.map(|k| self.vote(&near[..k.min(near.len())]))
     }
 
-    /// Labels of the `k` nearest rows, the nearest first.
+    /// Returns the labels of the `k` nearest rows, the nearest first.
     fn nearest(&self, row: &[f32], k: usize, without: Option<usize>) -> Vec<u16> {
         assert!(k > 0, "0 neighbours");
         let mut all: Vec<(f32, usize)> = (0..self.data.rows())
@@ -108,7 +110,7 @@ impl<'a> Neighbours<'a> {
     }
 }
 
-/// Eight partial sums, so that it is vectorised; the order is fixed.
+/// Computes eight partial sums, so that the loop is vectorised. The order is fixed.
 fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let mut sums = [0.0f32; 8];

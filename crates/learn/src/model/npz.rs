@@ -1,5 +1,5 @@
-//! A model as arrays of NumPy, for use without this program; `docs/python.md` says what is in them and how to
-//! predict from them.
+//! A model as NumPy arrays, for use without this program. `docs/python.md` describes the arrays and how
+//! to predict from them.
 
 use std::io::{self, Seek, Write};
 
@@ -12,14 +12,14 @@ use super::origin::Origin;
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::{Scaler, Scaling};
 
-/// Of what is in the archive; its number is in the array `version`.
+/// Version of the archive's contents, stored in the array `version`.
 const VERSION: i64 = 3;
 
 impl Model {
     /// Writes the model as an NPZ archive, the same bytes for the same model.
     ///
     /// # Errors
-    /// What writing gives.
+    /// Errors of the writer.
     pub fn write_npz<W: Write + Seek>(&self, out: W) -> io::Result<W> {
         let parameters = self.sketch.parameters();
         let mut archive = Archive::new(out);
@@ -73,7 +73,8 @@ impl Model {
     }
 }
 
-/// What is taken from a feature, and what the rest is divided by (0: a constant feature, which becomes 0).
+/// Returns the number subtracted from each feature, and the number that the difference is divided by. A
+/// divisor of 0 marks a constant feature, which becomes 0.
 pub(crate) fn linear(scaler: &Scaler) -> (Vec<f64>, Vec<f64>) {
     let d = scaler.features();
     let or = |values: &[f64], otherwise| if values.is_empty() { vec![otherwise; d] } else { values.to_vec() };
@@ -99,7 +100,7 @@ impl<W: Write + Seek> Archive<W> {
         self.0.finish().map_err(io::Error::from)
     }
 
-    /// One array in C order: its type and shape as NumPy writes them, and its elements.
+    /// Writes one array in C order: its type and shape in NumPy's notation, and its elements.
     pub(crate) fn array<const N: usize>(
         &mut self,
         name: &str,
@@ -119,7 +120,7 @@ impl<W: Write + Seek> Archive<W> {
         self.0.write_all(&block)
     }
 
-    /// One array of texts, in 32-bit characters padded with zeros.
+    /// Writes one array of texts, in 32-bit characters padded with zeros.
     pub(crate) fn texts<'a>(
         &mut self,
         name: &str,
@@ -149,12 +150,12 @@ impl<W: Write + Seek> Archive<W> {
             "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}",
             sizes.join(", ")
         );
-        // Version 1.0; the elements begin at a multiple of 64 bytes.
+        // Version 1.0 of the format. The elements begin at a multiple of 64 bytes.
         let unpadded = 10 + header.len() + 1;
         header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
         header.push('\n');
         self.0.write_all(b"\x93NUMPY\x01\x00")?;
-        // Below 200 bytes: five numbers at most.
+        // The header is below 200 bytes, because a shape has at most five numbers.
         self.0.write_all(&(header.len() as u16).to_le_bytes())?;
         self.0.write_all(header.as_bytes())
     }
@@ -168,7 +169,7 @@ mod tests {
     use crate::model::tests::small_model;
     use flyswarm_data::{Expected, LabelColumn, load};
 
-    /// What is written is read back by the reader of data files.
+    /// Reads the archive back with the reader of data files.
     #[test]
     fn the_arrays_are_those_of_the_model() {
         let model = small_model(Scaling::Center, 0.5);

@@ -1,41 +1,41 @@
-//! Where a model comes from: the session, the peers that were counted, the program and the date.
+//! Origin of a model: the session, the counted peers, the program and the date.
 //!
-//! Nothing here changes a prediction and nothing of it is in [`Model::digest`](super::Model::digest): the
-//! date and the program differ between the peers of one session.
+//! Nothing here changes a prediction, and no part of it is in [`Model::digest`](super::Model::digest):
+//! date and program differ between the peers of one session.
 
-/// Longest text of an origin, in bytes.
+/// Length of the longest text of an origin, in bytes.
 pub const MAX_TEXT: usize = 256;
-/// Most members.
+/// Largest number of members.
 pub const MAX_MEMBERS: usize = 1024;
 
-/// Where a model comes from.
+/// Origin of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The session's name.
+    /// Name of the session.
     pub session: String,
-    /// The session's id.
+    /// Id of the session.
     pub id: [u8; 32],
-    /// The peers whose rows were counted, in the order of the roster.
+    /// Peers whose rows were counted, in the order of the roster.
     pub members: Vec<String>,
-    /// Peers of the roster.
+    /// Number of peers of the roster.
     pub roster: u16,
-    /// Whether noise was added to the counts (differential privacy).
+    /// True if noise was added to the counts (differential privacy).
     pub noised: bool,
-    /// The protocol that was spoken.
+    /// Protocol of the session.
     pub protocol: String,
-    /// The program that wrote the file, with its version.
+    /// Program that wrote the file, with its version.
     pub program: String,
-    /// When the file was written, in seconds since 1970.
+    /// Time of writing, in seconds since 1970.
     pub unix: u64,
 }
 
 impl Origin {
-    /// The day and time of writing, UTC: `2026-11-22 14:05:00 UTC`.
+    /// Returns the day and time of writing, UTC: `2026-11-22 14:05:00 UTC`.
     #[must_use]
     pub fn date(&self) -> String {
         let (days, second) = (self.unix / 86_400, self.unix % 86_400);
-        // Howard Hinnant, chrono-compatible low-level date algorithms, civil_from_days; for days from 1970
-        // on.
+        // Howard Hinnant, chrono-compatible low-level date algorithms, civil_from_days. Valid for days
+        // from 1970 on.
         let z = days + 719_468;
         let (era, day_of_era) = (z / 146_097, z % 146_097);
         let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         let date = |unix| Origin { unix, ..Origin::default() }.date();
-        // As `date -u -d @N` prints them.
+        // Dates as printed by `date -u -d @N`.
         assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(date(951_782_399), "2000-02-28 23:59:59 UTC");
         assert_eq!(date(951_868_800), "2000-03-01 00:00:00 UTC");

@@ -1,33 +1,35 @@
-//! Rows far outside what a model has learnt, column by column: another unit, a code for missing, a mix-up.
+//! Finds rows far outside the training rows of a model, column by column. Typical causes are another
+//! unit, a code for missing values, or mixed-up columns.
 
 use super::Model;
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::Scaling;
 
-/// A value so many standard deviations from its column's mean is far outside: by Chebyshev's inequality at
-/// most one learnt value in 2,500 was. With n rows learnt sqrt(n - 1) is enough, for none of them was farther
-/// (Samuelson's inequality).
+/// Number of standard deviations from the column's mean at which a value is far outside. By Chebyshev's
+/// inequality at most one training value in 2,500 was that far. With n training rows, sqrt(n - 1) is
+/// enough, because none of them was farther (Samuelson's inequality).
 pub const FAR: f64 = 50.0;
-/// So many are far outside where at least three values of a column, and more than one in its square, are that
-/// far: of those learnt there cannot have been more.
+/// Number of standard deviations that is far outside if enough values of a column are that far: at least
+/// three, and more than one in the square of this number. The training rows cannot have had more.
 pub const UNUSUAL: f64 = 6.0;
 
-/// What a model knows of a column's values.
+/// Known range of a column's values in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ColumnRange {
-    /// Mean and standard deviation over all rows that were counted; 0: the column was constant.
+    /// Mean and standard deviation over all counted rows. A deviation of 0 means that the column was
+    /// constant.
     Spread(f64, f64),
     /// The mean alone.
     Mean(f64),
-    /// The session's own bounds, beyond which values are cut off.
+    /// Bounds set by the session. Values beyond them are cut off.
     Bounds(f32, f32),
-    /// Nothing.
+    /// Nothing is known.
     Nothing,
 }
 
 impl ColumnRange {
-    /// Whether a value is more than `deviations` from the mean, beyond the bounds, or another than that of a
-    /// constant column (up to the rounding of binary32).
+    /// Returns whether a value is more than `deviations` from the mean, beyond the bounds, or different
+    /// from a constant column (up to the rounding of binary32).
     #[must_use]
     pub fn is_beyond(self, x: f32, deviations: f64) -> bool {
         match self {
@@ -39,7 +41,7 @@ impl ColumnRange {
         }
     }
 
-    /// From the mean, or beyond the bounds.
+    /// Returns the distance from the mean, or beyond the bounds.
     fn distance(self, x: f32) -> f64 {
         let x = f64::from(x);
         match self {
@@ -53,16 +55,16 @@ impl ColumnRange {
 /// A column with values far outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outside {
-    /// Its place in a row, from 0.
+    /// Index of the column, from 0.
     pub column: usize,
-    /// Rows whose value is far outside.
+    /// Number of rows whose value is far outside.
     pub rows: usize,
-    /// The value that is farthest from the others, of equal ones the first.
+    /// Value that is farthest from the others, the first of equal ones.
     pub farthest: f32,
 }
 
 impl Model {
-    /// What is known of the values of a column, from 0.
+    /// Returns the known range of the values of a column, from 0.
     #[must_use]
     pub fn known(&self, column: usize) -> ColumnRange {
         let scaler = self.scaler();
@@ -78,7 +80,8 @@ impl Model {
         }
     }
 
-    /// Columns with values far outside what is known, in their order, and how many rows have any.
+    /// Returns the columns with values far outside the known range, in their order, and the number of
+    /// rows with such a value.
     #[must_use]
     pub fn outside(&self, data: &Dataset) -> (Vec<Outside>, usize) {
         let known: Vec<ColumnRange> = (0..data.features()).map(|column| self.known(column)).collect();
@@ -86,7 +89,7 @@ impl Model {
         let beyond =
             |column: usize, limit| values(column).filter(|&x| known[column].is_beyond(x, limit)).count();
         let learnt = self.class_rows().map(|rows| rows.iter().sum::<u64>() as f64);
-        // A little more: the words of the sums are rounded.
+        // Slightly more, because the words of the sums are rounded.
         let far = learnt.map_or(FAR, |learnt| FAR.min(1.001 * learnt.sqrt()));
         let limits: Vec<f64> = (0..known.len())
             .map(|column| {
@@ -136,11 +139,11 @@ mod tests {
         let twenty = found.iter().find(|outside| outside.column == 20).unwrap();
         assert_eq!((twenty.rows, twenty.farthest), (18, -999.0 - 1700.0));
         assert_eq!((found.len(), rows), (1, 18));
-        // Another unit: no value is 20 deviations from the mean, but too many are 6.
+        // Another unit: no value is 20 deviations from the mean, but too many are more than 6 away.
         let tenfold = digits().values().iter().skip(20).step_by(64).map(|x| 10.0 * x).collect::<Vec<_>>();
         let (found, rows) = model.outside(&changed(20, |i| Some(tenfold[i])));
         assert!(found.len() == 1 && found[0].rows == rows && rows > 1797 / 36, "{found:?}");
-        // The first pixel is 0 everywhere: any other value is outside.
+        // The first pixel is 0 in all rows, so any other value is outside.
         let (found, _) = model.outside(&changed(0, |i| (i == 7).then_some(0.5)));
         assert!(found.contains(&Outside { column: 0, rows: 1, farthest: 0.5 }), "{found:?}");
     }

@@ -1,34 +1,35 @@
-//! The area under the curve (AUC) of two classes, within each party: how often, of a row of each class at the
-//! same party, the margin of the second class's row is the larger one.
+//! The area under the curve (AUC) of two classes, within each party. A pair has one row of each class at
+//! the same party. The area is the share of pairs whose second class's row has the larger margin.
 //!
 //! A party sums over pairs of its own rows, and the sums of several parties add up. So no histogram of
 //! margins is opened, and rows whose scores come from different models are never compared.
 
 use super::figures::{Share, Z};
 
-/// Fewest rows of each class, or of a bin, that a party's sums are made of if others see them.
+/// Fewest rows of each class, or of a bin, in a party's sums that others see.
 pub const FEWEST: usize = 10;
-/// Most rows of each class: no word of 1,024 parties wraps.
+/// Largest number of rows of each class, so that no word summed over 1,024 parties wraps.
 const MOST: usize = 1 << 16;
 
-/// Sums over pairs of rows. Those of several parties add up word by word.
+/// Sums over pairs of rows. Sums of several parties add up word by word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ranks {
-    /// Pairs: with n rows of the first class and m of the second n m.
+    /// Number of pairs: n m, for n rows of the first class and m of the second.
     pairs: u64,
-    /// n n m.
+    /// Pairs, weighted by the rows of the first class: n n m.
     by_first: u64,
-    /// n m m.
+    /// Pairs, weighted by the rows of the second class: n m m.
     by_second: u64,
-    /// Pairs in which the second class's row has the larger margin count 2, equal margins 1.
+    /// Pairs that the second class wins: each pair counts 2 if its row has the larger margin, 1 if the
+    /// margins are equal.
     won: u64,
 }
 
 impl Ranks {
-    /// Words of [`Ranks::words`].
+    /// Number of words of [`Ranks::words`].
     pub const WORDS: usize = 4;
 
-    /// Of one party's rows of the first and of the second class.
+    /// Makes the sums from the margins of one party's rows of the first and of the second class.
     #[must_use]
     pub fn of(mut first: Vec<f64>, second: &[f64]) -> Self {
         first.sort_by(f64::total_cmp);
@@ -42,8 +43,8 @@ impl Ranks {
         Self { pairs, by_first: pairs.saturating_mul(n), by_second: pairs.saturating_mul(m), won: won.sum() }
     }
 
-    /// What others may see of one party's: nothing if a class has fewer than [`FEWEST`] rows, or more than
-    /// can be summed.
+    /// Returns the part of one party's sums that others may see: nothing if a class has fewer than
+    /// [`FEWEST`] rows, or more than can be summed.
     #[must_use]
     pub fn shown(self) -> Self {
         let times = |rows: usize| self.pairs.saturating_mul(rows as u64);
@@ -51,25 +52,27 @@ impl Ranks {
         if enough(self.by_first) && enough(self.by_second) { self } else { Self::default() }
     }
 
-    /// Pairs, pairs weighted by the rows of the first and of the second class, and twice the pairs won.
+    /// Returns the pairs, the pairs weighted by the rows of the first and of the second class, and twice
+    /// the pairs won.
     #[must_use]
     pub fn words(self) -> [u64; Self::WORDS] {
         [self.pairs, self.by_first, self.by_second, self.won]
     }
 
-    /// The inverse of [`Ranks::words`].
+    /// Restores sums from [`Ranks::words`].
     #[must_use]
     pub fn from_words([pairs, by_first, by_second, won]: [u64; Self::WORDS]) -> Self {
         Self { pairs, by_first, by_second, won }
     }
 
-    /// Adds those of another party.
+    /// Adds the sums of another party.
     pub fn add(&mut self, other: &Self) {
         let sum = |at: usize| self.words()[at] + other.words()[at];
         *self = Self::from_words([0, 1, 2, 3].map(sum));
     }
 
-    /// Whether these may be sums, as they are shown to others, over parties that hold so many rows together.
+    /// Returns whether these may be sums, in the form shown to others, over parties that hold `rows` rows
+    /// of the two classes together.
     #[must_use]
     pub fn agree(&self, rows: [u64; 2]) -> bool {
         let [pairs, by_first, by_second, won] = self.words().map(u128::from);
@@ -78,7 +81,7 @@ impl Ranks {
         pairs <= n * m && won <= 2 * pairs && between(n, by_first) && between(m, by_second)
     }
 
-    /// The area with its 95 % interval; `None` without pairs.
+    /// Returns the area with its 95 % interval; `None` without pairs.
     #[must_use]
     pub fn area(&self) -> Option<Share> {
         let [pairs, by_first, by_second, won] = self.words().map(|word| word as f64);
@@ -86,8 +89,9 @@ impl Ranks {
             return None;
         }
         let value = won / 2.0 / pairs;
-        // A few rows that happen to be in order do not show that all are: at 0 and 1 the formula gives no
-        // width. Half a row of the smaller class, as the parties have it on average.
+        // A few rows that happen to be in order do not show that all rows are. At 0 and 1 the formula
+        // gives no width. So the variance is taken half a row of the smaller class away from them, with
+        // the parties' average number of rows.
         let edge = (0.5 * pairs / by_first.min(by_second)).min(0.5);
         let area = value.clamp(edge, 1.0 - edge);
         let square = area * area;
@@ -117,7 +121,8 @@ mod tests {
         near(area.value, 0.9);
         near(area.low, 0.9 - Z * 0.043_537);
         near(area.high, 0.9 + Z * 0.043_537);
-        // All in order: as wide as at 0.975, half a row from 1; the more rows the narrower.
+        // All pairs in order: the interval is as wide as at 0.975, half a row from 1. More rows make it
+        // narrower.
         let area = Ranks::of(low(20), &[1.0; 30]).area().unwrap();
         let (square, q1, q2): (f64, f64, f64) = (0.950_625, 0.951_219_5, 0.962_658_2);
         let variance = (0.975 * 0.025 + 29.0 * (q1 - square) + 19.0 * (q2 - square)) / 600.0;
@@ -140,7 +145,7 @@ mod tests {
         let whole = Ranks::of(vec![0.0; 12], &[1.0; 11]);
         assert!(whole.agree([12, 11]) && Ranks::default().agree([0, 3]));
         assert!(!whole.agree([11, 11]) && !whole.agree([12, 10]));
-        // More than all pairs won, and parties of fewer than ten rows.
+        // More pairs won than exist, and parties with fewer than ten rows.
         for (at, word) in [(3, 2 * 132 + 1), (1, 10 * 132 - 1), (2, 10 * 132 - 1)] {
             let mut words = whole.words();
             words[at] = word;

@@ -1,8 +1,8 @@
-//! The readout: what the counts of a point's winners say about each class. It acts at prediction only, so the
-//! same exact sum of counts serves every readout.
+//! The readout turns the counts of a point's winners into scores of the classes. It acts only at
+//! prediction, so the same exact sum of counts serves every readout.
 //!
-//! The novelty of class l for a point is the sum, over its winners i ascending, of `w_l(c[l][i])` in f64; the
-//! lowest novelty wins, of equal ones the lowest class.
+//! The novelty of class l for a point is the sum, over its winners i ascending, of `w_l(c[l][i])` in f64.
+//! The lowest novelty wins, or the lowest class of equal novelties.
 //!
 //! | score | w_l(c) |
 //! | --- | --- |
@@ -11,17 +11,18 @@
 //! | `log` | -ln(c + 1 - gamma) |
 //! | `balanced-log` | -ln((c + 1 - gamma) r_l), infinite for a class without rows |
 //!
-//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows), S that of all
-//! classes and K the number of classes with rows; 0 for a class without. So a class with few rows is not
-//! taken for a novel one: with the paper's score the larger of two overlapping classes wins nearly always,
-//! and balanced accuracy stays near 1 / K. The logarithm is naive Bayes on the winners (`balanced-log` with
-//! equal priors, smoothed by 1 - gamma); it counts every further row that shares a winner, where gamma^c is
-//! soon spent. Balanced and logarithmic scores are our extension; measurements are in `docs/quality.md`.
+//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows) and S that
+//! of all classes. K is the number of classes with rows. r_l is 0 for a class without rows. So a class
+//! with few rows does not count as novel. With the paper's score, the larger of two overlapping classes
+//! wins nearly always, and balanced accuracy stays near 1 / K. The logarithm is naive Bayes on the
+//! winners (`balanced-log` with equal priors, smoothed by 1 - gamma). It counts every further row that
+//! shares a winner, while gamma^c soon approaches 0. Balanced and logarithmic scores are our extension;
+//! measurements are in `docs/quality.md`.
 //!
 //! **gamma^c** is the product, from 1.0, over the set bits k of c in ascending order, of g_k, where g_0 =
-//! gamma and g_(k+1) = g_k g_k. With gamma = 0 that is 1 where c = 0, else 0. The other scores use `exp` and
-//! `log` of the crate `libm`, the same on every machine: gamma^x = exp(x log(gamma)), with gamma = 0 as
-//! before.
+//! gamma and g_(k+1) = g_k g_k. With gamma = 0 it is 1 if c = 0, otherwise 0. The other scores use `exp`
+//! and `log` of the crate `libm`, which give the same result on every machine: gamma^x = exp(x
+//! log(gamma)), with gamma = 0 as before.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,17 +31,17 @@ use serde::{Deserialize, Serialize};
 
 use super::bloom::Counts;
 
-/// Weights of counts below it are kept in a table.
+/// Weights of counts below this are stored in a table.
 const TABLE: usize = 4096;
 
-/// How counts become a novelty; see the module for the formulas.
+/// Formula that turns counts into a novelty; the module describes the formulas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Score {
-    /// The paper's.
+    /// The paper's score.
     #[default]
     Decay,
-    /// The paper's, with counts divided by the size of the class.
+    /// The paper's score, with counts divided by the size of the class.
     BalancedDecay,
     /// Logarithms of counts.
     Log,
@@ -49,10 +50,10 @@ pub enum Score {
 }
 
 impl Score {
-    /// All of them.
+    /// All scores.
     pub const ALL: [Self; 4] = [Self::Decay, Self::BalancedDecay, Self::Log, Self::BalancedLog];
 
-    /// The name in session files.
+    /// Returns the name of the score in session files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -88,21 +89,21 @@ impl FromStr for Score {
 /// A score and its gamma, from 0 to below 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Readout {
-    /// The formula.
+    /// Formula of the score.
     pub score: Score,
-    /// The decay rate; `log` scores add 1 - gamma to counts.
+    /// Decay rate. `log` scores add 1 - gamma to counts.
     pub gamma: f64,
 }
 
 impl Readout {
-    /// Whether it is the paper's.
+    /// Returns whether it is the paper's score.
     #[must_use]
     pub fn is_published(self) -> bool {
         self.score == Score::Decay
     }
 }
 
-/// A bare gamma is the paper's score.
+/// Makes the paper's score from a bare gamma.
 impl From<f64> for Readout {
     fn from(gamma: f64) -> Self {
         Self { score: Score::Decay, gamma }
@@ -116,13 +117,13 @@ pub struct Scorer {
     squares: [f64; 32],
     /// r_l of each class, 1 unless balanced.
     ratios: Vec<f64>,
-    /// The weights of counts from 0, for each class.
+    /// Weights of the counts from 0 on: one table per class.
     tables: Vec<Vec<f64>>,
 }
 
 impl Scorer {
-    /// For counts of which some have been seen: class sizes and the largest count of each class are taken
-    /// from them.
+    /// Makes a scorer from counts of training rows. They give the class sizes and the largest count of
+    /// each class.
     #[must_use]
     pub fn new(readout: Readout, counts: &Counts, classes: usize) -> Self {
         let sums: Vec<u64> =
@@ -150,7 +151,7 @@ impl Scorer {
         scorer
     }
 
-    /// The novelty of class `l` for a point whose winners have these counts, ascending by winner.
+    /// Returns the novelty of class `l` for a point whose winners have these counts, ascending by winner.
     #[must_use]
     pub fn novelty(&self, l: usize, counts: &[u32]) -> f64 {
         let table = &self.tables[l];
@@ -158,7 +159,8 @@ impl Scorer {
         counts.iter().fold(0.0, |sum, &c| sum + weight(c))
     }
 
-    /// The novelty of every class; `scores` has one place for each, `gathered` is scratch.
+    /// Writes the novelty of every class into `scores`, which has one element for each. `gathered` is
+    /// scratch.
     pub fn novelties(&self, counts: &Counts, winners: &[u32], gathered: &mut Vec<u32>, scores: &mut [f64]) {
         for (l, score) in scores.iter_mut().enumerate() {
             gather(counts, l, winners, gathered);
@@ -178,14 +180,14 @@ impl Scorer {
     }
 }
 
-/// The counts of class `l` at the winners.
+/// Writes the counts of class `l` at the winners into `gathered`.
 pub fn gather(counts: &Counts, l: usize, winners: &[u32], gathered: &mut Vec<u32>) {
     let filter = counts.class(l);
     gathered.clear();
     gathered.extend(winners.iter().map(|&i| filter[i as usize]));
 }
 
-/// The index of the lowest novelty, of equal ones the first.
+/// Returns the index of the lowest novelty, the first of equal ones.
 #[must_use]
 pub fn lowest(novelties: &[f64]) -> u16 {
     let mut best = (f64::INFINITY, 0);
@@ -205,7 +207,7 @@ fn power(squares: &[f64; 32], count: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Class 0 has 30 rows, class 1 has 10, class 2 none; rho = 1, m = 4.
+    /// Returns counts: class 0 has 30 rows, class 1 has 10, class 2 none; rho = 1, m = 4.
     fn counts() -> Counts {
         Counts::from_values(vec![12, 12, 6, 0, 0, 5, 4, 1, 0, 0, 0, 0], 3, 4).unwrap()
     }
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn balanced_scores_see_the_same_share_of_a_class_as_the_same() {
-        // The mean of the classes that have rows is 20 rows: r = 2/3 and 2.
+        // The mean of the classes that have rows is 20 rows, so r = 2/3 and 2.
         let decay = weights(Score::BalancedDecay, 0.5);
         assert!((decay(0, 6) - 0.0625).abs() < 1e-12 && (decay(1, 2) - 0.0625).abs() < 1e-12);
         let log = weights(Score::BalancedLog, 0.9);

@@ -1,4 +1,4 @@
-//! How good predictions are: accuracy, balanced accuracy, confusion table.
+//! Measures predictions: accuracy, balanced accuracy, confusion table.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confusion {
     classes: Vec<String>,
-    /// Row-major, true class x predicted class.
+    /// Table, row-major, true class x predicted class.
     counts: Vec<u64>,
 }
 
 impl Confusion {
-    /// Compares predictions with the truth; both are indices into `classes`.
+    /// Compares predictions with the true classes. Both are indices into `classes`.
     ///
     /// # Panics
     /// If the lengths differ or an index is not below the number of classes.
@@ -27,26 +27,25 @@ impl Confusion {
         Self { classes: classes.to_vec(), counts }
     }
 
-    /// Rows compared.
+    /// Returns the number of rows compared.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Predictions per true class: `[true][predicted]`.
+    /// Returns the predictions of each true class: `[true][predicted]`.
     pub fn table(&self) -> impl Iterator<Item = &[u64]> {
         self.counts.chunks_exact(self.classes.len().max(1))
     }
 
-    /// Share of right predictions, 0 to 1; 0 without rows.
+    /// Returns the share of correct predictions, 0 to 1; 0 without rows.
     #[must_use]
     pub fn accuracy(&self) -> f64 {
         let right: u64 = self.table().enumerate().map(|(class, row)| row[class]).sum();
         right as f64 / self.rows().max(1) as f64
     }
 
-    /// The mean, over the classes that occur, of the share of right predictions among the rows of the class;
-    /// 0 without rows.
+    /// Returns the mean recall over the classes that occur; 0 without rows.
     #[must_use]
     pub fn balanced_accuracy(&self) -> f64 {
         let (mut sum, mut present) = (0.0, 0u32);
@@ -61,7 +60,7 @@ impl Confusion {
     }
 }
 
-/// The table with class names: a line for each true class, a column for each predicted one.
+/// Prints the table with class names: a line for each true class, a column for each predicted class.
 impl fmt::Display for Confusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |text: &str| text.chars().count();

@@ -1,56 +1,58 @@
-//! Which peers are to take part in a round of something: the nearer the likelier, drawn so that everybody
-//! computes the same (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithm 3, with a common coin in the
-//! place of the server).
+//! Selects the peers that take part in a round: the nearer a peer, the more likely. All peers compute the
+//! same draw (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithm 3, with a common coin instead of
+//! the server).
 //!
-//! A *score* is what a peer publishes of its distance d to all peers' data: 1 + round(2^30 d), halves away
-//! from zero, so never 0; 0 stands for a peer without one. Candidates are the peers with a score, in
-//! ascending order. From one `Stream(coin, "sketch/select", LE32(round))`:
+//! A *score* is the number that a peer publishes for its distance d to all peers' data: 1 + round(2^30
+//! d), halves away from zero, so it is never 0. 0 marks a peer without a score. Candidates are the peers
+//! with a score, in ascending order. The draw uses one `Stream(coin, "sketch/select", LE32(round))`:
 //!
-//! 1. Where `active` is above 0 and below the number n of candidates, so many become active: for i =
-//!    0..active place i is swapped with place i + below(n - i); the first `active`, put in ascending order
-//!    again, go on.
-//! 2. Each has the weight exp((1/d - the largest 1/d) / temperature) of a softmax of 1/d, as an integer of 1
-//!    to 2^21 ([`weights`]).
-//! 3. So many as `chosen` (or all, where there are fewer) are drawn one after another: with t = below(the sum
-//!    of the weights that are left), the first whose weights, added up in ascending order, exceed t; it is
-//!    left out from then on.
+//! 1. If `active` is above 0 and below the number n of candidates, `active` of them become active: for
+//!    i = 0..active, place i is swapped with place i + below(n - i). The first `active` are put in
+//!    ascending order again and remain.
+//! 2. Each has the weight exp((1/d - the largest 1/d) / temperature) of a softmax of 1/d, as an integer
+//!    of 1 to 2^21 ([`weights`]).
+//! 3. `chosen` of them (or all, if there are fewer) are drawn one after another. Let t = below(the sum of
+//!    the remaining weights). The first candidate at which the weights, added up in ascending order,
+//!    exceed t is drawn and removed.
 //!
-//! Weights are integers found by additions, products, divisions and square roots of binary64, which IEEE 754
-//! fixes: every language draws the same.
+//! Weights are integers found by additions, products, divisions and square roots of binary64, which IEEE
+//! 754 defines exactly. So every language draws the same peers.
 
 use serde::{Deserialize, Serialize};
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// A distance of 1 is so much.
+/// Units of a distance of 1.
 const UNIT: f64 = (1u32 << 30) as f64;
-/// The weight of the nearest candidate: 1,024 of them add up to 2^31, below what a stream draws at once.
+/// Weight of the nearest candidate. 1,024 such weights add up to 2^31, below the limit of one draw from a
+/// stream.
 const LARGEST: f64 = (1u32 << 21) as f64;
-/// Digits of an exponent after the point, in bits, and in all.
+/// Number of bits of an exponent after the point, and in total.
 const FRACTION: i32 = 20;
 const DIGITS: usize = 25;
 
-/// How peers are selected.
+/// Settings of a selection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Selection {
-    /// So many of the candidates are considered at all, the paper's L; 0: all.
+    /// Number of candidates that are considered, the paper's L. 0 means all.
     pub active: u16,
-    /// So many of these are drawn, the paper's K.
+    /// Number of peers that are drawn from these, the paper's K.
     pub chosen: u16,
-    /// What 1/d is divided by: small prefers the nearest, large treats all alike. 1 in the authors' code.
+    /// Divisor of 1/d. A small value prefers the nearest, a large one treats all alike. The authors' code
+    /// uses 1.
     pub temperature: f64,
 }
 
-/// What was drawn: places in the list of scores.
+/// Result of a draw, as indices in the list of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draw {
-    /// Ascending.
+    /// Active peers, ascending.
     pub active: Vec<usize>,
-    /// In the order in which they were drawn.
+    /// Chosen peers, in the order of drawing.
     pub chosen: Vec<usize>,
 }
 
-/// The score of a distance, 0 to 2 (above that, as 2).
+/// Returns the score of a distance from 0 to 2. Larger distances get the score of 2.
 #[must_use]
 pub fn score(distance: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^31")]
@@ -58,16 +60,16 @@ pub fn score(distance: f64) -> u32 {
     1 + units
 }
 
-/// The distance of a score that is not 0.
+/// Returns the distance of a score; `None` for score 0.
 #[must_use]
 pub fn distance(score: u32) -> Option<f64> {
     score.checked_sub(1).map(|units| f64::from(units) / UNIT)
 }
 
-/// The weights of scores that are not 0: with s = 2^30 / score and x = (the largest s - s) / temperature, E =
-/// floor(2^20 x); 1 where x >= 32, else the larger of 1 and floor(2^21 e), e the product from 1.0, over the
-/// bits k of E that are set, ascending, of g_k = exp(-2^(k - 20)), where g_24 = 1.1253517471925912e-7 and g_k
-/// = sqrt(g_(k+1)).
+/// Returns the weights of scores that are not 0. Let s = 2^30 / score, x = (the largest s - s) /
+/// temperature, and E = floor(2^20 x). The weight is 1 if x >= 32, otherwise the larger of 1 and
+/// floor(2^21 e). Here e is the product from 1.0, over the set bits k of E, ascending, of g_k =
+/// exp(-2^(k - 20)), where g_24 = 1.1253517471925912e-7 and g_k = sqrt(g_(k+1)).
 #[must_use]
 pub fn weights(scores: &[u32], temperature: f64) -> Vec<u32> {
     let mut factors = [1.125_351_747_192_591_2e-7f64; DIGITS];
@@ -91,8 +93,8 @@ pub fn weights(scores: &[u32], temperature: f64) -> Vec<u32> {
 }
 
 impl Selection {
-    /// Draws from the peers with a score; `coin` must be fixed after the scores are, or they could be fitted
-    /// to it. At most 2,047 scores are not 0.
+    /// Draws from the peers with a score. `coin` must be fixed after the scores, because otherwise scores
+    /// could be fitted to it. At most 2,047 scores may be non-zero.
     #[must_use]
     pub fn draw(&self, coin: &[u8], round: u32, scores: &[u32]) -> Draw {
         let mut stream = Stream::new(coin, "sketch/select", &round.to_le_bytes());
@@ -141,7 +143,7 @@ mod tests {
             let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
             for (&distance, weight) in distances.iter().zip(weights(&scores, temperature)) {
                 let exact = LARGEST * libm::exp((1.0 / distance - 1.0 / nearest) / temperature);
-                // 1/d to 2^-30 / d^2, the exponent to 2^-20, and the floor.
+                // Errors: 2^-30 / d^2 in 1/d, 2^-20 in the exponent, and the floor.
                 let error = exact
                     * (2.0 * UNIT.recip() / (nearest * nearest) / temperature + 2f64.powi(-FRACTION + 1))
                     + 1.0;
@@ -181,7 +183,8 @@ mod tests {
         assert_eq!(score(7.0), (1 << 31) + 1);
     }
 
-    /// Equal distances twice over: the draws of the first are as often each as the weights say.
+    /// Checks that peers are drawn as often as their weights require, with two peers at the same
+    /// distance.
     #[test]
     fn a_peer_is_drawn_as_often_as_its_weight_says() {
         let scores: Vec<u32> = [0.25, 0.5, 0.5, 1.0].map(score).to_vec();

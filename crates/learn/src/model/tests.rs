@@ -26,7 +26,7 @@ fn parameters(m: usize, s: usize, rho: usize, scaling: Scaling) -> Parameters {
     Parameters { d: 64, m, s, rho, seed: [1; 32], densify: false, scaling }
 }
 
-/// Digits, m = 100.
+/// Trains a model on the digits with m = 100.
 pub(crate) fn small_model(scaling: Scaling, gamma: f64) -> Model {
     train(parameters(100, 6, 4, scaling), gamma, &digits())
 }
@@ -120,7 +120,7 @@ fn rows_that_cannot_be_learnt_from_are_refused() {
     assert!(model(0.5, vec!["same".into(); 10]).is_err());
 }
 
-/// Accuracy on the first `of` of ten folds of the digits.
+/// Returns the accuracy on the first `of` of ten folds of the digits.
 fn cross_validated(of: usize, correct: impl Fn(&Dataset, &Dataset) -> Vec<u16>) -> f64 {
     let data = digits();
     let (mut right, mut rows) = (0, 0);
@@ -137,8 +137,8 @@ fn flynn(parameters: &Parameters, gamma: f64) -> impl Fn(&Dataset, &Dataset) -> 
     move |data, test| train(parameters.clone(), gamma, data).predictor().predict(test).unwrap()
 }
 
-/// Loose bounds around the authors' own code (shared facts: .967 for the first, .961 with gamma 0) and
-/// measurements.
+/// The bounds are loose. They enclose the results of the authors' own code (.967 for the first, .961 with
+/// gamma 0) and measurements.
 #[test]
 fn digits_are_told_apart_as_well_as_by_the_authors_code() {
     let unit = parameters(256 * 64, 19, 32, Scaling::UnitNorm);
@@ -187,7 +187,7 @@ fn measure() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
-    /// Theorem 4, exactly: scalers from summed moments, counts from summed counts, the same digest.
+    /// Tests Theorem 4 exactly: scalers from summed moments, counts from summed counts, the same digest.
     #[test]
     fn merged_counts_of_any_split_equal_the_pooled_ones(
         owners in prop::collection::vec(0usize..4, 1797), mode in 0usize..4,

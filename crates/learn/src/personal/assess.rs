@@ -1,4 +1,4 @@
-//! Which personal model is the better one, by rows that it has not seen.
+//! Compares personal models on rows that they have not seen.
 
 use ndarray::{ArrayView2, Axis};
 use rayon::prelude::*;
@@ -11,49 +11,49 @@ use flyswarm_data::groups::Units;
 use flyswarm_data::split::Split;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// How personal models are made, for [`assess()`].
+/// Settings of [`assess()`]: how personal models are made.
 #[derive(Clone, Debug)]
 pub struct Practice<'a> {
-    /// Neighbours and scale; its lambda is not looked at.
+    /// Neighbours and scale. Its lambda is ignored.
     pub mixture: Mixture,
-    /// Which rows become keys.
+    /// Rows that become keys.
     pub contents: Contents,
-    /// How the network is tuned to the rows (FedAvg+); not at all where nothing is said.
+    /// Settings to fine-tune the network on the rows (FedAvg+). `None`: no fine-tuning.
     pub fine_tuning: Option<Settings>,
-    /// How a network of a peer's own is trained from new weights; not at all where nothing is said.
+    /// Settings to train a network of the peer's own from new weights. `None`: no such network.
     pub local: Option<Settings>,
-    /// Draws rows and prototypes, shuffles batches, makes new weights.
+    /// Seed that draws rows and prototypes, shuffles batches and makes new weights.
     pub seed: &'a [u8],
 }
 
-/// Rows whose class was right, of rows that were in no datastore and no training here.
+/// Numbers of correct predictions for rows that were neither in a datastore nor used for training here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assessment {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// By the network as it is.
+    /// Correct predictions of the network as it is.
     pub global: usize,
-    /// By the network after training on the peer's rows (FedAvg+).
+    /// Correct predictions of the network after training on the peer's rows (FedAvg+).
     pub fine_tuned: Option<usize>,
-    /// By a network that has seen the peer's rows only.
+    /// Correct predictions of a network that has seen only the peer's rows.
     pub local: Option<usize>,
-    /// By neighbours alone.
+    /// Correct predictions of the neighbours alone.
     pub neighbours: usize,
-    /// By neighbours and network, each row with the lambda that is best for the *other* parts of the rows:
-    /// a lambda is not judged by rows that chose it.
+    /// Correct predictions of neighbours and network together. Each row uses the lambda that is best for
+    /// the *other* parts of the rows, so no lambda is judged by rows that chose it.
     pub personal: usize,
-    /// How every lambda does on all rows.
+    /// Result of every lambda on all rows.
     pub tally: Tally,
 }
 
 impl Assessment {
-    /// The lambda that is best on all rows.
+    /// Returns the lambda that is best on all rows.
     #[must_use]
     pub fn lambda(&self) -> f64 {
         LAMBDAS[self.tally.best()]
     }
 
-    /// The name of the best: of equally good ones the first of `global`, `fine-tuned`, `kNN-Per`.
+    /// Returns the name of the best model. On a tie, the first of `global`, `fine-tuned`, `kNN-Per` wins.
     #[must_use]
     pub fn better(&self) -> &'static str {
         let tuned = self.fine_tuned.unwrap_or_default();
@@ -67,19 +67,19 @@ impl Assessment {
     }
 }
 
-/// One split: how each lambda does on its parts, and others on all its test rows.
+/// Results of one split: each lambda on its parts, the other models on all its test rows.
 struct SplitTally {
     parts: Vec<Tally>,
     fine_tuned: Option<usize>,
     local: Option<usize>,
 }
 
-/// Makes personal models of the rows of each split's training and counts how they do on its test rows. With
-/// one split the test rows are two parts (no group is in both), each judged with the lambda of the other;
-/// with more each split is a part.
+/// Makes personal models from the training rows of each split and counts their correct predictions on its
+/// test rows. With one split, the test rows form two parts (no group is in both), and each part is judged
+/// with the lambda of the other part. With more splits, each split is a part.
 ///
 /// # Errors
-/// [`PersonalError`], also where a split has no row for training, or there are too few to test.
+/// [`PersonalError`], also if a split has no training row or too few test rows.
 pub fn assess(
     classifier: &Classifier,
     rows: &Dataset,
@@ -138,8 +138,9 @@ pub fn assess(
     })
 }
 
-/// The weights after training on scaled rows: from the network's own (FedAvg+), or with `local` from new
-/// ones. Batches are shuffled, and new weights made, by `seed`.
+/// Returns the weights after training on scaled rows. Training starts from the network's weights
+/// (FedAvg+), or, if `local` is true, from new weights. `seed` shuffles the batches and makes the new
+/// weights.
 #[must_use]
 pub fn trained(
     classifier: &Classifier,
@@ -158,7 +159,7 @@ pub fn trained(
     train(network, start, scaled.view(), scaled.labels(), None, settings, &mut stream).weights
 }
 
-/// Scaled rows whose class is right.
+/// Counts the scaled rows whose class is predicted correctly.
 fn right(classifier: &Classifier, weights: &[f32], rows: ArrayView2<'_, f32>, labels: &[u16]) -> usize {
     let tape = &mut crate::learner::Tape::default();
     let said = classifier.network().scores(weights, rows, tape).mapv(f64::from);

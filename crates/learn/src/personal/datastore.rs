@@ -1,10 +1,10 @@
-//! Keys with a class each, and the nearest of them.
+//! Keys with one class each, and the search for the nearest keys.
 //!
-//! The nearest keys are exactly those of the plain computation: squared distances in binary64, the squares
-//! of the differences added from the first number to the last; of equally near keys the first is nearer. A
-//! product of matrices in binary32 only says which keys need not be looked at: |q|^2 + |x|^2 - 2 q.x is off
-//! by at most 2 (D + 2) 2^-24 |q| |x|, whatever the order of its D additions, and a key is left out where
-//! even with that error k others are nearer.
+//! The result is exactly that of the plain computation: squared distances in binary64, with the squares
+//! of the differences added from the first number to the last. If keys are equally near, the first is
+//! nearer. A product of matrices in binary32 only shows which keys can be skipped. |q|^2 + |x|^2 - 2 q.x
+//! is off by at most 2 (D + 2) 2^-24 |q| |x|, in any order of its D additions. A key is skipped if k
+//! other keys are nearer even with that error.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis, s};
@@ -14,29 +14,29 @@ use super::PersonalError;
 use flyswarm_data::split::stratified_sample;
 use flyswarm_data::{MAX_FEATURES, MAX_ROWS, MAX_VALUES};
 
-/// Rows that look for their neighbours at a time.
+/// Number of rows that are searched at a time.
 const QUERIES: usize = 128;
-/// Keys that are looked at at a time: with [`QUERIES`] a block of products takes 1 MiB.
+/// Number of keys that are compared at a time. With [`QUERIES`], a block of products takes 1 MiB.
 const KEYS: usize = 2048;
 
-/// What becomes of a datastore when new rows arrive (appendix B, "Robustness to distribution shift").
+/// Treatment of a datastore when new rows arrive (appendix B, "Robustness to distribution shift").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
-    /// As many of the oldest keys go as new ones come: the size stays. Of more new rows than there are keys
-    /// the last stay.
+    /// The oldest keys are removed, one for each new key, so that the size stays the same. If there are
+    /// more new rows than keys, only the last new rows are kept.
     Fifo,
-    /// The new ones are added.
+    /// The new keys are added.
     Concatenate,
-    /// Nothing.
+    /// Nothing changes.
     Fixed,
 }
 
-/// A key that is near.
+/// A near key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Neighbour {
-    /// Its place in the datastore, from 0.
+    /// Index of the key in the datastore, from 0.
     pub key: usize,
-    /// The Euclidean distance.
+    /// Euclidean distance.
     pub distance: f64,
 }
 
@@ -44,13 +44,13 @@ pub struct Neighbour {
 #[derive(Clone, PartialEq)]
 pub struct Datastore {
     keys: Array2<f32>,
-    /// Of each key its length.
+    /// Length of each key.
     lengths: Vec<f64>,
     labels: Vec<u16>,
     classes: usize,
 }
 
-/// Sizes only: keys are representations of private rows.
+/// Prints only the sizes, because keys are representations of private rows.
 impl std::fmt::Debug for Datastore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Datastore {{ keys: {}, width: {}, <redacted> }}", self.len(), self.width())
@@ -58,11 +58,11 @@ impl std::fmt::Debug for Datastore {
 }
 
 impl Datastore {
-    /// Keys, one a row, and the class of each, below `classes`.
+    /// Makes a datastore from keys, one a row, and the class of each key, below `classes`.
     ///
     /// # Errors
-    /// [`PersonalError`] where there are none, or as many labels, where a label is no class, or a number is
-    /// not finite.
+    /// [`PersonalError`] if `keys` is empty, if there is not one label for each key, if a label is not a
+    /// class, or if a number is not finite.
     pub fn new(keys: Array2<f32>, labels: Vec<u16>, classes: usize) -> Result<Self, PersonalError> {
         let refuse = |text| Err(PersonalError::Shape(text));
         let (rows, width) = keys.dim();
@@ -84,46 +84,46 @@ impl Datastore {
         Ok(Self { keys, lengths, labels, classes })
     }
 
-    /// Keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Never: a datastore has a key.
+    /// Always false: a datastore has at least one key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// Numbers of a key.
+    /// Returns the number of values in a key.
     #[must_use]
     pub fn width(&self) -> usize {
         self.keys.ncols()
     }
 
-    /// Classes there are.
+    /// Returns the number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// The keys, one a row, oldest first.
+    /// Returns the keys, one a row, oldest first.
     #[must_use]
     pub fn keys(&self) -> ArrayView2<'_, f32> {
         self.keys.view()
     }
 
-    /// The class of each key.
+    /// Returns the class of each key.
     #[must_use]
     pub fn labels(&self) -> &[u16] {
         &self.labels
     }
 
-    /// Takes new keys, as `drift` says.
+    /// Takes in new keys according to `drift`.
     ///
     /// # Errors
-    /// As [`Datastore::new`]; the datastore is then as before.
+    /// As [`Datastore::new`]. After an error the datastore is unchanged.
     pub fn take_in(
         &mut self,
         keys: ArrayView2<'_, f32>,
@@ -142,24 +142,24 @@ impl Datastore {
         let joined = ndarray::concatenate(Axis(0), &[self.keys.view(), keys])
             .map_err(|error| PersonalError::Shape(error.to_string()))?;
         let all = [&self.labels[..], labels].concat();
-        // Of too few labels the count is refused below.
+        // If there are too few labels, `Self::new` rejects their number below.
         let labels = all.get(first..).unwrap_or_default().to_vec();
         *self = Self::new(joined.slice(s![first.., ..]).to_owned(), labels, self.classes)?;
         Ok(())
     }
 
-    /// The same with `count` of the keys (at least one), every class in proportion, drawn from `seed`: less
-    /// memory (figure 1).
+    /// Returns a datastore with `count` of the keys (at least one), each class in proportion, drawn from
+    /// `seed`. It needs less memory (figure 1).
     #[must_use]
     pub fn sample(&self, count: usize, seed: &[u8]) -> Self {
         let rows = stratified_sample(&self.labels, count.clamp(1, self.len()), seed);
         self.subset(&rows)
     }
 
-    /// The keys at these places.
+    /// Returns a datastore with the keys at these indices.
     ///
     /// # Panics
-    /// If there are none, or one is not below [`Datastore::len`].
+    /// If `rows` is empty, or an index is not below [`Datastore::len`].
     #[must_use]
     pub fn subset(&self, rows: &[usize]) -> Self {
         assert!(!rows.is_empty(), "a datastore without keys");
@@ -171,10 +171,10 @@ impl Datastore {
         }
     }
 
-    /// For each row the `k` nearest keys (all, if there are fewer), the nearest first.
+    /// Returns the `k` nearest keys (all, if there are fewer) of each row, the nearest first.
     ///
     /// # Errors
-    /// [`PersonalError`] where the rows have another width or a number is not finite, or `k` is 0.
+    /// [`PersonalError`] if the rows have another width, a number is not finite, or `k` is 0.
     pub fn nearest(&self, rows: ArrayView2<'_, f32>, k: usize) -> Result<Vec<Vec<Neighbour>>, PersonalError> {
         if rows.ncols() != self.width() {
             let text = format!("rows of {} numbers, the datastore has {}", rows.ncols(), self.width());
@@ -203,8 +203,9 @@ impl Datastore {
             for ((near, products), &own) in near.iter_mut().zip(products.rows()).zip(&lengths) {
                 for (key, (&product, &length)) in (first..).zip(products.iter().zip(&self.lengths[first..])) {
                     let squares = own * own + length * length;
-                    // The first part is the product's error, the second that of all else, here and where
-                    // the distance is computed; the last is that of products too small for binary32.
+                    // The first part is the error of the product. The second is that of all other
+                    // operations, here and where the distance is computed. The last is that of products
+                    // too small for binary32.
                     let error = 2.0 * (width + 2.0) * 2f64.powi(-24) * own * length
                         + 2.0 * (width + 8.0) * 2f64.powi(-52) * squares
                         + width * 2f64.powi(-120);
@@ -231,12 +232,12 @@ impl Datastore {
     }
 }
 
-/// Keys that may be among the nearest of one row.
+/// Keys that may be among the nearest keys of one row.
 #[derive(Clone, Debug)]
 struct Candidates {
-    /// Key, and the least and the largest that its squared distance can be.
+    /// Key index, and the least and the largest value that its squared distance can have.
     kept: Vec<(usize, f64, f64)>,
-    /// So near are k keys.
+    /// Upper bound on the squared distance of the k-th nearest key.
     limit: f64,
 }
 
@@ -248,7 +249,7 @@ impl Default for Candidates {
 
 impl Candidates {
     fn offer(&mut self, key: usize, square: f64, error: f64) {
-        // Products of large numbers leave binary32: nothing is known then.
+        // Products of large numbers overflow binary32. Nothing is known about the distance then.
         let (least, most) = if square.is_finite() {
             (square - error, square + error)
         } else {

@@ -1,10 +1,10 @@
 //! A personal model and its file.
 //!
-//! The file is in the format safetensors, as a network's is ([`Classifier`]), with the format
-//! `flyswarm-personal/1`, so that no program takes it for a network: its tensors `datastore.keys` (F32, keys
-//! x width) and `datastore.labels` (U16) are representations and classes of private rows. The tensor
-//! `network` (U8) is the network's file. `__metadata__` has `k`, `scale`, `lambda`, `contents` and `part`,
-//! all as texts. There is one encoding for each model.
+//! The file is in the format safetensors, like a network's file ([`Classifier`]). Its format name is
+//! `flyswarm-personal/1`, so that no program mistakes it for a network. Its tensors `datastore.keys`
+//! (F32, keys x width) and `datastore.labels` (U16) are representations and classes of private rows. The
+//! tensor `network` (U8) is the network's file. `__metadata__` has `k`, `scale`, `lambda`, `contents` and
+//! `part`, all as texts. Each model has exactly one encoding.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -21,23 +21,23 @@ use crate::model::npz::{Archive, linear};
 use flyswarm_sealed_sum::crypto::tagged_hash;
 use flyswarm_sealed_sum::files::write_private;
 
-/// The value of `format`.
+/// Value of `format`.
 const FORMAT: &str = "flyswarm-personal/1";
-/// The longest header: it has no list in it.
+/// Length of the longest header. It is short because the header has no list.
 const MAX_HEADER: usize = 1 << 12;
 
-/// Which of a peer's rows become keys.
+/// Rows of a peer that become keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contents {
-    /// All.
+    /// All rows.
     All,
-    /// This part of them, above 0 and below 1, every class in proportion.
+    /// This share of the rows, above 0 and below 1, each class in proportion.
     Sample(f64),
-    /// As many prototypes as this part of them, above 0 and below 1.
+    /// Prototypes; their number is this share of the rows, above 0 and below 1.
     Prototypes(f64),
 }
 
-/// A network and what a peer remembers of its own rows.
+/// A network and the datastore of a peer's own rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PersonalModel {
     network: Classifier,
@@ -59,13 +59,13 @@ impl Contents {
         }
     }
 
-    /// `all`, `sample` or `prototypes`.
+    /// Returns `all`, `sample` or `prototypes`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.named().0
     }
 
-    /// The part of the rows that there are keys for: 1 of all.
+    /// Returns the number of keys as a share of the rows: 1 for `All`.
     #[must_use]
     pub fn part(self) -> f64 {
         self.named().1
@@ -89,10 +89,10 @@ impl Contents {
         }
     }
 
-    /// The datastore with the keys of these rows, of a datastore of all.
+    /// Makes the datastore from a datastore of all rows.
     ///
     /// # Errors
-    /// [`PersonalError::Setting`] where the part is none; as [`Datastore::prototypes`].
+    /// [`PersonalError::Setting`] if the share is out of range; others as [`Datastore::prototypes`].
     pub fn of(self, all: &Datastore, seed: &[u8]) -> Result<Datastore, PersonalError> {
         self.check()?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the keys")]
@@ -106,10 +106,10 @@ impl Contents {
 }
 
 impl PersonalModel {
-    /// Puts a model together; `contents` says how the datastore was made.
+    /// Puts a model together. `contents` names how the datastore was made.
     ///
     /// # Errors
-    /// [`PersonalError`] where the parts do not belong together.
+    /// [`PersonalError`] if the parts do not fit together.
     pub fn new(
         network: Classifier,
         datastore: Datastore,
@@ -129,41 +129,42 @@ impl PersonalModel {
         Ok(Self { network, datastore, mixture, contents })
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> &Classifier {
         &self.network
     }
 
-    /// The keys.
+    /// Returns the keys.
     #[must_use]
     pub fn datastore(&self) -> &Datastore {
         &self.datastore
     }
 
-    /// How neighbours vote and are mixed with the network.
+    /// Returns how neighbours vote and how they are mixed with the network.
     #[must_use]
     pub fn mixture(&self) -> Mixture {
         self.mixture
     }
 
-    /// How the datastore was made.
+    /// Returns how the rows became the keys of the datastore.
     #[must_use]
     pub fn contents(&self) -> Contents {
         self.contents
     }
 
-    /// The probability of each class for rows, rows x classes.
+    /// Returns the probability of each class for each row, rows x classes.
     ///
     /// # Errors
-    /// [`PersonalError`] where rows have another width, or lead to numbers that are not finite.
+    /// [`PersonalError`] if rows have another width, or if a computed number is not finite.
     pub fn probabilities(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f64>, PersonalError> {
         let (keys, scores) = self.network.represent(rows)?;
         let neighbours = self.mixture.neighbours(&self.datastore, keys.view())?;
         Ok(self.mixture.mix(neighbours.view(), probabilities(scores.view()).view()))
     }
 
-    /// The class index of each row: the most probable, of equally probable ones the first.
+    /// Returns the class index of each row: the most probable class, or the first of equally probable
+    /// classes.
     ///
     /// # Errors
     /// As [`PersonalModel::probabilities`].
@@ -171,11 +172,11 @@ impl PersonalModel {
         Ok(self.probabilities(rows)?.rows().into_iter().map(highest).collect())
     }
 
-    /// Takes new rows into the datastore, as `drift` says. Lambda stays: the network's word on the rows that
-    /// chose it is not kept.
+    /// Takes new rows into the datastore according to `drift`. Lambda does not change, because the
+    /// network's outputs for the rows that chose it are not kept.
     ///
     /// # Errors
-    /// [`PersonalError`]; the model is then as before.
+    /// [`PersonalError`]. After an error the model is unchanged.
     pub fn take_in(
         &mut self,
         rows: ArrayView2<'_, f32>,
@@ -186,14 +187,14 @@ impl PersonalModel {
         self.datastore.take_in(keys.view(), labels, drift)
     }
 
-    /// SHA-256 of the tag `personal` and of the file.
+    /// Returns SHA-256 of the tag `personal` and of the file.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let hash: Sha256 = tagged_hash("personal").chain_update(self.encode());
         hash.finalize().into()
     }
 
-    /// The file, as bytes.
+    /// Encodes the model as the bytes of a file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (mut header, mut at) = (Map::new(), 0);
@@ -228,10 +229,10 @@ impl PersonalModel {
         bytes
     }
 
-    /// From the bytes of a file.
+    /// Decodes the bytes of a file.
     ///
     /// # Errors
-    /// [`PersonalError`], also where the bytes are not the one encoding of their model.
+    /// [`PersonalError`], also if the bytes are not the one encoding of their model.
     pub fn decode(bytes: &[u8]) -> Result<Self, PersonalError> {
         let short = || PersonalError::Bad("the file is cut off".into());
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
@@ -275,17 +276,17 @@ impl PersonalModel {
         Ok(model)
     }
 
-    /// Whether a file may be one of these, by its first bytes; at least 512 of them.
+    /// Returns whether a file may be a personal model, judged by its first bytes (at least 512).
     #[must_use]
     pub fn looks_like(bytes: &[u8]) -> bool {
         looks_like(bytes, FORMAT)
     }
 
-    /// Writes keys, classes and network as an NPZ archive, for use without this program: `docs/networks.md`
-    /// says what is in it.
+    /// Writes keys, classes and network as an NPZ archive, for use without this program.
+    /// `docs/networks.md` describes its arrays.
     ///
     /// # Errors
-    /// What writing gives.
+    /// Errors of the writer.
     pub fn write_npz<W: Write + Seek>(&self, out: W) -> io::Result<W> {
         let mut archive = Archive::new(out);
         let classes = self.network.classes();
@@ -320,8 +321,7 @@ impl PersonalModel {
         Self::decode(&bytes)
     }
 
-    /// Writes a file that nobody but its owner may read (mode 0600); what stood there before is replaced
-    /// whole.
+    /// Writes a file that only its owner may read (mode 0600). An existing file is replaced as a whole.
     ///
     /// # Errors
     /// [`ClassifierError::Io`].

@@ -1,26 +1,26 @@
-//! What neighbours and network say together, and how lambda is chosen.
+//! Mixes the votes of neighbours with the network's probabilities, and chooses lambda.
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 
 use super::{Datastore, MAX_NEIGHBOURS, PersonalError};
 
-/// The values of lambda that are tried (section 5, Benchmarks): from the network alone to the neighbours
+/// Values of lambda that are tried (section 5, Benchmarks): from the network alone to the neighbours
 /// alone.
 pub const LAMBDAS: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
 
-/// How neighbours vote and are mixed with the network.
+/// Weights of the neighbours and of the network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mixture {
-    /// Neighbours: 1 to [`MAX_NEIGHBOURS`]. The paper: 10.
+    /// Number of neighbours: 1 to [`MAX_NEIGHBOURS`]. The paper uses 10.
     pub k: usize,
-    /// Distances are divided by this, sigma in equation 40: above 0, at most 1e9. The paper: 1.
+    /// Divisor of the distances, sigma in equation 40: above 0, at most 1e9. The paper uses 1.
     pub scale: f64,
-    /// The part of the neighbours: 0 to 1.
+    /// Share of the neighbours: 0 to 1.
     pub lambda: f64,
 }
 
 impl Mixture {
-    /// That of the paper, with this lambda.
+    /// Returns the paper's mixture with this lambda.
     #[must_use]
     pub fn new(lambda: f64) -> Self {
         Self { k: 10, scale: 1.0, lambda }
@@ -41,10 +41,11 @@ impl Mixture {
         Ok(())
     }
 
-    /// What the neighbours of rows say (equation 6): rows x classes, each row adding up to 1.
+    /// Returns the votes of the neighbours (equation 6): rows x classes, each row adding up to 1.
     ///
-    /// The weight of a neighbour at distance d is exp(-(d - d1) / scale), d1 the distance of the nearest: the
-    /// same as in the paper once a row adds up to 1, and never 0 for all.
+    /// The weight of a neighbour at distance d is exp(-(d - d1) / scale), where d1 is the distance of the
+    /// nearest neighbour. After each row is divided by its sum, this equals the paper's weight, and the
+    /// weights of a row are never all 0.
     ///
     /// # Errors
     /// As [`Datastore::nearest`] and [`Mixture::check`].
@@ -67,7 +68,7 @@ impl Mixture {
         Ok(said)
     }
 
-    /// lambda x neighbours + (1 - lambda) x network (equation 7).
+    /// Returns lambda x neighbours + (1 - lambda) x network (equation 7).
     #[must_use]
     pub fn mix(&self, neighbours: ArrayView2<'_, f64>, network: ArrayView2<'_, f64>) -> Array2<f64> {
         let mut mixed = neighbours.to_owned();
@@ -78,7 +79,7 @@ impl Mixture {
     }
 }
 
-/// The probabilities that scores (logits) stand for: their softmax, rows x classes.
+/// Returns the softmax of scores (logits): the probabilities, rows x classes.
 #[must_use]
 pub fn probabilities(scores: ArrayView2<'_, f32>) -> Array2<f64> {
     let mut all = scores.mapv(f64::from);
@@ -91,7 +92,7 @@ pub fn probabilities(scores: ArrayView2<'_, f32>) -> Array2<f64> {
     all
 }
 
-/// The highest; of equal ones the first.
+/// Returns the index of the highest value, the first of equal ones.
 pub(super) fn highest(said: ArrayView1<'_, f64>) -> u16 {
     let (mut best, mut most) = (0, f64::NEG_INFINITY);
     for (class, &probability) in (0u16..).zip(said) {
@@ -102,14 +103,14 @@ pub(super) fn highest(said: ArrayView1<'_, f64>) -> u16 {
     best
 }
 
-/// How each of [`LAMBDAS`] does on some rows.
+/// Results of each of [`LAMBDAS`] on some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Rows whose class was right.
+    /// Number of rows whose class each lambda predicted correctly.
     pub right: [usize; LAMBDAS.len()],
-    /// The sum of the Brier scores: squared distances between probabilities and class.
+    /// Sum of the Brier scores under each lambda: squared distances between probabilities and class.
     pub brier: [f64; LAMBDAS.len()],
 }
 
@@ -127,7 +128,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// Adds two tallies.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.rows += other.rows;
@@ -138,8 +139,8 @@ impl Tally {
         self
     }
 
-    /// The place in [`LAMBDAS`] of the best: most rows right; of equal ones the lowest Brier score, then the
-    /// smallest lambda.
+    /// Returns the index in [`LAMBDAS`] of the best lambda: most rows correct, then the lowest Brier
+    /// score, then the smallest lambda.
     #[must_use]
     pub fn best(&self) -> usize {
         let mut best = 0;

@@ -1,5 +1,5 @@
-//! Fewer keys: prototypes found by k-means, in place of the paper's ProtoNN (appendix B, "Adding compression
-//! techniques").
+//! Fewer keys: prototypes that k-means finds. They replace the paper's ProtoNN (appendix B, "Adding
+//! compression techniques").
 
 use ndarray::{Array2, ArrayView2, Axis};
 
@@ -7,16 +7,16 @@ use super::{Datastore, PersonalError};
 use flyswarm_data::deal::shuffle;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Most passes of k-means.
+/// Largest number of passes of k-means.
 const PASSES: usize = 25;
 
 impl Datastore {
-    /// `count` prototypes (at least one for each class that has keys, at most as many as keys): each class
-    /// gets a share of them in proportion to its keys, and its prototypes are the means that k-means finds
-    /// among its keys, starting from some drawn from `seed`. They are ordered by class.
+    /// Returns a datastore of `count` prototypes, ordered by class. There is at least one for each class
+    /// that has keys, and at most as many as keys. Each class gets prototypes in proportion to its keys.
+    /// They are the means that k-means finds among its keys, starting from keys drawn from `seed`.
     ///
     /// # Errors
-    /// [`PersonalError`] where a mean is not finite.
+    /// [`PersonalError`] if a mean is not finite.
     pub fn prototypes(&self, count: usize, seed: &[u8]) -> Result<Self, PersonalError> {
         let mut by_class = vec![Vec::new(); self.classes()];
         for (row, &label) in self.labels().iter().enumerate() {
@@ -37,8 +37,8 @@ impl Datastore {
     }
 }
 
-/// Lloyd's algorithm over some rows of `keys`, with `count` means but at least 1 and at most a mean a row. A
-/// mean that loses all its rows stays where it is.
+/// Runs Lloyd's algorithm over some rows of `keys`. The number of means is `count`, but at least 1 and at
+/// most the number of rows. A mean that loses all its rows does not move.
 fn k_means(
     keys: ArrayView2<'_, f32>,
     mut rows: Vec<usize>,

@@ -9,7 +9,7 @@ use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_data::split::{Split, folds, train_test};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Numbers around `centre`, some of them whole so that distances tie.
+/// Returns numbers around `centre`. With `whole` they are whole, so that distances tie.
 fn numbers(seed: u8, rows: usize, width: usize, centre: f32, whole: bool) -> Array2<f32> {
     let mut stream = Stream::new(&[seed], "personal/test", &[]);
     Array2::from_shape_fn((rows, width), |_| {
@@ -22,7 +22,7 @@ fn labels(rows: usize, classes: u16) -> Vec<u16> {
     (0..rows).map(|row| (row * 7 % usize::from(classes)) as u16).collect()
 }
 
-/// All distances, sorted: what [`Datastore::nearest`] must equal.
+/// Computes and sorts all distances: the reference for [`Datastore::nearest`].
 fn plainly(keys: ArrayView2<'_, f32>, row: &[f32], k: usize) -> Vec<(usize, f64)> {
     let square = |key: ndarray::ArrayView1<'_, f32>| -> f64 {
         row.iter().zip(key).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
@@ -42,7 +42,7 @@ proptest! {
         count in 1usize..400,
         width in 1usize..20,
         k in 1usize..30,
-        // Far from 0 the product of matrices says little, at 2^70 nothing.
+        // Far from 0 the product of matrices rules out few keys, at 2^70 none.
         centre in prop::sample::select(vec![0.0, 1.0, 4096.0, 1e6, 1.2e21]),
         whole: bool,
     ) {
@@ -121,7 +121,7 @@ fn a_vote_far_from_all_keys_is_still_a_distribution() {
     let datastore = Datastore::new(keys, vec![0, 1], 3).unwrap();
     let row = Array2::from_elem((1, 1), 1e6);
     let said = Mixture::new(1.0).neighbours(&datastore, row.view()).unwrap();
-    // exp(-1e6) is 0 in any format; the nearer key is e times as heavy.
+    // exp(-1e6) is 0 in any format. The nearer key weighs e times as much.
     let e = 1f64.exp();
     assert!((said[[0, 1]] - e / (1.0 + e)).abs() < 1e-12 && said[[0, 2]] == 0.0, "{said}");
 }
@@ -163,7 +163,7 @@ fn datastores_that_cannot_be_are_refused() {
 
 #[test]
 fn prototypes_are_means_of_their_class_in_proportion_to_its_rows() {
-    // Three heaps of class 0, one of class 1, around 0, 10, 20 and 30.
+    // Three heaps of class 0 around 0, 10 and 20, and one of class 1 around 30.
     let at = |row: usize| (row % 4 * 10) as f32 + (row / 4 % 5) as f32 * 0.1;
     let keys = Array2::from_shape_fn((40, 1), |(row, _)| at(row));
     let own: Vec<u16> = (0..40).map(|row| u16::from(row % 4 == 3)).collect();
@@ -179,7 +179,7 @@ fn prototypes_are_means_of_their_class_in_proportion_to_its_rows() {
     assert_eq!((sample.len(), sample.labels().iter().filter(|&&label| label == 1).count()), (20, 5));
 }
 
-/// A perceptron that has learnt most of the digits from 600 rows, and the other rows.
+/// Returns a perceptron that was trained on 600 rows of the digits, and the other rows.
 fn learnt() -> (Classifier, Dataset) {
     let data = digits();
     let split = train_test(&data, 67, b"learnt");
@@ -213,7 +213,7 @@ fn practice(contents: Contents) -> Practice<'static> {
     }
 }
 
-/// Rows whose classes are called otherwise than in training: each digit's is that of the next.
+/// Relabels rows: each digit gets the label of the next digit.
 fn renamed(rows: &Dataset) -> Dataset {
     let labels = rows.labels().iter().map(|label| (label + 1) % 10).collect();
     Dataset::new(rows.features(), rows.values().to_vec(), labels, rows.classes().to_vec()).unwrap()
@@ -233,8 +233,9 @@ fn where_classes_mean_something_else_the_neighbours_say_so_and_the_network_does_
 
 #[test]
 fn lambda_is_chosen_without_the_rows_that_it_is_judged_by() {
-    // Every other tested row has its own class, the rest and the datastore another: each half of the tested
-    // rows, judged by what is best for the other half, gets the lambda that is wrong for it.
+    // Every other tested row has its own class; the remaining tested rows and the datastore have another.
+    // Each half of the tested rows is judged by the lambda that is best for the other half. So it gets
+    // the wrong lambda.
     let (network, rows) = learnt();
     let own: Vec<u16> =
         (0..300).map(|row| (rows.labels()[row] + u16::from(row < 100 || row % 2 == 1)) % 10).collect();
@@ -290,7 +291,7 @@ fn the_representation_is_what_the_last_layer_takes() {
     let again = keys.dot(&matrix.t()) + bias.insert_axis(Axis(0));
     assert!(again.iter().zip(&scores).all(|(a, b)| (a - b).abs() < 1e-4));
     assert!(keys.iter().all(|&number| number >= 0.0));
-    // Of rows that are representations already there is no layer before the last.
+    // If the rows are already representations, the network has only one layer.
     let logistic = Network::new(&Architecture::Logistic, 64, 10).unwrap();
     let weights = logistic.initial(&[1; 32]);
     let (keys, _) = logistic.represent(&weights, rows.view(), &mut crate::learner::Tape::default());

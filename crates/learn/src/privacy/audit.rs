@@ -1,6 +1,6 @@
-//! An audit of the mechanisms: neighbouring counts, many draws, an event that tells them apart best. With 99
-//! % confidence the privacy that is lost is at least [`least`]; that must be at most what is claimed, and for
-//! mechanisms that are broken on purpose it is more.
+//! An audit of the mechanisms: neighbouring counts, many draws, and the event that separates them best.
+//! With 99 % confidence the privacy loss is at least [`least`]. The bound must be at most the claimed
+//! loss. For mechanisms that are broken on purpose it is larger.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -10,7 +10,7 @@ use super::mechanism::Mechanism;
 use super::*;
 
 const DRAWS: u32 = 60_000;
-/// The chance that a sound bound is crossed, both sides together.
+/// Probability that a correct bound is crossed, both sides together.
 const ALARM: f64 = 0.01;
 
 fn rng(seed: u8) -> ChaCha20Rng {
@@ -21,7 +21,7 @@ fn ratio(numerator: u64, denominator: u64) -> Ratio {
     Ratio::new(numerator, denominator).unwrap()
 }
 
-/// How often an event comes.
+/// Number of draws that show an event.
 #[derive(Clone, Copy, Debug)]
 struct Hits(u32);
 
@@ -30,7 +30,8 @@ impl Hits {
         Self((0..DRAWS).map(|_| u32::from(event())).sum())
     }
 
-    /// Clopper and Pearson's interval of its probability, each end with half of the chance of an alarm.
+    /// Returns Clopper and Pearson's interval of the event's probability. Each end has half of the
+    /// probability of an alarm.
     fn interval(self) -> (f64, f64) {
         let (hits, misses) = (f64::from(self.0), f64::from(DRAWS - self.0));
         let quantile = |a: f64, b: f64, at: f64| Beta::new(a, b).unwrap().inverse_cdf(at);
@@ -40,16 +41,18 @@ impl Hits {
     }
 }
 
-/// The least epsilon that explains how much more often the event comes with `one` than with `other`.
+/// Returns the least epsilon that explains how much more often the event happens with `one` than with
+/// `other`.
 fn least(one: Hits, other: Hits) -> f64 {
     (one.interval().0 / other.interval().1).ln()
 }
 
-/// A row replaced: of one party's counts, the first has lost 1 and the four others gained 1.
+/// One replaced row: of one party's counts, the first is 1 lower and the four others are 1 higher.
 const COUNTS: [u32; 5] = [20; 5];
 const NEIGHBOUR: [u32; 5] = [19, 21, 21, 21, 21];
 
-/// The loss that the event "the first is released, with at least 20" shows of one party's release.
+/// Returns the loss that the event "the first is released, with at least 20" shows for one party's
+/// release.
 fn release_loss(mut draw: impl FnMut(&[u32], &mut ChaCha20Rng) -> Vec<u32>) -> f64 {
     let mut rng = rng(1);
     let mut hits = |counts: &[u32]| Hits::of(|| draw(counts, &mut rng)[0] >= 20);
@@ -65,7 +68,7 @@ fn release(epsilon: Ratio) -> Mechanism {
 fn a_release_loses_no_more_than_it_claims() {
     for epsilon in [ratio(1, 1), ratio(2, 1)] {
         let loss = release_loss(|counts, rng| release(epsilon).draw(counts, rng));
-        // The event is a strong one: the audit sees most of what may be lost.
+        // The event is strong: the audit sees most of the permitted loss.
         assert!(loss <= epsilon.to_f64() && loss > 0.5 * epsilon.to_f64(), "epsilon {epsilon}: {loss}");
     }
 }
@@ -101,7 +104,7 @@ fn a_release_with_half_the_noise_is_found_out() {
     assert!(loss > 1.0, "{loss}");
 }
 
-/// The loss where two parties release, and a row of each is replaced.
+/// Returns the loss if two parties release and one row of each is replaced.
 fn loss_at_two_parties(each: Ratio) -> f64 {
     let mut rng = rng(2);
     let mut hits =
@@ -118,8 +121,8 @@ fn one_row_at_every_party_needs_the_budget_per_party() {
     assert!(whole > 1.0, "the mode parallel is for a row at one party only: {whole}");
 }
 
-/// The loss of a total of two counts of which a row is replaced, to those who know all but `honest` of the
-/// shares of `parties`: "the noise is just that which the first neighbour needs".
+/// Returns the loss of a total of two counts if a row is replaced and the attackers know all but `honest`
+/// of the shares of `parties`. The event: the noise is exactly the amount that the first neighbour needs.
 fn shares_loss(parties: u32, honest: u32) -> f64 {
     let mechanism = Mechanism::Shares { epsilon: ratio(1, 1), top: 2, weight: 1, parties };
     let mut rng = rng(3);
@@ -147,7 +150,7 @@ fn noise_in_shares_loses_no_more_than_one_curator_would() {
 
 #[test]
 fn shares_that_are_enough_only_with_the_attackers_own_are_found_out() {
-    // Two parties, shares for two: to either of them the other's count has half a share of noise.
+    // Two parties, and shares for two: each party sees the other's count with half a share of noise.
     let loss = shares_loss(2, 1);
     assert!(loss > 1.0, "{loss}");
     let loss = shares_loss(5, 4);

@@ -1,14 +1,15 @@
-//! exp(-x) between two integers, to any precision: for the rare draw that a coarser bound does not decide.
+//! exp(-x) between two integers, to any precision: for the rare draw that a coarser bound does not
+//! decide.
 
 use num_bigint::BigUint;
 
-/// Bounds lo <= 2^`bits` exp(-`numerator` / `denominator`) <= hi, a few units apart.
+/// Returns bounds lo <= 2^`bits` exp(-`numerator` / `denominator`) <= hi that are a few units apart.
 ///
-/// Fixed-point numbers with `guard` bits more. The terms of the series of exp(-z), z below 1, are rounded
-/// down one after another: each is less than 2 units off and there are at most `places` of them before they
-/// vanish, so the sum is at most E = 2 `places` + 2 off. A product of two numbers up to 1, rounded down, is
-/// off by at most the sum of what its factors are off, and 2; so exp(-whole) exp(-z) is at most (whole + 1)
-/// (E + 2) off.
+/// The computation uses fixed-point numbers with `guard` more bits. The terms of the series of exp(-z), z
+/// below 1, are rounded down one after another. Each is less than 2 units off, and at most `places` of
+/// them are not 0, so the sum is at most E = 2 `places` + 2 off. A product of two numbers up to 1,
+/// rounded down, is off by at most the sum of the errors of its factors, plus 2. So exp(-whole) exp(-z)
+/// is at most (whole + 1) (E + 2) off.
 pub(super) fn bounds(numerator: u128, denominator: u128, bits: u64) -> (BigUint, BigUint) {
     let whole = numerator / denominator;
     let one = BigUint::from(1u8);
@@ -33,10 +34,10 @@ pub(super) fn bounds(numerator: u128, denominator: u128, bits: u64) -> (BigUint,
     (low >> guard, ((value + off) >> guard) + one)
 }
 
-/// 2^`places` exp(-z), z = `numerator` / `denominator` at most 1.
+/// Returns 2^`places` exp(-z), where z = `numerator` / `denominator` is at most 1.
 fn series(numerator: u128, denominator: u128, places: u64) -> BigUint {
     let mut term = BigUint::from(1u8) << places;
-    // Terms only get smaller, so the positive ones are never fewer.
+    // Terms only get smaller, so the sum of the positive ones is never the smaller sum.
     let (mut positive, mut negative) = (term.clone(), BigUint::ZERO);
     for k in 1u128.. {
         term = term * numerator / denominator / k;
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_exp_between_them_and_tighten() {
-        // exp(-1), exp(-1/3), exp(-10.5) from their known decimal expansions, times 10^30.
+        // exp(-1), exp(-1/3) and exp(-10.5) from their known decimal expansions, times 10^30.
         for (numerator, denominator, expansion) in [
             (1, 1, 367_879_441_171_442_321_595_523_770_161u128),
             (1, 3, 716_531_310_573_789_250_425_604_096_925),

@@ -1,20 +1,20 @@
-//! Discrete Gaussian noise, exactly (Canonne, Kamath & Steinke, "The Discrete Gaussian for Differential
-//! Privacy", NeurIPS 2020, Algorithm 3), and what several draws together promise.
+//! Exact discrete Gaussian noise (Canonne, Kamath & Steinke, "The Discrete Gaussian for Differential
+//! Privacy", NeurIPS 2020, Algorithm 3), and the privacy of several draws together.
 
 use rand::CryptoRng;
 
 use super::Ratio;
 use super::sampler::{bernoulli_exp, discrete_laplace};
 
-/// The largest variance of a draw: 2^54, so that no product in [`discrete_gaussian`] leaves 128 bits.
+/// Largest variance of a draw: 2^54, so that no product in [`discrete_gaussian`] exceeds 128 bits.
 pub const MOST: u64 = 1 << 54;
-/// The smallest variance of a share: 2^10. Sums of draws of at least so much are as private as one draw of
-/// the same variance, but for less than 2^-1000 ([`share_variance`]).
+/// Smallest variance of a share: 2^10. Sums of draws with at least this variance are as private as one
+/// draw of the same total variance, up to less than 2^-1000 ([`share_variance`]).
 pub const LEAST: u64 = 1 << 10;
 
-/// y with probability proportional to exp(-y^2 / (2 `variance`)), over all integers: a discrete Laplace draw
-/// of scale t = floor(sigma) + 1 that is accepted with probability exp(-(|y| - variance / t)^2 / (2
-/// variance)).
+/// Draws y with probability proportional to exp(-y^2 / (2 `variance`)), over all integers. A discrete
+/// Laplace draw of scale t = floor(sigma) + 1 is accepted with probability exp(-(|y| - variance / t)^2 /
+/// (2 variance)).
 ///
 /// # Panics
 /// If `variance` is 0 or above [`MOST`].
@@ -23,11 +23,11 @@ pub fn discrete_gaussian(variance: u64, rng: &mut impl CryptoRng) -> i64 {
     let t = variance.isqrt() + 1;
     let scale = Ratio::new(t, 1).unwrap_or_else(|| unreachable!("BUG: t is above 0"));
     let (t, variance) = (u128::from(t), u128::from(variance));
-    // The exponent, (|y| t - variance)^2 / (2 variance t^2): below 2^109 the lower part.
+    // The exponent is (|y| t - variance)^2 / (2 variance t^2). Its denominator is below 2^109.
     let below = 2 * variance * t * t;
     loop {
         let y = discrete_laplace(scale, rng);
-        // More than 2^10 t have a probability below exp(-2^19); their squares may not fit.
+        // Values above 2^10 t have a probability below exp(-2^19). Their squares may not fit.
         let above = u128::from(y.unsigned_abs()).checked_mul(t).map(|far| far.abs_diff(variance));
         let Some(above) = above.and_then(|far| far.checked_mul(far)) else { continue };
         if bernoulli_exp(above, below, rng) {
@@ -36,27 +36,29 @@ pub fn discrete_gaussian(variance: u64, rng: &mut impl CryptoRng) -> i64 {
     }
 }
 
-/// The budget of zero-concentrated differential privacy (Bun & Steinke, TCC 2016) that (epsilon, delta) is
-/// worth, in 10^-12, rounded down: rho-zCDP implies (rho + 2 sqrt(rho ln(1 / delta)), delta), Proposition
-/// 1.3, so rho = (sqrt(L + epsilon) - sqrt(L))^2 with L = ln(1 / delta). One part in 10^9 is left over: for
-/// the last bits of the roots, and for what sums of draws are less than one draw.
+/// Returns the budget of zero-concentrated differential privacy (Bun & Steinke, TCC 2016) that (epsilon,
+/// delta) permits, in 10^-12, rounded down. rho-zCDP implies (rho + 2 sqrt(rho ln(1 / delta)), delta),
+/// Proposition 1.3, so rho = (sqrt(L + epsilon) - sqrt(L))^2 with L = ln(1 / delta). One part in 10^9 is
+/// kept back: for the last bits of the roots, and for the difference between sums of draws and one draw.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10^15")]
 pub fn concentrated(epsilon: Ratio, delta: Ratio) -> u64 {
     let (epsilon, l) = (epsilon.to_f64(), -libm::log(delta.to_f64()));
-    // As a quotient: the difference of the roots would lose digits.
+    // Computed as a quotient, because the difference of the roots would lose digits.
     let root = epsilon / (libm::sqrt(l + epsilon) + libm::sqrt(l));
     (root * root * (1.0 - 1e-9) * 1e12).floor().max(1.0) as u64
 }
 
-/// The variance of the share of each of `parties` in the noise on a vector of integers that one member can
-/// change by at most `sensitivity` in Euclidean length, `rounds` times, for `rho` in 10^-12 altogether:
-/// ceil(sensitivity^2 rounds / (2 rho parties)), at least [`LEAST`]. `None` above [`MOST`].
+/// Returns the variance of each of `parties` shares of the noise on a vector of integers:
+/// ceil(sensitivity^2 rounds / (2 rho parties)), at least [`LEAST`]. One member can change the vector by
+/// at most `sensitivity` in Euclidean length, `rounds` times, for `rho` in 10^-12 in total. Returns
+/// `None` above [`MOST`].
 ///
-/// The sum of k discrete Gaussians of variance v on each of d words is eps^2 / 2-concentrated with eps^2 =
-/// sensitivity^2 / (k v) + tau d / 2, tau = 10 sum_{j<k} exp(-2 pi^2 v j / (j + 1)) (Kairouz, Liu & Steinke,
-/// "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation", ICML 2021,
-/// Theorem 1). With v >= 2^10 tau is below exp(-10,000), and any more shares are processing.
+/// The sum of k discrete Gaussians of variance v on each of d words is eps^2 / 2-concentrated with eps^2
+/// = sensitivity^2 / (k v) + tau d / 2, tau = 10 sum_{j<k} exp(-2 pi^2 v j / (j + 1)) (Kairouz, Liu &
+/// Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation",
+/// ICML 2021, Theorem 1). With v >= 2^10, tau is below exp(-10,000). Any further shares are
+/// post-processing.
 ///
 /// # Panics
 /// If `rho` or `parties` is 0.
@@ -99,7 +101,7 @@ mod tests {
             let expected = expected(place) * f64::from(draws);
             (f64::from(seen) - expected).powi(2) / expected
         };
-        // Ten degrees of freedom: 45.1 is crossed once in 500,000 times.
+        // Ten degrees of freedom: 45.1 is exceeded once in 500,000 runs.
         let chi: f64 = seen.iter().enumerate().map(square).sum();
         assert!(chi < 45.1, "{chi}: {seen:?}");
     }
@@ -113,7 +115,8 @@ mod tests {
                 |rng: &mut ChaCha20Rng| (0..shares).map(|_| discrete_gaussian(variance, rng)).sum::<i64>();
             let squares: f64 = (0..draws).map(|_| (sum(&mut rng) as f64).powi(2)).sum();
             let found = squares / f64::from(draws) / (variance as f64 * f64::from(shares));
-            // Of the mean of squares one standard deviation is sqrt(2 / draws) = 0.022: five of them.
+            // One standard deviation of the mean of squares is sqrt(2 / draws) = 0.022. The limit is five
+            // of them.
             assert!((found - 1.0).abs() < 0.112, "variance {variance}, {shares} shares: {found}");
         }
     }
@@ -134,7 +137,7 @@ mod tests {
             let asked = ratio(epsilon).to_f64();
             assert!(back <= asked && back > asked * (1.0 - 1e-3), "{epsilon}: {back}");
         }
-        // By hand: 2,000,000^2 x 20 rounds / (2 x 0.5 x 4 parties) = 2 x 10^13.
+        // Computed by hand: 2,000,000^2 x 20 rounds / (2 x 0.5 x 4 parties) = 2 x 10^13.
         assert_eq!(share_variance(2_000_000, 20, 500_000_000_000, 4), Some(20_000_000_000_000));
         assert_eq!(share_variance(2_000_000, 20, 500_000_000_000, 3), Some(26_666_666_666_667));
         assert_eq!(share_variance(1, 1, 500_000_000_000, 4), Some(LEAST));

@@ -1,49 +1,50 @@
-//! From a party's counts to what it may send: the release of Ram & Sinha, Algorithm 2, and noise in shares.
-//! What each protects, from whom, and the proofs stand in docs/privacy.md.
+//! Makes a party's counts private before it sends them: the release of Ram & Sinha, Algorithm 2, and
+//! noise in shares. docs/privacy.md has the proofs and the attackers that each protects from.
 
 use rand::CryptoRng;
 
 use super::{Ratio, discrete_laplace, select, share};
 
-/// How a party's counts are made private. A row adds at most 1 to each count and `weight` to all of them
-/// together.
+/// Method that makes a party's counts private. A row adds at most 1 to each count and `weight` to all of
+/// them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Of each party alone: `top` counts, selected by the exponential mechanism and with noise of their own;
-    /// the others 0.
+    /// Protects the counts of each party alone: `top` counts are selected by the exponential mechanism
+    /// and get noise of their own. The other counts are 0.
     Release {
-        /// What one party's release may spend.
+        /// Budget of one party's release.
         epsilon: Ratio,
-        /// Counts in a release: T.
+        /// Number of counts in a release: T.
         top: u32,
-        /// No released count is larger, so that the sum over all parties does not wrap.
+        /// Largest released count, so that the sum over all parties does not wrap.
         most: u32,
     },
-    /// Of all parties together: noise on every count, in shares; of the total, the `top` largest are kept.
+    /// Protects the total of all parties: every count gets noise, in shares. The `top` largest counts of
+    /// the total are kept.
     Shares {
-        /// What the total may spend.
+        /// Budget of the total.
         epsilon: Ratio,
-        /// Counts that are kept of the total.
+        /// Number of counts of the total that are kept.
         top: u32,
-        /// How many counts a row adds 1 to: rho.
+        /// Number of counts that a row adds 1 to: rho.
         weight: u32,
-        /// So many shares make the noise of the total.
+        /// Number of shares that make up the noise of the total.
         parties: u32,
     },
 }
 
 impl Mechanism {
-    /// What a party sends for its `counts`. Words of shares are added mod 2^32.
+    /// Returns the words that a party sends for its `counts`. Words of shares are added mod 2^32.
     ///
     /// # Panics
-    /// If a parameter is 0, or so far out that a ratio of them exceeds 64 bits: 2 T / epsilon and 2 weight /
-    /// epsilon of a session do not.
+    /// If a parameter is 0, or so extreme that a ratio of parameters exceeds 64 bits. In a session 2 T /
+    /// epsilon and 2 weight / epsilon never do.
     pub fn draw(&self, counts: &[u32], rng: &mut impl CryptoRng) -> Vec<u32> {
         let in_range = |ratio: Option<Ratio>| ratio.unwrap_or_else(|| panic!("{self:?} is out of range"));
         match *self {
             Self::Release { epsilon, top, most } => {
-                // epsilon / 2T for the place and as much for the value of each of T counts. Both weigh counts
-                // that differ by 1.
+                // For each of T counts, epsilon / 2T is spent on its index and the same on its value.
+                // Neighbouring counts differ by 1 in both.
                 let exponent = in_range(epsilon.over(4 * u64::from(top)));
                 let scale = in_range(epsilon.over(2 * u64::from(top))).inverse();
                 let mut out = vec![0; counts.len()];
@@ -62,7 +63,7 @@ impl Mechanism {
         }
     }
 
-    /// The counts that a total of drawn words stands for.
+    /// Returns the counts that a total of drawn words represents.
     #[must_use]
     pub fn read(&self, totals: &[u32]) -> Vec<u32> {
         let Self::Shares { top, .. } = *self else { return totals.to_vec() };
@@ -76,7 +77,7 @@ impl Mechanism {
     }
 }
 
-/// Mod 2^32.
+/// Reduces mod 2^32.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,23 +1,23 @@
-//! Noise in shares: draws of several parties whose sum has exactly the distribution of one discrete Laplace
-//! draw.
+//! Noise in shares: draws of several parties whose sum has exactly the distribution of one discrete
+//! Laplace draw.
 //!
-//! The Polya distribution NB(r, q) gives n the probability C(n + r - 1, n) (1 - q)^r q^n, for any real r > 0.
-//! Sums add the r up (its generating function is ((1 - q) / (1 - q z))^r), NB(1, q) is geometric, and the
-//! difference of two geometric draws is discrete Laplace of scale -1 / ln q. (Goryczka & Xiong, "A
-//! Comprehensive Comparison of Multiparty Secure Additions with Differential Privacy", IEEE TDSC 2017,
-//! section 4.)
+//! The Polya distribution NB(r, q) gives n the probability C(n + r - 1, n) (1 - q)^r q^n, for any
+//! positive real r. The sum of draws with r and r' is a draw with r + r' (the generating function is
+//! ((1 - q) / (1 - q z))^r). NB(1, q) is geometric, and the difference of two geometric draws is discrete
+//! Laplace of scale -1 / ln q. (Goryczka & Xiong, "A Comprehensive Comparison of Multiparty Secure
+//! Additions with Differential Privacy", IEEE TDSC 2017, section 4.)
 
 use rand::CryptoRng;
 
 use super::Ratio;
 use super::sampler::{bernoulli, geometric};
 
-/// A draw of NB(`r`, exp(-1 / `scale`)), r at most 1.
+/// Draws from NB(`r`, exp(-1 / `scale`)), with r at most 1.
 ///
-/// The ratio of its probabilities to those of the geometric distribution is, but for a constant, prod over j
-/// = 1..n of (j - 1 + r) / j, at most 1 and a product of rationals: a geometric n is accepted if n coins of
-/// these probabilities all fall. A draw takes (1 - q)^(r - 1) attempts on average, at most about `scale`, and
-/// as many coins as it is large.
+/// Up to a constant, the ratio of its probabilities to those of the geometric distribution is prod over j
+/// = 1..n of (j - 1 + r) / j, at most 1 and a product of rationals. So a geometric n is accepted if n
+/// coins of these probabilities all succeed. A draw takes (1 - q)^(r - 1) attempts on average, at most
+/// about `scale`, and n coins for the result n.
 ///
 /// # Panics
 /// If `r` is above 1.
@@ -38,8 +38,8 @@ pub fn polya(r: Ratio, scale: Ratio, rng: &mut impl CryptoRng) -> u64 {
     }
 }
 
-/// One of `parties` shares that together are one discrete Laplace draw of this scale; any more of them are
-/// that and independent noise beside it.
+/// Draws one of `parties` shares that together are one discrete Laplace draw of this scale. Any further
+/// shares only add independent noise.
 ///
 /// # Panics
 /// If `parties` is 0.

@@ -10,11 +10,11 @@ pub struct Ratio {
     denominator: u64,
 }
 
-/// Decimal places that a budget may have.
+/// Number of decimal places that a budget may have.
 const DECIMALS: usize = 6;
 
 impl Ratio {
-    /// `numerator` / `denominator`; `None` where either is 0.
+    /// Returns `numerator` / `denominator`; `None` if either is 0.
     #[must_use]
     pub const fn new(numerator: u64, denominator: u64) -> Option<Self> {
         if numerator == 0 || denominator == 0 {
@@ -27,31 +27,31 @@ impl Ratio {
         Some(Self { numerator: numerator / a, denominator: denominator / a })
     }
 
-    /// So many millionths; `None` for 0.
+    /// Returns `number` millionths; `None` for 0.
     #[must_use]
     pub const fn millionths(number: u64) -> Option<Self> {
         Self::new(number, 1_000_000)
     }
 
-    /// So many parts in 10^12; `None` for 0.
+    /// Returns `number` parts in 10^12; `None` for 0.
     #[must_use]
     pub const fn trillionths(number: u64) -> Option<Self> {
         Self::new(number, 1_000_000_000_000)
     }
 
-    /// Numerator in lowest terms.
+    /// Returns the numerator in lowest terms.
     #[must_use]
     pub const fn numerator(self) -> u64 {
         self.numerator
     }
 
-    /// Denominator in lowest terms.
+    /// Returns the denominator in lowest terms.
     #[must_use]
     pub const fn denominator(self) -> u64 {
         self.denominator
     }
 
-    /// Times an integer; `None` for 0 and where a part exceeds 64 bits.
+    /// Multiplies by an integer. Returns `None` for 0 and if a part exceeds 64 bits.
     #[must_use]
     pub const fn times(self, factor: u64) -> Option<Self> {
         let Some(reduced) = Self::new(factor, self.denominator) else { return None };
@@ -61,13 +61,13 @@ impl Ratio {
         }
     }
 
-    /// 1 / self.
+    /// Returns 1 / self.
     #[must_use]
     pub const fn inverse(self) -> Self {
         Self { numerator: self.denominator, denominator: self.numerator }
     }
 
-    /// Divided by an integer; `None` for 0 and where a part exceeds 64 bits.
+    /// Divides by an integer. Returns `None` for 0 and if a part exceeds 64 bits.
     #[must_use]
     pub const fn over(self, divisor: u64) -> Option<Self> {
         match self.inverse().times(divisor) {
@@ -76,8 +76,8 @@ impl Ratio {
         }
     }
 
-    /// The decimal number of at most six places that is read as this binary64, if there is one between
-    /// 0.000001 and 1000.
+    /// Returns the decimal number with at most six places whose binary64 is `number`, if there is one
+    /// between 0.000001 and 1000.
     #[must_use]
     pub fn from_decimal(number: f64) -> Option<Self> {
         let millionths = (number * 1e6).round();
@@ -86,7 +86,7 @@ impl Ratio {
         fits.then(|| Self::millionths(millionths as u64)).flatten()
     }
 
-    /// The nearest binary64, for people and for tests: no mechanism may depend on it.
+    /// Returns the nearest binary64, for people and for tests. No mechanism may depend on it.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "rounding is the point")]
     pub fn to_f64(self) -> f64 {
@@ -94,7 +94,7 @@ impl Ratio {
     }
 }
 
-/// A text that is no positive decimal number of at most six decimal places.
+/// The text is not a positive decimal number with at most six decimal places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a positive number with at most {DECIMALS} decimal places")]
 pub struct NotDecimal;
@@ -102,7 +102,7 @@ pub struct NotDecimal;
 impl FromStr for Ratio {
     type Err = NotDecimal;
 
-    /// Of a decimal number such as `0.25`, exactly.
+    /// Parses a decimal number such as `0.25`, exactly.
     fn from_str(text: &str) -> Result<Self, NotDecimal> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -115,7 +115,7 @@ impl FromStr for Ratio {
 }
 
 impl<'de> serde::Deserialize<'de> for Ratio {
-    /// Of a decimal number, as text or as a number of TOML.
+    /// Reads a decimal number, as text or as a TOML number.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(untagged)]
@@ -132,14 +132,14 @@ impl<'de> serde::Deserialize<'de> for Ratio {
 }
 
 impl serde::Serialize for Ratio {
-    /// As text: a number would be rounded.
+    /// Writes text, because a number would be rounded.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
 impl fmt::Display for Ratio {
-    /// As a decimal number where it has at most six places, else as a fraction.
+    /// Prints a decimal number if it has at most six places, otherwise a fraction.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { numerator, denominator } = *self;
         if 1_000_000 % denominator != 0 {

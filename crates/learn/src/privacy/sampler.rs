@@ -1,11 +1,12 @@
-//! Uniform, Bernoulli, geometric and discrete Laplace draws, each exactly as named (Canonne, Kamath &
-//! Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
+//! Uniform, Bernoulli, geometric and discrete Laplace draws with exactly these distributions (Canonne,
+//! Kamath & Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, Algorithms 1 and 2).
 
 use rand::CryptoRng;
 
 use super::Ratio;
 
-/// Uniform in 0..`n`. The bits that `n` - 1 needs are drawn until they say a number below `n`.
+/// Draws a uniform number in 0..`n`. It draws the bits that `n` - 1 needs until they form a number below
+/// `n`.
 ///
 /// # Panics
 /// If `n` is 0.
@@ -26,13 +27,13 @@ pub(super) fn below(n: u128, rng: &mut impl CryptoRng) -> u128 {
     }
 }
 
-/// True with probability `numerator` / `denominator`, which is at most 1.
+/// Returns true with probability `numerator` / `denominator`, which is at most 1.
 pub(super) fn bernoulli(numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
     below(denominator, rng) < numerator
 }
 
-/// True with probability exp(-`numerator` / `denominator`) (Algorithm 1). Expected time does not depend on
-/// the parameters: the first e-fold that fails ends it.
+/// Returns true with probability exp(-`numerator` / `denominator`) (Algorithm 1). The expected time does
+/// not depend on the parameters, because the first failed factor exp(-1) ends the loop.
 pub(super) fn bernoulli_exp(mut numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
     while numerator > denominator {
         if !bernoulli_exp_unit(1, 1, rng) {
@@ -43,8 +44,8 @@ pub(super) fn bernoulli_exp(mut numerator: u128, denominator: u128, rng: &mut im
     bernoulli_exp_unit(numerator, denominator, rng)
 }
 
-/// The same for a fraction g of at most 1: k coins of probability g, g/2, g/3, .. fall before the first that
-/// does not; that k is even has probability 1 - g + g^2/2 - .. = exp(-g).
+/// Does the same for a fraction g of at most 1. Coins of probability g, g/2, g/3, .. are thrown until one
+/// fails, after k successes. k is even with probability 1 - g + g^2/2 - .. = exp(-g).
 fn bernoulli_exp_unit(numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
     let mut k = 1;
     while bernoulli(numerator, denominator * k, rng) {
@@ -53,7 +54,7 @@ fn bernoulli_exp_unit(numerator: u128, denominator: u128, rng: &mut impl CryptoR
     k % 2 == 1
 }
 
-/// n with probability (1 - q) q^n, q = exp(-1 / `scale`) (the first half of Algorithm 2).
+/// Draws n with probability (1 - q) q^n, q = exp(-1 / `scale`) (the first half of Algorithm 2).
 pub(super) fn geometric(scale: Ratio, rng: &mut impl CryptoRng) -> u64 {
     let (t, s) = (u128::from(scale.numerator()), u128::from(scale.denominator()));
     let remainder = loop {
@@ -66,16 +67,17 @@ pub(super) fn geometric(scale: Ratio, rng: &mut impl CryptoRng) -> u64 {
     while bernoulli_exp_unit(1, 1, rng) {
         whole += 1;
     }
-    // Larger ones have a probability below exp(-2^63 / scale): with the scales of a session, below 2^-10000.
+    // Larger values have a probability below exp(-2^63 / scale): with the scales of a session, below
+    // 2^-10000.
     u64::try_from((remainder + t * whole) / s).unwrap_or(u64::MAX)
 }
 
-/// y with probability proportional to exp(-|y| / `scale`), over all integers (Algorithm 2).
+/// Draws y with probability proportional to exp(-|y| / `scale`), over all integers (Algorithm 2).
 pub fn discrete_laplace(scale: Ratio, rng: &mut impl CryptoRng) -> i64 {
     loop {
         let magnitude = i64::try_from(geometric(scale, rng)).unwrap_or(i64::MAX);
         let negative = rng.next_u32() & 1 == 1;
-        // Zero must not come twice.
+        // Zero must not have two ways to occur.
         match (negative, magnitude) {
             (true, 0) => {}
             (true, _) => return -magnitude,

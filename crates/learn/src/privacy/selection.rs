@@ -1,4 +1,4 @@
-//! The exponential mechanism over integer counts, exactly (McSherry & Talwar, "Mechanism Design via
+//! The exact exponential mechanism over integer counts (McSherry & Talwar, "Mechanism Design via
 //! Differential Privacy", FOCS 2007; as in Ram & Sinha, Algorithm 2, lines 16-20).
 
 use num_bigint::BigUint;
@@ -8,29 +8,30 @@ use super::Ratio;
 use super::exponential::bounds;
 use super::sampler::below;
 
-/// Weights are integers of so many bits.
+/// Number of bits of an integer weight.
 const BITS: u64 = 64;
-/// Weights are taken anew, relative to the largest count left, when that has sunk by so many e-folds: they
-/// then still have 52 bits.
+/// Weights are recomputed relative to the largest remaining count after that count has sunk by this many
+/// factors of e. Weights then still have 52 bits.
 const SUNK: u128 = 8;
 
-/// Entries of one count.
+/// Entries with the same count.
 struct Group {
     count: u32,
     entries: Vec<u32>,
-    /// Between which integers 2^64 exp(-a (base - count)) lies.
+    /// Integer bounds of 2^64 exp(-a (base - count)).
     low: u128,
     high: u128,
 }
 
-/// `top` different entries of `counts` (all, if there are fewer), in the order of their selection: each is i
-/// with probability proportional to exp(a counts\[i\]) among those that are left, a = `exponent`.
+/// Selects `top` different entries of `counts` (all, if there are fewer), in the order of their
+/// selection. Each entry i is selected with probability proportional to exp(a counts\[i\]) among the
+/// remaining entries, a = `exponent`.
 ///
-/// Entries of equal counts are drawn as a group. A group gets an integer weight a little above its own for
-/// each entry, an entry is drawn by these, and it is rejected with just the probability by which its weight
-/// was too large: a number is drawn below the weight, digit after digit, and compared with bounds of the true
-/// weight that are made tighter until the answer is plain. One draw in about 2^50 needs more digits than the
-/// first.
+/// Entries of equal counts are drawn as a group. A group gets an integer weight for each entry, a little
+/// above the true weight. An entry is drawn by these weights. It is then rejected with a probability that
+/// exactly corrects the excess of its weight. For this, a number below the weight is drawn digit after
+/// digit and compared with bounds of the true weight. The bounds are tightened until they decide. One
+/// draw in about 2^50 needs more digits than the first.
 ///
 /// # Panics
 /// If there are more than 2^32 counts.
@@ -65,7 +66,7 @@ fn sunk(base: u32, largest: u32, exponent: Ratio) -> bool {
     distance(base, largest, exponent) > SUNK * u128::from(exponent.denominator())
 }
 
-/// a (base - count), times the denominator of a.
+/// Returns a (base - count), times the denominator of a.
 fn distance(base: u32, count: u32, exponent: Ratio) -> u128 {
     u128::from(exponent.numerator()) * u128::from(base - count)
 }
@@ -79,7 +80,7 @@ fn weigh(groups: &mut [Group], base: u32, exponent: Ratio) {
     }
 }
 
-/// Draws one entry and takes it out.
+/// Draws one entry and removes it.
 fn draw(groups: &mut [Group], base: u32, exponent: Ratio, rng: &mut impl CryptoRng) -> u32 {
     let weight = |group: &Group| group.entries.len() as u128 * group.high;
     let total: u128 = groups.iter().map(weight).sum();
@@ -105,7 +106,8 @@ fn draw(groups: &mut [Group], base: u32, exponent: Ratio, rng: &mut impl CryptoR
     }
 }
 
-/// Whether a uniform number that begins with `digits` is below 2^64 exp(-x), x = `numerator` / `denominator`.
+/// Returns whether a uniform number that begins with `digits` is below 2^64 exp(-x), x = `numerator` /
+/// `denominator`.
 fn is_below(digits: u128, numerator: u128, denominator: u64, rng: &mut impl CryptoRng) -> bool {
     let (mut number, mut bits) = (BigUint::from(digits), BITS);
     loop {

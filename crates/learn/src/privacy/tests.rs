@@ -1,6 +1,6 @@
-//! The samplers against their exact distributions: chi-square goodness of fit. The seeds are fixed, so a test
-//! that passes goes on passing; with fresh seeds each `fits` would fail a right sampler once in [`ALARM`]^-1
-//! runs.
+//! Tests the samplers against their exact distributions: chi-square goodness of fit. The seeds are fixed,
+//! so a test that passes will always pass. With fresh seeds, each `fits` would fail a correct sampler
+//! once in [`ALARM`]^-1 runs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 use super::sampler::{below, bernoulli, bernoulli_exp, geometric};
 use super::*;
 
-/// The false-alarm rate of one comparison.
+/// False-alarm rate of one comparison.
 const ALARM: f64 = 1e-6;
 const DRAWS: u32 = 200_000;
 
@@ -24,8 +24,8 @@ fn ratio(numerator: u64, denominator: u64) -> Ratio {
     Ratio::new(numerator, denominator).unwrap()
 }
 
-/// How likely outcomes at least as far from `expected` are. Values of fewer than 10 expected draws are taken
-/// together.
+/// Returns the probability of outcomes at least as far from `expected`. Values with fewer than 10
+/// expected draws are counted together.
 fn likelihood<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)]) -> f64 {
     let mut seen: BTreeMap<T, f64> = BTreeMap::new();
     let mut total = 0.0;
@@ -50,7 +50,7 @@ fn likelihood<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)])
         statistic += (rest_seen - rest_expected).powi(2) / rest_expected;
         cells += 1.0;
     } else {
-        // A value that should hardly ever come would otherwise go unseen.
+        // Catches a value that should be very rare but is not.
         assert!(
             rest_seen < 10.0 + 10.0 * rest_expected,
             "{rest_seen} draws where {rest_expected} are expected"
@@ -63,7 +63,7 @@ fn fits<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)]) -> bo
     likelihood(draws, expected) > ALARM
 }
 
-/// NB(r, exp(-1/scale)) at 0, 1, ..
+/// Returns the probabilities of NB(r, exp(-1/scale)) at 0, 1, ..
 fn polya_masses(r: f64, scale: f64) -> Vec<(u64, f64)> {
     let q = (-1.0 / scale).exp();
     let mut mass = (1.0 - q).powf(r);
@@ -136,7 +136,7 @@ fn shares_of_all_parties_add_up_to_one_discrete_laplace_draw() {
     }
 }
 
-/// The probability of selecting just these entries in this order.
+/// Returns the probability of selecting exactly these entries in this order.
 fn selection_mass(counts: &[u32], order: &[u32], exponent: f64) -> f64 {
     let mut left: Vec<usize> = (0..counts.len()).collect();
     let mut mass = 1.0;
@@ -149,7 +149,7 @@ fn selection_mass(counts: &[u32], order: &[u32], exponent: f64) -> f64 {
     mass
 }
 
-/// Every order of `length` of the first `n` entries.
+/// Returns every order of `length` of the first `n` entries.
 fn orders(n: u32, length: usize) -> Vec<Vec<u32>> {
     if length == 0 {
         return vec![Vec::new()];
@@ -167,7 +167,7 @@ fn the_exponential_mechanism_selects_every_order_with_its_probability() {
         (&[3, 0, 1, 3, 2], 1, ratio(1, 1)),
         (&[3, 0, 1, 3, 2], 3, ratio(1, 2)),
         (&[100, 101, 99, 100, 0], 2, ratio(1, 8)),
-        // The weights are taken anew between the first draw and the second, and between the third and the
+        // The weights are recomputed between the first draw and the second, and between the third and the
         // fourth.
         (&[1000, 500, 499, 498, 20, 19], 4, ratio(1, 4)),
         (&[7; 4], 4, ratio(1_999_999, 1_000_000)),
@@ -197,15 +197,15 @@ fn the_comparison_finds_samplers_that_are_a_little_wrong() {
     let mut draws = |draw: &mut dyn FnMut(&mut ChaCha20Rng) -> i64| {
         (0..DRAWS).map(|_| draw(&mut rng)).collect::<Vec<_>>()
     };
-    // A scale of 10.3, zero twice as likely, and rounded values, all in place of a discrete Laplace of scale
-    // 10.
+    // Three wrong samplers instead of a discrete Laplace of scale 10: a scale of 10.3, zero twice as
+    // likely, and rounded values.
     assert!(!fits(draws(&mut |rng| discrete_laplace(ratio(103, 10), rng)), &masses));
     assert!(!fits(
         draws(&mut |rng| geometric(ratio(10, 1), rng) as i64 * if below(2, rng) == 1 { 1 } else { -1 }),
         &masses
     ));
     assert!(!fits(draws(&mut |rng| discrete_laplace(ratio(10, 1), rng) & !1), &masses));
-    // Shares for one party fewer.
+    // Shares made for five parties instead of the two that add them.
     assert!(!fits(draws(&mut |rng| share(5, ratio(10, 1), rng) + share(5, ratio(10, 1), rng)), &masses));
 }
 

@@ -1,17 +1,17 @@
-//! One-pass distribution sketches: R rows of B counters each, of which every record raises one in each row,
-//! the one that a locality-sensitive hash of the row says (Liu, Xu, Coleman & Shrivastava, *One-Pass
-//! Distribution Sketch for Measuring Data Heterogeneity in Federated Learning*, NeurIPS 2023, Algorithm 1; a
-//! RACE sketch).
+//! One-pass distribution sketches: R rows of B counters each. Every record increments one counter in each
+//! row, chosen by the row's locality-sensitive hash (Liu, Xu, Coleman & Shrivastava, *One-Pass
+//! Distribution Sketch for Measuring Data Heterogeneity in Federated Learning*, NeurIPS 2023, Algorithm
+//! 1; a RACE sketch).
 //!
 //! The counters of two data sets add up to those of their union, so a sum over peers is the sketch of all
-//! their records. What is read off a sketch:
+//! their records. A sketch gives:
 //!
-//! - the kernel density of the records at a point, with the collision probability of the hash as the kernel
-//!   ([`DistributionSketch::density`], Algorithm 4);
-//! - how far two data sets lie apart ([`DistributionSketch::distance`], section 3 and Algorithm 3).
+//! - the kernel density of the records at a point, with the collision probability of the hash as the
+//!   kernel ([`DistributionSketch::density`], Algorithm 4);
+//! - the distance of two data sets ([`DistributionSketch::distance`], section 3 and Algorithm 3).
 //!
-//! Hashes ([`RowHashes`]): signs of random projections ([`srp`]) for dense records, [`minhash`] for sets.
-//! [`private`] adds noise, so that a sketch may be shown.
+//! Hashes ([`RowHashes`]) are signs of random projections ([`srp`]) for dense records, and [`minhash`]
+//! for sets. [`private`] adds noise, so that a sketch may be shown.
 
 pub mod minhash;
 pub mod private;
@@ -26,43 +26,44 @@ use flyswarm_data::Dataset;
 
 /// Fewest and most counters of a row, B.
 pub const RANGE: std::ops::RangeInclusive<usize> = 2..=1 << 16;
-/// Most counters of a sketch, R x B: what is summed stays below 64 MiB.
+/// Largest number of counters of a sketch, R x B, so that a sum stays below 64 MiB.
 pub const MAX_COUNTERS: usize = 1 << 24;
 
-/// A hash for every row of a sketch.
+/// One hash function for every row of a sketch.
 pub trait RowHashes: fmt::Debug + Send + Sync {
-    /// Rows, the paper's R.
+    /// Returns the number of rows, the paper's R.
     fn rows(&self) -> usize;
 
-    /// Counters of a row, the paper's B.
+    /// Returns the number of counters of a row, the paper's B.
     fn range(&self) -> usize;
 
-    /// Numbers of a record.
+    /// Returns the number of values of a record.
     fn features(&self) -> usize;
 
-    /// Which counter of each row a record raises: one below [`range`](Self::range) for each row.
+    /// Returns the counter of each row that a record increments: one below [`range`](Self::range) for
+    /// each row.
     fn buckets(&self, record: &[f32]) -> Vec<u16>;
 
-    /// Raises the counters, rows x range, for each record; `records` is row-major. The same as by
-    /// [`buckets`](Self::buckets) one by one, and faster.
+    /// For each record, increments the counters (rows x range). `records` is row-major. The result equals
+    /// that of [`buckets`](Self::buckets) for each record, but is computed faster.
     fn count(&self, records: &[f32], counters: &mut [u32]);
 }
 
-/// Which hash.
+/// Family of hash functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Signs of random projections: the kernel is (1 - angle / pi)^p.
     Srp,
-    /// Of the features that are above 0: the kernel is the Jaccard similarity, folded to the range.
+    /// MinHash of the features above 0: the kernel is the Jaccard similarity, folded to the range.
     Minhash,
 }
 
 impl Family {
-    /// The hashes that a seed fixes, for records of `features` numbers.
+    /// Makes the hash functions of a seed, for records of `features` numbers.
     ///
     /// # Errors
-    /// [`SketchError::Shape`] when there can be no such sketch.
+    /// [`SketchError::Shape`] if a size is out of range.
     pub fn hashes(
         self,
         seed: &[u8],
@@ -76,7 +77,7 @@ impl Family {
         })
     }
 
-    /// The name in session files.
+    /// Returns the name in session files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -103,17 +104,17 @@ impl FromStr for Family {
     }
 }
 
-/// Why there is no sketch. Nothing was changed.
+/// Reason why a sketch cannot be made. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SketchError {
     /// A size is out of its range.
     #[error("{what} is {value}, expected {expected}")]
     Shape {
-        /// Which.
+        /// Name of the size.
         what: &'static str,
-        /// What it is.
+        /// Value found.
         value: usize,
-        /// What it may be.
+        /// Valid values.
         expected: String,
     },
     /// Two sketches, or a sketch and its hashes, do not fit each other.
@@ -127,7 +128,7 @@ pub enum SketchError {
     /// A counter could wrap.
     #[error("{0} records, at most 4294967295")]
     Records(u64),
-    /// The words are not those of any records.
+    /// The words do not form a sketch of any records.
     #[error("row {0} of the sketch does not count every record once")]
     Inconsistent(usize),
 }
@@ -145,12 +146,12 @@ fn check_shape(rows: usize, range: usize) -> Result<(), SketchError> {
     Ok(())
 }
 
-/// How many records raised which counter.
+/// Number of records that incremented each counter.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DistributionSketch {
     range: usize,
     records: u32,
-    /// Row after row.
+    /// Counters, row after row.
     counters: Vec<u32>,
 }
 
@@ -161,19 +162,19 @@ impl fmt::Debug for DistributionSketch {
     }
 }
 
-/// How far two data sets lie apart, each sketch divided by its number of records first.
+/// Distance of two data sets. Each sketch is first divided by its number of records.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Distance {
-    /// The mean over the rows of the L2 norm of the row's difference, 0 to sqrt 2 (the authors' code; does
+    /// Mean over the rows of the L2 norm of the row's difference, 0 to sqrt 2 (the authors' code; it does
     /// not grow with R).
     pub row_mean: f64,
-    /// The L2 norm of the whole difference, 0 to sqrt(2 R) (paper, Algorithm 3).
+    /// L2 norm of the whole difference, 0 to sqrt(2 R) (paper, Algorithm 3).
     pub plain: f64,
 }
 
 impl Distance {
-    /// Of two tables of shares, each row `range` long. Squares are added and rows averaged in ascending
-    /// order, in binary64.
+    /// Computes the distance of two tables of shares, each row `range` long. Squares are added and rows
+    /// averaged in ascending order, in binary64.
     #[must_use]
     pub fn between(range: usize, one: &[f64], other: &[f64]) -> Self {
         let rows = one.chunks_exact(range).zip(other.chunks_exact(range));
@@ -189,7 +190,7 @@ impl Distance {
 }
 
 impl DistributionSketch {
-    /// Of no records.
+    /// Makes a sketch of no records.
     ///
     /// # Errors
     /// [`SketchError::Shape`].
@@ -198,19 +199,19 @@ impl DistributionSketch {
         Ok(Self { range, records: 0, counters: vec![0; rows * range] })
     }
 
-    /// Rows and range, R and B.
+    /// Returns the number of rows and the range, R and B.
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         (self.counters.len() / self.range, self.range)
     }
 
-    /// Records counted.
+    /// Returns the number of records counted.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// The counters, row after row.
+    /// Returns the counters, row after row.
     #[must_use]
     pub fn counters(&self) -> &[u32] {
         &self.counters
@@ -229,7 +230,8 @@ impl DistributionSketch {
         Ok(())
     }
 
-    /// Counts many: the same as [`add`](Self::add) for each, and faster.
+    /// Counts many records. The result equals that of [`add`](Self::add) for each, but is computed
+    /// faster.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -240,7 +242,7 @@ impl DistributionSketch {
         Ok(())
     }
 
-    /// Counts what another has counted.
+    /// Adds the counts of another sketch.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -251,16 +253,17 @@ impl DistributionSketch {
         Ok(())
     }
 
-    /// The kernel density at `record`, 0 to 1: the median over `groups` groups of rows of their mean share of
-    /// records in the counter that `record` would raise. Groups are consecutive rows, sizes differ by at most
-    /// one, the longer ones first; at least 1 and at most R of them; the median of an even number is the mean
-    /// of the middle two. 0 without records.
+    /// Returns the kernel density at `record`, 0 to 1. Each row gives the share of records in the counter
+    /// that `record` would increment. The density is the median over `groups` groups of rows of the mean
+    /// share in the group. Groups are consecutive rows, their sizes differ by at most one, and the longer
+    /// ones come first. There are at least 1 and at most R of them. The median of an even number is the
+    /// mean of the middle two. The density is 0 without records.
     ///
     /// `groups` = R is the paper's Algorithm 4. A row's share has the density as its mean, but its
-    /// distribution is skewed: the median of single rows misses the mean by a fifth and more on the digits,
-    /// and more rows do not cure that (docs/sketch.md). The mean (1 group) and the median of a few means have
-    /// errors that fall as R^-1/2; the latter also bears single odd rows, as the theorem behind Algorithm 4
-    /// asks.
+    /// distribution is skewed. On the digits, the median of single rows misses the mean by a fifth and
+    /// more, and more rows do not cure that (docs/sketch.md). The mean (1 group) and the median of a few
+    /// means have errors that fall as R^-1/2. The median of means also tolerates single odd rows, as
+    /// required by the theorem behind Algorithm 4.
     #[must_use]
     pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
         if self.records == 0 {
@@ -272,14 +275,14 @@ impl DistributionSketch {
         median_of_means(&counts, groups) / f64::from(self.records)
     }
 
-    /// Every counter divided by the number of records, in binary64; zeros without records.
+    /// Returns every counter divided by the number of records, in binary64; zeros without records.
     #[must_use]
     pub fn shares(&self) -> Vec<f64> {
         let records = f64::from(self.records.max(1));
         self.counters.iter().map(|&count| f64::from(count) / records).collect()
     }
 
-    /// How far two sketches lie apart.
+    /// Computes the distance of two sketches.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -288,17 +291,17 @@ impl DistributionSketch {
         Ok(Distance::between(self.range, &self.shares(), &other.shares()))
     }
 
-    /// The words of a sealed sum: the counters, row after row, then the number of records.
+    /// Returns the words of a sealed sum: the counters, row after row, then the number of records.
     #[must_use]
     pub fn to_words(&self) -> Vec<u32> {
         self.counters.iter().copied().chain([self.records]).collect()
     }
 
-    /// Back from the words of a sum.
+    /// Restores a sketch from the words of a sum.
     ///
     /// # Errors
-    /// [`SketchError::Inconsistent`] where a row's counters do not add up to the records;
-    /// [`SketchError::Shape`] where there are more or fewer words.
+    /// [`SketchError::Inconsistent`] if a row's counters do not add up to the number of records;
+    /// [`SketchError::Shape`] if the number of words is wrong.
     pub fn from_words(words: &[u32], rows: usize, range: usize) -> Result<Self, SketchError> {
         check_shape(rows, range)?;
         let wrong = || SketchError::Shape {
@@ -321,14 +324,14 @@ impl DistributionSketch {
         if found == expected { Ok(()) } else { Err(SketchError::Mismatch { found, expected }) }
     }
 
-    /// The number of records with so many more; no counter is above it.
+    /// Returns the number of records after adding `more`. No counter is above it.
     fn with(&self, more: u64) -> Result<u32, SketchError> {
         let all = u64::from(self.records) + more;
         u32::try_from(all).map_err(|_| SketchError::Records(all))
     }
 }
 
-/// The median of the means of so many consecutive groups; see [`DistributionSketch::density`].
+/// Returns the median of the means of `groups` consecutive groups; see [`DistributionSketch::density`].
 fn median_of_means(counts: &[f64], groups: usize) -> f64 {
     let groups = groups.clamp(1, counts.len());
     let (size, longer) = (counts.len() / groups, counts.len() % groups);

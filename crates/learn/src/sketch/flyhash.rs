@@ -1,24 +1,25 @@
-//! FlyHash: h(x) = the `rho` largest entries of M x, M sparse and binary (Ram & Sinha, section 2, equation 1;
-//! Dasgupta, Stevens & Navlakha 2017).
+//! FlyHash: h(x) = the indices of the `rho` largest entries of M x, where M is sparse and binary (Ram &
+//! Sinha, section 2, equation 1; Dasgupta, Stevens & Navlakha 2017).
 //!
-//! **M** has m rows with s ones each, drawn from `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32 s)`,
-//! one row after another, D the number of columns: start from 0..D in order; for i in 0..s swap place i with
-//! place i + below(D - i); the first s places, sorted, are the columns of the row.
+//! **M** has m rows with s ones each, drawn from
+//! `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32 s)`, one row after another, where D is the
+//! number of columns. Start from 0..D in order. For i in 0..s, swap place i with place i + below(D - i).
+//! The first s places, sorted, are the columns of the row.
 //!
-//! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums the
-//! lower row of M wins. (The paper leaves ties open; on digits 78 % of the points have some at the cut.)
+//! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums
+//! the lower row of M wins. (The paper does not define ties. On the digits, 78 % of the points have some
+//! at the cut.)
 //!
-//! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row is
-//! negated where bit j of `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first), padded
-//! with zeros to D = the next power of two, and transformed by the Walsh-Hadamard matrix of entries +1 and -1
-//! in natural order. The factor 1 / sqrt(D) that would make it orthonormal is left out: it does not change
-//! which sums are largest.
+//! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row
+//! is negated if bit j of `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first). The
+//! row is padded with zeros to D, the next power of two. Then it is transformed by the Walsh-Hadamard
+//! matrix of entries +1 and -1 in natural order. The factor 1 / sqrt(D) that would make the matrix
+//! orthonormal is left out, because it does not change which sums are largest.
 //!
-//! No sum is infinite or NaN, since entries are finite and below 2^80 (`data::MAX_MAGNITUDE`), and none is
-//! -0.0, since it starts from 0.0: so sums are ordered as numbers.
+//! No sum is infinite or NaN, because entries are finite and below 2^80 (`data::MAX_MAGNITUDE`). No sum
+//! is -0.0, because it starts from 0.0. So sums are ordered like numbers.
 //!
-//! How it is computed fast without changing any of this: `block.rs`, `levels.rs` and `guess.rs`. No n x m
-//! array exists.
+//! `block.rs`, `levels.rs` and `guess.rs` compute the same winners fast. No n x m array is ever made.
 
 use std::ops::Range;
 
@@ -37,36 +38,36 @@ mod selection;
 
 use block::{LANES, Points};
 
-/// Most entries of a block of points, 2^24 (64 MiB): with very many features it holds fewer points than it
-/// could.
+/// Largest number of entries of a block of points, 2^24 (64 MiB). With very many features a block holds
+/// fewer points than it could.
 const BLOCK_ENTRIES: usize = 1 << 24;
 
 /// The data does not fit the sketch.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found} features in {what}, expected {expected}")]
 pub struct FeatureError {
-    /// In the scaler or the data.
+    /// The scaler or the data.
     pub what: &'static str,
-    /// Its features.
+    /// Number of its features.
     pub found: usize,
-    /// Those of the sketch.
+    /// Number of features of the sketch.
     pub expected: usize,
 }
 
-/// The lifting matrix and what goes with it: rows in, winners out.
+/// The lifting matrix with its parameters: it turns rows into winners.
 #[derive(Debug, Clone)]
 pub struct FlyHash {
     features: usize,
-    /// Numbers of a scaled row.
+    /// Number of values of a scaled row.
     width: usize,
     dimension: usize,
     ones: usize,
     winners: usize,
-    /// m rows of `ones` columns, ascending.
+    /// Columns of the ones: m rows of `ones` columns, ascending.
     columns: Vec<u32>,
-    /// The signs of the features where densified: 1 or -1.
+    /// Signs of the features, 1 or -1, if densified.
     signs: Option<Vec<f32>>,
-    /// The machine's vector instructions.
+    /// Vector instructions of the machine.
     arch: Arch,
 }
 
@@ -90,34 +91,34 @@ impl FlyHash {
         }
     }
 
-    /// Rows of M.
+    /// Returns the number of rows of M.
     #[must_use]
     pub fn m(&self) -> usize {
         self.columns.len() / self.ones
     }
 
-    /// Winners per point.
+    /// Returns the number of winners of a point.
     #[must_use]
     pub fn rho(&self) -> usize {
         self.winners
     }
 
-    /// Rows of M: the ascending columns of its ones.
+    /// Returns the rows of M: the ascending columns of their ones.
     pub fn matrix(&self) -> impl ExactSizeIterator<Item = &[u32]> {
         self.columns.chunks_exact(self.ones)
     }
 
-    /// The signs of the numbers of a scaled row, 1 or -1, where densified.
+    /// Returns the signs of the values of a scaled row, 1 or -1, if densified.
     #[must_use]
     pub fn signs(&self) -> Option<&[f32]> {
         self.signs.as_deref()
     }
 
-    /// The winners of the points `rows` of `data`: `rho` ascending rows of M for each, one point after
-    /// another.
+    /// Returns the winners of the points `rows` of `data`: `rho` ascending rows of M for each, one point
+    /// after another.
     ///
     /// # Errors
-    /// [`FeatureError`] when scaler or data have another number of features.
+    /// [`FeatureError`] if scaler or data have another number of features.
     ///
     /// # Panics
     /// If `rows` reaches past the data.
@@ -147,7 +148,7 @@ impl FlyHash {
             winners.extend(found);
             failed.extend(without.into_iter().map(|at| from + at));
         }
-        // Few, if any, so that they are brought together from all blocks.
+        // There are few such points, if any, so they are collected from all blocks.
         let again: Vec<usize> = failed.iter().map(|&at| rows[at]).collect();
         let found = blocks(&again, false).into_iter().flat_map(|(found, _)| found).collect::<Vec<_>>();
         for (at, found) in failed.into_iter().zip(found.chunks_exact(self.winners)) {
@@ -171,7 +172,7 @@ impl FlyHash {
         Points { columns, ones, dimension, values }.winners(self.arch, self.winners, guessing)
     }
 
-    /// One point as M sees it: scaled, and rotated where densified. `out` is D zeros.
+    /// Prepares one point for M: scaled, and rotated if densified. `out` is D zeros.
     fn prepare(&self, scaler: &Scaler, row: &[f32], out: &mut [f32]) {
         let head = &mut out[..self.width];
         scaler.apply(row, head);
@@ -182,7 +183,7 @@ impl FlyHash {
     }
 }
 
-/// In place, natural order, without a scale factor; the length is a power of two.
+/// Transforms in place, in natural order, without a scale factor. The length is a power of two.
 fn walsh_hadamard(x: &mut [f32]) {
     let mut half = 1;
     while half < x.len() {

@@ -1,4 +1,4 @@
-//! Standard Gaussians that everybody draws alike from a stream: by Box and Muller's rule, two words of 8
+//! Standard Gaussians that all peers draw alike from a stream: by Box and Muller's rule, two words of 8
 //! bytes (little-endian) for each pair,
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! entry 2i = r cos(2 pi v)       entry 2i + 1 = r sin(2 pi v)
 //! ```
 //!
-//! in binary64 with the crate `libm`. Row l of a matrix of `columns` columns begins at byte 16 ceil(columns /
-//! 2) l; the last pair of a row of odd length leaves one unused.
+//! in binary64 with the crate `libm`. Row l of a matrix of `columns` columns begins at byte 16
+//! ceil(columns / 2) l. The last pair of a row of odd length leaves one entry unused.
 
 use std::f64::consts::TAU;
 
@@ -21,7 +21,7 @@ pub(super) struct Gaussians {
 }
 
 impl Gaussians {
-    /// Those of `Stream(seed, label, "")`, row `first` on.
+    /// Starts at row `first` of `Stream(seed, label, "")`.
     pub(super) fn new(seed: &[u8], label: &str, columns: usize, first: usize) -> Self {
         let bytes = vec![0; columns.div_ceil(2) * 16];
         let mut stream = Stream::new(seed, label, &[]);
@@ -29,7 +29,7 @@ impl Gaussians {
         Self { stream, bytes, columns }
     }
 
-    /// Gives every entry of the next row to `put`, with its column.
+    /// Passes every entry of the next row to `put`, with its column.
     pub(super) fn row(&mut self, mut put: impl FnMut(usize, f64)) {
         self.stream.fill(&mut self.bytes);
         let (words, _) = self.bytes.as_chunks::<8>();

@@ -1,13 +1,13 @@
-//! Locality-sensitive codes: bit l of a row tells on which side of a random plane it lies, and the Hamming
-//! distance of two codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label
-//! Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
+//! Locality-sensitive codes. Bit l of a row is its side of random plane l. The Hamming distance H of two
+//! codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
+//! TMLR 2023, Algorithm 1, lines 3-6).
 //!
-//! The normal of plane l is row l of a matrix of L x d standard Gaussians from `Stream(seed, "planes", [])`,
-//! drawn as `sketch::gaussian` says.
+//! The normal of plane l is row l of a matrix of L x d standard Gaussians from
+//! `Stream(seed, "planes", [])`, drawn as described in `sketch::gaussian`.
 //!
-//! The bit is 1 where the sum of the products, added in the order of the features in binary64, is above 0.
-//! Another language gives the entries to about 1e-15 and so the same bits but for rows that lie in a plane to
-//! about 1e-13.
+//! The bit is 1 if the sum of the products, added in the order of the features in binary64, is above 0.
+//! Another language computes the entries to about 1e-15. So its bits are the same, except for rows that
+//! are within about 1e-13 of a plane.
 
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -15,17 +15,17 @@ use rayon::prelude::*;
 use super::gaussian::Gaussians;
 use flyswarm_data::Dataset;
 
-/// Bits of a word of a code.
+/// Number of bits of a word of a code.
 pub const WORD: usize = 64;
-/// Most bits of a code. A distance fits a `u16`, and so does twice one.
+/// Largest number of bits of a code. A distance fits a `u16`, and so does twice a distance.
 pub const MAX_BITS: usize = 16_384;
 
-/// Rows side by side.
+/// Number of rows in a block.
 const LANES: usize = 16;
-/// Planes at a time: as many sums of [`LANES`] numbers as stay in registers.
+/// Number of planes at a time, each with a sum of [`LANES`] numbers. That many sums stay in registers.
 const PLANES: usize = 8;
 
-/// The codes of some rows.
+/// Codes of some rows.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Codes {
     bits: usize,
@@ -39,16 +39,16 @@ impl std::fmt::Debug for Codes {
 }
 
 impl Codes {
-    /// Codes of `bits` bits (a positive multiple of [`WORD`], at most [`MAX_BITS`]) from packed words, row
-    /// after row, the first bit of a row in the lowest place of its first word; `None` if that is not what
-    /// they are.
+    /// Makes codes of `bits` bits (a positive multiple of [`WORD`], at most [`MAX_BITS`]) from packed
+    /// words, row after row. The first bit of a row is the lowest bit of its first word. Returns `None`
+    /// if `bits` or the number of words is invalid.
     #[must_use]
     pub fn from_words(bits: usize, words: Vec<u64>) -> Option<Self> {
         let whole = allowed(bits) && words.len().is_multiple_of(bits / WORD);
         whole.then_some(Self { bits, words })
     }
 
-    /// The codes of all rows of `data`, under the planes of `seed`; `None` if
+    /// Computes the codes of all rows of `data`, under the planes of `seed`. Returns `None` if
     /// [`from_words`](Self::from_words) would refuse `bits`.
     #[must_use]
     pub fn of(data: &Dataset, seed: &[u8], bits: usize) -> Option<Self> {
@@ -57,7 +57,8 @@ impl Codes {
         }
         let blocks = lanes(data);
         let arch = Arch::new();
-        // One word of every row at a time: 64 planes are few enough to be made where they are used.
+        // One word of every row at a time, because 64 planes are few enough to be made where they are
+        // used.
         let columns: Vec<Vec<u64>> = (0..bits / WORD)
             .into_par_iter()
             .map(|word| {
@@ -71,35 +72,35 @@ impl Codes {
         Some(Self { bits, words })
     }
 
-    /// Bits of each code, L.
+    /// Returns the number of bits of each code, L.
     #[must_use]
     pub fn bits(&self) -> usize {
         self.bits
     }
 
-    /// How many codes.
+    /// Returns the number of codes.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.words.len() / (self.bits / WORD)
     }
 
-    /// One code, packed.
+    /// Returns one code, packed.
     #[must_use]
     pub fn row(&self, row: usize) -> &[u64] {
         &self.words[row * (self.bits / WORD)..][..self.bits / WORD]
     }
 
-    /// These codes in another order, or some of them.
+    /// Returns the codes of these rows, in this order.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         Self { bits: self.bits, words: rows.iter().flat_map(|&row| self.row(row)).copied().collect() }
     }
 
-    /// Hamming distances between every row of `self` and every row of `other`, row-major, `self.rows()` x
-    /// `other.rows()`.
+    /// Returns the Hamming distances between every row of `self` and every row of `other`, row-major,
+    /// `self.rows()` x `other.rows()`.
     ///
     /// # Panics
-    /// If the codes have not as many bits.
+    /// If the codes have different numbers of bits.
     #[must_use]
     pub fn distances(&self, other: &Self) -> Vec<u16> {
         assert_eq!(self.bits, other.bits, "codes of different lengths");
@@ -116,7 +117,7 @@ fn allowed(bits: usize) -> bool {
     (1..=MAX_BITS).contains(&bits) && bits.is_multiple_of(WORD)
 }
 
-/// Planes `first` to `first + PLANES` side by side: for each feature their entries.
+/// Draws planes `first` to `first + PLANES`: for each feature, their entries.
 fn planes(seed: &[u8], first: usize, features: usize) -> Vec<[f64; PLANES]> {
     let mut out = vec![[0.0; PLANES]; features];
     let mut rows = Gaussians::new(seed, "planes", features, first);
@@ -124,7 +125,7 @@ fn planes(seed: &[u8], first: usize, features: usize) -> Vec<[f64; PLANES]> {
     out
 }
 
-/// Blocks of rows side by side, feature after feature; lanes that are left over hold zeros.
+/// Arranges rows in blocks, feature after feature. Unused lanes are zero.
 fn lanes(data: &Dataset) -> Vec<Vec<[f64; LANES]>> {
     let block = |first: usize| {
         let mut block = vec![[0.0; LANES]; data.features()];
@@ -136,7 +137,7 @@ fn lanes(data: &Dataset) -> Vec<Vec<[f64; LANES]>> {
     (0..data.rows()).step_by(LANES).map(block).collect()
 }
 
-/// On which side of 64 planes every row of every block lies.
+/// Computes the side of 64 planes for every row of every block.
 struct Sides<'a> {
     planes: &'a [Vec<[f64; PLANES]>],
     blocks: &'a [Vec<[f64; LANES]>],
@@ -171,7 +172,7 @@ impl NullaryFnOnce for Sides<'_> {
     }
 }
 
-/// Distances of one row to others.
+/// Computes the distances of one row to others.
 struct Distances<'a> {
     row: &'a [u64],
     others: &'a [u64],
@@ -184,7 +185,7 @@ impl NullaryFnOnce for Distances<'_> {
     fn call(self) -> Vec<u16> {
         let differing =
             |other: &[u64]| self.row.iter().zip(other).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
-        // At most MAX_BITS.
+        // A distance is at most MAX_BITS.
         self.others.chunks_exact(self.row.len()).map(|other| differing(other) as u16).collect()
     }
 }
@@ -225,7 +226,7 @@ mod tests {
         let all: Vec<f64> = (0..250).flat_map(|tile| planes(b"seed", tile * PLANES, 51)).flatten().collect();
         let n = all.len() as f64;
         let moment = |power: i32| all.iter().map(|x| x.powi(power)).sum::<f64>() / n;
-        // 102,000 entries: the standard errors are 0.003, 0.004 and 0.03.
+        // With 102,000 entries the standard errors are 0.003, 0.004 and 0.03.
         assert!(moment(1).abs() < 0.015 && (moment(2) - 1.0).abs() < 0.02 && (moment(4) - 3.0).abs() < 0.15);
     }
 
@@ -242,7 +243,7 @@ mod tests {
             let cosine = dot(i, j) / (dot(i, i) * dot(j, j)).sqrt();
             let angle = cosine.min(1.0).acos() / std::f64::consts::PI;
             let found = f64::from(distances[i * 40 + j]) / 4096.0;
-            // Six standard errors of a share of 4,096 bits.
+            // The limit is six standard errors of a share of 4,096 bits.
             assert!(
                 (found - angle).abs() <= 6.0 * (angle * (1.0 - angle) / 4096.0).sqrt(),
                 "{i} {j}: {found} {angle}"

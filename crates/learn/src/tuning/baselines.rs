@@ -9,26 +9,26 @@ use crate::model::neighbours::{Neighbours, TRIED};
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, Scaling};
 
-/// How rows are put on one scale for a baseline.
+/// Scaling of the rows for a baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prepared {
-    /// As they are.
+    /// Rows as they are.
     Raw,
-    /// Each row of length 1.
+    /// Rows of length 1.
     UnitNorm,
-    /// Mean removed, rows of length 1.
+    /// Mean removed, then rows of length 1.
     Center,
-    /// Mean removed, deviation 1, rows of length 1.
+    /// Mean removed, deviation 1, then rows of length 1.
     Standard,
-    /// Each feature to 0..1 by its smallest and largest value among the training rows.
+    /// Each feature scaled to 0..1 by its smallest and largest value among the training rows.
     Range,
 }
 
 impl Prepared {
-    /// All of them.
+    /// All scalings.
     pub const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
 
-    /// Both parts of the trial, scaled by what the training rows say.
+    /// Scales both parts of the trial, fitted on the training rows.
     ///
     /// # Errors
     /// [`TrialError`] if a feature has no exact mean.
@@ -46,7 +46,7 @@ impl Prepared {
     }
 }
 
-/// The bounds of each feature; a constant one gets some that differ.
+/// Returns the bounds of each feature. A constant feature gets two different bounds.
 fn range(data: &Dataset) -> Scaling {
     let first = data.row(0).to_vec();
     let (mut lo, mut hi) = (first.clone(), first);
@@ -66,9 +66,9 @@ fn range(data: &Dataset) -> Scaling {
 /// A setting of nearest neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeighbourSetting {
-    /// Neighbours that vote.
+    /// Number of neighbours that vote.
     pub k: usize,
-    /// What is done to the rows first.
+    /// Scaling of the rows.
     pub how: Prepared,
 }
 
@@ -78,14 +78,14 @@ impl Display for NeighbourSetting {
     }
 }
 
-/// The settings of [`neighbours`], in its order.
+/// Returns the settings of [`neighbours`], in its order.
 #[must_use]
 pub fn neighbour_settings() -> Vec<NeighbourSetting> {
     Prepared::ALL.into_iter().flat_map(|how| TRIED.map(|k| NeighbourSetting { k, how })).collect()
 }
 
-/// Tallies of kNN for every scaling and k on the test rows, and by leaving out each training row in turn:
-/// (outer, inner).
+/// Returns (outer, inner) tallies of kNN for every scaling and k. Outer tallies are those of the test
+/// rows; inner tallies leave out each training row in turn.
 ///
 /// # Errors
 /// [`TrialError`].

@@ -1,4 +1,4 @@
-//! Settings of FlyNN to try: the sketch's parameters, and the readouts that cost nothing beside them.
+//! Settings of FlyNN to try: parameters of the sketch, and readouts, which need no further counting.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use crate::sketch::{MAX_COUNTS, Parameters};
 use crate::synthetic::generator;
 use flyswarm_data::scaling::Scaling;
 
-/// A sketch to try, without its seed.
+/// Sketch to try, without its seed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Rows of M.
+    /// Number of rows of M.
     pub m: usize,
-    /// Ones in each.
+    /// Number of ones in each row of M.
     pub s: usize,
-    /// Winners.
+    /// Number of winners.
     pub rho: usize,
-    /// Rotation.
+    /// True if rows are rotated.
     pub densify: bool,
-    /// How features are put on one scale.
+    /// Scaling of the features.
     pub scaling: Scaling,
 }
 
 impl Candidate {
-    /// The sketch's parameters for rows of `d` features.
+    /// Returns the sketch's parameters for rows of `d` features.
     #[must_use]
     pub fn parameters(&self, d: usize, seed: [u8; 32]) -> Parameters {
         let Self { m, s, rho, densify, ref scaling } = *self;
         Parameters { d, m, s, rho, seed, densify, scaling: scaling.clone() }
     }
 
-    /// Whether it is the method as published: rows of length 1 (the authors' code), with or without its
-    /// "densify".
+    /// Returns whether the candidate is the published method: rows of length 1 (the authors' code), with
+    /// or without its "densify".
     #[must_use]
     pub fn is_published(&self) -> bool {
         self.scaling == Scaling::UnitNorm
@@ -50,26 +50,27 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Where candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in 2d..2048d, s
-/// in 2..0.5d, rho in 8..256.
+/// Ranges that candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in
+/// 2d..2048d, s in 2..0.5d, rho in 8..256.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranges {
-    /// Features.
+    /// Number of features.
     pub d: usize,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// A lower limit for m than the paper's 2048 d, to bound time and memory.
+    /// Upper limit for m, in addition to the paper's 2048 d, to bound time and memory.
     pub max_m: usize,
 }
 
-/// Ones in a row of M: a number, or a share of d (padded where densified, not multiplied by soft bins).
+/// Number of ones in a row of M: a number, or a share of d (padded if densified, not multiplied by soft
+/// bins).
 #[derive(Debug, Clone, Copy)]
 enum Ones {
     Number(usize),
     Share(f64),
 }
 
-/// A setting that was good on some kind of data, with m as large as allowed.
+/// Setting that was good on some kind of data. Its m is as large as allowed.
 #[derive(Debug)]
 struct KnownSetting {
     scaling: Scaling,
@@ -82,7 +83,7 @@ const fn known(scaling: Scaling, densify: bool, s: Ones, rho: usize) -> KnownSet
     KnownSetting { scaling, densify, s, rho }
 }
 
-/// What is tried before random candidates.
+/// Settings that are tried before random candidates.
 static PORTFOLIO: [KnownSetting; 12] = [
     known(Scaling::UnitNorm, false, Ones::Share(0.3), 64),
     known(Scaling::Center, false, Ones::Share(0.3), 32),
@@ -98,14 +99,14 @@ static PORTFOLIO: [KnownSetting; 12] = [
     known(Scaling::SoftBins(8), false, Ones::Share(0.1), 256),
 ];
 
-/// The scalings tried besides the paper's.
+/// Scalings that are tried in addition to the paper's.
 const EXTENDED: [Scaling; 5] =
     [Scaling::Center, Scaling::Standard, Scaling::SoftBins(2), Scaling::SoftBins(4), Scaling::SoftBins(8)];
 
 impl Ranges {
-    /// Our default setting first (where m is large enough for it), then a list of known good ones, then
-    /// random ones, every third of them as published: 1 + `count` in all, less those that the data does not
-    /// allow.
+    /// Returns our default setting (if m may be large enough for it), then known good settings, then
+    /// random ones, every third of them as published. These are 1 + `count` in total, minus those that
+    /// the data does not allow.
     #[must_use]
     pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
         let rng = &mut generator(seed, "candidates");
@@ -120,13 +121,14 @@ impl Ranges {
         preset(self.d, self.max_m).into_iter().chain(portfolio).chain(random).collect()
     }
 
-    /// Columns of M.
+    /// Returns the number of columns of M.
     fn dimension(&self, scaling: &Scaling, densify: bool) -> usize {
         let width = scaling.width(self.d);
         if densify { width.next_power_of_two() } else { width }
     }
 
-    /// Most rows of M: the limit, the paper's 2048 d, and what a model may hold.
+    /// Returns the largest number of rows of M: the minimum of the limit, the paper's 2048 d, and the
+    /// capacity of a model.
     fn most(&self, width: usize) -> usize {
         (2048 * width).min(self.max_m).min(MAX_COUNTS / self.classes)
     }
@@ -155,10 +157,11 @@ impl Ranges {
         if dimension < 2 {
             return None;
         }
-        // The paper: m is best as large as one can afford. So only the upper part of its range.
+        // According to the paper, the largest affordable m is best. So only the upper part of its range
+        // is used.
         let most = self.most(width);
         let m = log_uniform((2 * width).max(most / 4), most, rng);
-        // With soft bins few ones are enough, so small numbers are as likely as large ones.
+        // With soft bins few ones are enough, so every octave of numbers is equally likely.
         let s = match scaling {
             Scaling::SoftBins(_) => log_uniform(2, self.d / 2, rng),
             _ => rng.random_range(2..=(dimension / 2).max(2)),
@@ -168,13 +171,14 @@ impl Ranges {
     }
 }
 
-/// From `low` to `high`, both ends included, every octave equally likely; `low` where the range is empty.
+/// Draws a number from `low` to `high`, both ends included, with every octave equally likely. Returns
+/// `low` if the range is empty.
 fn log_uniform(low: usize, high: usize, rng: &mut impl Rng) -> usize {
     let (a, b) = ((low as f64).ln(), (high.max(low) as f64 + 1.0).ln());
     (rng.random_range(a..b).exp() as usize).clamp(low, high.max(low))
 }
 
-/// The default of `session new` for `d` features; `None` where m would be too small for its rho.
+/// Returns the default of `session new` for `d` features; `None` if m would be smaller than rho.
 #[must_use]
 pub fn preset(d: usize, max_m: usize) -> Option<Candidate> {
     let width = PRESET_SCALING.width(d);
@@ -183,20 +187,20 @@ pub fn preset(d: usize, max_m: usize) -> Option<Candidate> {
     (m >= PRESET_RHO).then_some(Candidate { m, s, rho: PRESET_RHO, densify: false, scaling: PRESET_SCALING })
 }
 
-/// Best over many sets, see `docs/quality.md`.
+/// Number of bins that is best over many data sets; see `docs/quality.md`.
 pub const PRESET_BINS: u16 = 8;
 const PRESET_SCALING: Scaling = Scaling::SoftBins(PRESET_BINS);
-/// Rows of M.
+/// Number of rows of M.
 pub const PRESET_M: usize = 16_384;
-/// Ones in each.
+/// Number of ones in each row of M.
 pub const PRESET_S: usize = 2;
-/// Winners.
+/// Number of winners.
 pub const PRESET_RHO: usize = 256;
-/// Its readout.
+/// Readout of the default.
 pub const PRESET_READOUT: Readout = Readout { score: Score::BalancedLog, gamma: 0.9 };
 
-/// All readouts that are scored for every candidate: the default first, the paper's with gamma 0 and the
-/// authors' 0.1 to 0.8, and our extensions.
+/// Returns all readouts that are scored for every candidate: the default first, the paper's with gamma 0
+/// and the authors' 0.1 to 0.8, and our extensions.
 #[must_use]
 pub fn readouts() -> Vec<Readout> {
     let grid =

@@ -1,4 +1,4 @@
-//! What noise on the counts of several parties costs: balanced accuracy with and without it.
+//! Measures the cost of noise on the counts of several parties: balanced accuracy with and without noise.
 
 use chacha20::ChaCha20Rng;
 use flyswarm_data::Dataset;
@@ -13,7 +13,7 @@ use crate::privacy::mechanism::Mechanism;
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 
-/// Counts of several parties, and rows that a model of their sum is scored on.
+/// Counts of several parties, and test rows for the model of their sum.
 #[derive(Debug)]
 pub struct Noisy {
     classes: usize,
@@ -25,10 +25,10 @@ pub struct Noisy {
 }
 
 impl Noisy {
-    /// Deals the rows of `train` to so many parties; the scaling of `parameters` needs no moments.
+    /// Deals the rows of `train` to `parties` parties. The scaling of `parameters` must not need moments.
     ///
     /// # Errors
-    /// [`TrialError`] if the sizes make no model.
+    /// [`TrialError`] if the sizes do not form a model.
     pub fn new(
         train: &Dataset,
         test: &Dataset,
@@ -51,24 +51,24 @@ impl Noisy {
         Ok(Self { classes, m, readout, parts, test: test.clone(), winners })
     }
 
-    /// Balanced accuracy of the model of the exact counts.
+    /// Returns the balanced accuracy of the model of the exact counts.
     ///
     /// # Errors
-    /// [`TrialError`] if the sizes make no model.
+    /// [`TrialError`] if the sizes do not form a model.
     pub fn plain(&self) -> Result<f64, TrialError> {
         self.accuracy(self.parts.iter().map(|part| part.values().to_vec()), <[u32]>::to_vec)
     }
 
-    /// Balanced accuracy of the model of what the mechanism makes of the counts.
+    /// Returns the balanced accuracy of the model of the counts after the mechanism.
     ///
     /// # Errors
-    /// [`TrialError`] if the sizes make no model.
+    /// [`TrialError`] if the sizes do not form a model.
     pub fn private(&self, mechanism: &Mechanism, rng: &mut ChaCha20Rng) -> Result<f64, TrialError> {
         let sent = self.parts.iter().map(|part| mechanism.draw(part.values(), rng));
         self.accuracy(sent, |total| mechanism.read(total))
     }
 
-    /// Of the sum of what the parties send.
+    /// Returns the balanced accuracy of the model of the sum of the parties' words.
     fn accuracy(
         &self,
         sent: impl Iterator<Item = Vec<u32>>,

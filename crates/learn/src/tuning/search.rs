@@ -1,4 +1,4 @@
-//! Tries candidates: each with a lifting matrix of its own for every trial, all readouts from the same
+//! Tries candidates. Each has its own lifting matrix for every trial, and all readouts use the same
 //! counts.
 
 use rayon::prelude::*;
@@ -13,16 +13,16 @@ use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, ScalingError};
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-/// Rows that are hashed at a time.
+/// Number of rows that are hashed at a time.
 const BLOCK: usize = 4096;
 
-/// Why a candidate could not be tried.
+/// Reason why a candidate could not be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// Data and candidate do not fit.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The candidate is out of range.
+    /// A parameter of the candidate is out of range.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
     /// A feature has no exact mean.
@@ -30,8 +30,8 @@ pub enum TrialError {
     Scaling(#[from] ScalingError),
 }
 
-/// Tallies of every (candidate, readout), candidates outermost, summed over the trials. `tick` is called
-/// after each candidate and trial.
+/// Returns the tallies of every (candidate, readout), candidates outermost, summed over the trials.
+/// `tick` is called after each candidate and trial.
 ///
 /// # Errors
 /// [`TrialError`] of the first candidate that cannot be tried.
@@ -56,7 +56,7 @@ pub fn search(
     Ok(tallies.chunks(trials.len().max(1)).flat_map(|each| summed(each.to_vec())).collect())
 }
 
-/// The classes of the test rows under every readout.
+/// Returns the predicted classes of the test rows under every readout.
 ///
 /// # Errors
 /// [`TrialError`].
@@ -75,10 +75,10 @@ pub fn predict(
     Ok(read(&hash, &scaler, &counts, readouts, test)?)
 }
 
-/// The classes of `test` under every readout of the same counts.
+/// Returns the predicted classes of `test` under every readout of the same counts.
 ///
 /// # Errors
-/// [`ModelError`] when the rows do not fit.
+/// [`ModelError`] if the rows do not fit.
 pub fn read(
     hash: &FlyHash,
     scaler: &Scaler,

@@ -1,5 +1,5 @@
-//! Base transfers: Chou & Orlandi, "The simplest protocol for oblivious transfer", LATINCRYPT 2015, figure 1,
-//! over Ristretto255.
+//! Base transfers: Chou & Orlandi, "The simplest protocol for oblivious transfer", LATINCRYPT 2015, figure
+//! 1, over Ristretto255.
 //!
 //! ```text
 //! sender:    a, A = a G                                    -> A
@@ -8,10 +8,10 @@
 //! receiver:  k_i = H(i, A, B_i, b_i A), which is k_i0 or k_i1 as s_i is 0 or 1
 //! ```
 //!
-//! Ristretto's encoding is canonical and its group has prime order, so that there is no check of the paper's
-//! that is left out; A = 0 would let nobody but its sender down and is refused as nonsense. What is used is
-//! security against peers that follow the protocol: B_i is uniform whatever s_i is, and the key not chosen is
-//! a Diffie-Hellman value in the random oracle model.
+//! Ristretto's encoding is canonical and its group has prime order, so no check of the paper is left out.
+//! A = 0 would only harm its sender, and is refused as malformed. The protocol is secure against peers
+//! that follow it: B_i is uniform for either s_i, and the key that was not chosen is a Diffie-Hellman
+//! value in the random oracle model.
 
 use curve25519_dalek::ristretto::CompressedRistretto;
 use curve25519_dalek::traits::Identity;
@@ -23,12 +23,12 @@ use super::BASE;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use flyswarm_sealed_sum::crypto::tagged_hash;
 
-/// A point as it travels.
+/// Encoded point.
 pub type Point = [u8; 32];
-/// What a transfer gives.
+/// Key from a transfer.
 pub type Key = [u8; 32];
 
-/// Who ends with both keys of every pair.
+/// Party that gets both keys of every pair.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub struct Sender {
     secret: Scalar,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Sender {
 }
 
 impl Sender {
-    /// With 32 fresh secret bytes.
+    /// Makes a sender from 32 fresh secret bytes.
     #[must_use]
     pub fn new(context: &[u8; 32], seed: &[u8; 32]) -> Self {
         let secret = scalar(&mut Stream::new(seed, "base transfer", &[]));
@@ -53,13 +53,13 @@ impl Sender {
         Self { secret, point, context: *context }
     }
 
-    /// A.
+    /// Returns A.
     #[must_use]
     pub fn message(&self) -> Point {
         self.point.to_bytes()
     }
 
-    /// The pairs of keys from the receiver's B_i, `None` if these are no [`BASE`] points.
+    /// Returns the pairs of keys for the receiver's B_i, or `None` if these are not [`BASE`] points.
     #[must_use]
     pub fn keys(&self, reply: &[u8]) -> Option<Zeroizing<Vec<[Key; 2]>>> {
         let (points, rest) = reply.as_chunks::<32>();
@@ -77,8 +77,8 @@ impl Sender {
     }
 }
 
-/// The receiver's B_i and its keys, for the choices s_i, from the lowest bit on; `None` if `message` is no
-/// point, or zero. `seed` is 32 fresh secret bytes.
+/// Returns the receiver's B_i and its keys, for the choices s_i, from the lowest bit on. Returns `None` if
+/// `message` is not a point, or is zero. `seed` is 32 fresh secret bytes.
 #[must_use]
 pub fn choose(
     context: &[u8; 32],
@@ -92,7 +92,7 @@ pub fn choose(
     let (mut reply, mut keys) = (Vec::with_capacity(32 * BASE), Zeroizing::new(Vec::with_capacity(BASE)));
     for index in 0..BASE as u32 {
         let secret = Zeroizing::new(scalar(&mut stream));
-        // Both are computed, so that the time does not tell which is taken.
+        // Both are computed, so that the time does not reveal the choice.
         let choice = Scalar::from((choices >> index & 1) as u64);
         let mine = (RistrettoPoint::mul_base(&secret) + choice * sent).compress().to_bytes();
         keys.push(key(context, index, message, &mine, *secret * sent));
@@ -101,7 +101,7 @@ pub fn choose(
     Some((reply, keys))
 }
 
-/// 64 bytes of the stream, little-endian, modulo the order of the group.
+/// Returns 64 bytes of the stream, little-endian, modulo the order of the group.
 fn scalar(stream: &mut Stream) -> Scalar {
     let mut wide = Zeroizing::new([0; 64]);
     stream.fill(&mut *wide);

@@ -1,6 +1,6 @@
-//! The extension: Ishai, Kilian, Nissim & Petrank, "Extending oblivious transfers efficiently", CRYPTO 2003,
-//! as Asharov, Lindell, Schneider & Zohner write it ("More efficient oblivious transfer and extensions for
-//! faster secure computation", CCS 2013), correlated.
+//! Extension: Ishai, Kilian, Nissim & Petrank, "Extending oblivious transfers efficiently", CRYPTO 2003,
+//! in the correlated form of Asharov, Lindell, Schneider & Zohner ("More efficient oblivious transfer and
+//! extensions for faster secure computation", CCS 2013).
 //!
 //! ```text
 //! receiver:  t^i = G(k_i0), u^i = t^i + G(k_i1) + r               -> u^0 .. u^127
@@ -10,11 +10,11 @@
 //! receiver:  H(j, t_j) + r_j y_j = p_j + r_j d_j
 //! ```
 //!
-//! G is a [`Stream`](flyswarm_sealed_sum::crypto::stream::Stream); columns and rows are added as bits. H is
-//! the hash of Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from fixed-key block
-//! ciphers", IEEE S&P 2020, called TMMO there (tweakable and correlation-robust if the cipher is a random
-//! permutation): block c of H(j, x) is pi(pi(x) + (j, c)) + pi(x), pi AES-128 under a public key that is
-//! another for every context. Every (j, c) is used once.
+//! G is a [`Stream`](flyswarm_sealed_sum::crypto::stream::Stream); columns and rows are added as bits. H
+//! is the hash TMMO of Guo, Katz, Wang & Yu, "Efficient and secure multiparty computation from fixed-key
+//! block ciphers", IEEE S&P 2020. It is tweakable and correlation-robust if the cipher is a random
+//! permutation: block c of H(j, x) is pi(pi(x) + (j, c)) + pi(x), where pi is AES-128 under a public key
+//! that differs for every context. Every (j, c) is used once.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Block};
@@ -27,15 +27,15 @@ use flyswarm_sealed_sum::crypto::stream::{StreamKey, derive};
 /// Words of a block of H.
 const WORDS: usize = 8;
 
-/// Who has the choice bits.
+/// Party that has the choice bits.
 pub struct Receiver {
-    /// G of each pair of keys: derived once, for every piece of the columns needs all of them. They wipe
-    /// themselves.
+    /// G of each pair of keys. It is derived once, because every piece of the columns needs all of them.
+    /// The keys wipe themselves.
     columns: Vec<[StreamKey; 2]>,
     hash: Hash,
 }
 
-/// Who has the vectors.
+/// Party that has the vectors.
 #[derive(ZeroizeOnDrop)]
 pub struct Sender {
     choices: u128,
@@ -59,15 +59,15 @@ impl std::fmt::Debug for Sender {
 }
 
 impl Receiver {
-    /// From the pairs of the base transfers.
+    /// Makes a receiver from the pairs of keys of the base transfers.
     #[must_use]
     pub fn new(context: &[u8; 32], keys: &[[Key; 2]]) -> Self {
         let columns = keys.iter().map(|pair| pair.each_ref().map(stream)).collect();
         Self { columns, hash: Hash::new(context) }
     }
 
-    /// u for the transfers from 64 `first` on, one for each bit of `choices`: 8 bytes of each column for each
-    /// word of choices, column after column.
+    /// Returns u for the transfers from 64 `first` on, one for each bit of `choices`: 8 bytes of each
+    /// column for each word of choices, column after column.
     #[must_use]
     pub fn columns(&self, first: u64, choices: &[u64]) -> Vec<u8> {
         let mut out = Vec::with_capacity(BASE * 8 * choices.len());
@@ -79,10 +79,10 @@ impl Receiver {
         out
     }
 
-    /// The sum over the transfers of this peer's shares, `width` words, from y.
+    /// Returns the sum over the transfers of this peer's shares, `width` words, from y.
     ///
     /// # Panics
-    /// If `strings` are not `width` words of 2 bytes for each bit of `choices`.
+    /// If `strings` does not have `width` words of 2 bytes for each bit of `choices`.
     #[must_use]
     pub fn receive(&self, first: u64, choices: &[u64], strings: &[u8], width: usize) -> Vec<u16> {
         assert_eq!(strings.len(), 2 * width * WORD * choices.len(), "strings of another length");
@@ -106,17 +106,18 @@ impl Receiver {
 }
 
 impl Sender {
-    /// From the keys that it chose in the base transfers, by the bits of `choices` from the lowest on.
+    /// Makes a sender from the keys that it chose in the base transfers with the bits of `choices`, from
+    /// the lowest on.
     #[must_use]
     pub fn new(context: &[u8; 32], choices: u128, keys: &[Key]) -> Self {
         Self { choices, columns: keys.iter().map(stream).collect(), hash: Hash::new(context) }
     }
 
-    /// y for the transfers from 64 `first` on, which carry the vectors of `width` words that follow each
-    /// other in `vectors`; and the sum over them of this peer's shares, p.
+    /// Returns y for the transfers from 64 `first` on, and the sum over them of this peer's shares p.
+    /// `vectors` holds the vectors of the transfers one after the other, `width` words each.
     ///
     /// # Panics
-    /// If `columns` and `vectors` are not those of as many transfers.
+    /// If `columns` and `vectors` have different numbers of transfers.
     #[must_use]
     pub fn send(&self, first: u64, columns: &[u8], vectors: &[u16], width: usize) -> (Vec<u8>, Vec<u16>) {
         let count = columns.len() / (8 * BASE);
@@ -153,19 +154,19 @@ impl Sender {
     }
 }
 
-/// G(key).
+/// Returns G(key).
 fn stream(key: &Key) -> StreamKey {
     StreamKey::new(key, "transfer column", &[])
 }
 
-/// Words `first` and on of a column.
+/// Returns the words of a column from `first` on.
 fn column(stream: &StreamKey, first: u64, count: usize) -> Zeroizing<Vec<u64>> {
     let mut bytes = Zeroizing::new(vec![0; 8 * count]);
     stream.fill_at(8 * first, &mut bytes);
     Zeroizing::new(bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect())
 }
 
-/// The rows of 128 columns of `count` words each.
+/// Returns the rows of 128 columns of `count` words each.
 fn rows(columns: &[u64], count: usize) -> Zeroizing<Vec<u128>> {
     let mut out = Zeroizing::new(Vec::with_capacity(WORD * count));
     for word in 0..count {
@@ -179,7 +180,7 @@ fn rows(columns: &[u64], count: usize) -> Zeroizing<Vec<u128>> {
     out
 }
 
-/// Bit j of word i becomes bit i of word j (Warren, *Hacker's Delight*, section 7-3).
+/// Transposes a block: bit j of word i becomes bit i of word j (Warren, *Hacker's Delight*, section 7-3).
 fn transposed(mut block: [u64; WORD]) -> [u64; WORD] {
     let (mut width, mut mask) = (WORD / 2, u64::MAX >> (WORD / 2));
     while width > 0 {
@@ -198,7 +199,7 @@ fn words(blocks: &[[u8; 16]]) -> impl Iterator<Item = u16> {
     blocks.as_flattened().as_chunks().0.iter().map(|&word| u16::from_le_bytes(word))
 }
 
-/// H. Its key is public, its inputs and outputs are not.
+/// Hash H. Its key is public, its inputs and outputs are not.
 struct Hash(Aes128);
 
 impl Hash {
@@ -207,14 +208,14 @@ impl Hash {
         Self(Aes128::new(key.first_chunk::<16>().unwrap_or(&[0; 16]).into()))
     }
 
-    /// pi of each row.
+    /// Returns pi of each row.
     fn images(&self, rows: &[u128]) -> Zeroizing<Vec<[u8; 16]>> {
         let mut blocks = Zeroizing::new(rows.iter().map(|row| row.to_le_bytes()).collect::<Vec<_>>());
         self.0.encrypt_blocks(Block::cast_slice_from_core_mut(&mut blocks));
         blocks
     }
 
-    /// H(transfer, row) from pi of the row.
+    /// Computes H(transfer, row) from pi of the row.
     fn fill(&self, transfer: u64, image: &[u8; 16], out: &mut [[u8; 16]]) {
         let image = u128::from_le_bytes(*image);
         for (block, out) in (0u128..).zip(&mut *out) {

@@ -1,4 +1,4 @@
-//! Transfers against the plain product.
+//! Compares transfers with the plain product.
 
 use proptest::prelude::*;
 
@@ -74,8 +74,8 @@ proptest! {
     }
 }
 
-/// Neither what the receiver says nor what it is sent may depend on what is hidden in it: with other keys it
-/// is another uniform string.
+/// The receiver's columns and the strings sent to it must not depend on the hidden data: with other keys
+/// they are other uniform strings.
 #[test]
 fn columns_and_strings_are_balanced_whatever_they_hide() {
     let (receiver, sender) = pair(9);
@@ -83,7 +83,7 @@ fn columns_and_strings_are_balanced_whatever_they_hide() {
     for choices in [[0; 16], [u64::MAX; 16]] {
         let columns = receiver.columns(3, &choices);
         let (strings, _) = sender.send(3, &columns, &vec![0; WORD * 16 * 8], 8);
-        // 131,072 bits each: a standard deviation is 181.
+        // 131,072 bits each: the standard deviation is 181.
         assert_eq!((columns.len(), strings.len()), (16_384, 16_384));
         assert!(ones(&columns).abs_diff(65_536) < 1_000 && ones(&strings).abs_diff(65_536) < 1_000);
     }

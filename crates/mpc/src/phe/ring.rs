@@ -1,4 +1,4 @@
-//! The ring `Z_q[X] / (X^4096 + 1)`, q the product of two primes: polynomials as residues, products by
+//! Ring `Z_q[X] / (X^4096 + 1)`, q the product of two primes: polynomials as residues, products by
 //! number-theoretic transforms.
 
 use std::sync::LazyLock;
@@ -7,17 +7,17 @@ use zeroize::{Zeroize, Zeroizing};
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Coefficients of a polynomial.
+/// Number of coefficients of a polynomial.
 pub const N: usize = 4096;
-/// The largest primes below 2^50 that are 1 modulo 2 N.
+/// Largest primes below 2^50 that are 1 modulo 2 N.
 pub const PRIMES: [u64; 2] = [1_125_899_906_826_241, 1_125_899_906_629_633];
-/// Bits of a coefficient as it travels, of each prime.
+/// Number of bits of a coefficient on the wire, for each prime.
 pub const WIDTH: usize = 50;
 
 /// Coefficients modulo one prime.
 pub(super) type Residues = Zeroizing<Vec<u64>>;
 
-/// A prime and what its transform needs.
+/// Prime with the constants of its transform.
 pub(super) struct Prime {
     pub(super) q: u64,
     roots: Vec<Factor>,
@@ -25,7 +25,7 @@ pub(super) struct Prime {
     inverse_n: Factor,
 }
 
-/// A number by which others are multiplied, and its quotient floor(x 2^64 / q) (V. Shoup's way).
+/// Number that others are multiplied by, with its quotient floor(x 2^64 / q) (V. Shoup's method).
 #[derive(Clone, Copy, Zeroize)]
 pub(super) struct Factor {
     value: u64,
@@ -37,7 +37,7 @@ impl Factor {
         Self { value, quotient: ((u128::from(value) << 64) / u128::from(q)) as u64 }
     }
 
-    /// The product modulo q.
+    /// Returns the product modulo q.
     #[inline(always)]
     pub(super) fn times(self, x: u64, q: u64) -> u64 {
         let estimate = ((u128::from(x) * u128::from(self.quotient)) >> 64) as u64;
@@ -45,10 +45,10 @@ impl Factor {
     }
 }
 
-/// A polynomial by which others are multiplied, transformed.
+/// Transformed polynomial that others are multiplied by.
 pub(super) struct Multiplier(Zeroizing<Vec<Factor>>);
 
-/// x modulo q, for x below 2 q.
+/// Returns x modulo q, for x below 2 q.
 #[inline(always)]
 pub(super) fn reduced(x: u64, q: u64) -> u64 {
     x.min(x.wrapping_sub(q))
@@ -78,7 +78,7 @@ pub(super) fn power(mut base: u64, mut exponent: u64, q: u64) -> u64 {
     out
 }
 
-/// The two primes.
+/// Returns the two primes.
 pub(super) fn primes() -> &'static [Prime; 2] {
     static ALL: LazyLock<[Prime; 2]> = LazyLock::new(|| PRIMES.map(Prime::new));
     &ALL
@@ -105,7 +105,8 @@ impl Prime {
         }
     }
 
-    /// Cooley and Tukey's butterflies, to bit-reversed order (Longa & Naehrig, 2016, algorithm 1).
+    /// Transforms to bit-reversed order with Cooley and Tukey's butterflies (Longa & Naehrig, 2016,
+    /// algorithm 1).
     fn forward(&self, a: &mut [u64]) {
         let (mut half, mut blocks) = (N, 1);
         while blocks < N {
@@ -121,7 +122,7 @@ impl Prime {
         }
     }
 
-    /// Gentleman and Sande's, back (algorithm 2).
+    /// Transforms back with Gentleman and Sande's butterflies (algorithm 2).
     fn backward(&self, a: &mut [u64]) {
         let (mut half, mut blocks) = (1, N / 2);
         while blocks > 0 {
@@ -138,14 +139,14 @@ impl Prime {
         a.iter_mut().for_each(|x| *x = self.inverse_n.times(*x, self.q));
     }
 
-    /// To multiply others by it.
+    /// Makes a multiplier from a polynomial.
     pub(super) fn multiplier(&self, polynomial: &[u64]) -> Multiplier {
         let mut transformed = Zeroizing::new(polynomial.to_vec());
         self.forward(&mut transformed);
         Multiplier(Zeroizing::new(transformed.iter().map(|&x| Factor::new(x, self.q)).collect()))
     }
 
-    /// The product.
+    /// Returns the product.
     pub(super) fn product(&self, polynomial: &[u64], by: &Multiplier) -> Residues {
         let mut out = Zeroizing::new(polynomial.to_vec());
         self.forward(&mut out);
@@ -154,14 +155,14 @@ impl Prime {
         out
     }
 
-    /// Small numbers modulo the prime.
+    /// Returns small numbers modulo the prime.
     pub(super) fn residues(&self, small: &[i64]) -> Residues {
         Zeroizing::new(small.iter().map(|&x| x.rem_euclid(self.q as i64) as u64).collect())
     }
 }
 
-/// Uniform residues modulo q: the words of 8 bytes of the stream, their lower 50 bits, those that are not
-/// below q skipped.
+/// Draws uniform residues modulo q: the lower 50 bits of each word of 8 bytes of the stream. Values that
+/// are not below q are skipped.
 pub(super) fn uniform(stream: &mut Stream, q: u64) -> Vec<u64> {
     let mut out = Vec::with_capacity(N);
     let mut bytes = vec![0; 8 * N];
@@ -175,7 +176,7 @@ pub(super) fn uniform(stream: &mut Stream, q: u64) -> Vec<u64> {
     out
 }
 
-/// -1, 0 and 1, as often: bytes below 255, modulo 3, less 1.
+/// Draws -1, 0 and 1 with equal probability: bytes below 255, modulo 3, minus 1.
 pub(super) fn ternary(stream: &mut Stream) -> Zeroizing<Vec<i64>> {
     let mut out = Zeroizing::new(Vec::with_capacity(N));
     let mut bytes = Zeroizing::new(vec![0; N]);
@@ -187,8 +188,8 @@ pub(super) fn ternary(stream: &mut Stream) -> Zeroizing<Vec<i64>> {
     out
 }
 
-/// Centred binomial numbers of variance 10.5: of each word of 8 bytes the ones among the first 21 bits, less
-/// those among the next 21.
+/// Draws centred binomial numbers of variance 10.5: for each word of 8 bytes, the number of ones among the
+/// first 21 bits minus that among the next 21.
 pub(super) fn errors(stream: &mut Stream, count: usize) -> Zeroizing<Vec<i64>> {
     let mut bytes = Zeroizing::new(vec![0; 8 * count]);
     stream.fill(&mut bytes);
@@ -197,13 +198,13 @@ pub(super) fn errors(stream: &mut Stream, count: usize) -> Zeroizing<Vec<i64>> {
     Zeroizing::new(words.map(|word| ones(word) - ones(word >> 21)).collect())
 }
 
-/// Bytes of so many coefficients.
+/// Returns the bytes of `count` packed coefficients.
 #[must_use]
 pub fn packed_bytes(count: usize) -> usize {
     (count * WIDTH).div_ceil(8)
 }
 
-/// Coefficients of 50 bits one after the other, from the lowest bit of the first byte on.
+/// Packs coefficients of 50 bits one after the other, from the lowest bit of the first byte on.
 pub(super) fn pack(coefficients: &[u64], out: &mut Vec<u8>) {
     let (mut held, mut bits) = (0u128, 0);
     for &x in coefficients {
@@ -220,7 +221,8 @@ pub(super) fn pack(coefficients: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-/// The other way; `None` where a coefficient is not below q, or bits after the last one are set.
+/// Unpacks coefficients. Returns `None` if a coefficient is not below q, or if bits after the last one are
+/// set.
 pub(super) fn unpack(bytes: &[u8], count: usize, q: u64) -> Option<Vec<u64>> {
     let mut out = Vec::with_capacity(count);
     let (mut held, mut bits) = (0u128, 0);

@@ -1,4 +1,4 @@
-//! Answers against plain inner products.
+//! Compares answers with plain inner products.
 
 use proptest::prelude::*;
 
@@ -66,8 +66,8 @@ fn what_is_no_key_ciphertext_or_answer_is_refused() {
     assert!(holder.decrypt(layout, &vec![0; layout.answer() + 1]).is_none());
 }
 
-/// The noise that the holder finds is as wide as what was added, whatever the evaluator's row is: the spread
-/// of c0 + c1 s around D times the plaintext.
+/// The holder finds noise: the spread of c0 + c1 s around D times the plaintext. For any row of the
+/// evaluator, it is as wide as the added noise.
 #[test]
 fn an_answer_says_the_same_of_no_bits_and_of_all() {
     let (holder, layout) = (Holder::new(&[1; 32]), Layout::new(512, 64));
@@ -82,7 +82,7 @@ fn an_answer_says_the_same_of_no_bits_and_of_all() {
         let (c0, c1) = answer.split_at(packed_bytes(512));
         let (c0, c1) = (unpack(c0, 512, prime.q).unwrap(), unpack(c1, N, prime.q).unwrap());
         let ones = c1.iter().map(|x| x.count_ones()).sum::<u32>();
-        // 204,800 bits: a standard deviation is 226.
+        // 204,800 bits: the standard deviation is 226.
         assert!(ones.abs_diff(102_400) < 1_200, "c1 is uniform: {ones}");
         let masks = prime.product(&c1, &holder.secret[0]);
         let step = prime.q / T;

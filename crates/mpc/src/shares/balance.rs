@@ -1,10 +1,10 @@
-//! Balanced classes: each label counts as one over the labels of its class, and nobody sees how many these
-//! are. Equal to [`crate::propagation::integer::reference`] bit for bit.
+//! Balanced classes: each label counts as one divided by the number of labels of its class, and no party
+//! learns these numbers. The result equals [`crate::propagation::integer::reference`] bit for bit.
 //!
-//! The labels of a class are the sum of a column, which is local. What its scores are multiplied by is looked
-//! up in a public table with an entry for each number of labels that there can be, side by side with the
-//! reciprocals of the degrees: no round is added there. Scores are linear in labels, so that the scores of a
-//! class are multiplied in the end, one product and one exact truncation.
+//! The number of labels of a class is the sum of a column, which is local. The factor of its scores is
+//! looked up in a public table with an entry for each possible number of labels. The lookup runs in
+//! parallel with the reciprocals of the degrees, so it adds no round. Scores are linear in labels, so the
+//! scores of a class are multiplied at the end, with one product and one exact truncation.
 
 use super::bits::{Adder, a2b};
 use super::lookup::lookup;
@@ -12,7 +12,7 @@ use super::truncate::truncate;
 use super::{Context, Shared};
 use crate::propagation::integer::BALANCE_BITS;
 
-/// For each class the entry of `table` for as many labels as it has.
+/// Returns, for each class, the entry of `table` for its number of labels.
 pub async fn weights(
     context: &mut Context,
     table: &[u64],
@@ -29,7 +29,7 @@ pub async fn weights(
     lookup(context, &index, classes, table, bits(largest as usize)).await
 }
 
-/// Scores of points x classes, each times the weight of its class.
+/// Returns scores of points x classes, each times the weight of its class.
 pub async fn balanced(context: &mut Context, scores: &Shared<u64>, weights: &Shared<u64>) -> Shared<u64> {
     let points = scores.len() / weights.len().max(1);
     let weights = weights.map(|share| share.repeat(points));

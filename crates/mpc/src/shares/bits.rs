@@ -1,19 +1,19 @@
-//! Bits side by side: 64 lanes to a word; additions, conversions both ways, signs.
+//! Bits in parallel, 64 lanes to a word: additions, conversions in both directions, signs.
 //!
-//! A *plane* is one bit of every lane. Lanes past the last are computed and masked like all others.
+//! A *plane* is one bit of every lane. Lanes past the last one are computed and masked like all others.
 
 use super::primitives::{LANES, deal, multiply, multiply_all, reshare};
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
 
-/// Words of a plane of so many lanes.
+/// Returns the number of words of a plane of `lanes` lanes.
 #[must_use]
 pub fn words(lanes: usize) -> usize {
     lanes.div_ceil(LANES)
 }
 
-/// A 64 x 64 matrix of bits, row i in word i, lowest bit first, becomes its transpose (Warren, *Hacker's
-/// Delight*, section 7-3).
+/// Transposes a 64 x 64 matrix of bits, row i in word i, lowest bit first (Warren, *Hacker's Delight*,
+/// section 7-3).
 pub fn transpose(block: &mut [u64; LANES]) {
     let mut mask = 0x0000_0000_ffff_ffff_u64;
     let mut width = 32;
@@ -31,7 +31,7 @@ pub fn transpose(block: &mut [u64; LANES]) {
     }
 }
 
-/// The lowest `count` bits of each word as planes, one after the other.
+/// Returns the lowest `count` bits of each word as planes, one after the other.
 #[must_use]
 pub fn planes<T: Ring>(lanes: &[T], count: usize) -> Vec<Bits> {
     let width = words(lanes.len());
@@ -45,7 +45,7 @@ pub fn planes<T: Ring>(lanes: &[T], count: usize) -> Vec<Bits> {
     planes
 }
 
-/// Words from their planes: the inverse of [`planes`].
+/// Returns words from their planes: the inverse of [`planes`].
 #[must_use]
 pub fn lanes<T: Ring>(planes: &[Bits], count: usize, len: usize) -> Vec<T> {
     let width = words(len);
@@ -60,22 +60,22 @@ pub fn lanes<T: Ring>(planes: &[Bits], count: usize, len: usize) -> Vec<T> {
     lanes
 }
 
-/// A public bit that is 1 in all lanes, or its complement where it is shared.
+/// Returns the complement of shared bits.
 #[must_use]
 pub fn not(context: &Context, bits: Shared<Bits>) -> Shared<Bits> {
     context.plus(bits, Xor(u64::MAX))
 }
 
-/// How two numbers in planes are added.
+/// Method for adding two numbers in planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adder {
-    /// Bit by bit: one product and one round a bit.
+    /// Bit by bit, with one product and one round per bit.
     Ripple,
-    /// Carries by a tree (Sklansky, 1960): few rounds.
+    /// Carries by a tree (Sklansky, 1960), in few rounds.
     Sklansky,
 }
 
-/// The sum of two numbers mod 2^(number of planes), lowest planes first.
+/// Returns the sum of two numbers mod 2^(number of planes), lowest planes first.
 pub async fn add(
     context: &mut Context,
     x: &[Shared<Bits>],
@@ -92,7 +92,7 @@ pub async fn add(
     half.iter().zip(carries).map(|(half, carry)| half.plus(carry)).collect()
 }
 
-/// The carries out of all planes but the last.
+/// Returns the carries out of all planes except the last.
 async fn ripple(context: &mut Context, x: &[Shared<Bits>], y: &[Shared<Bits>]) -> Vec<Shared<Bits>> {
     let mut carries: Vec<Shared<Bits>> = Vec::new();
     for (a, b) in x.iter().zip(y).take(x.len().saturating_sub(1)) {
@@ -117,11 +117,11 @@ async fn sklansky(
     let mut propagate = half[..count].to_vec();
     let mut span = 1;
     while span < count {
-        // Every second block of `span` planes takes over from the last plane of the block before it.
+        // Every second block of `span` planes takes the carry of the last plane of the block before it.
         let updated: Vec<usize> = (0..count).filter(|i| i & span != 0).collect();
         let last = |i: usize| (i & !(span - 1)) - 1;
         let mut pairs: Vec<_> = updated.iter().map(|&i| (&propagate[i], &generate[last(i)])).collect();
-        // What begins at plane 0 has no carry to pass on.
+        // A block that begins at plane 0 has no carry to propagate.
         let passing: Vec<usize> = updated.iter().copied().filter(|&i| i >= 2 * span).collect();
         pairs.extend(passing.iter().map(|&i| (&propagate[i], &propagate[last(i)])));
         let mut products = multiply_all(context, &pairs).await;
@@ -134,7 +134,8 @@ async fn sklansky(
     generate
 }
 
-/// The carry out of the last plane, from what each generates and propagates, by a tree.
+/// Returns the carry out of the last plane by a tree, from the bits that each plane generates and
+/// propagates.
 pub async fn carry(
     context: &mut Context,
     mut generate: Vec<Shared<Bits>>,
@@ -143,7 +144,7 @@ pub async fn carry(
     while generate.len() > 1 {
         let pairs = generate.len() / 2;
         let mut factors: Vec<_> = (0..pairs).map(|i| (&propagate[2 * i + 1], &generate[2 * i])).collect();
-        // What begins at plane 0 has no carry to pass on.
+        // A block that begins at plane 0 has no carry to propagate.
         factors.extend((1..pairs).map(|i| (&propagate[2 * i + 1], &propagate[2 * i])));
         let mut products = multiply_all(context, &factors).await;
         let passed = products.split_off(pairs);
@@ -160,7 +161,8 @@ pub async fn carry(
     generate.pop().unwrap_or_default()
 }
 
-/// Two numbers in planes that add up to `x` mod 2^count: one dealt by role 0, one that roles 1 and 2 hold.
+/// Returns two numbers in planes that add up to `x` mod 2^count: one dealt by role 0, one held by roles 1
+/// and 2.
 async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) -> [Vec<Shared<Bits>>; 2] {
     let width = words(x.len());
     let sum = (context.role() == 0).then(|| {
@@ -179,7 +181,7 @@ async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) ->
     [first.chunks(width), second.chunks(width)]
 }
 
-/// The lowest `count` bits of integers, as planes (`a2b`).
+/// Returns the lowest `count` bits of integers, as planes (`a2b`).
 pub async fn a2b<T: Ring>(
     context: &mut Context,
     x: &Shared<T>,
@@ -190,7 +192,7 @@ pub async fn a2b<T: Ring>(
     add(context, &first, &second, adder).await
 }
 
-/// The sign of integers in two's complement of `count` bits: 1 for those below 0.
+/// Returns the sign of integers in two's complement of `count` bits: 1 if below 0.
 pub async fn sign(context: &mut Context, x: &Shared<u64>, count: usize) -> Shared<Bits> {
     let [mut first, mut second] = addends(context, x, count).await;
     let top = first.pop().unwrap_or_default().plus(&second.pop().unwrap_or_default());
@@ -200,9 +202,9 @@ pub async fn sign(context: &mut Context, x: &Shared<u64>, count: usize) -> Share
     top.plus(&carry(context, generate, propagate).await)
 }
 
-/// This party's parts of sum_t weight_t bit_t for each lane, for each list of weights (`b2a`, before
-/// its reshare): role 0 deals the exclusive or of shares 0 and 1 as an integer u, and u xor b = u + b - 2 u b
-/// with share 2, b, is linear for roles 1 and 2.
+/// Returns this party's parts of sum_t weight_t bit_t for each lane, for each list of weights (`b2a`,
+/// before its reshare). Role 0 deals the exclusive or of shares 0 and 1 as an integer u. With b as share
+/// 2, u xor b = u + b - 2 u b is linear for roles 1 and 2.
 pub async fn b2a_part<T: Ring, const N: usize>(
     context: &mut Context,
     bits: &[Shared<Bits>],
@@ -220,7 +222,7 @@ pub async fn b2a_part<T: Ring, const N: usize>(
     context.round().await;
     let dealt = dealt.receive(context);
     let mut sums = std::array::from_fn(|_| vec![T::default(); len]);
-    // Role 1 has share 1 of u and counts b, role 2 has share 0.
+    // Role 1 has share 1 of u and adds b; role 2 has share 0.
     let (u, first) = match context.role() {
         1 => (&dealt.own, true),
         2 => (&dealt.next, false),
@@ -241,13 +243,13 @@ pub async fn b2a_part<T: Ring, const N: usize>(
     sums
 }
 
-/// Shares mod 2^64 of sum_t weight_t bit_t for each lane (`b2a`).
+/// Returns shares mod 2^64 of sum_t weight_t bit_t for each lane (`b2a`).
 pub async fn b2a(context: &mut Context, bits: &[Shared<Bits>], len: usize, weights: &[u64]) -> Shared<u64> {
     let [part] = b2a_part(context, bits, len, [weights]).await;
     reshare(context, part).await
 }
 
-/// Packs the lowest `width` bits of each word, at most 57.
+/// Sends the lowest `width` bits of each word, at most 57, packed.
 pub fn send_packed<T: Ring>(context: &Context, to: Side, words: &[T], width: u32) {
     let (mut bytes, mut held, mut buffer) = (Vec::with_capacity(packed(words.len(), width)), 0, 0u64);
     let mask = (1u64 << width) - 1;
@@ -266,7 +268,7 @@ pub fn send_packed<T: Ring>(context: &Context, to: Side, words: &[T], width: u32
     context.wire().send_bytes(to, &bytes);
 }
 
-/// What [`send_packed`] sent.
+/// Receives the words of [`send_packed`].
 pub fn receive_packed<T: Ring>(context: &Context, from: Side, len: usize, width: u32) -> Vec<T> {
     let mask = (1u64 << width) - 1;
     context.wire().receive_bytes(from, packed(len, width), |bytes| {

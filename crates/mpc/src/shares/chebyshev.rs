@@ -1,4 +1,5 @@
-//! Propagation: the Chebyshev series of (I - alpha P)^-1 applied to the labels, one exact truncation a step.
+//! Propagation: the Chebyshev series of (I - alpha P)^-1 applied to the labels, with one exact truncation
+//! per step.
 
 use std::ops::Range;
 
@@ -13,12 +14,12 @@ use super::{Context, Shared};
 use crate::lanes::{Lanes, Word as _, Work, products};
 use crate::propagation::integer::{COEFFICIENT_BITS, Plan, RECIPROCAL_BITS};
 
-/// Places that are summed over at once: the columns there stay in the second-level cache.
+/// Number of places that are summed over at once: their columns stay in the second-level cache.
 const PANEL: usize = 2048;
-/// Rows that one thread takes at a time.
+/// Number of rows that one thread takes at a time.
 const ROWS: usize = 32;
 
-/// What a party holds of the dense graph: shares own + next, and own, row after row.
+/// Shares of the dense graph at one party: own + next, and own, row after row.
 #[derive(Clone)]
 pub struct Graph {
     points: usize,
@@ -33,7 +34,7 @@ impl std::fmt::Debug for Graph {
 }
 
 impl Graph {
-    /// W = B + B^T, from B; and the degrees, its row sums.
+    /// Computes W = B + B^T from B, and the degrees, which are its row sums.
     #[must_use]
     pub fn new(edges: Shared<u64>, points: usize) -> (Self, Shared<u64>) {
         let Shared { own, next } = edges;
@@ -46,14 +47,14 @@ impl Graph {
         (Self { points, sum, own }, degrees)
     }
 
-    /// This party's part of W a, for `columns` columns.
+    /// Returns this party's part of W a, for `columns` columns.
     #[must_use]
     pub fn times(&self, a: &Shared<u64>, columns: usize) -> Vec<u64> {
         product(&self.sum, &self.own, &a.own, &a.next, columns)
     }
 }
 
-/// B + B^T.
+/// Returns B + B^T.
 fn symmetric(mut b: Vec<u64>, points: usize) -> Vec<u64> {
     const BLOCK: usize = 32;
     for i in (0..points).step_by(BLOCK) {
@@ -70,7 +71,8 @@ fn symmetric(mut b: Vec<u64>, points: usize) -> Vec<u64> {
     b
 }
 
-/// V x + W y mod 2^64: V and W square, row after row; x, y and the result with `columns` columns.
+/// Returns V x + W y mod 2^64. V and W are square, row after row; x, y and the result have `columns`
+/// columns.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -79,10 +81,10 @@ pub fn product(v: &[u64], w: &[u64], x: &[u64], y: &[u64], columns: usize) -> Ve
     product_on(Arch::new(), v, w, x, y, columns)
 }
 
-/// The same with the vectors of one kind of machine.
+/// Computes [`product`] with the vector instructions of one kind of machine.
 ///
 /// # Panics
-/// As [`product`].
+/// If the shapes do not fit.
 #[must_use]
 pub fn product_on(arch: Arch, v: &[u64], w: &[u64], x: &[u64], y: &[u64], columns: usize) -> Vec<u64> {
     let points = x.len() / columns.max(1);
@@ -96,14 +98,14 @@ pub fn product_on(arch: Arch, v: &[u64], w: &[u64], x: &[u64], y: &[u64], column
     out
 }
 
-/// Column after column.
+/// Returns the matrix column after column.
 fn turned(x: &[u64], columns: usize) -> Vec<u64> {
     (0..columns).flat_map(|column| x.iter().skip(column).step_by(columns.max(1)).copied()).collect()
 }
 
-/// The result's rows for some rows of the matrices.
+/// Rows of the result for some rows of the matrices.
 struct Rows<'a> {
-    /// Each matrix, and what it is multiplied with, column after column.
+    /// Each matrix, and its factor, column after column.
     pairs: [(&'a [u64], &'a [u64]); 2],
     out: &'a mut [u64],
     points: usize,
@@ -114,7 +116,7 @@ impl Work<u64> for Rows<'_> {
     #[inline(always)]
     fn with<L: Lanes<u64>>(mut self, lanes: L) {
         let (points, columns) = (self.points, self.columns);
-        // Columns as evenly as can be: no lane is computed for nothing.
+        // Distribute the columns evenly, so that no lane is wasted.
         let (rows, most) = if L::WIDE { (4, 5) } else { (2, 2) };
         let width = columns.div_ceil(columns.div_ceil(most));
         for (matrix, x) in self.pairs {
@@ -140,7 +142,7 @@ impl Work<u64> for Rows<'_> {
 }
 
 impl Rows<'_> {
-    /// Adds the sums of a tile; those of rows past the last mean nothing.
+    /// Adds the sums of a tile. Sums of rows past the last one are dropped.
     #[inline(always)]
     fn add<const R: usize, const C: usize>(&mut self, sums: [[u64; C]; R], row: usize, first: usize) {
         for (out, sums) in self.out[row * self.columns..].chunks_mut(self.columns).zip(sums) {
@@ -167,7 +169,7 @@ impl Tile<'_> {
         let a: [&[u64]; R] = std::array::from_fn(|row| &self.matrix[place(last.min(self.row + row))]);
         let b: [&[u64]; C] = std::array::from_fn(|column| &self.x[place(self.first + column)]);
         let mut sums = products(lanes, a, b);
-        // The words after the last whole block.
+        // Words after the last whole block.
         for (sums, a) in sums.iter_mut().zip(a) {
             for (sum, b) in sums.iter_mut().zip(b) {
                 let left = L::blocks(a).1.iter().zip(L::blocks(b).1);
@@ -178,12 +180,13 @@ impl Tile<'_> {
     }
 }
 
-/// One number a point becomes one for each of its columns.
+/// Repeats the number of each point for each of its columns.
 fn spread(values: &Shared<u64>, columns: usize) -> Shared<u64> {
     values.map(|share| share.iter().flat_map(|&x| std::iter::repeat_n(x, columns)).collect())
 }
 
-/// Shares of the scores, points x classes, from labels that are 0 or 1; balanced where the plan says so.
+/// Returns shares of the scores, points x classes, from labels that are 0 or 1. The scores are balanced if
+/// the plan requires it.
 pub async fn propagate(
     context: &mut Context,
     plan: &Plan,
@@ -200,7 +203,7 @@ pub async fn propagate(
     let mut sum = before.times(coefficients[0]);
     for (step, &coefficient) in coefficients.iter().enumerate().skip(1) {
         let from = if step == 1 { &before } else { &last };
-        // Truncating by one bit less is the factor 2 of the recurrence.
+        // Truncating by one bit less gives the factor 2 of the recurrence.
         let bits = if step == 1 { RECIPROCAL_BITS } else { RECIPROCAL_BITS - 1 };
         let reached = reshare(context, graph.times(from, columns)).await;
         let mut part = reached.product(&inverses);
@@ -214,7 +217,7 @@ pub async fn propagate(
         }
         sum.add(&last.times(coefficient));
     }
-    // Role by role a part of the sum: share own.
+    // Each role's part of the sum is its own share.
     let scores = truncate(context, &sum.own, COEFFICIENT_BITS).await;
     match &reciprocals.classes {
         None => scores,

@@ -1,4 +1,4 @@
-//! Where a part of the program stands: which party, which streams.
+//! Context of a part of the program: its party and its streams.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Label of every stream between computing parties.
 const LABEL: &str = "shares";
-/// Words that are masked at once: their keystream stays in the first-level cache.
+/// Number of words that are masked at once: their keystream stays in the first-level cache.
 const BLOCK: usize = 512;
 
-/// The stages of the program, as the labels of streams number them.
+/// Stages of the program. The numbers are part of the labels of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
@@ -21,25 +21,25 @@ pub enum Stage {
     Input = 1,
     /// Hamming distances.
     Distances = 2,
-    /// Their bits.
+    /// Bits of the distances.
     Keys = 3,
-    /// The k nearest.
+    /// Search for the k nearest.
     Nearest = 4,
-    /// Shuffled rows, opened edges.
+    /// Shuffled rows and opened edges.
     Compaction = 5,
     /// Weights of the edges.
     Weights = 6,
-    /// The dense graph.
+    /// Dense graph.
     Dense = 7,
     /// Reciprocals of degrees.
     Degrees = 8,
-    /// The Chebyshev steps.
+    /// Chebyshev steps.
     Propagation = 9,
     /// Labels and coarse scores.
     Output = 10,
 }
 
-/// All stages, in their order.
+/// All stages, in order.
 pub const STAGES: [Stage; 10] = [
     Stage::Input,
     Stage::Distances,
@@ -53,8 +53,8 @@ pub const STAGES: [Stage; 10] = [
     Stage::Output,
 ];
 
-/// The two keys that a party holds: that of its own number, shared with the party before it, and the next
-/// one, shared with the party after it; and what makes every stream belong to one attempt.
+/// The two keys that a party holds: the key of its own number, shared with the party before it, and the
+/// next key, shared with the party after it. A context binds every stream to one attempt.
 #[derive(Clone)]
 pub struct Keys {
     own: Zeroizing<[u8; 32]>,
@@ -71,7 +71,8 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// `context` names session, view and attempt: the same keys never serve two of them alike.
+    /// Makes the keys of a party. `context` names session, view and attempt, so no two of them get the
+    /// same streams.
     #[must_use]
     pub fn new(own: [u8; 32], next: [u8; 32], context: &[u8]) -> Self {
         Self {
@@ -89,8 +90,8 @@ impl Keys {
     }
 }
 
-/// One part of the program at one party. Roles go round with `turn`: what role 0 does more of than others is
-/// done by party `turn`, so that parts with different turns load all parties alike.
+/// One part of the program at one party. The roles rotate with `turn`: party `turn` has role 0. Role 0 has
+/// more work than the others, so parts with different turns give all parties the same load.
 #[derive(Debug)]
 pub struct Context {
     line: Line,
@@ -103,13 +104,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// The whole program at party 0, 1 or 2.
+    /// Makes the context of the whole program at party 0, 1 or 2.
     #[must_use]
     pub fn new(line: Line, keys: Keys, party: usize) -> Self {
         Self { line, keys: Arc::new(keys), party: party % 3, turn: 0, stage: Stage::Input, chunk: 0, step: 0 }
     }
 
-    /// Goes on to a stage.
+    /// Enters a stage.
     pub fn enter(&mut self, stage: Stage) {
         self.stage = stage;
         let chunk = {
@@ -121,7 +122,7 @@ impl Context {
         self.step = 0;
     }
 
-    /// A part that runs beside others, with roles `turn` further.
+    /// Makes the context of a part that runs in parallel with others, with the roles rotated by `turn`.
     #[must_use]
     pub fn split(&self, turn: usize) -> Self {
         Self {
@@ -135,24 +136,24 @@ impl Context {
         }
     }
 
-    /// Which role this party has in this part.
+    /// Returns the role of this party in this part.
     #[must_use]
     pub fn role(&self) -> usize {
         (self.party + 3 - self.turn) % 3
     }
 
-    /// The wire of this party; not to be held over a round.
+    /// Returns the wire of this party. It must not be held over a round.
     pub fn wire(&self) -> std::sync::MutexGuard<'_, Wire> {
         self.line.wire()
     }
 
-    /// What a test plants.
+    /// Returns the tape of a test.
     #[cfg(test)]
     pub(super) fn tape(&self) -> super::tests::audit::Tape {
         self.keys.taped.tape
     }
 
-    /// Waits for the end of this round.
+    /// Returns a future that waits for the end of this round.
     #[must_use]
     pub fn round(&self) -> Round {
         self.line.round()
@@ -163,13 +164,13 @@ impl Context {
         self.wire().send(to, words);
     }
 
-    /// The next words of a neighbour in the last round.
+    /// Returns the next words that a neighbour sent in the last round.
     #[must_use]
     pub fn receive<T: Ring>(&self, from: Side, len: usize) -> Vec<T> {
         self.wire().receive(from, len)
     }
 
-    /// The label of the next draws. Every party takes a step wherever one of them draws.
+    /// Returns the label of the next draws. All parties take a step if one of them draws.
     pub fn step(&mut self) -> Step {
         self.step += 1;
         let mut label = [0; 12];
@@ -180,7 +181,7 @@ impl Context {
         Step { line: self.line.clone(), keys: Arc::clone(&self.keys), label }
     }
 
-    /// Role 0's share of a public number.
+    /// Returns this party's shares of a public number, which is the share 0 of role 0.
     #[must_use]
     pub fn public<T: Ring>(&self, words: &[T]) -> Shared<T> {
         let zeros = || vec![T::default(); words.len()];
@@ -191,7 +192,7 @@ impl Context {
         }
     }
 
-    /// Shares of x + c for a public c.
+    /// Returns shares of x + c for a public c.
     #[must_use]
     pub fn plus<T: Ring>(&self, mut shared: Shared<T>, c: T) -> Shared<T> {
         match self.role() {
@@ -203,7 +204,7 @@ impl Context {
     }
 }
 
-/// The streams of one step: each key is drawn from once.
+/// Streams of one step. Each key is used once.
 #[derive(Debug)]
 pub struct Step {
     line: Line,
@@ -212,7 +213,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The stream that this party has in common with a neighbour.
+    /// Returns the stream that this party shares with a neighbour.
     pub fn stream(&self, side: Side) -> Stream {
         let mut label = self.label;
         label[10] = side as u8;
@@ -221,12 +222,12 @@ impl Step {
         if let Some(stream) = self.keys.taped.stream(side, &self.label[..10], self.line.wire().rounds()) {
             return stream;
         }
-        // Which of its two keys a party draws from is no part of the label: the other holder has it on the
-        // other side.
+        // The label does not contain the side, because the other holder of the key has it on its other
+        // side.
         self.keys.stream(side, &self.label[..10])
     }
 
-    /// Words that the neighbour draws as well.
+    /// Draws words that the neighbour draws too.
     #[must_use]
     pub fn draw<T: Ring>(&self, side: Side, len: usize) -> Vec<T> {
         let mut words = vec![T::default(); len];
@@ -234,8 +235,8 @@ impl Step {
         words
     }
 
-    /// Adds this party's part of a sum of zero: what it draws with the neighbour before, less what it draws
-    /// with the one after.
+    /// Adds this party's part of a sum of zero: the words that it draws with the neighbour before it,
+    /// minus those that it draws with the neighbour after it.
     pub fn mask<T: Ring>(&self, words: &mut [T]) {
         #[cfg(test)]
         let before = words.to_vec();
@@ -249,7 +250,7 @@ impl Step {
     }
 }
 
-/// Combines each word with the next one of a stream.
+/// Combines each word with the next word of a stream.
 pub fn blend<T: Ring>(stream: &mut Stream, words: &mut [T], combine: impl Fn(T, T) -> T) {
     let mut bytes = [0u8; 8 * BLOCK];
     for block in words.chunks_mut(BLOCK) {
@@ -259,7 +260,7 @@ pub fn blend<T: Ring>(stream: &mut Stream, words: &mut [T], combine: impl Fn(T, 
             *word = combine(*word, T::read(mask));
         }
     }
-    // No more than was used: to wipe takes longer than to draw.
+    // Wipe only the used bytes, because wiping takes longer than drawing.
     let used = bytes.len().min(words.len() * T::BYTES);
     bytes[..used].zeroize();
 }

@@ -1,24 +1,24 @@
-//! Hamming distances of all pairs and their bits.
+//! Hamming distances of all pairs, and their bits.
 //!
-//! H = p_i + p_j - 2 <b_i, b_j> mod 2^16, p the number of ones. The pairs lie in *tiles* of 64 x 64 points,
-//! those on and below the diagonal: of tile (J, I), I <= J, entry 64 j + i is the pair of point j of block J
-//! and i of block I, so that 64 lanes of bits are 64 points i.
+//! H = p_i + p_j - 2 <b_i, b_j> mod 2^16, where p is the number of ones. The pairs are stored in *tiles*
+//! of 64 x 64 points, those on and below the diagonal. Entry 64 j + i of tile (J, I), I <= J, is the pair
+//! of point j of block J and point i of block I. So 64 lanes of bits are 64 points i.
 
 use super::bits::{Adder, a2b, transpose};
 use super::primitives::{LANES, in_thirds, multiply, reshare};
 use super::{Bits, Context, Shared, Xor};
 use crate::product::product;
 
-/// Entries of a tile.
+/// Number of entries of a tile.
 const TILE: usize = LANES * LANES;
 
-/// The tiles of `blocks` blocks, as (J, I), in the order in which they lie.
+/// Returns the tiles of `blocks` blocks, as (J, I), in storage order.
 fn tiles(blocks: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..blocks).flat_map(|j| (0..=j).map(move |i| (j, i)))
 }
 
-/// Shares of the distances of all pairs, tile after tile, of codes of `bits` bits that are shared bit by bit,
-/// row after row. Points past the last have a code of zeros.
+/// Returns shares of the distances of all pairs, tile after tile. The codes of `bits` bits are shared bit
+/// by bit, row after row. Points past the last one have a code of zeros.
 pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize) -> Shared<u16> {
     let block = LANES * bits;
     let padded = codes.len().next_multiple_of(block);
@@ -32,7 +32,8 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
         let columns = 0..(j + 1) * block;
         let held = codes.own[rows.clone()].iter().zip(&codes.next[rows.clone()]);
         let sum: Vec<u16> = held.map(|(a, b)| a.wrapping_add(*b)).collect();
-        // (own + next) own' + own next', for 64 points and all that are not after them.
+        // (own + next) own' + own next', for 64 points and all points of this block and the blocks before
+        // it.
         let one = product(&sum, &codes.own[columns.clone()], bits);
         let two = product(&codes.own[rows], &codes.next[columns], bits);
         let width = (j + 1) * LANES;
@@ -58,8 +59,9 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
     distances
 }
 
-/// The same from the parts of all owners, in the order of their places, each its rows x `points`. Nothing is
-/// sent. Between two points of one owner the row of the later one counts; a point is at 0 from itself.
+/// Computes the same distances from the parts of all owners, in the order of their places, each with its
+/// rows x `points`. Sends nothing. Between two points of one owner, the row of the later point counts. The
+/// distance of a point from itself is 0.
 #[must_use]
 pub fn added(parts: &[Shared<u16>], points: usize) -> Shared<u16> {
     let rows = |(owner, part): (usize, &Shared<u16>)| {
@@ -86,8 +88,9 @@ pub fn added(parts: &[Shared<u16>], points: usize) -> Shared<u16> {
     Shared { own: sums(|part| &part.own), next: sums(|part| &part.next) }
 }
 
-/// The planes of the key by which points are near, highest first: whether h >= L / 2, then the low log2 L - 1
-/// bits of h. Each plane is a matrix of bits: row j holds the lanes i of all `points` points.
+/// Returns the planes of the key that orders points by distance, highest first: whether h >= L / 2, then
+/// the low log2 L - 1 bits of h. Each plane is a matrix of bits: row j holds the lanes i of all `points`
+/// points.
 pub async fn keys(
     context: &Context,
     distances: &Shared<u16>,
@@ -112,7 +115,7 @@ pub async fn keys(
     (0..key_bits).rev().map(plane).collect()
 }
 
-/// A symmetric matrix of bits from its tiles: row j holds the lanes of all points.
+/// Returns a symmetric matrix of bits from its tiles: row j holds the lanes of all points.
 fn matrix(bits: &[Bits], points: usize) -> Vec<Bits> {
     let blocks = points.div_ceil(LANES);
     let mut matrix = vec![Bits::default(); points * blocks];

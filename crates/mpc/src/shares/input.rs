@@ -1,15 +1,16 @@
-//! What owners share, and how parties make sure that they hold the same.
+//! Input that owners share, and the check that the parties hold the same copies of it.
 //!
-//! An owner shares the bits of its codes and of its labels, one-hot for *all* rows, by exclusive or: whatever
-//! words it sends, they are bits, so that nothing has to be checked of them, and nobody can be blamed for
-//! what a party says of such a check. The parties turn them into integers themselves ([`integers`]).
+//! An owner shares the bits of its codes and of its labels, one-hot for *all* rows, by exclusive or. Any
+//! words that it sends are bits, so the parties do not have to check their range. So no party can blame an
+//! owner with a false result of such a check. The parties convert the bits to integers themselves
+//! ([`integers`]).
 //!
-//! One share goes out as words, to two parties, the others as seeds. Before anybody gets a share, each owner
-//! announces hashes of all three of its shares to everybody ([`Announced`]). Each party checks its two, and
-//! tells the others what was announced to it ([`compare`]): a share of which there are two copies is found
-//! before anything is computed.
+//! One share is sent as words, to two parties; the others are sent as seeds. Before any party gets a
+//! share, each owner announces hashes of all three of its shares to all parties ([`Announced`]). Each
+//! party checks its two shares, and tells the others which announcement it received ([`compare`]). So
+//! different copies of a share are found before anything is computed.
 //!
-//! Where pairs of owners have made shares of their distances among themselves, an owner shares its *parts* of
+//! If pairs of owners have made shares of their distances among themselves, an owner shares its *parts* of
 //! the distances mod 2^16 instead of codes.
 
 use sha2::Digest;
@@ -25,22 +26,22 @@ use flyswarm_sealed_sum::crypto::tagged_hash;
 
 /// Label of the streams that make shares of an owner's input.
 const INPUT: &str = "shares/input";
-/// A share that is sent as a seed, and one that is sent as words.
+/// Kinds of a share: sent as a seed, or sent as words.
 const SEED: u8 = 0;
 const WORDS: u8 = 1;
 
-/// What an owner announces before it sends any share: its commitment to the input, and of each share the hash
-/// of it as it is sent.
+/// Announcement of an owner before it sends any share: its commitment to the input, and the hash of each
+/// share in its sent form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Announced {
-    /// The commitment.
+    /// Commitment to the input.
     pub input: [u8; 32],
     /// Hashes of shares 0, 1 and 2.
     pub copies: [[u8; 32]; 3],
 }
 
 impl Announced {
-    /// What belongs to these parcels of an owner.
+    /// Returns the announcement for these parcels of an owner.
     #[must_use]
     pub fn of(input: [u8; 32], parcels: &[Zeroizing<Vec<u8>>; 3]) -> Self {
         let copy = |parcel: &Zeroizing<Vec<u8>>| {
@@ -61,33 +62,33 @@ fn hash_of_share(share: &[u8]) -> [u8; 32] {
     tagged_hash("share").chain_update(share).finalize().into()
 }
 
-/// What one party holds of one owner's input: codes or distances, the other is empty.
+/// Shares of one owner's input at one party. Either codes or distances are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// Bits of the codes, row after row.
     pub codes: Shared<Bits>,
-    /// The owner's parts of the distances, rows x all points. To its own points they are the distances, to
-    /// those of another owner what both have adds up to them.
+    /// The owner's parts of the distances, rows x all points. For the owner's own points, they are the
+    /// distances. For points of another owner, the distance is the sum of both owners' parts.
     pub distances: Shared<u16>,
-    /// Bits of the labels: of each row one for each class, in whole words.
+    /// Bits of the labels: one bit for each class of each row, in whole words.
     pub labels: Shared<Bits>,
-    /// The hash of what the owner announced to this party; zeros if its two shares are others.
+    /// Hash of the owner's announcement to this party. Zeros if the two shares do not match it.
     pub view: [u8; 32],
 }
 
-/// Words of the one-hot label of a row.
+/// Returns the number of words of the one-hot label of a row.
 fn label_words(classes: usize) -> usize {
     classes.div_ceil(LANES)
 }
 
-/// Bytes of an input of `rows` rows when it is sent as words, its salt among them; `width` is the bytes of a
-/// row's code, or twice the number of all points where distances are shared.
+/// Returns the bytes of an input of `rows` rows that is sent as words, including its salt. `width` is the
+/// bytes of a row's code, or twice the number of all points if distances are shared.
 #[must_use]
 pub fn input_bytes(rows: usize, width: usize, classes: usize) -> usize {
     32 + rows * (width + label_words(classes) * u64::BYTES)
 }
 
-/// Bytes of the parcel of an owner at `place` for a party.
+/// Returns the bytes of the parcel for a party from the owner at `place`.
 #[must_use]
 pub fn parcel_bytes(rows: usize, width: usize, classes: usize, place: usize, party: usize) -> usize {
     let words = |share: usize| (share + 3 - place % 3).is_multiple_of(3);
@@ -95,9 +96,9 @@ pub fn parcel_bytes(rows: usize, width: usize, classes: usize, place: usize, par
     share(party) + share((party + 1) % 3)
 }
 
-/// The parcels for parties 0, 1 and 2 from fresh randomness: two seeds of shares, and a salt without which
-/// the hash of the third share would let the party that has the two seeds try inputs. `place` is the owner's:
-/// owners take turns in which share is sent as words.
+/// Makes the parcels for parties 0, 1 and 2 from fresh randomness: two seeds of shares, and a salt.
+/// Without the salt, the party with the two seeds could guess inputs and test them against the hash of the
+/// third share. `place` is the owner's place: owners take turns in the share that is sent as words.
 #[must_use]
 pub fn parcels(
     codes: &Codes,
@@ -110,7 +111,7 @@ pub fn parcels(
     shared_out(words.collect::<Vec<Bits>>(), labels, classes, place, seeds)
 }
 
-/// The same of an owner that shares its parts of the distances, rows x all points.
+/// Makes the parcels of an owner that shares its parts of the distances, rows x all points.
 #[must_use]
 pub fn parcels_of_distances(
     parts: &[u16],
@@ -141,7 +142,7 @@ fn shared_out<T: Ring>(
         rest.words.iter_mut().zip(&share.words).for_each(|(x, &r)| *x = x.sub(r));
         rest.labels.iter_mut().zip(&share.labels).for_each(|(x, &r)| *x = x.sub(r));
     }
-    // Share `place` as words, the two after it as seeds.
+    // Share `place` is sent as words, the two after it as seeds.
     let share = |index: usize| -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::new());
         match (index + 3 - place % 3) % 3 {
@@ -178,7 +179,7 @@ impl<T: Ring> Pair<T> {
         pair
     }
 
-    /// A share, its hash, and the bytes after it; `None` if there is none.
+    /// Reads a share, its hash, and the bytes after it. Returns `None` if the bytes are not a share.
     fn read(bytes: &[u8], words: usize, labels: usize) -> Option<(Self, [u8; 32], &[u8])> {
         let (&kind, inner) = bytes.split_first()?;
         let (seed, rest) = inner.split_at_checked(32)?;
@@ -196,8 +197,8 @@ impl<T: Ring> Pair<T> {
     }
 }
 
-/// What party `number` holds of the input of an owner of `rows` rows; `None` if the parcel is not one of
-/// them.
+/// Returns the shares of party `number` of the input of an owner of `rows` rows, or `None` if the parcel
+/// is malformed.
 #[must_use]
 pub fn unpack(
     parcel: &[u8],
@@ -211,7 +212,7 @@ pub fn unpack(
     Some(Inputs { codes, labels, view, distances: Shared::default() })
 }
 
-/// The same where the owner has shared its parts of the distances to all `points`.
+/// Returns the shares of an owner that has shared its parts of the distances to all `points`.
 #[must_use]
 pub fn unpack_distances(
     parcel: &[u8],
@@ -244,20 +245,21 @@ fn read<T: Ring>(
     rest.is_empty().then_some((words, Shared { own: own.labels, next: next.labels }, view))
 }
 
-/// What parties find when they tell each other what owners announced to them.
+/// Result of the parties' comparison of the owners' announcements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// All three have the same of all owners.
+    /// All three parties have the same announcements of all owners.
     Same,
-    /// These owners, by their number in `inputs`, deviate: this party has another share than was announced to
-    /// it, or what was announced to it was announced to neither of the others, of whom one is honest.
+    /// These owners, by their number in `inputs`, deviate. Either this party's share does not match the
+    /// announcement to it, or neither of the other parties received the same announcement, and one of them
+    /// is honest.
     Differ(Vec<usize>),
-    /// The party on this side has something else than the other two of an owner's, or says so: one of it and
-    /// the owner deviates, and the party alone can say which.
+    /// The party on this side has, or claims to have, a different announcement of an owner than the other
+    /// two. This party or the owner deviates, and only this party can name the owner.
     Alone(Side),
 }
 
-/// Compares what owners announced. One round.
+/// Compares the owners' announcements. Takes one round.
 pub async fn compare(context: &Context, inputs: &[Inputs]) -> Copies {
     const NONE: [u8; 32] = [0; 32];
     for side in SIDES {
@@ -284,8 +286,8 @@ pub async fn compare(context: &Context, inputs: &[Inputs]) -> Copies {
     alone.map_or(Copies::Same, Copies::Alone)
 }
 
-/// Codes as integers mod 2^16, bit by bit, and labels mod 2^64, rows x classes, from bits of `rows` rows. Two
-/// rounds.
+/// Converts bits of `rows` rows to integers: codes to integers mod 2^16, bit by bit, and labels mod 2^64,
+/// rows x classes. Takes two rounds.
 pub async fn integers(
     context: &Context,
     codes: Shared<Bits>,
@@ -300,7 +302,8 @@ pub async fn integers(
         let bits: Vec<u64> = (0..rows * classes).map(bit).collect();
         super::bits::planes(&bits, 1)
     });
-    // Side by side, in the same rounds. Codes get room for the whole blocks in which they are multiplied.
+    // Both run in parallel, in the same rounds. Codes get memory for whole blocks, because they are
+    // multiplied in blocks.
     let room = codes.len() / rows.max(1) * rows.next_multiple_of(LANES) * LANES;
     let codes =
         Box::pin(async move { (in_words(context, codes, room).await, Shared::default()) }) as Part<'_, _>;
@@ -314,7 +317,7 @@ pub async fn integers(
     })
 }
 
-/// A word for each bit.
+/// Converts each bit to a word.
 async fn in_words<T: Ring>(context: &Context, bits: Shared<Bits>, room: usize) -> Shared<T> {
     let (bits, mut whole) = (&bits, Shared::default());
     let thirds = in_thirds(context, bits.len(), 1, |mut context, range| {

@@ -1,18 +1,18 @@
 //! Table lookup: a public table at a secret index.
 //!
-//! The index's bits, low and high, become two short one-hot vectors; what the table gives is then
-//! `sum_h high_h (sum_l table[h][l] low_l)`, whose inner sums are local and whose outer sum is one reshare.
+//! The low and the high bits of the index become two short one-hot vectors. The entry is then
+//! `sum_h high_h (sum_l table[h][l] low_l)`. Its inner sums are local, and its outer sum is one reshare.
 
 use super::bits::{b2a, words};
 use super::primitives::{in_thirds, multiply_all, reshare};
 use super::round::{Part, together};
 use super::{Bits, Context, Ring, Shared};
 
-/// Index bits of the inner vector.
+/// Number of index bits of the inner vector.
 const LOW: usize = 6;
 
-/// Shares mod 2^64 of the entries of `table` at `len` secret indices, given as planes, lowest first. Entries
-/// past the end of the table are 0; all are below 2^`bits`.
+/// Returns shares mod 2^64 of the entries of `table` at `len` secret indices, given as planes, lowest
+/// first. Entries past the end of the table are 0. All entries are below 2^`bits`.
 pub async fn lookup(
     context: &Context,
     index: &[Shared<Bits>],
@@ -33,7 +33,7 @@ pub async fn lookup(
     Shared::concat(&thirds.await)
 }
 
-/// The planes of the entries.
+/// Returns the planes of the entries.
 pub async fn lookup_bits(
     context: &mut Context,
     index: &[Shared<Bits>],
@@ -66,7 +66,8 @@ pub async fn lookup_bits(
     reshare(context, part).await.chunks(width)
 }
 
-/// For each value of an index, in order, whether it is that; an index without bits is 0.
+/// Returns, for each value of an index, in order, whether the index has this value. An index without bits
+/// is 0.
 pub async fn one_hot(context: &mut Context, index: &[Shared<Bits>]) -> Vec<Shared<Bits>> {
     let Some((first, rest)) = index.split_first() else { return Vec::new() };
     let mut hot = vec![super::bits::not(context, first.clone()), first.clone()];

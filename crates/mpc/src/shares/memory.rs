@@ -7,23 +7,23 @@ use super::round::{Line, Mark, Part, Side, Wire};
 use super::{Context, Keys, Stage};
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Run<T> {
-    /// What each party has.
+    /// Result of each party.
     pub results: [T; 3],
-    /// How many rounds it took.
+    /// Number of rounds.
     pub rounds: u32,
     /// Bytes that each party sent.
     pub sent: [u64; 3],
-    /// Where each stage began, at each party.
+    /// Start of each stage, at each party.
     pub marks: [Vec<Mark>; 3],
-    /// The labels of the streams that the parties drew, each with its round.
+    /// Labels of the streams that the parties drew, each with its round.
     pub drawn: BTreeMap<[u8; 10], u32>,
 }
 
 impl<T> Run<T> {
-    /// Rounds of each stage, and bytes that the party that sends most sends in it.
+    /// Returns the rounds of each stage, and the bytes of the party that sends the most in it.
     #[must_use]
     pub fn stages(&self) -> Vec<(Stage, u32, u64)> {
         let bytes = |party: usize, at: usize| {
@@ -41,15 +41,16 @@ impl<T> Run<T> {
 /// Runs one program as all three parties, with keys from `seed`.
 ///
 /// # Panics
-/// If the parties do not agree on what is sent.
+/// If the lengths of sent and read data differ.
 pub fn in_memory<'a, T>(seed: u8, program: impl Fn(Context) -> Part<'a, T>) -> Run<T> {
     watched(seed, program, |_, _, _| {})
 }
 
-/// The same; `watch` sees what each party gets in each round: its number, from which side, the bytes.
+/// Runs one program like [`in_memory`]. `watch` sees the data that each party gets in each round: its
+/// number, the side, the bytes.
 ///
 /// # Panics
-/// If the parties do not agree on what is sent.
+/// If the lengths of sent and read data differ.
 pub fn watched<'a, T>(
     seed: u8,
     program: impl Fn(Context) -> Part<'a, T>,
@@ -59,8 +60,8 @@ pub fn watched<'a, T>(
     with_keys([key(0), key(1), key(2)], program, watch)
 }
 
-/// Runs party 0 alone, with the keys of [`in_memory`]. `next` gives what it gets in each round, as `watched`
-/// saw it, and sees its wire, from which what was sent has been taken.
+/// Runs party 0 alone, with the keys of [`in_memory`]. `next` returns the data that the party gets in each
+/// round, as seen by `watched`. It sees the party's wire after the sent data were taken out.
 pub fn alone<'a, T>(
     seed: u8,
     program: impl FnOnce(Context) -> Part<'a, T>,
@@ -81,10 +82,10 @@ pub fn alone<'a, T>(
     }
 }
 
-/// The same with the three keys given.
+/// Runs one program like [`watched`], with the three keys given.
 ///
 /// # Panics
-/// If the parties do not agree on what is sent.
+/// If the lengths of sent and read data differ.
 pub fn with_keys<'a, T>(
     keys: [[u8; 32]; 3],
     program: impl Fn(Context) -> Part<'a, T>,
@@ -94,7 +95,7 @@ pub fn with_keys<'a, T>(
     carried([keys(0), keys(1), keys(2)], program, watch)
 }
 
-/// The same with bugs planted, or with keys that change.
+/// Runs one program with planted bugs, or with keys that change.
 #[cfg(test)]
 pub(super) fn taped<'a, T>(
     keys: [[u8; 32]; 3],
@@ -146,7 +147,7 @@ fn carried<'a, T>(
     }
     let rounds = lines[0].wire().rounds();
     let drawn = lines.iter().flat_map(|line| line.wire().drawn().clone());
-    // Without the side, which is another one at each of the two that draw.
+    // The side is left out, because it differs between the two parties that draw.
     let drawn = drawn.filter_map(|(label, round)| Some((*label.first_chunk::<10>()?, round)));
     Run {
         results: results.map(|result| result.unwrap_or_else(|| unreachable!("BUG: a party has not ended"))),

@@ -1,19 +1,20 @@
 //! The exact k nearest points of every point, by radix selection on secret thresholds.
 //!
-//! Point i is lane i, its candidates j are items. From the highest bit of the key on: those of the candidates
-//! left whose bit is 0 are counted; are they, with all chosen before, fewer than k, they are chosen and the
-//! others stay candidates, else they stay and the others leave. In the end all candidates of a point have one
-//! key, and the same is done with the bits of the public index j: ties go to the lower index.
+//! Point i is lane i, and its candidates j are items. The selection goes through the bits of the key, from
+//! the highest on. It counts the remaining candidates whose bit is 0. If these and all chosen points are
+//! fewer than k, they are chosen and the others remain candidates. Otherwise they remain candidates and
+//! the others are dropped. In the end, all candidates of a point have the same key. Then the same is done
+//! with the bits of the public index j, so the lower index wins a tie.
 
 use super::bits::{Adder, add, not};
 use super::primitives::{LANES, product_by, reshare};
 use super::{Bits, Context, Shared, Xor};
 
-/// Planes of 64 lanes: whether item j is chosen by point i, row j after row j, from the planes of the key,
-/// highest first, of the same shape.
+/// Returns planes of 64 lanes that mark whether point i has chosen item j, row j after row j. `keys` are
+/// the planes of the key, highest first, of the same shape.
 pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize, k: usize) -> Shared<Bits> {
     let width = points.div_ceil(LANES);
-    // Enough for a count of all points and a sign.
+    // Enough bits for a count of all points and a sign.
     let count = (points as u64).ilog2() as usize + 2;
     let others = others(points, width);
     let mut state = Selection {
@@ -30,7 +31,7 @@ pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize
     for (at, key) in keys.iter().enumerate() {
         let zeros = not(context, key.clone());
         let low = if at == 0 {
-            // Public candidates: the product is local.
+            // The candidates are public, so the product is local.
             zeros.map(|bits| bits.iter().zip(&others).map(|(a, b)| Xor(a.0 & b.0)).collect())
         } else {
             let part = state.candidates.product(&zeros);
@@ -41,12 +42,12 @@ pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize
     for bit in (0..(points - 1).checked_ilog2().map_or(0, |top| top + 1)).rev() {
         state.narrow(context, Low::Public(bit)).await;
     }
-    // One candidate is left, the k-th.
+    // Only the k-th candidate is left.
     state.chosen.add(&state.candidates);
     state.chosen
 }
 
-/// A public matrix of bits: every item is a candidate of every point but itself.
+/// Returns a public matrix of bits: every item is a candidate of every point except itself.
 fn others(points: usize, width: usize) -> Vec<Bits> {
     let mut bits = vec![Xor(0); points * width];
     for (item, row) in bits.chunks_mut(width).enumerate() {
@@ -60,22 +61,23 @@ fn others(points: usize, width: usize) -> Vec<Bits> {
 struct Selection {
     candidates: Shared<Bits>,
     chosen: Shared<Bits>,
-    /// How many are chosen, less k: planes in two's complement, lowest first.
+    /// Number of chosen points minus k: planes in two's complement, lowest first.
     missing: Vec<Shared<Bits>>,
-    /// Words of a row.
+    /// Number of words of a row.
     width: usize,
 }
 
-/// Which candidates come first.
+/// Candidates that come first.
 enum Low<'a> {
-    /// Those with a bit here.
+    /// Candidates with a bit here.
     Secret(&'a Shared<Bits>),
-    /// Those items in whose index this bit is 0.
+    /// Items whose index has 0 in this bit.
     Public(u32),
 }
 
 impl Selection {
-    /// The rows of items in whose index a bit is 0; the others left out, or replaced by zeros.
+    /// Returns the rows of items whose index has 0 in a bit. The other rows are left out, or replaced by
+    /// zeros.
     fn low_rows(&self, bits: &Shared<Bits>, bit: u32, blank: bool) -> Shared<Bits> {
         let is_low = |item: usize| item >> bit & 1 == 0;
         bits.map(|bits| {
@@ -86,15 +88,15 @@ impl Selection {
         })
     }
 
-    /// Chooses the candidates of each point that come first where they are fewer than those that are missing,
-    /// else drops the others.
+    /// For each point, counts the candidates that come first. If they are too few, chooses them; otherwise
+    /// drops the others.
     async fn narrow(&mut self, context: &mut Context, low: Low<'_>) {
         let counted = match low {
             Low::Secret(low) => low.clone(),
             Low::Public(bit) => self.low_rows(&self.candidates, bit, false),
         };
         let count = population(context, counted, &self.missing, self.width).await;
-        // 1 where the count is below 0: too few.
+        // 1 if the count is below 0: too few.
         let few = count.last().cloned().unwrap_or_default();
         let mut part = product_by(&few, &self.candidates);
         if let Low::Secret(low) = low {
@@ -123,8 +125,8 @@ impl Selection {
     }
 }
 
-/// Planes of the number of items of each lane plus `start`, mod 2^(planes of `start`): full adders (Wallace,
-/// 1964) until two numbers are left, then one addition.
+/// Returns planes of the number of items of each lane plus `start`, mod 2^(planes of `start`). Full adders
+/// (Wallace, 1964) reduce them to two numbers, then one addition follows.
 async fn population(
     context: &mut Context,
     items: Shared<Bits>,
@@ -160,8 +162,8 @@ async fn population(
     add(context, &number(0), &number(1), Adder::Sklansky).await
 }
 
-/// This party's part of (a + c)(b + c) for the thirds a, b, c of the first `3 three` words: with c added it
-/// is the carry of a + b + c.
+/// Returns this party's part of (a + c)(b + c) for the thirds a, b, c of the first `3 three` words. Adding
+/// c gives the carry of a + b + c.
 fn full_adder_part(column: &Shared<Bits>, three: usize) -> Vec<Bits> {
     let sums = |share: &[Bits], first: usize| -> Vec<Bits> {
         let c = &share[2 * three..3 * three];

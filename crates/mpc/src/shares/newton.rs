@@ -1,8 +1,8 @@
-//! Reciprocals of the degrees by Newton's iteration, equal to
+//! Reciprocals of the degrees by Newton's iteration. The result equals
 //! [`crate::propagation::integer::reference`] bit for bit.
 //!
-//! The leading bit of each degree is found on bits; what it stands for moves the degree to 28 bits, m in
-//! [1/2, 1), where a fixed start is good enough for three steps.
+//! The leading bit of each degree is found on bits. Its value scales the degree to 28 bits, m in [1/2, 1).
+//! There a fixed start is good enough for three steps.
 
 use super::balance;
 use super::bits::{Adder, a2b, b2a_part};
@@ -15,20 +15,20 @@ use crate::propagation::integer::{
     WEIGHT_BITS,
 };
 
-/// What propagation needs of the degrees, and of the numbers of labels.
+/// Factors for the propagation, made from the degrees and the numbers of labels.
 #[derive(Debug, Clone)]
 pub struct Reciprocals {
-    /// r: 2^G / d from below; 0 where d is 0.
+    /// r: 2^G / d, rounded down; 0 if d is 0.
     pub inverses: Shared<u64>,
-    /// c = 2^G - d r: what a point keeps.
+    /// c = 2^G - d r: the factor of a point's own value.
     pub kept: Shared<u64>,
-    /// 2^(F + 6) / sqrt(d); 0 where d is 0.
+    /// 2^(F + 6) / sqrt(d); 0 if d is 0.
     pub roots: Shared<u64>,
-    /// What the scores of each class are multiplied by, where classes are balanced.
+    /// Factor of the scores of each class, if classes are balanced.
     pub classes: Option<Shared<u64>>,
 }
 
-/// Of degrees that are no larger than the plan says, and of labels that are 0 or 1.
+/// Computes the factors for degrees within the limit of the plan, and for labels that are 0 or 1.
 pub async fn reciprocals(
     context: &mut Context,
     plan: &Plan,
@@ -38,7 +38,7 @@ pub async fn reciprocals(
     let top = plan.degree_bits() as usize;
     let bits = a2b(context, degrees, top, Adder::Sklansky).await;
     let leading = leading(context, bits).await;
-    // Bit t leads a degree of length t + 1.
+    // Bit t is the leading bit of a degree of length t + 1.
     let scales: Vec<u64> = (0..top as u32).map(|bit| 1 << (NEWTON_BITS - 1 - bit)).collect();
     let part = b2a_part(context, &leading, degrees.len(), [&scales, &plan.roots()]).await.concat();
     let [scale, root] = halves(&reshare(context, part).await);
@@ -66,9 +66,9 @@ fn halves(whole: &Shared<u64>) -> [Shared<u64>; 2] {
     [whole.slice(0..half), whole.slice(half..whole.len())]
 }
 
-/// For each plane, lowest first, whether it is the highest that is 1.
+/// Returns, for each plane, lowest first, whether it is the highest plane that is 1.
 async fn leading(context: &mut Context, bits: Vec<Shared<Bits>>) -> Vec<Shared<Bits>> {
-    // Or of each plane and all above it, by a tree from the top.
+    // Computes the or of each plane and all above it, by a tree from the top.
     let mut any: Vec<Shared<Bits>> = bits.into_iter().rev().collect();
     let mut span = 1;
     while span < any.len() {
@@ -93,7 +93,7 @@ async fn times(context: &mut Context, x: &Shared<u64>, y: &Shared<u64>, bits: u3
     truncate(context, &x.product(y), bits).await
 }
 
-/// c - x.
+/// Returns c - x.
 fn from(context: &Context, c: u64, x: &Shared<u64>) -> Shared<u64> {
     context.plus(x.times(u64::MAX), c)
 }
@@ -108,7 +108,7 @@ async fn inverse(context: &mut Context, mantissa: &Shared<u64>, scale: &Shared<u
     let bits = 2 * NEWTON_BITS - RECIPROCAL_BITS;
     let mut part = low.product(scale);
     if context.role() == 0 {
-        // Down, not to the nearest.
+        // Round down, not to the nearest.
         part.iter_mut().for_each(|x| *x = x.wrapping_sub(1 << (bits - 1)));
     }
     truncate(context, &part, bits).await

@@ -1,8 +1,8 @@
-//! Little leaves, on purpose: the class of the largest score, and each score to 2^-6 of its row's sum. Finer
-//! ones, or such as are multiplied by a degree, give distances back.
+//! Output. Little information leaves, on purpose: the class of the largest score, and each score in steps
+//! of 2^-6 of the sum of its row. Finer scores, or scores multiplied by a degree, would reveal distances.
 //!
-//! Labels are found by a tournament, quotients by long division, one bit a round of comparisons: equal to
-//! [`crate::propagation::integer::reference::coarse`] bit for bit.
+//! Labels are found by a tournament, quotients by long division with one bit per round of comparisons. The
+//! result equals [`crate::propagation::integer::reference::coarse`] bit for bit.
 
 use super::bits::{b2a, not, sign, words};
 use super::primitives::{LANES, in_thirds, multiply, product_by, reshare};
@@ -10,18 +10,18 @@ use super::{Bits, Context, Shared, Xor};
 use crate::propagation::integer::reference::Output;
 use crate::propagation::integer::{COARSE_BITS, Plan};
 
-/// A point has a label.
+/// Flag of a point with a label.
 const KNOWN: u16 = 1 << 15;
 
-/// What a party holds of the output, as exclusive ors: of each point two bytes of label and one of each
-/// class.
+/// Shares of the output at one party, by exclusive or: for each point, two bytes of label and one byte for
+/// each class.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sealed {
     /// Bytes of a point.
     width: usize,
-    /// Its own share.
+    /// Own share.
     pub own: Vec<u8>,
-    /// The next one.
+    /// Next share.
     pub next: Vec<u8>,
 }
 
@@ -32,8 +32,8 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// What is sent to the owner of some points: two parties are enough, of which one comes after the other.
-    /// The first (`place` 0) sends both of its shares, the second (1) the one that is missing.
+    /// Returns the data for the owner of some points. Two parties suffice, one right after the other. The
+    /// first (`place` 0) sends both of its shares, the second (1) sends the missing one.
     #[must_use]
     pub fn for_owner(&self, place: usize, points: std::ops::Range<usize>) -> Vec<u8> {
         let range = points.start * self.width..points.end * self.width;
@@ -44,13 +44,14 @@ impl Sealed {
         }
     }
 
-    /// Both shares, the own one first, as they are kept.
+    /// Returns both shares, the own one first, for storage.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         [&self.own[..], &self.next].concat()
     }
 
-    /// As [`Sealed::to_bytes`] makes it, of so many points and classes; `None` if it is not.
+    /// Reads the bytes of [`Sealed::to_bytes`] for `points` points and `classes` classes. Returns `None`
+    /// if the length is wrong.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], points: usize, classes: usize) -> Option<Self> {
         let width = classes + 2;
@@ -59,8 +60,9 @@ impl Sealed {
     }
 }
 
-/// An owner's output from what the first and the second of two parties sent ([`Sealed::for_owner`]); `None`
-/// if it is not that of `points` points and `classes` classes.
+/// Returns an owner's output from the data of the first and the second of two parties
+/// ([`Sealed::for_owner`]). Returns `None` if they are not an output of `points` points and `classes`
+/// classes.
 #[must_use]
 pub fn unseal(points: usize, classes: usize, zero: &[u8], one: &[u8]) -> Option<Output> {
     let width = classes + 2;
@@ -117,7 +119,7 @@ async fn seal_part(context: &mut Context, plan: &Plan, scores: &Shared<u64>) -> 
     let by_class = scores.chunks(lanes);
     let sum = by_class.iter().fold(Shared::zeros(lanes), |sum, class| sum.plus(class));
     let label = tournament(context, by_class, lanes, bits).await;
-    // The sum is above 0 exactly if its negative is below.
+    // The sum is above 0 exactly if its negative is below 0.
     let quotient_bits = plan.quotient_bits() as usize;
     let known = sign(context, &sum.times(u64::MAX), quotient_bits).await;
     let quotients = divide(context, &scores, &sum, classes, quotient_bits).await;
@@ -139,7 +141,7 @@ async fn seal_part(context: &mut Context, plan: &Plan, scores: &Shared<u64>) -> 
     Sealed { width: classes + 2, own: bytes(|plane| &plane.own), next: bytes(|plane| &plane.next) }
 }
 
-/// Planes of the class of the largest of the scores of each lane, of equal ones the first.
+/// Returns the planes of the class with the largest score of each lane. The first of equal scores wins.
 async fn tournament(
     context: &mut Context,
     mut scores: Vec<Shared<u64>>,
@@ -181,7 +183,8 @@ async fn tournament(
     labels.first().map_or_else(Vec::new, |planes| planes.chunks(width))
 }
 
-/// Planes, lowest first, of floor((2^7 t + s - 1) / (2 s)), 0 where s is 0: for each class, each lane.
+/// Returns the planes, lowest first, of floor((2^7 t + s - 1) / (2 s)), or 0 if s is 0, for each class and
+/// each lane.
 async fn divide(
     context: &mut Context,
     scores: &Shared<u64>,

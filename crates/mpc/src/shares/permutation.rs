@@ -1,14 +1,14 @@
-//! A secret permutation of each row, known to two parties.
+//! Secret permutations, one for each row, known to two parties.
 
 use zeroize::Zeroize;
 
 use super::Ring;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Words drawn at once.
+/// Number of words drawn at once.
 const BLOCK: usize = 1024;
 
-/// One permutation a row, of `width` places.
+/// One permutation for each row, of `width` places.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Permutations {
     width: usize,
@@ -28,8 +28,8 @@ impl Drop for Permutations {
 }
 
 impl Permutations {
-    /// Draws uniform ones (Fisher & Yates): from the places in order, for i = 0, 1, .. place i is exchanged
-    /// with place i + below(width - i), where `below` is that of [`Stream::below`].
+    /// Draws uniform permutations (Fisher & Yates): it starts with the places in order, and for i = 0, 1,
+    /// .. swaps place i with place i + below(width - i), where `below` is [`Stream::below`].
     #[must_use]
     pub fn draw(stream: &mut Stream, rows: usize, width: usize) -> Self {
         let mut words = Words { stream, block: [0; 4 * BLOCK], next: 4 * BLOCK };
@@ -44,7 +44,7 @@ impl Permutations {
         Self { width, places }
     }
 
-    /// The first row's, for every row: a bug that a test plants.
+    /// Uses the first row's permutation for every row: a bug that a test plants.
     #[cfg(test)]
     pub(super) fn one_for_all(mut self) -> Self {
         let first = self.places.get(..self.width).map(<[u16]>::to_vec).unwrap_or_default();
@@ -52,14 +52,14 @@ impl Permutations {
         self
     }
 
-    /// Each row, permuted: place i gets what lay at the permutation's i-th place.
+    /// Permutes each row: place i gets the word at the permutation's i-th place.
     #[must_use]
     pub fn apply<T: Ring>(&self, rows: &[T]) -> Vec<T> {
         let rows = rows.chunks_exact(self.width).zip(self.places.chunks_exact(self.width));
         rows.flat_map(|(row, places)| places.iter().map(|&place| row[usize::from(place)])).collect()
     }
 
-    /// Each row, permuted back.
+    /// Permutes each row back.
     #[must_use]
     pub fn invert<T: Ring>(&self, rows: &[T]) -> Vec<T> {
         let mut out = vec![T::default(); rows.len()];
@@ -71,7 +71,7 @@ impl Permutations {
     }
 }
 
-/// The words of a stream, many at a time.
+/// Words of a stream, read in large blocks.
 struct Words<'a> {
     stream: &'a mut Stream,
     block: [u8; 4 * BLOCK],
@@ -79,7 +79,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// As [`Stream::below`].
+    /// Draws like [`Stream::below`].
     fn below(&mut self, n: u32) -> u32 {
         let limit = (1u64 << 32) / u64::from(n) * u64::from(n);
         loop {

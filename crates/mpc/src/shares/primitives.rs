@@ -3,10 +3,10 @@
 use super::round::{Part, Side, together};
 use super::{Bits, Context, Ring, Shared};
 
-/// Lanes of a word of bits.
+/// Number of lanes of a word of bits.
 pub const LANES: usize = 64;
 
-/// Shares of what three parties' parts add up to; one word a party, one round.
+/// Returns shares of the sum of the three parties' parts. Takes one word per party and one round.
 pub async fn reshare<T: Ring>(context: &mut Context, mut part: Vec<T>) -> Shared<T> {
     context.step().mask(&mut part);
     context.send(Side::Before, &part);
@@ -15,7 +15,7 @@ pub async fn reshare<T: Ring>(context: &mut Context, mut part: Vec<T>) -> Shared
     Shared { own: part, next }
 }
 
-/// What is shared, shown to all three; one word a party, one round.
+/// Opens a shared value to all three parties. Takes one word per party and one round.
 pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Vec<T> {
     context.send(Side::After, &shared.own);
     context.round().await;
@@ -24,13 +24,13 @@ pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Vec<T> {
     held.zip(missing).map(|((&a, &b), c)| a.add(b).add(c)).collect()
 }
 
-/// Products word by word: `and` for bits; one word a party, one round.
+/// Returns products word by word (`and` for bits). Takes one word per party and one round.
 pub async fn multiply<T: Ring>(context: &mut Context, x: &Shared<T>, y: &Shared<T>) -> Shared<T> {
     let part = x.product(y);
     reshare(context, part).await
 }
 
-/// Several products in one round.
+/// Returns several products in one round.
 pub async fn multiply_all<T: Ring>(
     context: &mut Context,
     pairs: &[(&Shared<T>, &Shared<T>)],
@@ -44,8 +44,9 @@ pub async fn multiply_all<T: Ring>(
     ends.map(|(start, end)| products.slice(start..end)).collect()
 }
 
-/// Shares of what role `dealer` knows alone: its share is drawn with the neighbour before, the rest goes to
-/// the one after it, the third share is 0. `value` is given at the dealer only. The round is the caller's.
+/// Makes shares of a value that only role `dealer` knows. The dealer draws its own share with the
+/// neighbour before it and sends the rest to the neighbour after it; the third share is 0. Only the dealer
+/// passes a `value`. The caller waits for the end of the round.
 pub fn deal<T: Ring>(
     context: &mut Context,
     dealer: usize,
@@ -68,7 +69,7 @@ pub fn deal<T: Ring>(
     PendingShares { shared, due: place == 1 }
 }
 
-/// Shares that are whole when the round in which they were dealt is over.
+/// Shares that are complete at the end of the round in which they were dealt.
 #[derive(Debug)]
 pub struct PendingShares<T> {
     shared: Shared<T>,
@@ -76,7 +77,7 @@ pub struct PendingShares<T> {
 }
 
 impl<T: Ring> PendingShares<T> {
-    /// The shares; to be called in the order of the deals.
+    /// Returns the shares. Must be called in the order of the deals.
     pub fn receive(mut self, context: &Context) -> Shared<T> {
         if self.due {
             self.shared.own = context.receive(Side::Before, self.shared.len());
@@ -85,17 +86,19 @@ impl<T: Ring> PendingShares<T> {
     }
 }
 
-/// Some words of each row, when a vector is cut in three.
+/// Range of the words of each row, if a vector is cut in three.
 pub type Range = std::ops::Range<usize>;
 
-/// `items` in three ranges, each but the last a multiple of `unit`; empty ones are left out.
+/// Splits `items` into three ranges. Each except the last is a multiple of `unit`; empty ones are left
+/// out.
 #[must_use]
 pub fn thirds(items: usize, unit: usize) -> Vec<Range> {
     let size = items.div_ceil(3).next_multiple_of(unit).max(1);
     (0..items).step_by(size).map(|start| start..items.min(start + size)).collect()
 }
 
-/// Runs `part` on each third of `items`, with turned roles, side by side: all parties have the same load.
+/// Runs `part` on each third of `items` in parallel, with rotated roles, so that all parties have the same
+/// load.
 pub async fn in_thirds<'a, U: Send + 'a>(
     context: &Context,
     items: usize,
@@ -106,7 +109,8 @@ pub async fn in_thirds<'a, U: Send + 'a>(
     together(parts.map(|(turn, range)| part(context.split(turn), range)).collect()).await
 }
 
-/// Lanes of `bits` times a word of bits for all of them: `bits` has whole vectors as long as `by`.
+/// Returns this party's part of the product of `bits` and one word of bits per lane. `bits` consists of
+/// whole vectors as long as `by`.
 #[must_use]
 pub fn product_by(by: &Shared<Bits>, bits: &Shared<Bits>) -> Vec<Bits> {
     let mut part = Vec::with_capacity(bits.len());

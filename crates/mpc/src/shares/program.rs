@@ -13,29 +13,30 @@ use super::shuffle::{Edges, compact, densify, gather, transposed};
 use super::{Bits, Context, Shared, Stage};
 use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
 
-/// How it ends.
+/// End of the computation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What this party holds of the output of all points.
+    /// This party's shares of the output of all points.
     Sealed(Sealed),
-    /// The owners, by their place in the inputs, that have announced one thing and sent another, or have told
-    /// parties different things.
+    /// Owners that cheat, by their place in the inputs: their share does not match their announcement, or
+    /// they have sent parties different announcements.
     Cheats(Vec<usize>),
-    /// The party on this side has another announcement than the other two, or says so: it has to say whose.
-    /// Nothing was computed.
+    /// The party on this side has, or claims to have, a different announcement than the other two. It must
+    /// name the owner. Nothing was computed.
     Alone(Side),
-    /// What came from this side does not fit what this party has: one of the three deviates.
+    /// Data from this side contradict this party's data: one of the three parties deviates.
     Doubt(Side),
 }
 
-/// The program of one party, ready to be driven; compiled here, where it is optimised.
+/// Returns the program of one party, ready to be driven. It is compiled in this package, which is
+/// optimised.
 #[must_use]
 pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>) -> Part<'static, Outcome> {
     Box::pin(run(context, plan, inputs))
 }
 
-/// The program of one party. `inputs` are all owners', in the order of their places; together they have as
-/// many rows as the plan has points.
+/// Runs the program of one party. `inputs` are those of all owners, in the order of their places. Together
+/// they have as many rows as the plan has points.
 pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outcome {
     let context = &mut context;
     context.enter(Stage::Input);
@@ -71,7 +72,7 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     Outcome::Sealed(seal(context, &plan, &scores).await)
 }
 
-/// Distances, as the planes of their keys.
+/// Computes distances, as the planes of their keys.
 pub async fn bits_of_distances(context: &mut Context, plan: &Plan, codes: Shared<u16>) -> Vec<Shared<Bits>> {
     context.enter(Stage::Distances);
     let distances = hamming(context, codes, plan.settings().bits as usize).await;
@@ -79,7 +80,7 @@ pub async fn bits_of_distances(context: &mut Context, plan: &Plan, codes: Shared
     keys(context, &distances, plan.points(), plan.key_bits() as usize).await
 }
 
-/// The same from the parts of the distances that the owners have; the stage of distances has no rounds.
+/// Computes the same from the owners' parts of the distances. The stage of distances has no rounds.
 pub async fn bits_of_parts(context: &mut Context, plan: &Plan, parts: Vec<Shared<u16>>) -> Vec<Shared<Bits>> {
     context.enter(Stage::Distances);
     let distances = added(&parts, plan.points());
@@ -88,13 +89,13 @@ pub async fn bits_of_parts(context: &mut Context, plan: &Plan, parts: Vec<Shared
     keys(context, &distances, plan.points(), plan.key_bits() as usize).await
 }
 
-/// Words of a matrix that are shuffled at once, in matrices that are not too large.
+/// Number of words of a matrix that are shuffled at once, unless the matrix is too large.
 const AT_ONCE: usize = 1 << 20;
-/// Most steps in which a matrix is shuffled.
+/// Largest number of steps for the shuffle of a matrix.
 const MOST_STEPS: usize = 16;
 
-/// The rows of a square matrix that are shuffled at once, step after step: so that of large matrices little
-/// is there more than once.
+/// Returns the rows of a square matrix that are shuffled at once, step after step. So only a small part of
+/// a large matrix is in memory more than once.
 #[must_use]
 pub fn steps(points: usize) -> Vec<Range> {
     let count = (points * points).div_ceil(AT_ONCE).clamp(1, MOST_STEPS);
@@ -102,18 +103,18 @@ pub fn steps(points: usize) -> Vec<Range> {
     (0..points).step_by(rows).map(|start| start..points.min(start + rows)).collect()
 }
 
-/// The most bytes that a party holds at once, its inputs and the messages of a round among them; no less than
-/// that, and little more (`tests/memory.rs`). It grows with the points.
+/// Returns the largest number of bytes that a party holds at once, including its inputs and the messages
+/// of a round. It is an upper bound, and a close one (`tests/memory.rs`). It grows with the points.
 #[must_use]
 pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
     let (n, classes) = (points as u64, classes as u64);
-    // Two shares of the codes, twice where they are put together.
+    // Two shares of the codes, twice while they are put together.
     let input = 8 * n.next_multiple_of(LANES as u64) * u64::from(settings.bits) + 32 * n * classes;
     input.max(memory_after_input(points, classes, settings.k))
 }
 
-/// The same where distances are shared. It covers what an owner holds that makes its parts, too: all of them,
-/// its parcels, and the vectors of transfers or the ciphertexts of one other owner.
+/// Returns the same if distances are shared. It also covers an owner that makes its parts: all parts, its
+/// parcels, and the vectors of transfers or the ciphertexts of one other owner.
 #[must_use]
 pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -> u64 {
     let (n, classes, bits) =
@@ -126,13 +127,13 @@ fn memory_after_input(points: usize, classes: u64, k: usize) -> u64 {
     let (n, k) = (points as u64, k as u64);
     let square = n * n;
     let words = square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64);
-    // The dense graph, permutations of all rows, and what is shuffled.
+    // The dense graph, permutations of all rows, and the shuffled words.
     let graph = 20 * square + 26 * words + (16 * k + 300 * classes) * n;
     let weights = 4 * square + (800 * k + 100 * classes) * n;
     graph.max(weights)
 }
 
-/// The edges of the points, by thirds of the rows of each step.
+/// Returns the edges of the points, by thirds of the rows of each step.
 pub async fn edges(
     context: &mut Context,
     plan: &Plan,
@@ -141,7 +142,7 @@ pub async fn edges(
 ) -> Vec<Edges> {
     context.enter(Stage::Compaction);
     let points = plan.points();
-    // Lowest plane first, the mark above the key; a row of the mask lies across the matrix of choices.
+    // Lowest plane first, the mark above the key. A row of the mask runs across the matrix of choices.
     let mut planes = keys;
     planes.reverse();
     planes.push(chosen.map(|bits| transposed(bits, points)));
@@ -161,7 +162,7 @@ pub async fn edges(
     edges
 }
 
-/// The weights of all edges, row after row.
+/// Returns the weights of all edges, row after row.
 pub async fn weights(context: &mut Context, plan: &Plan, edges: &[Edges]) -> Shared<u64> {
     context.enter(Stage::Weights);
     let keys = Shared::concat(edges.iter().map(|edges| &edges.keys));
@@ -171,7 +172,7 @@ pub async fn weights(context: &mut Context, plan: &Plan, edges: &[Edges]) -> Sha
     lookup(context, &index, keys.len(), &plan.weights(), WEIGHT_BITS as usize + 1).await
 }
 
-/// The dense graph and the degrees.
+/// Returns the dense graph and the degrees.
 pub async fn dense(
     context: &mut Context,
     plan: &Plan,

@@ -1,45 +1,45 @@
-//! Words that can be shared, and what a party holds of a vector of them.
+//! Words that can be shared, and a party's shares of a vector of them.
 
 use zeroize::Zeroize;
 
-/// A ring of words: integers mod 2^16 or 2^64, or bits side by side.
+/// Ring of words: integers mod 2^16 or 2^64, or bits in parallel.
 pub trait Ring: Copy + Default + Eq + Send + Sync + std::fmt::Debug + Zeroize + 'static {
     /// Bytes of a word.
     const BYTES: usize;
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     fn add(self, other: Self) -> Self;
-    /// The difference.
+    /// Returns the difference.
     #[must_use]
     fn sub(self, other: Self) -> Self;
-    /// The product.
+    /// Returns the product.
     #[must_use]
     fn mul(self, other: Self) -> Self;
-    /// The word at the start of `bytes`, little-endian; `bytes` has at least [`Ring::BYTES`].
+    /// Reads the word at the start of `bytes`, little-endian. `bytes` has at least [`Ring::BYTES`] bytes.
     #[must_use]
     fn read(bytes: &[u8]) -> Self;
     /// Appends the word, little-endian.
     fn write(self, out: &mut Vec<u8>);
     /// Appends words.
     fn write_all(words: &[Self], out: &mut Vec<u8>);
-    /// The whole words of `bytes`.
+    /// Reads all whole words of `bytes`.
     #[must_use]
     fn read_all(bytes: &[u8]) -> Vec<Self> {
         bytes.chunks_exact(Self::BYTES).map(Self::read).collect()
     }
-    /// Its bits.
+    /// Returns the bits of the word.
     #[must_use]
     fn bits(self) -> u64;
-    /// The word with these bits; those that it has no place for are dropped.
+    /// Returns the word with these bits. Bits that do not fit are dropped.
     #[must_use]
     fn from_bits(bits: u64) -> Self;
 }
 
-/// Bits side by side: the sum is exclusive or, the product is and.
+/// Bits in parallel: the sum is exclusive or, the product is and.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroize)]
 pub struct Xor<W>(pub W);
 
-/// 64 lanes of one bit each.
+/// Word of 64 lanes with one bit each.
 pub type Bits = Xor<u64>;
 
 macro_rules! rings {
@@ -124,7 +124,7 @@ macro_rules! rings {
 
 rings!(u16, u64);
 
-/// What one party holds of a vector: its own share, of the party's number, and the next one.
+/// Shares of a vector that one party holds: the share with the party's number, and the next one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Shared<T> {
     /// Share i, at party i.
@@ -140,55 +140,55 @@ impl<T> std::fmt::Debug for Shared<T> {
 }
 
 impl<T: Ring> Shared<T> {
-    /// The shares of `len` zeros.
+    /// Returns shares of `len` zeros.
     #[must_use]
     pub fn zeros(len: usize) -> Self {
         Self { own: vec![T::default(); len], next: vec![T::default(); len] }
     }
 
-    /// How many words.
+    /// Returns the number of words.
     #[must_use]
     pub fn len(&self) -> usize {
         self.own.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the vector is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty()
     }
 
-    /// The same linear map of both shares.
+    /// Applies the same linear map to both shares.
     #[must_use]
     pub fn map<U: Ring>(&self, f: impl Fn(&[T]) -> Vec<U>) -> Shared<U> {
         Shared { own: f(&self.own), next: f(&self.next) }
     }
 
-    /// Word by word.
+    /// Applies a linear map word by word.
     #[must_use]
     pub fn each(&self, f: impl Fn(T) -> T) -> Self {
         self.map(|share| share.iter().map(|&x| f(x)).collect())
     }
 
-    /// Word by word with another vector.
+    /// Combines this vector with another one word by word.
     fn zip(&self, other: &Self, f: impl Fn(T, T) -> T) -> Self {
         let of = |a: &[T], b: &[T]| a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect();
         Self { own: of(&self.own, &other.own), next: of(&self.next, &other.next) }
     }
 
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, T::add)
     }
 
-    /// The difference.
+    /// Returns the difference.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         self.zip(other, T::sub)
     }
 
-    /// Times a public number.
+    /// Returns the product with a public number.
     #[must_use]
     pub fn times(&self, factor: T) -> Self {
         self.each(|x| x.mul(factor))
@@ -200,19 +200,19 @@ impl<T: Ring> Shared<T> {
         self.next.iter_mut().zip(&other.next).for_each(|(a, &b)| *a = a.add(b));
     }
 
-    /// Some of the words.
+    /// Returns a range of the words.
     #[must_use]
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         Self { own: self.own[range.clone()].to_vec(), next: self.next[range].to_vec() }
     }
 
-    /// Vectors of `len` words each.
+    /// Splits the vector into vectors of `len` words each.
     #[must_use]
     pub fn chunks(&self, len: usize) -> Vec<Self> {
         (0..self.len()).step_by(len.max(1)).map(|at| self.slice(at..self.len().min(at + len))).collect()
     }
 
-    /// One vector after the other.
+    /// Concatenates vectors.
     #[must_use]
     pub fn concat<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut whole = Self::default();
@@ -222,7 +222,7 @@ impl<T: Ring> Shared<T> {
         whole
     }
 
-    /// Makes room for so many words more.
+    /// Reserves memory for `len` more words.
     pub fn reserve(&mut self, len: usize) {
         self.own.reserve_exact(len);
         self.next.reserve_exact(len);
@@ -234,7 +234,8 @@ impl<T: Ring> Shared<T> {
         self.next.extend_from_slice(&other.next);
     }
 
-    /// This party's part of the products, word by word: over the three parties they add up.
+    /// Returns this party's part of the products, word by word. The parts of the three parties add up to
+    /// the products.
     #[must_use]
     pub fn product(&self, other: &Self) -> Vec<T> {
         let x = self.own.iter().zip(&self.next);

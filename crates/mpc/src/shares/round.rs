@@ -1,9 +1,9 @@
-//! Rounds: the one thing a program waits for.
+//! Rounds: a program waits for nothing else.
 //!
-//! In a round each party sends one sequence of bytes to each of the other two, and goes on when both of
-//! theirs are there. All three run the same program, so that nothing needs a name: what is read is what was
-//! sent, in the same order. Where lengths differ somebody deviates; that is noted ([`Wire::fault`]), what is
-//! missing reads as zeros, and the driver stops before anything leaves.
+//! In a round, each party sends one sequence of bytes to each of the other two, and continues when both of
+//! theirs have arrived. All three run the same program, so messages need no names: data are read in the
+//! order of sending. If a length differs, some party deviates. The fault is recorded ([`Wire::fault`]),
+//! missing data are read as zeros, and the driver stops before it sends anything.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::task::{Context as Wakeup, Poll};
 
 use super::{Ring, Stage};
 
-/// The other two parties, seen from one: the one before it and the one after it.
+/// The two other parties as seen from one party: the one before it and the one after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// Party i - 1.
@@ -25,7 +25,7 @@ pub enum Side {
 /// Both sides.
 pub const SIDES: [Side; 2] = [Side::Before, Side::After];
 
-/// One thing after another, of one party: what it sends in this round, what it got in the last one.
+/// Data that one party sends in this round and received in the last one.
 #[derive(Default)]
 pub struct Wire {
     round: u32,
@@ -35,18 +35,18 @@ pub struct Wire {
     fault: Option<Side>,
     doubt: Option<Side>,
     sent: [u64; 2],
-    /// The streams that were drawn, each with its round.
+    /// Streams that were drawn, each with its round.
     drawn: BTreeMap<[u8; 12], u32>,
     marks: Vec<Mark>,
     chunks: u32,
 }
 
-/// Where a stage began.
+/// Start of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Which stage.
+    /// Stage.
     pub stage: Stage,
-    /// Rounds before it.
+    /// Number of rounds before it.
     pub rounds: u32,
     /// Bytes sent before it.
     pub sent: u64,
@@ -59,40 +59,40 @@ impl std::fmt::Debug for Wire {
 }
 
 impl Wire {
-    /// Rounds that are over.
+    /// Returns the number of finished rounds.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.round
     }
 
-    /// Bytes sent to each side so far.
+    /// Returns the bytes sent to each side so far.
     #[must_use]
     pub fn sent(&self) -> [u64; 2] {
         self.sent
     }
 
-    /// Who sent too little or too much.
+    /// Returns the side that sent too little or too much.
     #[must_use]
     pub fn fault(&self) -> Option<Side> {
         self.fault
     }
 
-    /// Appends words to what this round sends.
+    /// Adds words to the messages of this round.
     pub fn send<T: Ring>(&mut self, to: Side, words: &[T]) {
         T::write_all(words, &mut self.out[to as usize]);
     }
 
-    /// Appends bytes to what this round sends.
+    /// Adds bytes to the messages of this round.
     pub fn send_bytes(&mut self, to: Side, bytes: &[u8]) {
         self.out[to as usize].extend_from_slice(bytes);
     }
 
-    /// The next `len` words of what the last round brought.
+    /// Reads the next `len` words of the data of the last round.
     pub fn receive<T: Ring>(&mut self, from: Side, len: usize) -> Vec<T> {
         self.receive_bytes(from, len * T::BYTES, T::read_all)
     }
 
-    /// What `read` makes of the next `len` bytes of what the last round brought.
+    /// Applies `read` to the next `len` bytes of the data of the last round, and returns the result.
     pub fn receive_bytes<R>(&mut self, from: Side, len: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         let at = from as usize;
         let bytes = self.inbox[at].get(self.read[at]..).and_then(|rest| rest.get(..len));
@@ -108,21 +108,21 @@ impl Wire {
         result
     }
 
-    /// What this round sends, taken out.
+    /// Takes out the messages of this round.
     pub fn take(&mut self) -> [Vec<u8>; 2] {
         let out = std::mem::take(&mut self.out);
         SIDES.iter().for_each(|&side| self.sent[side as usize] += out[side as usize].len() as u64);
         out
     }
 
-    /// What both sides sent in this round: the next one begins.
+    /// Begins the next round with the messages of both sides.
     pub fn turn(&mut self, received: [Vec<u8>; 2]) {
         self.inbox = received;
         self.read = [0; 2];
         self.round += 1;
     }
 
-    /// Notes a fault if the last round brought more than was read.
+    /// Records a fault if the last round brought more data than were read.
     pub fn settle(&mut self) {
         for side in SIDES {
             if self.read[side as usize] != self.inbox[side as usize].len() {
@@ -133,69 +133,69 @@ impl Wire {
         self.read = [0; 2];
     }
 
-    /// From which side something came that is as long as it should be and does not fit what this party has:
-    /// one of all three deviates.
+    /// Returns the side whose data have the right length but contradict this party's data: one of the
+    /// three parties deviates.
     #[must_use]
     pub fn doubt(&self) -> Option<Side> {
         self.doubt
     }
 
-    /// Notes such.
+    /// Records such a side.
     pub fn note_doubt(&mut self, side: Side) {
         self.doubt.get_or_insert(side);
     }
 
-    /// Enters a label in the ledger of draws.
+    /// Records a label in the ledger of draws.
     ///
     /// # Panics
-    /// If it was drawn before: two vectors would have one mask.
+    /// If the label was drawn before, because two vectors would have the same mask.
     pub fn note(&mut self, label: [u8; 12]) {
         let before = self.drawn.insert(label, self.round);
         assert!(before.is_none(), "BUG: the stream {label:?} is drawn a second time");
     }
 
-    /// The labels of the streams that were drawn, each with its round.
+    /// Returns the labels of the drawn streams, each with its round.
     #[must_use]
     pub fn drawn(&self) -> &BTreeMap<[u8; 12], u32> {
         &self.drawn
     }
 
-    /// Notes that a stage begins.
+    /// Records the start of a stage.
     pub fn mark(&mut self, stage: Stage) {
         self.marks.push(Mark { stage, rounds: self.round, sent: self.sent.iter().sum() });
     }
 
-    /// Where each stage so far began.
+    /// Returns the start of each stage so far.
     #[must_use]
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
-    /// A number that no chunk has had.
+    /// Returns a number that no other chunk has.
     pub fn next_chunk(&mut self) -> u32 {
         self.chunks += 1;
         self.chunks
     }
 }
 
-/// The wire of a party, shared by its driver and the parts of its program.
+/// Wire of a party, shared by its driver and the parts of its program.
 #[derive(Clone, Debug, Default)]
 pub struct Line(Arc<Mutex<Wire>>);
 
 impl Line {
-    /// The wire; nobody holds it over a round.
+    /// Returns the wire. It must not be held over a round.
     pub fn wire(&self) -> MutexGuard<'_, Wire> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of this round.
+    /// Returns a future that waits for the end of this round.
     #[must_use]
     pub fn round(&self) -> Round {
         Round { line: self.clone(), from: self.wire().round }
     }
 }
 
-/// Ready when the round is over in which it was made.
+/// Future that is ready at the end of the round in which it was made.
 #[derive(Debug)]
 pub struct Round {
     line: Line,
@@ -210,16 +210,16 @@ impl Future for Round {
     }
 }
 
-/// A part of a program.
+/// Part of a program.
 pub type Part<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Runs parts side by side, always in the same order: their messages share rounds.
+/// Runs parts in parallel, always in the same order. Their messages share rounds.
 #[must_use]
 pub fn together<T>(parts: Vec<Part<'_, T>>) -> Together<'_, T> {
     Together { parts: parts.into_iter().map(Err).collect() }
 }
 
-/// The results of all parts, in their order, when all have ended.
+/// Future of the results of all parts, in order. It is ready when all parts have ended.
 pub struct Together<'a, T> {
     parts: Vec<Result<T, Part<'a, T>>>,
 }
@@ -230,7 +230,7 @@ impl<T> std::fmt::Debug for Together<'_, T> {
     }
 }
 
-// Nothing in it is pinned in place: parts are boxed, results are moved out at the end.
+// Its contents do not need to be pinned: parts are boxed, and results are moved out at the end.
 impl<T> Unpin for Together<'_, T> {}
 
 impl<T> Future for Together<'_, T> {

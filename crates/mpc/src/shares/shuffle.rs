@@ -1,9 +1,10 @@
-//! Row shuffles: the edges of each point are found without showing whose they are.
+//! Row shuffles: they find the edges of each point and hide the point that each edge leads to.
 //!
-//! Each row of a matrix is permuted by three permutations in turn, each known to one pair of parties (Araki,
-//! Furukawa, Ohara, Pinkas, Rosemarin & Tsuchida, *Secure Graph Analysis at Scale*, CCS 2021, section 4): no
-//! party knows all three. Then the marks of the k nearest are opened: k ones in uniform places. Weights put
-//! at the opened places go back by the inverse permutations.
+//! Each row of a matrix is permuted by three permutations in turn. Each permutation is known to one pair
+//! of parties, so no party knows all three (Araki, Furukawa, Ohara, Pinkas, Rosemarin & Tsuchida, *Secure
+//! Graph Analysis at Scale*, CCS 2021, section 4). Then the marks of the k nearest are opened: k ones in
+//! uniform places. The inverse permutations bring weights from the opened places back to their original
+//! places.
 
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
 use super::context::blend;
@@ -12,7 +13,7 @@ use super::primitives::{LANES, open};
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
 
-/// The permutations of a row that a party knows: those in common with each neighbour.
+/// Permutations of the rows that a party knows: those that it shares with each neighbour.
 #[derive(Debug)]
 pub struct Secrets {
     before: Permutations,
@@ -34,7 +35,8 @@ fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec
     a
 }
 
-/// What a party begins a shuffle with: one role both shares, added; one its next share; one nothing.
+/// Returns the data of a party at the beginning of a shuffle: the sum of both shares at role `both`, the
+/// next share at role `next`, nothing at the third role.
 fn begin<T: Ring>(role: usize, both: usize, next: usize, rows: Shared<T>) -> Vec<T> {
     match role {
         role if role == both => pairwise(rows.own, &rows.next, T::add),
@@ -43,10 +45,10 @@ fn begin<T: Ring>(role: usize, both: usize, next: usize, rows: Shared<T>) -> Vec
     }
 }
 
-/// A value in two parts at two roles, on its way.
+/// Value in two parts at two roles, in transit.
 struct Halves<'a> {
     context: &'a mut Context,
-    /// Bits of a word that are used; at most 57, or 64 for all.
+    /// Number of used bits of a word: at most 57, or 64 for all.
     bits: u32,
 }
 
@@ -67,7 +69,7 @@ impl Halves<'_> {
         }
     }
 
-    /// Combines words with a mask of the bits that are used, in common with a neighbour if there is one.
+    /// Combines words with a mask of the used bits, which is shared with a neighbour if `side` is set.
     fn mask<T: Ring>(&mut self, side: Option<Side>, words: &mut [T], combine: impl Fn(T, T) -> T) {
         let step = self.context.step();
         let Some(side) = side else { return };
@@ -77,7 +79,7 @@ impl Halves<'_> {
     }
 }
 
-/// Which neighbour, if any, role `me` has key `key` in common with.
+/// Returns the neighbour that has key `key` too, if role `me` has it.
 fn partner(me: usize, key: usize) -> Option<Side> {
     match (key + 3 - me) % 3 {
         0 => Some(Side::Before),
@@ -86,7 +88,8 @@ fn partner(me: usize, key: usize) -> Option<Side> {
     }
 }
 
-/// Permutes rows of `width` words by secret permutations, three rounds. Words use their lowest `bits` bits.
+/// Permutes rows of `width` words with secret permutations, in three rounds. Words use their lowest `bits`
+/// bits.
 pub async fn shuffle<T: Ring>(
     context: &mut Context,
     rows: Shared<T>,
@@ -95,7 +98,7 @@ pub async fn shuffle<T: Ring>(
 ) -> (Shared<T>, Secrets) {
     let len = rows.len();
     let secrets = Secrets::draw(context, len / width, width);
-    // Roles 0 and 1 begin; role 2 takes over from role 0, then role 0 from role 1.
+    // Roles 0 and 1 begin. Role 2 continues for role 0, then role 0 continues for role 1.
     let start = begin(context.role(), 0, 1, rows);
     let shuffled = hops(
         context,
@@ -109,12 +112,12 @@ pub async fn shuffle<T: Ring>(
         len,
     )
     .await;
-    // What role 2 and role 0 have becomes share 0 plus shares 1 and 2, which are drawn.
+    // The halves at roles 2 and 0 become share 0, after shares 1 and 2 are drawn and subtracted.
     let shared = settle(context, shuffled, [1, 2], bits, len).await;
     (shared, secrets)
 }
 
-/// Permutes rows back, three rounds.
+/// Permutes rows back, in three rounds.
 pub async fn unshuffle<T: Ring>(
     context: &mut Context,
     rows: Shared<T>,
@@ -122,7 +125,7 @@ pub async fn unshuffle<T: Ring>(
     bits: u32,
 ) -> Shared<T> {
     let len = rows.len();
-    // Roles 2 and 0 begin; role 1 takes over from role 0, then role 0 from role 2.
+    // Roles 2 and 0 begin. Role 1 continues for role 0, then role 0 continues for role 2.
     let start = begin(context.role(), 2, 0, rows);
     let back = hops(
         context,
@@ -139,8 +142,8 @@ pub async fn unshuffle<T: Ring>(
     settle(context, back, [0, 2], bits, len).await
 }
 
-/// Three hops: at each, the two roles with that key permute and mask what they have, one adding, the other
-/// subtracting; then the role that is named, if any, hands its half on.
+/// Makes three hops. At each, the two roles with that key permute and mask their halves: one adds the
+/// mask, the other subtracts it. Then the named role, if any, hands its half on.
 async fn hops<T: Ring>(
     context: &mut Context,
     mut half: Vec<T>,
@@ -175,8 +178,9 @@ async fn hops<T: Ring>(
     half
 }
 
-/// Shares from two halves: two shares are drawn, each with the key of its number, the two roles that have the
-/// halves take off the one they know and give each other what is left: the third share.
+/// Makes shares from two halves. Two shares are drawn, each with the key of its number. Each of the two
+/// roles with a half subtracts the drawn share that it knows. The two exchange the results, whose sum is
+/// the third share.
 async fn settle<T: Ring>(
     context: &mut Context,
     half: Vec<T>,
@@ -193,7 +197,7 @@ async fn settle<T: Ring>(
         Halves { context: &mut *context, bits }.mask(side, &mut share, |_, mask| mask);
         shares[key] = share;
     }
-    // Share `open` is held by role `open` and the one before it: they have the halves.
+    // Role `open` and the role before it hold share `open`. They have the halves.
     let (upper, lower) = (open, (open + 2) % 3);
     let halves = Halves { context, bits };
     let other = if role == upper { Some(Side::Before) } else { (role == lower).then_some(Side::After) };
@@ -210,21 +214,21 @@ async fn settle<T: Ring>(
     Shared { own: std::mem::take(&mut shares[role]), next: std::mem::take(&mut shares[(role + 1) % 3]) }
 }
 
-/// The edges of some rows, found under a shuffle.
+/// Edges of some rows, found under a shuffle.
 #[derive(Debug)]
 pub struct Edges {
     /// Keys of the k nearest, row after row, in the order of their places.
     pub keys: Shared<Xor<u16>>,
-    /// The places in the shuffled rows, ascending in each.
+    /// Places in the shuffled rows, ascending in each row.
     pub places: Vec<usize>,
-    /// How to go back.
+    /// Permutations that bring the rows back.
     pub secrets: Secrets,
-    /// The opened marks, row after row: for the audit.
+    /// Opened marks, row after row. The audit uses them.
     pub opened: Vec<Bits>,
 }
 
-/// Bits of words of 16 bits for rows `rows` of matrices of bits: plane t of `planes` becomes bit t. A plane
-/// has rows of `points` lanes.
+/// Gathers words of 16 bits for the rows `rows` of matrices of bits: plane t of `planes` becomes bit t. A
+/// plane has rows of `points` lanes.
 #[must_use]
 pub fn gather(planes: &[Shared<Bits>], rows: std::ops::Range<usize>, points: usize) -> Shared<Xor<u16>> {
     let width = words(points);
@@ -240,7 +244,7 @@ pub fn gather(planes: &[Shared<Bits>], rows: std::ops::Range<usize>, points: usi
     Shared { own: of(|plane| &plane.own), next: of(|plane| &plane.next) }
 }
 
-/// A square matrix of bits, transposed.
+/// Transposes a square matrix of bits.
 #[must_use]
 pub fn transposed(bits: &[Bits], points: usize) -> Vec<Bits> {
     let width = words(points);
@@ -262,8 +266,8 @@ pub fn transposed(bits: &[Bits], points: usize) -> Vec<Bits> {
     out
 }
 
-/// Finds the marked entries of some rows: words of `key_bits` bits of key and a mark above them. Four rounds.
-/// Rows that have not exactly `k` marks show that a party deviates.
+/// Finds the marked entries of some rows, whose words have `key_bits` bits of key and a mark above them.
+/// Takes four rounds. A row without exactly `k` marks proves that a party deviates.
 pub async fn compact(
     context: &mut Context,
     rows: Shared<Xor<u16>>,
@@ -302,7 +306,7 @@ pub async fn compact(
     Edges { keys, places, secrets, opened }
 }
 
-/// Rows of the dense matrix B from the weights of their edges, three rounds.
+/// Makes rows of the dense matrix B from the weights of their edges, in three rounds.
 pub async fn densify(
     context: &mut Context,
     edges: Edges,

@@ -1,4 +1,4 @@
-//! What shares compute is what plain numbers give, bit for bit.
+//! Tests that computations on shares equal those on plain numbers, bit for bit.
 
 pub(super) mod audit;
 mod hostile;
@@ -9,7 +9,7 @@ mod stages;
 use super::{Ring, Shared};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Shares of plain values at the three parties.
+/// Returns shares of plain values for the three parties.
 fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
     let mut stream = Stream::new(&[seed; 32], "test shares", &[]);
     let mut draw = || {
@@ -23,7 +23,7 @@ fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
     std::array::from_fn(|party| Shared { own: shares[party].clone(), next: shares[(party + 1) % 3].clone() })
 }
 
-/// What three parties hold, put together; each share is the same at both that hold it.
+/// Checks that both holders of each share hold the same, and returns the sum of the shares.
 fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
     for party in 0..3 {
         assert!(held[party].next == held[(party + 1) % 3].own, "share {} at both", (party + 1) % 3);
@@ -32,7 +32,7 @@ fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
     pairs.map(|((&a, &b), &c)| a.add(b).add(c)).collect()
 }
 
-/// Uniform words of `bits` bits.
+/// Returns uniform words of `bits` bits.
 fn words(count: usize, bits: u32, seed: u8) -> Vec<u64> {
     let mut stream = Stream::new(&[seed; 32], "test words", &[]);
     let mut values = vec![0u64; count];

@@ -1,22 +1,23 @@
-//! Exact truncation: shares of floor((z + 2^(g-1)) / 2^g), with no chance of being off.
+//! Exact truncation: shares of floor((z + 2^(g-1)) / 2^g), without any probability of error.
 //!
 //! Truncating shares one by one (Mohassel & Rindal, *ABY3*, CCS 2018) fails with a probability that grows
-//! with z: over the steps of a propagation it would fail several times. Here |z| < 2^62, so that
-//! `v = z + 2^62 + 2^(g-1)` lies in [0, 2^63). Two roles hold v = t_0 + t_1 mod 2^64, and
+//! with z. Over the steps of a propagation, it would fail several times. Here |z| < 2^62, so
+//! `v = z + 2^62 + 2^(g-1)` is in [0, 2^63). Two roles hold v = t_0 + t_1 mod 2^64, and
 //!
 //! ```text
 //! floor(v / 2^g) = floor(t_0 / 2^g) + floor(t_1 / 2^g) + carry - wrap 2^(64-g)
 //! ```
 //!
-//! where carry is that of the low g bits, and wrap = 1 exactly if a top bit of t_0 or t_1 is set, since that
-//! of v is not. Both are computed on bits; the complements of the top bits travel as one more plane.
+//! Here carry is the carry of the low g bits. The top bit of v is 0, so wrap = 1 exactly if a top bit of
+//! t_0 or t_1 is set. Both are computed on bits. The complements of the top bits are one more plane.
 
 use super::bits::{b2a_part, carry, planes, words};
 use super::primitives::{deal, in_thirds, multiply_all, reshare};
 use super::round::Side;
 use super::{Context, Shared};
 
-/// Shares of floor((z + 2^(bits-1)) / 2^bits) from each party's part of z, |z| < 2^62; `bits` from 1 to 62.
+/// Returns shares of floor((z + 2^(bits-1)) / 2^bits) from each party's part of z, |z| < 2^62; `bits` from
+/// 1 to 62.
 pub async fn truncate(context: &mut Context, part: &[u64], bits: u32) -> Shared<u64> {
     let thirds = in_thirds(context, part.len(), 64, |mut context, range| {
         let part = &part[range];
@@ -42,7 +43,7 @@ async fn truncate_part(context: &mut Context, part: &[u64], bits: u32) -> Shared
     let y = y.receive(context).chunks(width);
     let pairs: Vec<_> = x.iter().zip(&y).collect();
     let mut generate = multiply_all(context, &pairs).await;
-    // Of the last plane the product says that neither top bit is set: no wrap.
+    // The product of the last plane is 1 if neither top bit is set: no wrap.
     let unwrapped = generate.pop().unwrap_or_default();
     let propagate = x[..count - 1].iter().zip(&y).map(|(a, b)| a.plus(b)).collect();
     let carried = carry(context, generate, propagate).await;
@@ -56,8 +57,8 @@ async fn truncate_part(context: &mut Context, part: &[u64], bits: u32) -> Shared
     reshare(context, sum).await
 }
 
-/// t_0 at role 0 and t_1 at role 1, which add up to v: role 2 gives its part to role 1 under a mask that it
-/// has in common with role 0.
+/// Returns t_0 at role 0 and t_1 at role 1, which add up to v. Role 2 gives its part to role 1, with a
+/// mask that it shares with role 0.
 async fn split(context: &mut Context, part: &[u64], bits: u32) -> Option<Vec<u64>> {
     let step = context.step();
     let sum = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect::<Vec<u64>>();

@@ -7,23 +7,23 @@ use zeroize::Zeroizing;
 
 use super::stream::derive;
 
-/// A fresh X25519 secret, for one view. Wiped on drop.
+/// Fresh X25519 secret for one view. Wiped on drop.
 pub struct EphemeralSecret {
     secret: StaticSecret,
     public: [u8; 32],
 }
 
-/// The other side's key is a point of small order, so that the shared secret would be known to everybody.
+/// Error if the other side's key is a point of small order: anyone could compute the shared secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("x25519 key is of small order")]
 pub struct LowOrder;
 
-/// A key shared by two peers. Wiped on drop.
+/// Key shared by two peers. Wiped on drop.
 #[derive(Clone)]
 pub struct Key(Zeroizing<[u8; 32]>);
 
 impl EphemeralSecret {
-    /// A new secret from 32 random bytes.
+    /// Makes a new secret from 32 random bytes.
     #[must_use]
     pub fn generate(rng: &mut impl rand::CryptoRng) -> Self {
         let mut bytes = Zeroizing::new([0; 32]);
@@ -35,17 +35,17 @@ impl EphemeralSecret {
         Self { public: x25519_dalek::PublicKey::from(&secret).to_bytes(), secret }
     }
 
-    /// The public key to send, 32 bytes.
+    /// Returns the public key to send, 32 bytes.
     #[must_use]
     pub fn public(&self) -> [u8; 32] {
         self.public
     }
 
-    /// `derive(X25519(self, theirs), "agreement", info)`. Both sides must give the same `info`: session,
-    /// view, both peers.
+    /// Returns `derive(X25519(self, theirs), "agreement", info)`. Both sides must give the same `info`:
+    /// session, view, both peers.
     ///
     /// # Errors
-    /// [`LowOrder`] when `theirs` is a point of small order.
+    /// [`LowOrder`] if `theirs` is a point of small order.
     pub fn agree(&self, theirs: &[u8; 32], info: &[u8]) -> Result<Key, LowOrder> {
         let shared = self.secret.diffie_hellman(&(*theirs).into());
         if !shared.was_contributory() {
@@ -62,7 +62,7 @@ impl fmt::Debug for EphemeralSecret {
 }
 
 impl Key {
-    /// The 32 bytes, as input of [`super::stream::Stream::new`].
+    /// Returns the 32 bytes, as input of [`super::stream::Stream::new`].
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

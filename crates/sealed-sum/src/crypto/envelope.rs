@@ -1,11 +1,11 @@
-//! Envelopes: 32-byte secrets sealed to identities of the roster, so that they can be handed over by anybody
-//! at any time.
+//! Envelopes: 32-byte secrets sealed to identities of the roster, so that any peer can hand them over at
+//! any time.
 //!
-//! One call makes one X25519 pair (e, E). Box i is ChaCha20-Poly1305 (RFC 8439) with nonce 0 and the context
-//! as associated data, under `derive(X25519(e, u_i), "envelope", context || E || pk_i)`, where pk_i is the
-//! recipient's Ed25519 key and u_i its image under the birational map u = (1 + y) / (1 - y), as in
-//! libsodium's `crypto_sign_ed25519_pk_to_curve25519`. Every key encrypts one secret only, hence the constant
-//! nonce. An envelope does not say who made it: sign what carries it.
+//! One call makes one X25519 pair (e, E). Box i is ChaCha20-Poly1305 (RFC 8439) with nonce 0 and the
+//! context as associated data, under `derive(X25519(e, u_i), "envelope", context || E || pk_i)`. Here pk_i
+//! is the recipient's Ed25519 key and u_i its image under the birational map u = (1 + y) / (1 - y), as in
+//! libsodium's `crypto_sign_ed25519_pk_to_curve25519`. Every key encrypts only one secret, so the nonce
+//! can be constant. An envelope does not authenticate its author: sign the message that carries it.
 
 use serde::{Deserialize, Serialize};
 use x25519_dalek::StaticSecret;
@@ -21,36 +21,36 @@ use super::stream::derive;
 /// Secrets sealed in one call. Bincode: the ephemeral key (32 bytes), the count, the boxes (48 bytes each).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
-    /// The X25519 public key of this call.
+    /// X25519 public key of this call.
     pub ephemeral: [u8; 32],
     /// One ciphertext with its tag for each recipient, in their order.
     #[serde(with = "fixed::list")]
     pub boxes: Vec<[u8; 48]>,
 }
 
-/// Why an envelope does not open. Nothing was changed.
+/// Reason why an envelope does not open. No data was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// There is no box of that index.
+    /// The envelope has no box of that index.
     #[error("envelope has {boxes} boxes, none of index {index}")]
     Index {
-        /// The index asked for, from 0.
+        /// Requested index, from 0.
         index: usize,
-        /// How many there are.
+        /// Number of boxes.
         boxes: usize,
     },
     /// The ephemeral key is a point of small order.
     #[error("envelope's key is of small order")]
     LowOrder,
-    /// Made for somebody else or for another purpose, or altered on the way.
+    /// The box was made for another identity or purpose, or it was changed on the way.
     #[error("box {index} of the envelope does not open for this identity and purpose")]
     Forged {
-        /// The index of the box, from 0.
+        /// Index of the box, from 0.
         index: usize,
     },
 }
 
-/// Seals `secrets[i]` to `recipients[i]`. `context` (session, purpose, sender...) must be given again to
+/// Seals `secrets[i]` to `recipients[i]`. The same `context` (session, purpose, sender...) is needed to
 /// open.
 ///
 /// # Panics
@@ -158,8 +158,7 @@ mod tests {
 
         #[test]
         fn a_changed_bit_anywhere_is_noticed(seed: u64, byte in 0usize..80, bit in 0u8..8) {
-            // The top bit of an X25519 key means nothing to the curve (RFC 7748), but enters the key
-            // derivation.
+            // The curve ignores the top bit of an X25519 key (RFC 7748), but the key derivation does not.
             let identities = identities(1);
             let (_, mut sealed) = sealed(seed, &identities, b"context");
             match byte.checked_sub(32) {
@@ -219,7 +218,7 @@ mod tests {
         let (read, length): (Sealed, usize) = bincode::serde::decode_from_slice(&bytes, config).unwrap();
         assert_eq!((read, length), (sealed, bytes.len()));
         assert!(bincode::serde::decode_from_slice::<Sealed, _>(&bytes[..bytes.len() - 1], config).is_err());
-        // A length prefix of 2^60 boxes with nothing behind it is an error, not an allocation.
+        // A length prefix of 2^60 boxes without data is an error, not an allocation.
         let lying = [&[0; 32][..], &[0xfd], &(1u64 << 60).to_le_bytes()].concat();
         assert!(bincode::serde::decode_from_slice::<Sealed, _>(&lying, config).is_err());
     }

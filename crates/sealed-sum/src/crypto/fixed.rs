@@ -1,4 +1,5 @@
-//! Serde for byte arrays longer than serde's own 32: N raw bytes, no length, as bincode writes `[u8; 32]`.
+//! Serde for byte arrays longer than 32, serde's own limit: N raw bytes without a length, as bincode
+//! writes `[u8; 32]`.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple;
@@ -56,7 +57,7 @@ pub(super) mod list {
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
         deserializer: D,
     ) -> Result<Vec<[u8; N]>, D::Error> {
-        // serde caps what it reserves on the word of a length prefix, so a lying one costs at most 1 MiB.
+        // serde caps the memory that it reserves for a length prefix, so a false one costs at most 1 MiB.
         Ok(Vec::<Fixed<N>>::deserialize(deserializer)?.into_iter().map(|array| array.0).collect())
     }
 }

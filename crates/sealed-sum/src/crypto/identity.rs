@@ -1,13 +1,12 @@
-//! Who a peer is: an Ed25519 key (RFC 8032), written as libp2p's `PeerId`.
+//! Identity of a peer: an Ed25519 key (RFC 8032), written as libp2p's `PeerId`.
 //!
-//! The text of a public key is base58btc of the 38 bytes `00 24 08 01 12 20 || key`: the identity multihash
-//! (0x00, length 0x24) of the protobuf message {1: Ed25519 (1), 2: the 32 key bytes}
+//! The text of a public key is base58btc of the 38 bytes `00 24 08 01 12 20 || key`: the identity
+//! multihash (0x00, length 0x24) of the protobuf message {1: Ed25519 (1), 2: the 32 key bytes}
 //! (<https://github.com/libp2p/specs/blob/master/peer-ids/peer-ids.md>).
 //!
-//! What is signed is never the bare message but
-//! `"flyswarm/5 signature" || 0x00 || LE u64 length of context || context || message`, so that a signature
-//! made for one purpose cannot be shown for another, and none of them passes for a signature of libp2p's own
-//! handshake.
+//! A signature never covers the bare message. It covers
+//! `"flyswarm/5 signature" || 0x00 || LE u64 length of context || context || message`. So a signature made
+//! for one purpose is not valid for another, and none is valid as a signature of libp2p's own handshake.
 
 mod file;
 
@@ -26,12 +25,12 @@ pub use file::IdentityError;
 /// Multihash and protobuf header of an Ed25519 key in a `PeerId`.
 const PEER_ID_HEADER: [u8; 6] = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
 
-/// The secret half: the 32-byte seed of RFC 8032. Wiped on drop.
+/// Secret half of an identity: the 32-byte seed of RFC 8032. Wiped on drop.
 #[derive(Clone)]
 pub struct Identity(SigningKey);
 
 impl Identity {
-    /// A new identity from 32 random bytes.
+    /// Makes a new identity from 32 random bytes.
     #[must_use]
     pub fn generate(rng: &mut impl rand::CryptoRng) -> Self {
         let mut seed = Zeroizing::new([0; 32]);
@@ -39,33 +38,33 @@ impl Identity {
         Self::from_seed(*seed)
     }
 
-    /// The identity of a 32-byte seed (RFC 8032, section 5.1.5).
+    /// Returns the identity of a 32-byte seed (RFC 8032, section 5.1.5).
     #[must_use]
     pub fn from_seed(seed: [u8; 32]) -> Self {
         let seed = Zeroizing::new(seed);
         Self(SigningKey::from_bytes(&seed))
     }
 
-    /// The seed, to be stored or given to libp2p.
+    /// Returns the seed, to be stored or given to libp2p.
     #[must_use]
     pub fn seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
 
-    /// The public half.
+    /// Returns the public half.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
-    /// Signs `message` for the purpose `context`; see the module documentation for the bytes.
+    /// Signs `message` for the purpose `context`. The module documentation specifies the bytes.
     #[must_use]
     pub fn sign(&self, context: &[u8], message: &[u8]) -> Signature {
         Signature(self.0.sign(&signed_bytes(context, message)).to_bytes())
     }
 
-    /// The X25519 secret of the same key pair, as libsodium's `crypto_sign_ed25519_sk_to_curve25519` (before
-    /// clamping).
+    /// Returns the X25519 secret of the same key pair, as libsodium's
+    /// `crypto_sign_ed25519_sk_to_curve25519` (before clamping).
     pub(super) fn to_x25519(&self) -> StaticSecret {
         StaticSecret::from(self.0.to_scalar_bytes())
     }
@@ -82,18 +81,18 @@ fn signed_bytes(context: &[u8], message: &[u8]) -> Vec<u8> {
     [PROTOCOL.as_bytes(), b" signature\0", &length, context, message].concat()
 }
 
-/// A public key: 32 bytes that are the canonical encoding of a point not of small order. Serde writes the 32
-/// bytes raw and refuses others on reading.
+/// Public key: 32 bytes that are the canonical encoding of a point that is not of small order. Serde
+/// writes the 32 bytes raw and refuses other bytes when reading.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
-/// Why bytes or a text are not a [`PublicKey`]. Nothing was changed.
+/// Reason why bytes or a text are not a [`PublicKey`]. No data was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not the canonical encoding of a point on the curve.
     #[error("key {0} is not a point of Ed25519")]
     NotAPoint(String),
-    /// A point of order 1, 2, 4 or 8: anybody can sign for it.
+    /// A point of order 1, 2, 4 or 8: anyone can sign for it.
     #[error("key {0} is of small order")]
     SmallOrder(String),
     /// Not base58btc.
@@ -105,7 +104,7 @@ pub enum KeyError {
 }
 
 impl PublicKey {
-    /// Checks that the bytes are the canonical encoding of a point not of small order.
+    /// Checks that the bytes are the canonical encoding of a point that is not of small order.
     ///
     /// # Errors
     /// [`KeyError::NotAPoint`], [`KeyError::SmallOrder`].
@@ -120,22 +119,22 @@ impl PublicKey {
         Ok(Self(bytes))
     }
 
-    /// The 32 bytes of RFC 8032.
+    /// Returns the 32 bytes of RFC 8032.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Whether `signature` is this key's over `message` for the purpose `context` (strict: canonical, no
-    /// small-order parts).
+    /// Returns whether `signature` is a signature of this key over `message` for the purpose `context`
+    /// (strict: canonical, no small-order parts).
     #[must_use]
     pub fn verify(&self, context: &[u8], message: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
         self.point().verify_strict(&signed_bytes(context, message), &signature).is_ok()
     }
 
-    /// The X25519 public key of the same key pair, by the birational map u = (1 + y) / (1 - y) (RFC 7748,
-    /// section 4.1).
+    /// Returns the X25519 public key of the same key pair, by the birational map u = (1 + y) / (1 - y)
+    /// (RFC 7748, section 4.1).
     pub(super) fn to_x25519(self) -> x25519_dalek::PublicKey {
         self.point().to_montgomery().to_bytes().into()
     }
@@ -161,11 +160,11 @@ impl fmt::Debug for PublicKey {
 impl FromStr for PublicKey {
     type Err = KeyError;
 
-    /// Reads the base58 text of a `PeerId`. The other text of libp2p (CIDv1, "bafz...") is refused: one key,
-    /// one text.
+    /// Reads the base58 text of a `PeerId`. The other text format of libp2p (CIDv1, "bafz...") is refused,
+    /// so each key has one text.
     fn from_str(text: &str) -> Result<Self, KeyError> {
         let shown = || text.chars().take(80).collect::<String>();
-        // The longest base58 of 38 bytes has 52 characters; longer texts are not decoded at all.
+        // The longest base58 of 38 bytes has 52 characters. Longer texts are not decoded at all.
         if text.len() > 64 {
             return Err(KeyError::NotEd25519(shown()));
         }
@@ -187,19 +186,19 @@ impl<'de> Deserialize<'de> for PublicKey {
     }
 }
 
-/// An Ed25519 signature, 64 bytes. Any bytes will do until [`PublicKey::verify`]. Serde writes them raw,
+/// Ed25519 signature, 64 bytes. Any bytes are accepted until [`PublicKey::verify`]. Serde writes them raw,
 /// without a length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature([u8; 64]);
 
 impl Signature {
-    /// A signature of these bytes, valid or not.
+    /// Makes a signature of these bytes, valid or not.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
 
-    /// The 64 bytes of RFC 8032.
+    /// Returns the 64 bytes of RFC 8032.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 64] {
         &self.0

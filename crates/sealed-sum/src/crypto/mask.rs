@@ -1,10 +1,10 @@
 //! Masks in Z_{2^w}: words of w = 32 or 64 bits, little-endian, added mod 2^w.
 //!
-//! Two peers that share a key add the same keystream, one with plus and one with minus, so that the masks of
+//! Two peers that share a key add the same keystream, one with plus and one with minus. So the masks of
 //! all pairs cancel in the sum (Bonawitz et al., "Practical Secure Aggregation", CCS 2017, section 4).
 //!
-//! A sum is only right if it does not wrap: with p peers and values of at most v, p v < 2^w. [`capacity`]
-//! gives the largest v:
+//! A sum is only correct if it does not wrap: with p peers and values of at most v, p v < 2^w must hold.
+//! [`capacity`] returns the largest v:
 //!
 //! | word | 3 peers | 64 peers | 1,024 peers |
 //! | --- | --- | --- | --- |
@@ -18,11 +18,11 @@ use zeroize::Zeroizing;
 
 use super::stream::Stream;
 
-/// How many bytes of keystream are made at a time: with as much of the vector, small enough for a first-level
-/// cache of 32 KiB.
+/// Bytes of keystream that are made at a time. Together with the same amount of the vector they fit into a
+/// first-level cache of 32 KiB.
 const PIECE: usize = 8 * 1024;
 
-/// The ring that vectors are added in.
+/// Ring of the words of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Word {
     /// Z_{2^32}
@@ -32,7 +32,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Bytes of one word: 4 or 8.
+    /// Returns the bytes of one word: 4 or 8.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -41,7 +41,7 @@ impl Word {
         }
     }
 
-    /// The largest value of one word, 2^w - 1.
+    /// Returns the largest value of one word, 2^w - 1.
     #[must_use]
     pub const fn max(self) -> u64 {
         match self {
@@ -51,7 +51,7 @@ impl Word {
     }
 }
 
-/// Which of the two ends of a mask this is.
+/// Sign of a mask at one of its two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
     /// The keystream is added.
@@ -60,15 +60,15 @@ pub enum Sign {
     Subtract,
 }
 
-/// The largest value that each of `peers` may contribute to a sum that must not wrap: the largest v with
-/// `peers * v < 2^w`. With no peers, as with one, the largest word.
+/// Returns the largest value that each of `peers` may contribute to a sum that must not wrap: the largest
+/// v with `peers * v < 2^w`. With one peer or none it is the largest word.
 #[must_use]
 pub const fn capacity(word: Word, peers: u64) -> u64 {
     let peers = if peers == 0 { 1 } else { peers };
     word.max() / peers
 }
 
-/// As [`capacity`], for a sum with noise that is read as a signed number: the largest v with
+/// Returns the [`capacity`] for a sum with noise that is read as a signed number: the largest v with
 /// `peers * v <= 2^(w - 2)`, which leaves half of the positive numbers to the noise.
 #[must_use]
 pub const fn noised_capacity(word: Word, peers: u64) -> u64 {
@@ -76,8 +76,9 @@ pub const fn noised_capacity(word: Word, peers: u64) -> u64 {
     (word.max() / 4 + 1) / peers
 }
 
-/// `chunk` += or -= the next `chunk.len()` bytes of the stream, word by word. Splitting a vector into chunks
-/// changes nothing as long as they are given in order, or the stream is moved to each ([`Stream::seek`]).
+/// Adds to `chunk`, or subtracts from it, the next `chunk.len()` bytes of the stream, word by word. A
+/// vector may be split into chunks if they are given in order, or if the stream is moved to each chunk
+/// ([`Stream::seek`]).
 ///
 /// # Panics
 /// If the length of `chunk` is not a multiple of the word.
@@ -85,7 +86,8 @@ pub fn apply(word: Word, sign: Sign, chunk: &mut [u8], stream: &mut Stream) {
     apply_all(word, chunk, &mut [(sign, stream)]);
 }
 
-/// As [`apply`], for several streams: each piece of the chunk meets all of them while it is in the cache.
+/// Applies several streams like [`apply`]: each piece of the chunk is combined with all of them while it
+/// is in the cache.
 ///
 /// # Panics
 /// If the length of `chunk` is not a multiple of the word.
@@ -104,7 +106,7 @@ pub fn apply_all<S: BorrowMut<Stream>>(word: Word, chunk: &mut [u8], streams: &m
     }
 }
 
-/// `into` += `from`, word by word, mod 2^w.
+/// Adds `from` to `into`, word by word, mod 2^w.
 ///
 /// # Panics
 /// If the lengths differ or are not a multiple of the word.
@@ -121,7 +123,7 @@ pub fn add(word: Word, into: &mut [u8], from: &[u8]) {
     }
 }
 
-/// `into` -= `from`, word by word, mod 2^w.
+/// Subtracts `from` from `into`, word by word, mod 2^w.
 fn subtract(word: Word, into: &mut [u8], from: &[u8]) {
     match word {
         Word::W32 => {
@@ -133,7 +135,7 @@ fn subtract(word: Word, into: &mut [u8], from: &[u8]) {
     }
 }
 
-/// A plain loop over arrays of known size, which the compiler turns into vector instructions.
+/// Combines arrays of known size in a plain loop, which the compiler turns into vector instructions.
 fn words<const N: usize>(into: &mut [u8], from: &[u8], sum: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
     for (a, b) in into.as_chunks_mut::<N>().0.iter_mut().zip(from.as_chunks::<N>().0) {
         *a = sum(*a, *b);
@@ -164,7 +166,7 @@ mod tests {
         fn the_masks_of_all_pairs_cancel_in_the_sum(
             word in word(), peers in 2usize..8, length in 0usize..100, seed: u8,
         ) {
-            // One sum of plain vectors, one of masked vectors: equal, not close.
+            // One sum of plain vectors and one of masked vectors must be exactly equal.
             let plain: Vec<Vec<u8>> = (0..peers)
                 .map(|peer| {
                     let mut bytes = vec![0; length * word.bytes()];

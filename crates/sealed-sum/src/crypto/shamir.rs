@@ -1,10 +1,10 @@
 //! Secret sharing over the scalar field of Curve25519 (Shamir, "How to Share a Secret", CACM 22(11), 1979).
 //!
-//! The dealer draws a polynomial f of degree below the threshold t with f(0) = the secret and all other
-//! coefficients uniform in Z_q, q = 2^252 + 27742317777372353535851937790883648493; the share of index i is
-//! f(i + 1). Any t shares give f back, fewer say nothing about f(0). Who puts f together computes *all*
-//! shares again and compares each with the hash that the dealer had published for it: a dealer whose shares
-//! do not lie on one polynomial is found out whichever shares were used.
+//! The dealer draws a polynomial f of degree below the threshold t. f(0) is the secret, and all other
+//! coefficients are uniform in Z_q, q = 2^252 + 27742317777372353535851937790883648493. The share of index
+//! i is f(i + 1). Any t shares determine f; fewer reveal nothing about f(0). A peer that reconstructs f
+//! computes *all* shares again and compares each with the hash that the dealer has published for it. So a
+//! dealer whose shares do not lie on one polynomial is detected with any set of shares.
 
 use std::fmt;
 
@@ -15,23 +15,23 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::tagged_hash;
 
-/// What is shared: one uniform scalar. Wiped on drop.
+/// Shared secret: one uniform scalar. Wiped on drop.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(Scalar);
 
-/// One share, as secret as the secret. Wiped on drop; compared in constant time.
+/// One share, as confidential as the secret. Wiped on drop; compared in constant time.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Share(Scalar);
 
 impl Secret {
-    /// A uniform scalar, from 64 random bytes reduced mod q.
+    /// Draws a uniform scalar, from 64 random bytes reduced mod q.
     #[must_use]
     pub fn random(rng: &mut impl rand::CryptoRng) -> Self {
         Self(Scalar::random(rng))
     }
 
-    /// The canonical 32 bytes of the scalar, little-endian: key of a [`super::stream::Stream`] (252 bits of
-    /// entropy).
+    /// Returns the canonical 32 bytes of the scalar, little-endian: key of a [`super::stream::Stream`]
+    /// (252 bits of entropy).
     #[must_use]
     pub fn key(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
@@ -39,13 +39,13 @@ impl Secret {
 }
 
 impl Share {
-    /// The canonical 32 bytes of the scalar, little-endian.
+    /// Returns the canonical 32 bytes of the scalar, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
 
-    /// The share of these bytes; `None` unless they are canonical (below q).
+    /// Returns the share of these bytes, or `None` if they are not canonical (below q).
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Option<Self> {
         Option::from(Scalar::from_canonical_bytes(bytes)).map(Self)
@@ -98,7 +98,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Shares `secret` among `n`; any `threshold` of them give it back. The share at place i is f(i + 1).
+/// Shares `secret` among `n`. Any `threshold` shares determine it. The share at place i is f(i + 1).
 ///
 /// # Panics
 /// Unless 1 <= `threshold` <= `n`.
@@ -116,17 +116,17 @@ pub fn deal(secret: &Secret, threshold: usize, n: usize, rng: &mut impl rand::Cr
         .collect()
 }
 
-/// The x-coordinate of a share.
+/// Returns the x-coordinate of a share.
 fn point(index: usize) -> Scalar {
     Scalar::from(index as u64 + 1)
 }
 
-/// The secret and all `n` shares of the polynomial through the first `threshold` of `shares`, each given with
-/// its index. The caller compares every recomputed share (those beyond the threshold too) with its published
-/// hash ([`share_hash`]) before it believes the secret.
+/// Returns the secret and all `n` shares of the polynomial through the first `threshold` of `shares`, each
+/// given with its index. Before the caller uses the secret, it compares every recomputed share (also those
+/// beyond the threshold) with its published hash ([`share_hash`]).
 ///
-/// `None` when there are fewer than `threshold` shares, when an index is given twice or is `n` or more, or
-/// when `threshold` is not in 1..=`n`.
+/// Returns `None` if there are fewer than `threshold` shares, if an index is given twice or is `n` or
+/// more, or if `threshold` is not in 1..=`n`.
 #[must_use]
 pub fn reconstruct(shares: &[(usize, Share)], threshold: usize, n: usize) -> Option<(Secret, Vec<Share>)> {
     if !(1..=n).contains(&threshold) || shares.len() < threshold {
@@ -152,7 +152,7 @@ pub fn reconstruct(shares: &[(usize, Share)], threshold: usize, n: usize) -> Opt
     Some((Secret(at(Scalar::ZERO)), (0..n).map(|index| Share(at(point(index)))).collect()))
 }
 
-/// What a dealer publishes for each share before anybody relies on it:
+/// Returns the hash that a dealer publishes for each share before any peer uses the share:
 /// SHA-256(`"flyswarm/5 share" || 0x00 || LE u64 length of context || context || LE u16 dealer || LE u16 index || share`).
 #[must_use]
 pub fn share_hash(context: &[u8], dealer_index: u16, index: u16, share: &Share) -> [u8; 32] {
@@ -212,7 +212,7 @@ mod tests {
             wrong[used].1 = Share(wrong[used].1.0 + Scalar::ONE);
             let (other, all) = reconstruct(&wrong, threshold, n).unwrap();
             prop_assert_ne!(other.key(), secret.key());
-            // It differs in so many places that fewer than `threshold` of the published hashes still fit.
+            // It differs so much that fewer than `threshold` of the published hashes still match.
             prop_assert!(all.iter().zip(&shares).filter(|(a, b)| a == b).count() < threshold);
         }
 

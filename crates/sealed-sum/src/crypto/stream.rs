@@ -1,12 +1,12 @@
-//! The one pseudo-random stream of the project (spec, section "Streams").
+//! Pseudo-random stream, the only one of the project (spec, section "Streams").
 //!
 //! `Stream(key, label, params)` is the keystream of AES-256 in counter mode (NIST SP 800-38A, big-endian
-//! counter block from 0) under HKDF-SHA256(salt = "flyswarm/5", ikm = key, info = label || 0x00 || params).
-//! It makes masks, the rows of the lifting matrix and every other thing that peers must be able to reproduce.
-//! A (key, label, params) triple masks one vector only.
+//! counter block from 0) under HKDF-SHA256(salt = "flyswarm/5", ikm = key, info = label || 0x00 ||
+//! params). It makes masks, the rows of the lifting matrix and all other data that peers must be able to
+//! reproduce. A (key, label, params) triple masks only one vector.
 //!
-//! Masks are most of what a sealed sum computes, and processors have instructions for AES (detected at run
-//! time; without them it is constant-time software, slower): `benches/sealed_sum.rs`.
+//! Masks are most of the computation of a sealed sum, and processors have instructions for AES. They are
+//! detected at run time; without them, slower constant-time software is used. See `benches/sealed_sum.rs`.
 
 use aes::Aes256;
 use ctr::cipher::{InnerIvInit, KeyInit, StreamCipher, StreamCipherSeek};
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 /// Protocol name and version: the salt of every derivation.
 pub const PROTOCOL: &str = "flyswarm/5";
 
-/// HKDF-SHA256 under the protocol's salt to one 32-byte key; `info` is `label || 0x00 || params`.
+/// Derives one 32-byte key with HKDF-SHA256 and the protocol's salt; `info` is `label || 0x00 || params`.
 #[must_use]
 pub fn derive(key: &[u8], label: &str, params: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut out = Zeroizing::new([0u8; 32]);
@@ -28,9 +28,9 @@ pub fn derive(key: &[u8], label: &str, params: &[u8]) -> Zeroizing<[u8; 32]> {
     out
 }
 
-/// A reproducible byte stream, addressable by byte position.
+/// Reproducible byte stream, addressable by byte position.
 pub struct Stream {
-    /// A stream ends before the lower 32 bits of its counter do.
+    /// Cipher. A stream ends before the lower 32 bits of its counter overflow.
     cipher: Ctr32BE<Aes256>,
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// The stream of `(key, label, params)` at position 0.
+    /// Makes the stream of `(key, label, params)` at position 0.
     #[must_use]
     pub fn new(key: &[u8], label: &str, params: &[u8]) -> Self {
         Self::with(StreamKey::new(key, label, params).0)
@@ -62,7 +62,7 @@ impl Stream {
         self.cipher.write_keystream(out);
     }
 
-    /// The next 4 bytes as a little-endian integer.
+    /// Returns the next 4 bytes as a little-endian integer.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         let mut bytes = [0; 4];
@@ -70,8 +70,8 @@ impl Stream {
         u32::from_le_bytes(bytes)
     }
 
-    /// A uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest multiple of `n`
-    /// are skipped, the first other one gives `v mod n`.
+    /// Returns a uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest
+    /// multiple of `n` are skipped, and the first other word gives `v mod n`.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -88,8 +88,8 @@ impl Stream {
     }
 }
 
-/// The key of a stream of which short pieces are read in any order: to derive and expand it takes longer than
-/// to read one.
+/// Key of a stream whose short pieces are read in any order. Deriving and expanding the key takes longer
+/// than reading a piece.
 pub struct StreamKey(Aes256);
 
 impl std::fmt::Debug for StreamKey {
@@ -99,14 +99,14 @@ impl std::fmt::Debug for StreamKey {
 }
 
 impl StreamKey {
-    /// Of the stream of `(key, label, params)`.
+    /// Derives the key of the stream of `(key, label, params)`.
     #[must_use]
     pub fn new(key: &[u8], label: &str, params: &[u8]) -> Self {
         let derived = derive(key, label, params);
         Self(Aes256::new((&*derived).into()))
     }
 
-    /// Overwrites `out` with the stream's bytes from `byte` on, below 2^36.
+    /// Overwrites `out` with the stream's bytes from position `byte` on, below 2^36.
     #[inline]
     pub fn fill_at(&self, byte: u64, out: &mut [u8]) {
         let mut stream = Stream::with(self.0.clone());

@@ -1,13 +1,16 @@
 //! Pipelined sum on the tree (spec, section "All-reduce").
 //!
-//! A vector is cut in chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own share of
-//! it is masked and both children's have been added; the root sends it down again as soon as it is complete,
-//! and so the total travels down while later chunks still travel up. At most [`WINDOW`] chunks on an edge and
-//! direction are unacknowledged; a credit acknowledges all chunks up to one. Children's chunks are added to
-//! the own one, in the buffer that it was masked in, which leaves as it is when it is complete; the total is
-//! written once, front to back. A peer that runs ahead waits: own chunks are masked, and children's
-//! acknowledged, only up to `LOOKAHEAD` chunks before the one that leaves next, so that besides the vector
-//! and the total a sum takes little memory.
+//! A vector is cut into chunks of [`CHUNK`] bytes. A peer sends chunk `i` to its parent when its own part
+//! of the chunk is masked and the parts of all its children are added. The root sends each chunk down
+//! again as soon as it is complete. So the total travels down while later chunks still travel up.
+//!
+//! At most [`WINDOW`] chunks per edge and direction are unacknowledged. A credit acknowledges all chunks
+//! up to its index. The own chunk is masked in a buffer, children's chunks are added there, and the
+//! complete buffer is sent without a copy. The total is written once, front to back.
+//!
+//! A peer that is ahead waits: own chunks are masked, and children's chunks acknowledged, only up to
+//! `LOOKAHEAD` chunks before the next chunk to leave. So a sum needs little memory in addition to the
+//! vector and the total.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -32,16 +35,16 @@ use crate::session::Peer;
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
 pub const WINDOW: usize = 8;
-/// As many chunks are acknowledged at once: rarely enough to cost little, early enough that the sender need
-/// not stop.
+/// Number of chunks that are acknowledged at once: rarely enough to cost little, early enough that the
+/// sender does not have to stop.
 pub const CREDIT: u32 = WINDOW as u32 / 2;
-/// Chunks of this peer's own vector that may be in masking at once.
+/// Largest number of chunks of this peer's own vector that are masked at once.
 const MASKING: usize = 4;
-/// How far before the chunk that leaves next a child or this peer's own masking may run: as far again as the
-/// window.
+/// Number of chunks by which a child or this peer's own masking may run ahead of the next chunk to leave:
+/// one window.
 const LOOKAHEAD: u32 = WINDOW as u32;
 
-/// Towards the root or away from it.
+/// Direction of travel: towards the root or away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// Partial sums, to the parent.
@@ -50,42 +53,43 @@ pub enum Direction {
     Down,
 }
 
-/// A message on an edge of the tree.
+/// Message on an edge of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// `data` is chunk `index` of the partial sum (up) or of the sealed total (down). Bulk channel.
+    /// Chunk `index` of the partial sum (up) or of the sealed total (down). Bulk channel.
     Chunk {
-        /// The sum.
+        /// Sum.
         sum: SumId,
-        /// The direction.
+        /// Direction.
         direction: Direction,
-        /// The number of the chunk, from 0, in order.
+        /// Number of the chunk, from 0, in order.
         index: u32,
-        /// [`CHUNK`] bytes, the last one what remains; of a sum without masks its pairs ([`sparse`]).
+        /// [`CHUNK`] bytes, or the rest in the last chunk. In a sum without masks, the pairs of the chunk
+        /// ([`sparse`]).
         #[serde(skip)]
         data: Bytes,
     },
-    /// The receiver has taken all chunks up to `index` that travelled in `direction`. Control channel.
+    /// Acknowledgement of all chunks up to `index` that travelled in `direction`. Control channel.
     Credit {
-        /// The sum.
+        /// Sum.
         sum: SumId,
-        /// The direction of the chunks that are acknowledged.
+        /// Direction of the acknowledged chunks.
         direction: Direction,
-        /// The last one's index.
+        /// Index of the last acknowledged chunk.
         index: u32,
     },
 }
 
-/// Mask one chunk of this peer's own vector.
+/// Job that masks one chunk of this peer's own vector.
 #[derive(Clone)]
 pub struct Job {
-    /// The sum.
+    /// Sum.
     pub sum: SumId,
-    /// The number of the chunk.
+    /// Number of the chunk.
     pub index: u32,
-    /// The whole vector.
+    /// Whole vector.
     pub vector: Bytes,
-    /// The streams to add and subtract.
+    /// Streams to add and subtract.
     pub masks: Arc<Masks>,
     buffers: Buffers,
 }
@@ -100,14 +104,14 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// A masked chunk.
+/// Masked chunk.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// The sum.
+    /// Sum.
     pub sum: SumId,
-    /// The number of the chunk.
+    /// Number of the chunk.
     pub index: u32,
-    /// The masked words.
+    /// Masked words.
     data: Buffer,
 }
 
@@ -124,17 +128,17 @@ impl Job {
     }
 }
 
-/// The sealed total, the same at every member.
+/// Sealed total, the same at every member.
 #[derive(Clone, Debug)]
 pub struct Total {
-    /// The words, still under the pads.
+    /// Words, still hidden by the pads.
     pub bytes: Bytes,
-    /// See [`total_digest`].
+    /// Digest, see [`total_digest`].
     pub digest: [u8; 32],
 }
 
-/// SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). (BLAKE3, because
-/// every member hashes every total.)
+/// Returns SHA-256(tag "total" || session id || ballot || slot || BLAKE3(bytes)). BLAKE3 is fast, and
+/// every member hashes every total.
 #[must_use]
 pub fn total_digest(session: &[u8; 32], sum: SumId, bytes: &[u8]) -> [u8; 32] {
     tag_total(session, sum, blake3::hash(bytes))
@@ -145,12 +149,12 @@ fn tag_total(session: &[u8; 32], sum: SumId, content: blake3::Hash) -> [u8; 32] 
     place.chain_update(content.as_bytes()).finalize().into()
 }
 
-/// Chunks one neighbour has sent or been sent.
+/// Chunks that one neighbour has sent or received.
 #[derive(Clone, Debug, Default)]
 struct Flow {
-    /// The next index in order.
+    /// Next index in order.
     next: u32,
-    /// The next index that is to be acknowledged.
+    /// Next index to be acknowledged.
     acknowledged: u32,
 }
 
@@ -159,7 +163,7 @@ impl Flow {
         ((self.next - self.acknowledged) as usize) < WINDOW
     }
 
-    /// The index to acknowledge, once enough chunks below `until` were taken to be worth a message.
+    /// Returns the index to acknowledge, if enough chunks below `until` were taken to be worth a message.
     fn credit(&mut self, until: u32) -> Option<u32> {
         let until = self.next.min(until);
         if until.saturating_sub(self.acknowledged) < CREDIT {
@@ -170,32 +174,32 @@ impl Flow {
     }
 }
 
-/// A chunk that is not complete.
+/// Chunk that is not complete.
 #[derive(Clone, Debug, Default)]
 struct Partial {
-    /// This peer's own part and those that were added to it.
+    /// This peer's own part, with the parts that were added to it.
     sum: Option<Buffer>,
-    /// Children's parts, until the own one is there.
+    /// Children's parts, until the own part is masked.
     waiting: Vec<Bytes>,
     /// Number of parts that have come.
     parts: usize,
 }
 
-/// The machine of one sum at one member.
+/// Machine of one sum at one member.
 #[derive(Clone, Debug)]
 pub struct AllReduce {
     sum: SumId,
     word: Word,
-    /// Without masks: chunks travel as pairs.
+    /// True if vectors have no masks and chunks travel as pairs.
     plain: bool,
     place: Place,
     len: usize,
     /// Number of parts: those of this peer and of its children.
     parts: usize,
-    /// Chunks of which a part has come and that have not left.
+    /// Incomplete chunks with at least one part.
     partial: BTreeMap<u32, Partial>,
     vector: Option<(Bytes, Arc<Masks>)>,
-    /// The memory in which chunks are masked.
+    /// Memory for masking chunks.
     buffers: Buffers,
     own_next: u32,
     own_working: usize,
@@ -203,9 +207,9 @@ pub struct AllReduce {
     from_children: BTreeMap<Peer, Flow>,
     up: Flow,
     down: BTreeMap<Peer, Flow>,
-    /// Chunks of the total taken from and acknowledged to the parent; at the root, those that are complete.
+    /// Chunks of the total taken from and acknowledged to the parent. At the root, the complete chunks.
     from_parent: Flow,
-    /// Their bytes.
+    /// Bytes of the total.
     total: Vec<u8>,
     session: [u8; 32],
     digest: blake3::Hasher,
@@ -243,7 +247,7 @@ impl Machine for AllReduce {
 }
 
 impl AllReduce {
-    /// A sum of vectors of this aggregate; nothing is sent before [`AllReduce::contribute`].
+    /// Makes a sum of vectors of this aggregate. Nothing is sent before [`AllReduce::contribute`].
     #[must_use]
     pub fn new(session: &[u8; 32], sum: SumId, aggregate: &Aggregate, place: Place) -> Self {
         let (word, len, plain) = (aggregate.word(), aggregate.len(), aggregate.plain());
@@ -274,7 +278,7 @@ impl AllReduce {
     /// Sets this peer's own vector and its masks.
     ///
     /// # Panics
-    /// If the vector has another length than agreed: the node built it wrongly.
+    /// If the vector does not have the agreed length, which is a bug of the node.
     pub fn contribute(&mut self, vector: Bytes, masks: Arc<Masks>) -> Step<Self> {
         assert_eq!(vector.len(), self.len, "BUG: own vector has the wrong length");
         self.vector = Some((vector, masks));
@@ -283,13 +287,13 @@ impl AllReduce {
         step
     }
 
-    /// Whether the whole total is here.
+    /// Returns whether the whole total has arrived.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.from_parent.next == self.chunks()
     }
 
-    /// A child without whose next chunk nothing goes on.
+    /// Returns a child whose next chunk is needed for any progress.
     #[must_use]
     pub fn lacks(&self) -> Option<Peer> {
         let next = self.leaving();
@@ -307,12 +311,12 @@ impl AllReduce {
         start..(start + CHUNK).min(self.len)
     }
 
-    /// The chunk that leaves next: to the parent, at the root into the total.
+    /// Returns the next chunk to leave: to the parent, or into the total at the root.
     fn leaving(&self) -> u32 {
         if self.place.parent.is_some() { self.up.next } else { self.from_parent.next }
     }
 
-    /// This peer's own part of chunk `index` is masked.
+    /// Adds this peer's own masked part of chunk `index`.
     fn add_own(&mut self, index: u32, mut sum: Buffer) {
         let partial = self.partial.entry(index).or_default();
         partial.waiting.drain(..).for_each(|child| mask::add(self.word, sum.bytes_mut(), &child));
@@ -320,7 +324,7 @@ impl AllReduce {
         partial.parts += 1;
     }
 
-    /// A child's part of chunk `index` is there.
+    /// Adds a child's part of chunk `index`.
     fn add_child(&mut self, index: u32, data: Bytes) {
         let partial = self.partial.entry(index).or_default();
         match &mut partial.sum {
@@ -330,7 +334,7 @@ impl AllReduce {
         partial.parts += 1;
     }
 
-    /// Takes chunk `index` if all parts of it are there.
+    /// Takes chunk `index` if it has all parts.
     fn complete(&mut self, index: u32) -> Option<Bytes> {
         let parts = self.parts;
         match self.partial.entry(index) {
@@ -339,12 +343,12 @@ impl AllReduce {
         }
     }
 
-    /// A chunk as it travels.
+    /// Returns a chunk in its wire format.
     fn travelling(&self, words: Bytes) -> Bytes {
         if self.plain { sparse::encode(&words) } else { words }
     }
 
-    /// The next chunk of the total is there.
+    /// Adds the next chunk of the total.
     fn extend(&mut self, data: &Bytes, step: &mut Step<Self>) {
         let start = self.total.len();
         self.digest.update(data);
@@ -373,13 +377,14 @@ impl AllReduce {
                 }
                 match direction {
                     Direction::Up => {
-                        // A child keeps to what was acknowledged.
+                        // A child must stay within its window.
                         let flow = self.from_children.get_mut(&from).filter(|flow| flow.room());
                         flow.ok_or(Fault::OutOfOrder("chunk"))?.next += 1;
                         self.add_child(index, words);
                     }
                     Direction::Down => {
-                        // The total of a chunk exists only after this peer's partial sum of it has left.
+                        // The total of a chunk exists only after this peer's partial sum of the chunk has
+                        // left.
                         if index >= self.up.next {
                             return Err(Fault::OutOfOrder("total"));
                         }
@@ -406,7 +411,7 @@ impl AllReduce {
         Ok(())
     }
 
-    /// Hands a chunk of the total, as it came, to the children that are level with it.
+    /// Sends a chunk of the total unchanged to the children that have received all chunks before it.
     fn relay(&mut self, index: u32, data: &Bytes, step: &mut Step<Self>) {
         for (&child, flow) in &mut self.down {
             if flow.next == index && flow.room() {
@@ -418,7 +423,7 @@ impl AllReduce {
         }
     }
 
-    /// Does whatever has become possible.
+    /// Does everything that has become possible.
     fn advance(&mut self, step: &mut Step<Self>) {
         let chunks = self.chunks();
         match self.place.parent {
@@ -463,7 +468,8 @@ impl AllReduce {
                 step.send(child, Message::Credit { sum: self.sum, direction: Direction::Up, index });
             }
         }
-        // Children that could not take a chunk when it came. One copy of it serves both when they are level.
+        // Sends chunks to children whose window was full when the chunks came. Children at the same chunk
+        // share one copy of it.
         let mut copies: BTreeMap<u32, Bytes> = BTreeMap::new();
         for (&child, flow) in &mut self.down {
             while flow.next < self.from_parent.next && flow.room() {

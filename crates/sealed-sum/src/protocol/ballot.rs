@@ -5,24 +5,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::Peer;
 
-/// A view's number. `Ballot::default()` (0, peer 0) is below every ballot that is ever proposed.
+/// Number of a view. `Ballot::default()` (0, peer 0) is below every ballot that a peer can propose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ballot {
-    /// Starts at 1 and grows by one over the highest that the proposer has seen.
+    /// Counter. It starts at 1. A proposer uses the highest counter that it has seen plus one.
     pub counter: u64,
-    /// The peer that proposed it, and so leads the view.
+    /// Peer that proposed the ballot and so leads the view.
     pub proposer: Peer,
 }
 
 impl Ballot {
-    /// The highest counter that is taken from a peer or proposed. Far above what any session can reach by
-    /// proposing, far below where counting on would wrap.
+    /// Highest counter that is accepted from a peer or proposed. No session can reach it with its
+    /// proposals, and it is far below an overflow of the counter.
     pub const LAST: u64 = 1 << 48;
-    /// The most by which a peer takes a counter above all that it knows: far more than others can have
-    /// proposed while it was away, and far too little to use the counters up.
+    /// Largest step above all known counters that a peer accepts. Other peers cannot have proposed that
+    /// many ballots while it was away, and the step is too small to use up the counters.
     pub const JUMP: u64 = 1 << 20;
 
-    /// 10 bytes: counter and proposer, little-endian. Part of every key derivation and signature of a view.
+    /// Returns 10 bytes: counter and proposer, little-endian. They are part of every key derivation and
+    /// signature of a view.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 10] {
         let mut out = [0; 10];
@@ -31,7 +32,8 @@ impl Ballot {
         out
     }
 
-    /// A ballot of `proposer` above every one with this counter; `None` if there is none left.
+    /// Returns a ballot of `proposer` above every ballot with this counter, or `None` at the highest
+    /// counter.
     #[must_use]
     pub fn above(counter: u64, proposer: Peer) -> Option<Self> {
         (counter < Self::LAST).then(|| Self { counter: counter + 1, proposer })

@@ -1,65 +1,66 @@
-//! The committee's decision which sealed sum of an aggregate is opened: single-decree Paxos for each slot,
-//! one ballot for all (Lamport, "Paxos Made Simple", sections 2.2 and 3).
+//! Decision of the committee about the sealed sum of an aggregate that is opened: single-decree Paxos for
+//! each slot, with one ballot for all slots (Lamport, "Paxos Made Simple", sections 2.2 and 3).
 //!
-//! A view's proposer collects promises from a majority before it starts anything. A promise says how many
-//! slots the acceptor has committed, and which value of the next slot it has acknowledged. Slots are decided
-//! in order: an acceptor acknowledges slot q only when its slots below q are committed. So the highest number
-//! of committed slots in a majority of promises bounds what can have been decided, and the acknowledged value
-//! of the highest ballot in the slot after it, if there is one, is the only one that may be opened there.
+//! A view's proposer collects promises from a majority before it starts anything. A promise states how
+//! many slots the acceptor has committed, and the value of the next slot that it has acknowledged. Slots
+//! are decided in order: an acceptor acknowledges slot q only when its slots below q are committed. So the
+//! highest number of committed slots in a majority of promises bounds the decided slots. If a promise has
+//! an acknowledged value in the slot after them, only the value of the highest ballot may be opened there.
 //!
-//! An acceptor that has released shares for a value never acknowledges or releases for another one of that
-//! slot. Two quorums meet, so what some of them opened nobody else opens differently, whatever a proposer
-//! says, as long as they meet in a member that keeps to this ([`crate::session::Faults`]).
+//! An acceptor that has released shares for a value never acknowledges or releases another value of that
+//! slot. Two quorums share a member. If a shared member follows this rule ([`crate::session::Faults`]), no
+//! two members that follow the protocol open different values of a slot, even with a lying proposer.
 //!
-//! Nothing here knows of vectors, keys or sockets, so that a test can walk every interleaving.
+//! Nothing here depends on vectors, keys or sockets, so a test can walk every interleaving.
 
 use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
 
-/// A value as an acceptor has acknowledged it.
+/// Value that an acceptor has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Accepted<V> {
-    /// The ballot in which it was acknowledged last.
+    /// Ballot of the last acknowledgement.
     pub ballot: Ballot,
-    /// The aggregate.
+    /// Aggregate.
     pub slot: u32,
-    /// The value.
+    /// Value.
     pub value: V,
 }
 
-/// The promise of an acceptor to a proposer.
+/// Promise of an acceptor to a proposer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Promise<V> {
-    /// Number of slots that it has committed.
+    /// Number of slots that the acceptor has committed.
     pub committed: u32,
-    /// The value that it has acknowledged in slot `committed`, if any.
+    /// Value that the acceptor has acknowledged in slot `committed`, if any.
     pub accepted: Option<Accepted<V>>,
-    /// Whether it has seen that decided and released shares for it: then it will never acknowledge another.
+    /// True if the acceptor has seen that value decided and released shares for it. It then never
+    /// acknowledges another value.
     pub released: bool,
 }
 
-/// The reason why an acceptor refuses.
+/// Reason why an acceptor refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has promised a higher ballot.
+    /// The acceptor has promised a higher ballot.
     Promised(Ballot),
-    /// The slot is not the one after those it has committed.
+    /// The slot is not the next one after the acceptor's committed slots.
     Slot,
-    /// It has released shares for another value of the slot.
+    /// The acceptor has released shares for another value of the slot.
     Released,
 }
 
-/// One committee member's memory. All of it is on disk before any answer that depends on it leaves.
+/// State of one committee member. All of it is on disk before any answer that depends on it leaves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Acceptor<V> {
-    /// No lower ballot is acknowledged any more.
+    /// Promised ballot: lower ballots are not acknowledged any more.
     pub promised: Ballot,
-    /// Slots that are decided and opened here.
+    /// Number of slots that are decided and opened here.
     pub committed: u32,
-    /// The last acknowledged value; it matters while its slot is not committed.
+    /// Last acknowledged value. It matters as long as its slot is not committed.
     pub accepted: Option<Accepted<V>>,
-    /// The value of slot `committed` that it has released shares for. Final.
+    /// Value of slot `committed` that the member has released shares for. Final.
     pub released: Option<V>,
 }
 
@@ -99,9 +100,8 @@ impl<V: Clone + PartialEq> Acceptor<V> {
         Ok(())
     }
 
-    /// Notes that the acknowledged value is decided, and that shares for it are about to leave; `false` if it
-    /// is not
-    /// `value`.
+    /// Records that the acknowledged value is decided and that shares for it are about to leave. Returns
+    /// `false` if the acknowledged value is not `value`.
     #[must_use]
     pub fn release(&mut self, slot: u32, value: &V) -> bool {
         let same = self.accepted.as_ref().is_some_and(|a| a.slot == slot && a.value == *value);
@@ -111,7 +111,7 @@ impl<V: Clone + PartialEq> Acceptor<V> {
         same && slot == self.committed
     }
 
-    /// Notes that `slot` is decided and open; its acknowledged value no longer matters.
+    /// Records that `slot` is decided and open. Its acknowledged value no longer matters.
     pub fn commit(&mut self, slot: u32) {
         if slot == self.committed {
             self.committed += 1;
@@ -121,20 +121,21 @@ impl<V: Clone + PartialEq> Acceptor<V> {
     }
 }
 
-/// The obligation of a proposer that follows from a majority of promises.
+/// Obligation of a proposer that follows from a majority of promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obligation<K, V> {
-    /// Slots that are committed somewhere, and who has them all: this many must be fetched before anything is
-    /// started.
+    /// Highest number of committed slots in a promise. The proposer must fetch them before it starts
+    /// anything.
     pub committed: u32,
-    /// The peer that has them.
+    /// Peer that has all these slots.
     pub holder: K,
-    /// The value that must be finished in slot `committed`, and who holds it; with `None` a new sum may be
-    /// started.
+    /// Value that must be finished in slot `committed`, with the peer that holds it. With `None`, a new
+    /// sum may be started.
     pub resume: Option<(K, Accepted<V>)>,
 }
 
-/// The obligation from promises, each with who gave it. `None` for no promise at all.
+/// Returns the obligation that follows from promises, each with its author. Returns `None` without
+/// promises.
 #[must_use]
 pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
     promises: impl Iterator<Item = (K, &'a Promise<V>)> + Clone,
@@ -146,7 +147,7 @@ pub fn oblige<'a, K: Copy + 'a, V: Clone + 'a>(
     let resume = promises
         .filter_map(|(key, promise)| Some((key, promise.accepted.clone()?, promise.released)))
         .filter(|(_, accepted, _)| accepted.slot == committed)
-        // What was released is decided: no word of a higher ballot can undo that.
+        // A released value is decided: a promise with a higher ballot cannot undo that.
         .reduce(|best, next| if (next.2, next.1.ballot) > (best.2, best.1.ballot) { next } else { best })
         .map(|(key, accepted, _)| (key, accepted));
     Some(Obligation { committed, holder, resume })

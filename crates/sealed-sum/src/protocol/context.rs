@@ -1,4 +1,4 @@
-//! What every machine of a node knows and never changes: the session, the committee, this peer's identity and
+//! Constants of a node that all its machines share: the session, the committee, this peer's identity and
 //! the plan.
 
 use std::sync::Arc;
@@ -7,166 +7,168 @@ use crate::crypto::identity::Identity;
 use crate::crypto::mask::Word;
 use crate::session::{MOST_SLOTS, Peer, SessionId, Settings};
 
-/// Members from which on the mask graph is sparse.
+/// Largest number of members of a view whose mask graph is complete.
 pub const FULL_MESH: usize = 64;
-/// Members that a view needs to start a new sum: with two, each could subtract its own part.
+/// Smallest number of members that can start a new sum: with two, each could subtract its own part.
 pub const SMALLEST_SUM: usize = 3;
 
-/// One vector that the session sums and opens. Slot 0 of every plan is the coin, whose vector is empty.
+/// Vector that the session sums and opens. Slot 0 of every plan is the coin, whose vector is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aggregate {
-    /// For people and receipts, such as "coin", "holders", "moments", "counts".
+    /// Name for people and receipts, such as "coin", "holders", "moments", "counts".
     pub name: String,
     /// Bytes per word of the vector: 4 or 8.
     pub word_bytes: u8,
-    /// Words in the vector.
+    /// Number of words in the vector.
     pub words: u64,
-    /// What is put in, and how it travels.
+    /// Kind of the vectors, and their form on the wire.
     pub kind: Kind,
-    /// Whether a peer's vector comes from an exchange with other members ([`crate::task::Task::exchange`]).
-    /// No message of an exchange is taken for other aggregates.
+    /// True if a peer's vector comes from an exchange with other members
+    /// ([`crate::task::Task::exchange`]). For other aggregates, messages of an exchange are refused.
     pub exchange: bool,
-    /// A few words that say what the sum is, such as "rows in all". They stand in every receipt.
+    /// Description of the sum in a few words, such as "rows in all". Every receipt contains it.
     pub is: &'static str,
-    /// What the opened sum tells every member, such as "how many rows all members have together". It stands
-    /// in every receipt, where "with noise" is added if the vectors have noise in them.
+    /// Information that the opened sum reveals to every member, such as "how many rows all members have
+    /// together". Every receipt contains it, with "with noise" added if the vectors contain noise.
     pub reveals: &'static str,
 }
 
-/// How the vectors of an aggregate are made and added.
+/// Method for making and adding the vectors of an aggregate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Of the rows alone; masked, opened by pads.
+    /// Made from the rows alone; masked, and opened with pads.
     #[default]
     Exact,
-    /// With noise that is drawn once in a session; masked and opened like the others.
+    /// With noise that is drawn once in a session; masked and opened like exact vectors.
     Noised,
-    /// A differentially private release, drawn once in a session. What a peer puts in is no secret: no masks
-    /// and no pads, and few words that are not 0, so chunks travel as pairs of place and value. Words have 4
-    /// bytes.
+    /// Differentially private release, drawn once in a session. A peer's vector is not secret, so it has
+    /// no masks and no pads. Few words are not 0, so chunks travel as pairs of place and value. Words have
+    /// 4 bytes.
     Released,
 }
 
 impl Aggregate {
-    /// The coin: no words, a pad of every committee member in the view.
+    /// Returns the coin: no words, and a pad of every committee member in the view.
     #[must_use]
     pub fn coin() -> Self {
         let is = "a random number that no peer can choose";
         Self::exact("coin", 4, 0, is, "nothing about any rows: it is random")
     }
 
-    /// A sum of what the rows give, with what it is and what it reveals.
+    /// Makes a sum of vectors that come from the rows, with its description and the information it
+    /// reveals.
     #[must_use]
     pub fn exact(name: &str, word_bytes: u8, words: u64, is: &'static str, reveals: &'static str) -> Self {
         Self { name: name.into(), word_bytes, words, kind: Kind::Exact, exchange: false, is, reveals }
     }
 
-    /// The same, with vectors that come from an exchange.
+    /// Returns this aggregate with vectors that come from an exchange.
     #[must_use]
     pub fn with_exchange(self) -> Self {
         Self { exchange: true, ..self }
     }
 
-    /// What the opened sum tells every member, in a sentence without a full stop.
+    /// Returns the information that the opened sum reveals to every member: a sentence without a full
+    /// stop.
     #[must_use]
     pub fn told(&self) -> String {
         let noise = if self.is_noised() { "; with noise" } else { "" };
         format!("{}{noise}", self.reveals)
     }
 
-    /// Whether a peer's vector has noise in it: it is made once, and never again.
+    /// Returns whether a peer's vector contains noise. Such a vector is made only once.
     #[must_use]
     pub fn is_noised(&self) -> bool {
         matches!(self.kind, Kind::Noised | Kind::Released)
     }
 
-    /// Whether vectors travel without masks, as pairs.
+    /// Returns whether vectors travel without masks, as pairs.
     #[must_use]
     pub fn plain(&self) -> bool {
         self.kind == Kind::Released
     }
 
-    /// The ring that its words are added in.
+    /// Returns the ring of the words.
     #[must_use]
     pub fn word(&self) -> Word {
         if self.word_bytes == 8 { Word::W64 } else { Word::W32 }
     }
 
-    /// Length of the vector in bytes.
+    /// Returns the length of the vector in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::try_from(self.words).unwrap_or(usize::MAX).saturating_mul(usize::from(self.word_bytes))
     }
 
-    /// Whether there is no vector (the coin).
+    /// Returns whether the vector is empty (the coin).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words == 0
     }
 }
 
-/// Test only: the rule by which an opening is begun.
+/// Test only: rule for starting an opening.
 #[cfg(any(test, feature = "harness"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpeningRule {
-    /// As it is: promises first, and what was acknowledged is finished.
+    /// The real rule: promises first, and acknowledged values are finished.
     Decided,
-    /// Every view sums anew, without promises, and opens when it has the shares.
+    /// Every view sums again without promises, and opens as soon as it has the shares.
     Naive,
 }
 
-/// Test only: a bug put back, which a check of the simulator must find.
+/// Test only: a bug that a check of the simulator must find.
 #[cfg(any(test, feature = "harness"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// One of a peer's masks is left out.
+    /// A peer leaves out one of its masks.
     ForgottenMask,
-    /// A message of a view that is over is held against its sender.
+    /// A peer blames the sender of a message of a view that is over.
     StaleBlame,
-    /// A wrong share is passed over in silence.
+    /// A peer ignores a wrong share without blaming anyone.
     NoBlame,
-    /// Deadlines are not watched.
+    /// Deadlines are not checked.
     NoAlarm,
-    /// A leader sums anew whatever the promises say.
+    /// A leader sums again and ignores the promises.
     IgnoresPromises,
-    /// A leader sums over however few.
+    /// A leader sums over any number of members.
     AnyCrowd,
     /// A server leaves out every vector.
     ServesBare,
-    /// A leader takes only these peers as members, one bit each.
+    /// A leader accepts only these peers as members, one bit each.
     Picks(u16),
 }
 
 /// Constants of one node in one session.
 #[derive(Debug)]
 pub struct Context {
-    /// The session; nodes of one process may share it.
+    /// Session. Nodes of one process may share it.
     pub session: Arc<Settings>,
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
-    /// The committee, in its order.
+    /// Committee, in its order.
     pub committee: Vec<Peer>,
-    /// Committee members that decide, and shares that open.
+    /// Number of committee members that decide, and of shares that open a sum.
     pub quorum: usize,
     /// This peer.
     pub me: Peer,
-    /// Its identity.
+    /// Identity of this peer.
     pub identity: Identity,
-    /// What is summed and opened, in order.
+    /// Aggregates that are summed and opened, in order.
     pub plan: Vec<Aggregate>,
-    /// Test only: the rule by which an opening is begun.
+    /// Test only: rule for starting an opening.
     #[cfg(any(test, feature = "harness"))]
     pub rule: OpeningRule,
-    /// Test only: how the node deviates.
+    /// Test only: deviation of the node.
     #[cfg(any(test, feature = "harness"))]
     pub bug: Option<Bug>,
 }
 
 impl Context {
-    /// The constants of peer `me` in `session`.
+    /// Makes the constants of peer `me` in `session`.
     ///
     /// # Panics
-    /// If the plan has more than [`MOST_SLOTS`] slots: the task made it wrongly.
+    /// If the plan has more than [`MOST_SLOTS`] slots, which is a bug of the task.
     #[must_use]
     pub fn new(
         session: impl Into<Arc<Settings>>,
@@ -191,7 +193,7 @@ impl Context {
         }
     }
 
-    /// The same for another peer of the session.
+    /// Makes the constants of another peer of the session.
     #[must_use]
     pub fn of(&self, me: Peer, identity: Identity) -> Self {
         Self {
@@ -209,46 +211,47 @@ impl Context {
         }
     }
 
-    /// Whether the vectors of `slot` come from an exchange.
+    /// Returns whether the vectors of `slot` come from an exchange.
     #[must_use]
     pub fn exchanges(&self, slot: u32) -> bool {
         self.plan.get(slot as usize).is_some_and(|aggregate| aggregate.exchange)
     }
 
-    /// A peer's place in the committee.
+    /// Returns a peer's place in the committee.
     #[must_use]
     pub fn committee_index(&self, peer: Peer) -> Option<usize> {
         self.committee.iter().position(|&member| member == peer)
     }
 
-    /// How many of `peers` are in the committee.
+    /// Returns how many of `peers` are in the committee.
     #[must_use]
     pub fn committee_count(&self, peers: &[Peer]) -> usize {
         self.committee.iter().filter(|peer| peers.contains(peer)).count()
     }
 
-    /// Whether a view may have these members: at least `min_peers`, and a quorum of the committee.
+    /// Returns whether a view may have these members: at least `min_peers`, and a quorum of the committee.
     #[must_use]
     pub fn suffice(&self, members: &[Peer]) -> bool {
         members.len() >= usize::from(self.session.min_peers) && self.committee_count(members) >= self.quorum
     }
 
-    /// Whether this member of a view has a part in the draw of its mask graph: the committee's members do, in
-    /// views of more than [`FULL_MESH`].
+    /// Returns whether this member of a view takes part in the draw of its mask graph. The members of the
+    /// committee do, in views of more than [`FULL_MESH`] members.
     #[must_use]
     pub fn draws(&self, peer: Peer, members: &[Peer]) -> bool {
         members.len() > FULL_MESH && self.committee_index(peer).is_some()
     }
 
-    /// Number of peers in the roster.
+    /// Returns the number of peers in the roster.
     #[must_use]
     pub fn peers(&self) -> u16 {
         u16::try_from(self.session.roster.len())
             .unwrap_or_else(|_| unreachable!("BUG: rosters have at most 1024 peers"))
     }
 
-    /// The peers whose pads hide `slot` in a view of `members`: every committee member there, so that fewer
-    /// than a quorum of the committee never take all pads off a total; nobody if nothing is hidden.
+    /// Returns the peers whose pads hide `slot` in a view of `members`. These are all committee members in
+    /// the view, so fewer than a quorum of the committee can never remove all pads from a total. Empty if
+    /// the sum has no pads.
     #[must_use]
     pub fn dealers(&self, slot: u32, members: &[Peer]) -> Vec<Peer> {
         if self.plan.get(slot as usize).is_some_and(Aggregate::plain) {

@@ -1,5 +1,5 @@
-//! One round up the tree: the report of a subtree is complete when this peer and all its children have
-//! spoken.
+//! One round up the tree. The report of a subtree is complete when this peer and all its children have
+//! reported.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ impl<T> Convergecast<T> {
         Self { waiting: children.iter().copied().collect(), own: false, complete: false, items: Vec::new() }
     }
 
-    /// This peer's own items; only the first call counts.
+    /// Adds this peer's own items. Only the first call counts.
     pub(crate) fn own(&mut self, items: Vec<T>) {
         if !self.own {
             self.own = true;
@@ -29,7 +29,8 @@ impl<T> Convergecast<T> {
         }
     }
 
-    /// A child's items; false if the child has spoken before or is no child.
+    /// Adds a child's items. Returns false if the child has reported before, or if the peer is not a
+    /// child.
     #[must_use]
     pub(crate) fn child(&mut self, from: Peer, items: Vec<T>) -> bool {
         let expected = self.waiting.remove(&from);
@@ -39,13 +40,13 @@ impl<T> Convergecast<T> {
         expected
     }
 
-    /// A child that has not spoken yet.
+    /// Returns a child that has not reported yet.
     #[must_use]
     pub(crate) fn waiting(&self) -> Option<Peer> {
         self.waiting.first().copied()
     }
 
-    /// The items of the whole subtree, the first time that it is asked after all have spoken.
+    /// Returns the items of the whole subtree, once, on the first call after all have reported.
     #[must_use]
     pub(crate) fn complete(&mut self) -> Option<Vec<T>> {
         if self.complete || !self.own || !self.waiting.is_empty() {

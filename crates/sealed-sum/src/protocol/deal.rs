@@ -1,10 +1,10 @@
-//! Pads: dealing them to the committee, and putting them together again.
+//! Pads: dealing them to the committee, and reconstructing them.
 //!
 //! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole
-//! committee (Shamir 1979, threshold: the committee's quorum), each share sealed to its holder's roster
-//! identity, so that a member that is away can still use its share when it returns. The dealer signs the hash
-//! of the pad and of every share: a wrong share is seen when it is released, and a deal whose shares do not
-//! lie on one polynomial is seen by everybody alike when it is put together.
+//! committee (Shamir 1979, threshold: the committee's quorum). Each share is sealed to its holder's roster
+//! identity, so a member that is away can still use its share when it returns. The dealer signs the hash
+//! of the pad and of every share. So a wrong share is detected when it is released. If the shares of a
+//! deal do not lie on one polynomial, all peers detect it in the same way when they reconstruct the pad.
 
 use std::collections::BTreeMap;
 
@@ -22,22 +22,22 @@ use crate::crypto::shamir::{self, Secret, Share};
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// A pad's key, from which its stream is derived.
+/// Key of a pad. The pad's stream is derived from it.
 pub type Pad = Zeroizing<[u8; 32]>;
 
-/// A committee member's share of each pad: (dealer, share), in the order of the deals.
+/// Shares of each pad that one committee member holds: (dealer, share), in the order of the deals.
 pub type Shares = Vec<(Peer, [u8; 32])>;
 
-/// The public part of a pad.
+/// Public part of a pad.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deal {
-    /// The vector that the pad hides.
+    /// Vector that the pad hides.
     pub sum: SumId,
-    /// See [`pad_hash`].
+    /// Hash of the pad, see [`pad_hash`].
     pub pad_hash: [u8; 32],
-    /// See `shamir::share_hash`, in committee order.
+    /// Hashes of the shares, see `shamir::share_hash`, in committee order.
     pub share_hashes: Vec<[u8; 32]>,
-    /// The shares, each for one committee member, in committee order.
+    /// Shares, one for each committee member, in committee order.
     pub sealed: Sealed,
 }
 
@@ -50,21 +50,21 @@ impl Item for Deal {
     }
 }
 
-/// Shares of every pad of one sum, as one committee member releases them.
+/// Shares of every pad of one sum that one committee member releases.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
-    /// The sum whose pads these are: the one that was decided, perhaps of an earlier view.
+    /// Sum of the pads. It is the decided sum, possibly of an earlier view.
     pub sum: SumId,
-    /// The value that was decided: a sum may have been shown with other deals to others.
+    /// Value that was decided. The same sum may have been shown to other peers with other deals.
     pub value: [u8; 32],
-    /// One of each deal.
+    /// One share of each deal.
     pub shares: Shares,
 }
 
 impl Item for Release {
     const TAG: &'static str = "release";
 
-    /// At most one share for each dealer, and dealers are members of the committee.
+    /// At most one share of each dealer, because dealers are members of the committee.
     fn has_lengths(&self, ctx: &Context) -> bool {
         self.shares.len() <= ctx.committee.len()
     }
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Release {
     }
 }
 
-/// SHA-256(tag "pad" || context || dealer || pad).
+/// Returns SHA-256(tag "pad" || context || dealer || pad).
 #[must_use]
 pub fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8; 32] {
     tagged_hash("pad")
@@ -87,7 +87,7 @@ pub fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8;
         .into()
 }
 
-/// session id || ballot || slot, which binds shares and envelopes to one vector.
+/// Returns session id || ballot || slot, which binds shares and envelopes to one vector.
 fn context(ctx: &Context, sum: SumId) -> Vec<u8> {
     let mut out = ctx.id.0.to_vec();
     out.extend_from_slice(&sum.to_bytes());
@@ -100,7 +100,7 @@ fn envelope_context(ctx: &Context, sum: SumId, dealer: Peer) -> Vec<u8> {
     out
 }
 
-/// A fresh pad of this peer, dealt to the committee.
+/// Makes a fresh pad of this peer and deals it to the committee.
 pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed<Deal>) {
     let secret = Secret::random(rng);
     let pad = secret.key();
@@ -126,7 +126,7 @@ fn hashes(ctx: &Context, sum: SumId, dealer: Peer, shares: &[Share]) -> Vec<[u8;
     (0u16..).zip(shares).map(|(i, share)| shamir::share_hash(&context, dealer.0, i, share)).collect()
 }
 
-/// Checks all of a set of deals that can be checked without a share: authors, sum, sizes and signatures.
+/// Checks a set of deals without a share: authors, sum, sizes and signatures.
 pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]) -> Result<(), String> {
     let dealers: Vec<_> = deals.iter().map(|deal| deal.author).collect();
     if dealers != ctx.dealers(sum.slot, members) {
@@ -146,8 +146,8 @@ pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]
     Ok(())
 }
 
-/// This committee member's share of every deal, opened and checked; `Err` names the dealer of one that does
-/// not fit.
+/// Opens and checks this committee member's share of every deal. `Err` names the dealer of a deal that
+/// does not fit.
 pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Shares, (Peer, Fault)> {
     deals
         .iter()
@@ -173,7 +173,7 @@ pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result
         .collect()
 }
 
-/// Puts released shares together.
+/// Collects released shares and reconstructs the pads.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
     /// dealer -> (committee index -> share)
@@ -181,7 +181,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Takes one member's release, checked against the published hashes.
+    /// Adds one member's release after a check against the published hashes.
     pub fn add(
         &mut self,
         ctx: &Context,
@@ -206,8 +206,9 @@ impl Opening {
         Ok(())
     }
 
-    /// All pads, in the order of the deals, once there are enough shares of each. `None` in a pad's place:
-    /// its deal is inconsistent, which every peer finds alike from any shares that match their hashes.
+    /// Returns all pads, in the order of the deals, once there are enough shares of each. If a deal is
+    /// inconsistent, its pad is `None`. Every peer finds the same result from any shares that match their
+    /// hashes.
     #[must_use]
     pub fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Option<Pad>>> {
         deals

@@ -1,5 +1,5 @@
-//! The end of a view, as who ended it has signed it: passed on unchanged, so that nobody ends a view in
-//! another's name.
+//! End of a view, signed by the peer that ended it. It is forwarded unchanged, so no peer can end a view
+//! in another peer's name.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +10,16 @@ use super::signed::{Item, Signed};
 use super::view::Reason;
 use crate::session::Peer;
 
-/// Why a member's part in a view is over.
+/// Reason why a member's part in a view is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The view.
+    /// View.
     pub ballot: Ballot,
-    /// The number of slots that were committed in it.
+    /// Number of slots that were committed in the view.
     pub slot: u32,
-    /// Why.
+    /// Reason.
     pub reason: Reason,
-    /// The member because of which; `None` if the leader ends its own view.
+    /// Member that caused the failure, or `None` if the leader ends its own view.
     pub suspect: Option<Peer>,
 }
 
@@ -32,7 +32,7 @@ impl Item for Failure {
 }
 
 impl Signed<Failure> {
-    /// What it says of two peers, if it names one.
+    /// Returns the mark between the author and the suspect, if the failure names another peer.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         let Failure { ballot, slot, suspect, .. } = self.item;

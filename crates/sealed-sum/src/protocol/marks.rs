@@ -1,9 +1,9 @@
-//! Marks: signed statements by which a member ends a view because of another (spec, section "Marks").
+//! Marks: signed statements of members that end a view because of another member (spec, section "Marks").
 //!
-//! A mark is no verdict. It says that its author and its suspect do not get on, and one of the two may lie.
-//! Both ends pay the same for it, the two are kept apart for some committed slots, and a peer at the end of
-//! too many is left out, after a recount without those that are left out already. So liars run out of peers
-//! that they can end views with, and no honest peer is left out as long as no more than a third of the roster
+//! A mark is not a verdict. It states that its author and its suspect have a conflict, and either of them
+//! may lie. Both pay the same for it and are kept apart for some committed slots. A peer with too many
+//! marks is left out; the marks with peers that are already left out do not count. So liars run out of
+//! peers that they can end views with. No honest peer is left out as long as at most a third of the roster
 //! lies.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,58 +11,59 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ballot::Ballot;
 use crate::session::Peer;
 
-/// The number of committed slots for which a peer's first marks live.
+/// Number of committed slots for which a peer's first marks live.
 const LIFE: u64 = 8;
-/// By how many marks a peer may exceed the number of liars that is reckoned with.
+/// Marks that a peer may have in addition to the assumed number of liars.
 const SLACK: usize = 1;
-/// The number of liars that is reckoned with at first, if so many are borne at all.
+/// Number of liars that is assumed at first, if the roster tolerates that many.
 const FIRST: usize = 3;
 
-/// A mark without its signature, in the order in which marks count.
+/// Mark without its signature. Marks count in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// The view that its author ended.
+    /// View that the author ended.
     pub ballot: Ballot,
-    /// Its author.
+    /// Author of the mark.
     pub author: Peer,
-    /// The member because of which.
+    /// Member because of which the author ended the view.
     pub suspect: Peer,
-    /// The number of slots that were committed in the view.
+    /// Number of slots that were committed in the view.
     pub slot: u32,
 }
 
-/// How many peers of a roster may lie without the others losing a peer or coming to a stop.
+/// Returns how many of `peers` peers may lie without stopping the others or costing them a peer.
 #[must_use]
 pub const fn borne(peers: usize) -> usize {
     peers.saturating_sub(1) / 3
 }
 
-/// What a mark costs one of its ends.
+/// Cost of a mark for one of its two peers.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     ballot: Ballot,
     other: Peer,
-    /// Whether the peer is the suspect.
+    /// True if the peer is the suspect.
     suspected: bool,
-    /// Whether it still lives; the pair is kept apart while that of either end does.
+    /// True if the unit is still alive. The pair is kept apart as long as the unit of either end is alive.
     lives: bool,
 }
 
-/// The marks that keep two peers apart, and what they cost.
+/// Marks that keep two peers apart, and their costs.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     peers: usize,
     units: BTreeMap<Peer, Vec<Unit>>,
-    /// The marked pairs, the lower peer first, by the marks that keep them apart.
+    /// Marked pairs, the lower peer first, by the marks that keep them apart.
     apart: BTreeSet<(Ballot, Peer, Peer)>,
 }
 
 impl Marks {
-    /// The marks that live when `now` slots are committed, in a roster of so many peers.
+    /// Returns the marks that are alive when `now` slots are committed, in a roster of `peers` peers.
     ///
-    /// They count in order. A mark on a pair that has a living one counts nothing. Each end of another one
-    /// gets a unit, but a suspect no more than one in a ballot lets grow older. The k-th unit of a peer (from
-    /// 0) lives for 8 x 2^(k / (theta + 2)) committed slots.
+    /// Marks are counted in order. A mark on a pair that already has a living mark is ignored. Every other
+    /// mark adds a unit to each of its two peers. The units of a peer are ranked from 0. Several marks of
+    /// one ballot against the same suspect raise the suspect's rank only once. A unit of rank k lives for
+    /// 8 x 2^floor(k / (theta + 2)) committed slots, where theta is the number of liars assumed at first.
     #[must_use]
     pub fn living(peers: usize, marks: &BTreeSet<Mark>, now: u32) -> Self {
         let step = first(peers) + SLACK + 1;
@@ -103,19 +104,20 @@ impl Marks {
         out
     }
 
-    /// The marked pairs, the lower peer first, oldest marks first; a pair may be there more than once.
+    /// Returns the marked pairs, the lower peer first, oldest marks first. A pair may occur more than
+    /// once.
     pub fn apart(&self) -> impl Iterator<Item = (Peer, Peer)> {
         self.apart.iter().map(|&(_, low, high)| (low, high))
     }
 
-    /// Whether a mark keeps the two apart.
+    /// Returns whether a mark keeps the two peers apart.
     #[must_use]
     pub fn parts(&self, one: Peer, other: Peer) -> bool {
         self.units.get(&one).is_some_and(|units| units.iter().any(|unit| unit.other == other))
     }
 
-    /// What a peer is charged with: its living units whose other end counts. Of the marks of one ballot that
-    /// name it as the suspect only one counts.
+    /// Returns the charge of a peer: the number of its living units whose other peer satisfies `counts`.
+    /// Marks of one ballot that name this peer as the suspect count as one.
     pub fn charge(&self, peer: Peer, counts: impl Fn(Peer) -> bool) -> usize {
         let units = self.units.get(&peer).map_or(&[][..], Vec::as_slice);
         let living = || units.iter().filter(|unit| unit.lives && counts(unit.other));
@@ -123,8 +125,9 @@ impl Marks {
         living().filter(|unit| !unit.suspected).count() + named.len()
     }
 
-    /// The candidates that are charged with too much, the first to go first. After each the others are
-    /// counted again without it. If more would go than are reckoned with, one more liar is reckoned with.
+    /// Returns the candidates whose charge is too high, the first to be left out first. After each one,
+    /// the others are counted again without it. If more peers would be left out than liars are assumed,
+    /// one more liar is assumed and the count starts again.
     #[must_use]
     pub fn excess(&self, candidates: &BTreeSet<Peer>) -> Vec<Peer> {
         let borne = borne(self.peers);
@@ -150,12 +153,12 @@ impl Marks {
     }
 }
 
-/// The number of liars that is reckoned with at first.
+/// Returns the number of liars that is assumed at first.
 fn first(peers: usize) -> usize {
     borne(peers).min(FIRST)
 }
 
-/// A pair of peers, the lower first.
+/// Returns a pair of peers, the lower first.
 pub(super) fn pair(one: Peer, other: Peer) -> (Peer, Peer) {
     (one.min(other), one.max(other))
 }

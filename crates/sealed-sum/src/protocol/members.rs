@@ -1,8 +1,8 @@
-//! Members and tree of a view, as they follow from the promises that it begins with (spec, section
-//! "Members").
+//! Members and tree of a view, computed from the promises at its start (spec, section "Members").
 //!
-//! Nobody chooses them: each promise says which peers its author reaches and which marks it knows, and every
-//! member computes the same from them. A leader can only take other promises, each of which is signed.
+//! No peer chooses them. Each promise states the peers that its author reaches and the marks that it
+//! knows, and every member computes the same result. A leader can only select other promises, and each
+//! promise is signed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use super::tree::Tree;
 use crate::crypto::tagged_hash;
 use crate::session::{Peer, Settings};
 
-/// What the promises of a view say.
+/// Contents of the promises of a view.
 #[derive(Clone, Debug)]
 pub struct Claims {
-    /// The peers that each author reaches, itself included.
+    /// Peers that each author reaches, including itself.
     pub reached: BTreeMap<Peer, BTreeSet<Peer>>,
-    /// The marks that live.
+    /// Marks that are alive.
     pub marks: Marks,
 }
 
 impl Claims {
-    /// What promises say if everybody reaches everybody and there are no marks.
+    /// Makes claims without marks: every author reaches every peer.
     #[must_use]
     pub fn whole(session: &Settings) -> Self {
         let all: BTreeSet<_> = session.peers().collect();
@@ -33,7 +33,8 @@ impl Claims {
         Self { reached, marks: Marks::default() }
     }
 
-    /// The tree of the view with this ballot; `None` if its proposer may not lead it, or too few are left.
+    /// Returns the tree of the view with this ballot. Returns `None` if its proposer may not lead it, or
+    /// if too few peers are left.
     #[must_use]
     pub fn tree(&self, session: &Settings, ballot: Ballot) -> Option<Tree> {
         let candidates = self.candidates(session);
@@ -53,8 +54,8 @@ impl Claims {
         Some(Tree::grow(ballot.proposer, order.into_iter().copied(), |a, b| allowed.allows(a, b)))
     }
 
-    /// The authors, and the peers that one of them claims to reach and is not kept apart from. While these
-    /// are too few, the oldest mark gives way.
+    /// Returns the authors and the peers that an author reaches and is not kept apart from. While these
+    /// are too few, the oldest mark is ignored.
     #[must_use]
     pub fn candidates(&self, session: &Settings) -> BTreeSet<Peer> {
         let marked: Vec<_> = self.marks.apart().collect();
@@ -73,8 +74,8 @@ impl Claims {
         found
     }
 
-    /// The candidates that are left out: those that are barred, as far as the other authors are a quorum. Who
-    /// has promised nothing may not vote.
+    /// Returns the barred candidates that are left out. A barred author stays if the other authors would
+    /// not be a quorum, because a peer without a promise may not vote.
     #[must_use]
     pub fn left_out(&self, session: &Settings, candidates: &BTreeSet<Peer>) -> Vec<Peer> {
         let (mut authors, mut out) = (self.reached.len(), Vec::new());
@@ -89,8 +90,8 @@ impl Claims {
         out
     }
 
-    /// The largest set of candidates that are connected over allowed edges. While it has fewer than `least`
-    /// peers, or its authors are no quorum, the oldest mark gives way.
+    /// Returns the largest set of candidates that is connected by allowed edges. While it has fewer than
+    /// `least` peers, or its authors are not a quorum, the oldest mark is ignored.
     fn together(
         &self,
         session: &Settings,
@@ -112,8 +113,8 @@ impl Claims {
     }
 }
 
-/// The candidates that may not lead, the first to go first: those that are charged with too much, but never
-/// more than may lie, nor so many that too few are left.
+/// Returns the candidates that may not lead because their charge is too high, the first to be left out
+/// first. They are never more than the tolerated number of liars, and enough peers always stay.
 #[must_use]
 pub fn barred(session: &Settings, marks: &Marks, candidates: &BTreeSet<Peer>) -> Vec<Peer> {
     let mut left = candidates.clone();
@@ -124,7 +125,7 @@ pub fn barred(session: &Settings, marks: &Marks, candidates: &BTreeSet<Peer>) ->
     marks.excess(candidates).into_iter().take(most_out(session, candidates)).take_while(stays).collect()
 }
 
-/// The fewest members of a view.
+/// Returns the smallest number of members of a view.
 fn needed(session: &Settings) -> usize {
     usize::from(session.min_peers).max(SMALLEST_SUM)
 }
@@ -137,15 +138,15 @@ fn enough(session: &Settings, peers: &BTreeSet<Peer>) -> bool {
     peers.len() >= needed(session) && votes(session, peers) >= session.quorum
 }
 
-/// How many candidates may be left out.
+/// Returns the largest number of candidates that may be left out.
 fn most_out(session: &Settings, candidates: &BTreeSet<Peer>) -> usize {
     borne(session.roster.len()).min(candidates.len().saturating_sub(needed(session)))
 }
 
-/// The edges that a tree may have.
+/// Edges that a tree may have.
 struct Allowed<'a> {
     reached: &'a BTreeMap<Peer, BTreeSet<Peer>>,
-    /// Peers that more authors claim than may lie in the committee.
+    /// Peers that more authors claim to reach than the committee may have liars.
     trusted: BTreeSet<Peer>,
     marked: BTreeSet<(Peer, Peer)>,
 }
@@ -159,8 +160,9 @@ impl<'a> Allowed<'a> {
         Self { reached, trusted, marked: BTreeSet::new() }
     }
 
-    /// Whether the two may be neighbours: no mark keeps them apart, and each author of a promise among them
-    /// claims to reach the other. If neither is an author, other authors must claim both.
+    /// Returns whether two peers may be neighbours. A mark that keeps them apart forbids it. An author
+    /// that does not claim to reach the other peer forbids it too. If neither is an author, enough other
+    /// authors must claim to reach both.
     fn allows(&self, one: Peer, other: Peer) -> bool {
         let claims =
             |author: Peer, peer: Peer| self.reached.get(&author).map(|reached| reached.contains(&peer));
@@ -171,8 +173,8 @@ impl<'a> Allowed<'a> {
             }
     }
 
-    /// The largest of the sets that are connected over allowed edges; of equal ones that with the lowest
-    /// peer.
+    /// Returns the largest set that is connected by allowed edges. If sets are equally large, it is the
+    /// one with the lowest peer.
     fn component(&self, candidates: &BTreeSet<Peer>) -> BTreeSet<Peer> {
         let (mut rest, mut best) = (candidates.clone(), BTreeSet::new());
         while rest.len() > best.len()
@@ -193,7 +195,7 @@ impl<'a> Allowed<'a> {
     }
 }
 
-/// By which peers of the same charge are ordered in a tree.
+/// Returns the hash that orders peers of the same charge in a tree.
 fn hash(session: &Settings, ballot: Ballot, peer: Peer) -> [u8; 32] {
     tagged_hash("tree")
         .chain_update(session.id.0)

@@ -1,8 +1,8 @@
-//! Work that is the same for every node of a view, done once where all of them live in one process, as in the
-//! simulator.
+//! Results that are the same for every node of a view, computed once if all nodes run in one process, as
+//! in the simulator.
 //!
-//! Each thing here is a pure function. A thread remembers results only after [`begin`], which a real node
-//! never calls: it has no use for them. In tests threads do.
+//! Each function here is pure. A thread remembers results only after [`begin`], which a real node never
+//! calls because it does not benefit. In tests, every thread remembers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +15,10 @@ use crate::crypto::agreement::{EphemeralSecret, Key, LowOrder};
 use crate::crypto::identity::{PublicKey, Signature};
 use crate::session::Peer;
 
-/// How many good signatures, or agreements, are remembered before all are forgotten.
+/// Largest number of good signatures, or of agreements, that are remembered before all are dropped.
 const MOST: usize = 100_000;
 
-/// A function's argument, hashed, and what it gave.
+/// Hash of a function's last argument, and its result.
 type Last<T> = RefCell<Option<([u8; 32], T)>>;
 
 thread_local! {
@@ -29,12 +29,12 @@ thread_local! {
     static GRAPH: Last<Arc<Vec<Peer>>> = const { RefCell::new(None) };
 }
 
-/// From now on this thread remembers.
+/// Makes this thread remember results from now on.
 pub fn begin() {
     ON.set(true);
 }
 
-/// `key.verify(tag, message, signature)`.
+/// Returns `key.verify(tag, message, signature)`.
 pub(super) fn verify(tag: &'static str, key: PublicKey, message: &[u8], signature: &Signature) -> bool {
     let check = || key.verify(tag.as_bytes(), message, signature);
     if !ON.get() {
@@ -55,7 +55,8 @@ pub(super) fn verify(tag: &'static str, key: PublicKey, message: &[u8], signatur
     })
 }
 
-/// `secret.agree(theirs, info)`. Both ends of a pair compute the same key: the second is given the first's.
+/// Returns `secret.agree(theirs, info)`. Both ends of a pair compute the same key: the second end gets the
+/// result of the first.
 pub(super) fn agree(secret: &EphemeralSecret, theirs: &[u8; 32], info: &[u8]) -> Result<Key, LowOrder> {
     if !ON.get() {
         return secret.agree(theirs, info);
@@ -76,7 +77,7 @@ pub(super) fn agree(secret: &EphemeralSecret, theirs: &[u8; 32], info: &[u8]) ->
     })
 }
 
-/// The tree of a view, by everything that it depends on.
+/// Returns the tree of a view, remembered by all data that it depends on.
 pub(super) fn tree(
     argument: impl FnOnce() -> Vec<u8>,
     make: impl FnOnce() -> Option<Tree>,
@@ -84,7 +85,7 @@ pub(super) fn tree(
     last(&TREE, || Sha256::digest(argument()).into(), || make().map(Arc::new))
 }
 
-/// The ring of a mask graph, by everything that it depends on.
+/// Returns the ring of a mask graph, remembered by all data that it depends on.
 pub(super) fn graph(argument: impl FnOnce() -> [u8; 32], make: impl FnOnce() -> Vec<Peer>) -> Arc<Vec<Peer>> {
     last(&GRAPH, argument, || Arc::new(make()))
 }

@@ -1,4 +1,4 @@
-//! Everything that one node says to another (spec, section "Messages").
+//! Messages between nodes (spec, section "Messages").
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,74 +13,77 @@ use super::sum_id::SumId;
 use super::{all_reduce, transfer, view};
 use crate::session::Peer;
 
-/// Version of the messages; a peer with another one is refused.
+/// Version of the messages. A peer with another version is refused.
 pub const VERSION: u16 = 5;
 
-/// One message. The variants' order is their number on the wire.
+/// Message between nodes. The order of the variants is their number on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// The first message on a connection, both ways.
+    /// First message on a connection, in both directions.
     Hello {
-        /// [`VERSION`].
+        /// Version, see [`VERSION`].
         version: u16,
         /// Id of the sender's session file.
         session: [u8; 32],
         /// Number of slots that the sender has committed.
         committed: u32,
-        /// The highest ballot that the sender has of the receiver's own making: proof that it was there.
+        /// Item signed by the receiver: proof of the highest ballot that the sender has seen the receiver
+        /// take part in.
         trace: Option<Trace>,
     },
-    /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's file.
+    /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's
+    /// file.
     Fields(Vec<(String, [u8; 8])>),
-    /// The progress of the sender.
+    /// Progress of the sender.
     Status {
-        /// Number of slots that it has committed.
+        /// Number of slots that the sender has committed.
         committed: u32,
-        /// Whether it is in a view.
+        /// True if the sender is in a view.
         in_view: bool,
     },
-    /// A proposer asks a committee member for its promise.
+    /// Request of a proposer for a committee member's promise.
     Prepare(Ballot),
-    /// The promise.
+    /// Promise.
     Promise(Signed<Promised>),
-    /// No promise: the acceptor is in a view of the second ballot, has promised it, or promises nothing to
-    /// this proposer now.
+    /// Refusal of a promise for the first ballot. The acceptor is in a view of the second ballot, has
+    /// promised the second ballot, or does not promise to this proposer now.
     Refuse(Ballot, Ballot),
-    /// A view begins; passed down its tree. Every member computes members and tree from its promises, and
-    /// checks that the leader keeps the obligation that follows from them.
+    /// Start of a view, forwarded down its tree. Every member computes members and tree from its promises,
+    /// and checks that the leader fulfils the obligation that follows from them.
     Begin(Signed<Begun>),
-    /// The view is over; passed on as who ended it has signed it.
+    /// End of a view, forwarded as signed by the peer that ended it.
     Failed(Signed<Failure>),
-    /// Within a view.
+    /// Message within a view.
     View(view::Message),
-    /// Between any two peers.
+    /// Message of the transfer of records, between any two peers.
     Transfer(transfer::Message),
-    /// Between two members of a view whose task has an exchange for the slot. The node does not read it.
+    /// Message between two members of a view whose task has an exchange for the slot. The node does not
+    /// read it.
     Exchange {
-        /// The view and the slot.
+        /// View and slot.
         sum: SumId,
-        /// The message of the task's machine.
+        /// Message of the task's machine.
         content: Content,
     },
 }
 
-/// A message of one machine of an exchange to another, which the task reads.
+/// Message between two machines of an exchange, which only the task reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
-    /// Control channel.
+    /// On the control channel.
     Short(Bytes),
-    /// Bulk channel: a header, and raw bytes beside it.
+    /// On the bulk channel: a header, and raw bytes next to it.
     Bulk {
-        /// The header, which says what the bytes are.
+        /// Header, which describes the bytes.
         header: Bytes,
-        /// The bytes.
+        /// Raw bytes.
         #[serde(skip)]
         data: Bytes,
     },
 }
 
 impl Content {
-    /// Its bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -90,17 +93,17 @@ impl Content {
     }
 }
 
-/// A signed item that shows that its author was in a ballot.
+/// Signed item that proves that its author took part in a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trace {
-    /// It has promised it.
+    /// The author has promised the ballot.
     Promise(Signed<Promised>),
-    /// It was in its view.
+    /// The author was in the view of the ballot.
     Key(Signed<ViewKey>),
 }
 
 impl Trace {
-    /// The ballot.
+    /// Returns the ballot.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         match self {
@@ -109,7 +112,7 @@ impl Trace {
         }
     }
 
-    /// The author, if the signature verifies.
+    /// Returns the author, if the signature verifies.
     #[must_use]
     pub fn author(&self, ctx: &Context) -> Option<Peer> {
         match self {
@@ -119,17 +122,17 @@ impl Trace {
     }
 }
 
-/// Two ordered streams between each pair, with no order between them.
+/// Ordered streams between each pair of peers. The two streams are not ordered against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Channel {
-    /// Short messages.
+    /// Stream of short messages.
     Control,
-    /// Chunks of vectors.
+    /// Stream of chunks of vectors.
     Bulk,
 }
 
 impl Message {
-    /// The channel that this message travels on.
+    /// Returns the channel of this message.
     #[must_use]
     pub fn channel(&self) -> Channel {
         match self {
@@ -140,7 +143,7 @@ impl Message {
         }
     }
 
-    /// The raw bytes that travel beside the header.
+    /// Returns the raw bytes that travel next to the header.
     #[must_use]
     pub fn payload(&self) -> Bytes {
         match self {
@@ -151,7 +154,7 @@ impl Message {
         }
     }
 
-    /// Where a decoded message wants its payload; `None` for one that has none.
+    /// Returns the place for the payload of a decoded message, or `None` for a message without a payload.
     pub(super) fn payload_mut(&mut self) -> Option<&mut Bytes> {
         match self {
             Self::View(view::Message::Reduce(all_reduce::Message::Chunk { data, .. }))

@@ -1,12 +1,14 @@
 //! Keys of a view, and the masks that cancel over its members (Bonawitz et al., CCS 2017).
 //!
-//! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared secret,
-//! the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner j > i and
-//! subtracts it for j < i. Up to [`FULL_MESH`] members everybody is everybody's partner; above, the partners
-//! form a random circulant graph (Bell et al. 2020, section 3) over the members in an order that is drawn
-//! once every key of the view is fixed: with its key each committee member commits itself to a secret, and it
-//! reveals the secret under the digest of all keys. So nobody chooses its partners, the leader included, as
-//! long as one of the committee's members in the view follows the protocol.
+//! Each member makes an X25519 key for the view and signs it. k_ij is derived from the pair's shared
+//! secret, the session, the ballot and both peers, lower first. Member i adds PRG(k_ij) for every partner
+//! j > i and subtracts it for j < i.
+//!
+//! With up to [`FULL_MESH`] members, every member is a partner of every other. Above that, the partners
+//! form a random circulant graph (Bell et al. 2020, section 3) over the members. The order of the members
+//! is drawn after every key of the view is fixed. With its key, each committee member commits itself to a
+//! secret, and it reveals the secret with the digest of all keys. So no peer can choose its partners, not
+//! even the leader, as long as one committee member in the view follows the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +27,15 @@ use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// A member's public key for one view.
+/// Public key of a member for one view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewKey {
-    /// The view.
+    /// View.
     pub ballot: Ballot,
     /// X25519, 32 bytes.
     pub public: [u8; 32],
-    /// Of those who [draw](Context::draws) the mask graph: [`commitment`] to their part.
+    /// [`commitment`] of a member that [draws](Context::draws) the mask graph to its part. `None` for
+    /// other members.
     pub commitment: Option<[u8; 32]>,
 }
 
@@ -44,14 +47,14 @@ impl Item for ViewKey {
     }
 }
 
-/// A committee member's part of the draw of the mask graph.
+/// Part of a committee member in the draw of the mask graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reveal {
-    /// The view.
+    /// View.
     pub ballot: Ballot,
-    /// Digest of all keys of the view ([`ViewKeys`]): under others it counts for nothing.
+    /// Digest of all keys of the view ([`ViewKeys`]). With other keys the part is invalid.
     pub keys: [u8; 32],
-    /// Its part, 32 random bytes.
+    /// Part of the author, 32 random bytes.
     pub secret: [u8; 32],
 }
 
@@ -63,7 +66,7 @@ impl Item for Reveal {
     }
 }
 
-/// SHA-256(tag "commitment" || session id || ballot || LE16(peer) || secret).
+/// Returns SHA-256(tag "commitment" || session id || ballot || LE16(peer) || secret).
 #[must_use]
 pub fn commitment(ctx: &Context, ballot: Ballot, peer: Peer, secret: &[u8; 32]) -> [u8; 32] {
     tagged_hash("commitment")
@@ -75,16 +78,16 @@ pub fn commitment(ctx: &Context, ballot: Ballot, peer: Peer, secret: &[u8; 32]) 
         .into()
 }
 
-/// One stream of a mask.
+/// Stream of a mask.
 #[derive(Clone)]
 pub struct Mask {
-    /// The stream's key: k_ij, or a pad.
+    /// Key of the stream: k_ij, or a pad.
     pub key: Arc<[u8; 32]>,
-    /// "mask" or "pad".
+    /// Label: "mask" or "pad".
     pub label: &'static str,
-    /// Ballot and slot, so that a key masks each vector with a stream of its own.
+    /// Ballot and slot, so that a key masks each vector with a different stream.
     pub params: [u8; 14],
-    /// Added or subtracted.
+    /// Sign: added or subtracted.
     pub sign: Sign,
 }
 
@@ -95,19 +98,19 @@ impl std::fmt::Debug for Mask {
 }
 
 impl Mask {
-    /// A stream for the vector of `sum`.
+    /// Makes a stream for the vector of `sum`.
     #[must_use]
     pub fn new(key: Arc<[u8; 32]>, label: &'static str, sum: SumId, sign: Sign) -> Self {
         Self { key, label, params: sum.to_bytes(), sign }
     }
 }
 
-/// Every stream that one peer puts on one vector.
+/// All streams that one peer applies to one vector.
 #[derive(Clone, Debug)]
 pub struct Masks {
-    /// The vector's ring.
+    /// Ring of the vector.
     pub word: Word,
-    /// The streams of the masks.
+    /// Streams of the masks.
     pub masks: Vec<Mask>,
 }
 
@@ -124,8 +127,9 @@ impl Masks {
     }
 }
 
-/// Partners of `me` among the members of a view (ascending), given what its mask graph is drawn from, which
-/// matters above [`FULL_MESH`] members. Symmetric: j is a partner of i if and only if i is one of j.
+/// Returns the partners of `me` among the members of a view (ascending). `draw` is the random input of the
+/// mask graph; it matters above [`FULL_MESH`] members. The relation is symmetric: if j is a partner of i,
+/// i is a partner of j.
 #[must_use]
 pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> Vec<Peer> {
     let p = members.len();
@@ -157,14 +161,15 @@ pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> V
     out
 }
 
-/// ceil((40 + log2 p) / log2(1 / gamma)): all partners of some peer collude with probability below 2^-40.
+/// Returns ceil((40 + log2 p) / log2(1 / gamma)): the probability that all partners of some peer collude
+/// is below 2^-40.
 #[must_use]
 pub fn degree(p: usize, collusion_threshold: f64) -> usize {
     let exact = (40.0 + (p as f64).log2()) / (1.0 / collusion_threshold).log2();
     exact.ceil() as usize
 }
 
-/// k_ij with these partners of this peer; `Err` names the partner whose key is of low order.
+/// Computes k_ij with these partners of this peer. `Err` names a partner whose key is of low order.
 pub fn agree(
     ctx: &Context,
     ballot: Ballot,
@@ -186,7 +191,7 @@ pub fn agree(
     Ok(out)
 }
 
-/// The pairwise streams of this peer for one vector.
+/// Returns the pairwise streams of this peer for one vector.
 #[must_use]
 pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
     keys.iter()
@@ -196,13 +201,13 @@ pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) ->
         .collect()
 }
 
-/// Every member's key of a view, once they are fixed.
+/// Fixed keys of all members of a view.
 #[derive(Clone, Debug)]
 pub struct ViewKeys {
     ballot: Ballot,
-    /// As their authors signed them, in the order in which they came.
+    /// Signed keys, in order of arrival.
     pub items: Vec<Signed<ViewKey>>,
-    /// X25519.
+    /// X25519 keys.
     pub public: BTreeMap<Peer, [u8; 32]>,
     commitments: BTreeMap<Peer, [u8; 32]>,
     /// SHA-256(tag "keys" || session id || ballot || for each member: LE16(peer), key, commitment if any).
@@ -210,8 +215,9 @@ pub struct ViewKeys {
 }
 
 impl ViewKeys {
-    /// The keys of these members, one each, with commitments of those who draw; else `None`. Signatures are
-    /// not looked at: see [`ViewKeys::signed_by`].
+    /// Returns the keys of these members if there is exactly one of each, with commitments of exactly the
+    /// members that draw. Returns `None` otherwise. Signatures are not checked: see
+    /// [`ViewKeys::signed_by`].
     #[must_use]
     pub fn new(ctx: &Context, ballot: Ballot, members: &[Peer], items: Vec<Signed<ViewKey>>) -> Option<Self> {
         let keys: BTreeMap<_, _> = items
@@ -237,13 +243,14 @@ impl ViewKeys {
         })
     }
 
-    /// Whether these members' keys are signed by them.
+    /// Returns whether the keys of these members have valid signatures.
     #[must_use]
     pub fn signed_by(&self, ctx: &Context, members: &[Peer]) -> bool {
         self.items.iter().filter(|key| members.contains(&key.author)).all(|key| key.verify(ctx))
     }
 
-    /// Whether this is its author's part of the draw over these keys; the signature is not looked at.
+    /// Returns whether `reveal` is its author's part of the draw over these keys. The signature is not
+    /// checked.
     #[must_use]
     pub fn opens(&self, ctx: &Context, reveal: &Signed<Reveal>) -> bool {
         let Reveal { ballot, keys, secret } = &reveal.item;
@@ -251,8 +258,9 @@ impl ViewKeys {
         *ballot == self.ballot && *keys == self.digest && self.commitments.get(&reveal.author) == Some(&made)
     }
 
-    /// What the mask graph is drawn from: SHA-256(tag "draw" || digest of the keys || for each of those who
-    /// draw, ascending: LE16(peer), its part). `None` unless these are the parts of all of them.
+    /// Returns the random input of the mask graph: SHA-256(tag "draw" || digest of the keys || for each
+    /// member that draws, ascending: LE16(peer), its part). Returns `None` unless these are the parts of
+    /// all of them.
     #[must_use]
     pub fn draw(&self, ctx: &Context, reveals: &[Signed<Reveal>]) -> Option<[u8; 32]> {
         let sound = |each: &&Signed<Reveal>| self.opens(ctx, each) && each.verify(ctx);

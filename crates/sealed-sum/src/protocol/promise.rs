@@ -1,4 +1,4 @@
-//! Promises as their authors sign them. They justify a view, for all its members to see.
+//! Promises, signed by their authors. They justify a view to all its members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,34 +18,35 @@ use super::tree::Tree;
 use super::{memo, wire};
 use crate::session::Peer;
 
-/// The most marks that a promise shows.
+/// Largest number of marks in a promise.
 pub const MOST_MARKS: usize = 256;
 
-/// A committee member's answer to the proposer of a ballot.
+/// Answer of a committee member to the proposer of a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promised {
-    /// The ballot; no lower one is promised or acknowledged any more.
+    /// Ballot. No lower one is promised or acknowledged any more.
     pub ballot: Ballot,
-    /// The state of the author: committed slots, and the acknowledged value by its digest.
+    /// State of the author: committed slots, and the digest of the acknowledged value.
     pub promise: Promise<[u8; 32]>,
-    /// The acknowledgements that decided that value, where it has released shares for it; else empty.
+    /// Acknowledgements that decided that value, if the author has released shares for it. Empty
+    /// otherwise.
     pub decision: Vec<Signed<Acknowledgement>>,
-    /// The peers that the author reaches: bit p mod 8 of byte p / 8 for peer p.
+    /// Peers that the author reaches: bit p mod 8 of byte p / 8 for peer p.
     pub reached: Vec<u8>,
-    /// The marks that it knows, ascending.
+    /// Marks that the author knows, ascending.
     pub marks: Vec<Signed<Failure>>,
 }
 
-/// The peers of a bitmap.
+/// Returns the peers of a bitmap.
 pub fn peers_of(bits: &[u8]) -> impl Iterator<Item = Peer> + '_ {
-    // A bitmap that is too long ends at the last number: it was not looked at yet.
+    // The length is not checked yet: a bitmap that is too long ends at the last possible number.
     (0..=u16::MAX)
         .map(Peer)
         .zip(bits.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1)))
         .filter_map(|(peer, set)| set.then_some(peer))
 }
 
-/// The bitmap of peers in a roster of so many.
+/// Returns the bitmap of `peers` in a roster of `roster` peers.
 #[must_use]
 pub fn bits_of(roster: u16, peers: impl IntoIterator<Item = Peer>) -> Vec<u8> {
     let mut bits = vec![0; usize::from(roster).div_ceil(8)];
@@ -57,12 +58,12 @@ pub fn bits_of(roster: u16, peers: impl IntoIterator<Item = Peer>) -> Vec<u8> {
     bits
 }
 
-/// The beginning of a view, as its leader signs it. Its members and its tree follow from the promises.
+/// Start of a view, signed by its leader. Its members and its tree follow from the promises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
-    /// Number and leader.
+    /// Number and leader of the view.
     pub ballot: Ballot,
-    /// A quorum's promises.
+    /// Promises of a quorum.
     pub promises: Vec<Signed<Promised>>,
 }
 
@@ -75,19 +76,19 @@ impl Item for Begun {
     }
 }
 
-/// What follows from the promises of a view.
+/// Data that follow from the promises of a view.
 #[derive(Clone, Debug)]
 pub struct Basis {
-    /// The obligation of its leader.
+    /// Obligation of the leader.
     pub duty: Duty,
-    /// Its members and their places.
+    /// Members of the view and their places.
     pub tree: Arc<Tree>,
-    /// The marks that lived when it began.
+    /// Marks that were alive at the start of the view.
     pub marks: Marks,
 }
 
 impl Basis {
-    /// Whether marks have given way, so that their authors are a quorum or enough peers are left.
+    /// Returns whether marks were ignored, so that the authors are a quorum or enough peers are left.
     #[must_use]
     pub fn gives_way(&self, ctx: &Context) -> bool {
         let members = self.tree.members().iter().copied().collect();
@@ -107,14 +108,14 @@ impl Item for Promised {
     }
 }
 
-/// The obligation that follows from a view's promises: the value to be finished in slot `committed`, if any,
-/// and the peer whose promise says so.
+/// Obligation that follows from a view's promises: the value to be finished in slot `committed`, if any,
+/// and the peer whose promise contains it.
 pub type Duty = Obligation<Peer, [u8; 32]>;
 
-/// Checks one promise for `ballot`, except for what only its author can know.
+/// Checks one promise for `ballot`, except for claims that only its author can check.
 ///
 /// # Errors
-/// The fault of the promise, and so of the peer that passes it on unchecked.
+/// The fault of the promise, and so of a peer that forwards it unchecked.
 pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result<(), Fault> {
     let Promised { ballot: of, promise, decision, reached, marks } = &signed.item;
     let inconsistent = |what: &str| Err(Fault::Inconsistent(format!("promise of {} {what}", signed.author)));
@@ -153,7 +154,7 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     Ok(())
 }
 
-/// Checks the promises with which a view begins, and returns what follows from them.
+/// Checks the promises at the start of a view, and returns the data that follow from them.
 ///
 /// # Errors
 /// The fault of the promises.
@@ -168,13 +169,13 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
         .ok_or_else(|| Fault::Inconsistent("promises from which no view of this leader follows".into()))
 }
 
-/// What follows from promises that are sound; `None` if their proposer may lead no view.
+/// Returns the data that follow from sound promises, or `None` if their proposer may not lead a view.
 #[must_use]
 pub fn basis(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Option<Basis> {
     let duty = duty(promises)?;
     let known: BTreeSet<Mark> =
         promises.iter().flat_map(|signed| &signed.item.marks).filter_map(Signed::mark).collect();
-    // One slot may have been committed that these authors have not seen yet.
+    // One more slot may be committed than these authors have seen.
     let known = known.into_iter().filter(|mark| mark.slot <= duty.committed.saturating_add(1)).collect();
     let marks = Marks::living(ctx.session.roster.len(), &known, duty.committed);
     let of = |signed: &Signed<Promised>| (signed.author, peers_of(&signed.item.reached).collect());
@@ -184,13 +185,13 @@ pub fn basis(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Op
     Some(Basis { duty, tree, marks: claims.marks })
 }
 
-/// The obligation that follows from promises; `None` where there are no promises.
+/// Returns the obligation that follows from promises, or `None` without promises.
 #[must_use]
 pub fn duty(promises: &[Signed<Promised>]) -> Option<Duty> {
     committee::oblige(promises.iter().map(|signed| (signed.author, &signed.item.promise)))
 }
 
-/// A committee member that has acknowledged two values for one slot in one ballot, by its own signatures.
+/// Returns a committee member that has signed acknowledgements of two values for one slot in one ballot.
 #[must_use]
 pub fn equivocator<'a>(
     ctx: &Context,

@@ -1,4 +1,4 @@
-//! Values, on which the committee decides, and the records of a decision.
+//! Values that the committee decides on, and the records of a decision.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -12,15 +12,16 @@ use super::wire;
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// What a committee member that does not vote acknowledges: no value, so that nobody thinks it was left out.
+/// Value that a committee member without a vote acknowledges, so that its missing acknowledgement is not
+/// taken for a fault.
 pub const NO_VALUE: [u8; 32] = [0; 32];
 
-/// One sealed sum that may be opened: the value of the decision.
+/// Sealed sum that may be opened: the value of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// The view in which it was summed, and the aggregate.
+    /// View of the sum, and the aggregate.
     pub sum: SumId,
-    /// Whose vectors it holds, ascending.
+    /// Members whose vectors it contains, ascending.
     pub members: Vec<Peer>,
     /// Digest of the sealed total (see `all_reduce::total_digest`).
     pub total: [u8; 32],
@@ -28,24 +29,25 @@ pub struct Value {
     pub deals: [u8; 32],
 }
 
-/// A value with the deals of its pads, which are needed to finish it. The sealed total travels apart.
+/// Value with the deals of its pads, which are needed to finish it. The sealed total is transferred
+/// separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The value.
+    /// Value.
     pub value: Value,
-    /// The pads' deals, in committee order of their dealers.
+    /// Deals of the pads, in committee order of their dealers.
     pub deals: Vec<Signed<Deal>>,
 }
 
-/// A committee member's acknowledgement of a value in a ballot: it has stored the record and the sealed
-/// total.
+/// Acknowledgement of a value in a ballot by a committee member. The member has stored the record and the
+/// sealed total.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acknowledgement {
-    /// The ballot in which it is acknowledged (not always the one in which it was summed).
+    /// Ballot of the acknowledgement (not always the ballot of the sum).
     pub ballot: Ballot,
-    /// The aggregate.
+    /// Aggregate.
     pub slot: u32,
-    /// [`Record::digest`].
+    /// Digest of the record, see [`Record::digest`].
     pub value: [u8; 32],
 }
 
@@ -57,16 +59,16 @@ impl Item for Acknowledgement {
     }
 }
 
-/// A decided and opened aggregate, with the proof of both.
+/// Decided and opened aggregate, with the proof of both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Committed {
-    /// The record that was decided.
+    /// Decided record.
     pub record: Record,
-    /// A quorum's acknowledgements in one ballot.
+    /// Acknowledgements of a quorum in one ballot.
     pub acknowledgements: Vec<Signed<Acknowledgement>>,
-    /// The pads in the order of the deals; `None` for an inconsistent deal of a coin, which does not count.
+    /// Pads in the order of the deals. `None` for an inconsistent deal of a coin, which does not count.
     pub pads: Vec<Option<[u8; 32]>>,
-    /// The releases that show a deal to be inconsistent; empty where none is.
+    /// Releases that prove that a deal is inconsistent. Empty if all deals are consistent.
     pub releases: Vec<Signed<Release>>,
 }
 
@@ -77,13 +79,13 @@ impl std::fmt::Debug for Committed {
 }
 
 impl Record {
-    /// The record of one sum with these deals.
+    /// Makes the record of one sum with these deals.
     #[must_use]
     pub fn new(sum: SumId, members: Vec<Peer>, total: [u8; 32], deals: Vec<Signed<Deal>>) -> Self {
         Self { value: Value { sum, members, total, deals: deals_digest(&deals) }, deals }
     }
 
-    /// SHA-256(tag "value" || session id || canonical encoding of the value).
+    /// Returns SHA-256(tag "value" || session id || canonical encoding of the value).
     #[must_use]
     pub fn digest(&self, ctx: &Context) -> [u8; 32] {
         tagged_hash("value")
@@ -93,7 +95,7 @@ impl Record {
             .into()
     }
 
-    /// Checks that members, deals and digests fit together; the error names the misfit.
+    /// Checks that members, deals and digests fit together. The error names the mismatch.
     pub fn check(&self, ctx: &Context) -> Result<(), String> {
         let members = &self.value.members;
         if !members.is_sorted_by(|a, b| a < b) || members.last().is_none_or(|last| last.0 >= ctx.peers()) {
@@ -113,7 +115,7 @@ fn deals_digest(deals: &[Signed<Deal>]) -> [u8; 32] {
     tagged_hash("deals").chain_update(wire::canonical(&deals)).finalize().into()
 }
 
-/// Whether these are acknowledgements of `value` for `slot` by a quorum of the committee, all in one ballot.
+/// Returns whether a quorum of the committee has acknowledged `value` for `slot`, all in one ballot.
 #[must_use]
 pub fn decided(
     ctx: &Context,
@@ -142,7 +144,7 @@ pub fn decided(
 }
 
 impl Committed {
-    /// Checks everything but the sealed total, whose digest stands in the value.
+    /// Checks everything except the sealed total, whose digest is in the value.
     pub fn check(&self, ctx: &Context) -> Result<(), String> {
         self.record.check(ctx)?;
         let SumId { slot, .. } = self.record.value.sum;
@@ -164,7 +166,7 @@ impl Committed {
         Ok(())
     }
 
-    /// The deals that the releases show to be inconsistent.
+    /// Returns which deals are inconsistent according to the releases.
     fn shown(&self, ctx: &Context) -> Result<Vec<bool>, String> {
         let deals = &self.record.deals;
         if self.pads.iter().all(Option::is_some) {
@@ -186,7 +188,7 @@ impl Committed {
         Ok(pads.iter().map(Option::is_none).collect())
     }
 
-    /// The session's seed: SHA-256(tag "seed" || session id || for each sound pad: dealer, pad).
+    /// Returns the session's seed: SHA-256(tag "seed" || session id || for each sound pad: dealer, pad).
     #[must_use]
     pub fn seed(&self, ctx: &Context) -> [u8; 32] {
         let start = tagged_hash("seed").chain_update(ctx.id.0);

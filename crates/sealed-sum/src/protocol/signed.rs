@@ -1,7 +1,7 @@
 //! Items signed by their author (spec, section "Signed items").
 //!
-//! Items that travel through other peers are signed by their authors, over the session, the author and the
-//! item's canonical encoding: a peer on the way can drop it, but not alter it.
+//! Authors sign items that travel through other peers. The signature covers the session, the author and
+//! the item's canonical encoding. A peer on the way can drop an item, but it cannot change it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,22 +10,23 @@ use super::{memo, wire};
 use crate::crypto::identity::Signature;
 use crate::session::Peer;
 
-/// A kind of item; the tag keeps a signature on one kind from passing for another.
+/// Kind of item. The tag prevents the use of a signature for another kind.
 pub trait Item: Serialize {
     /// Domain tag, unique among items.
     const TAG: &'static str;
 
-    /// Whether each field of variable length has the length that the session asks for. A peer checks this
-    /// before it passes an item on: a frame of honest peers never grows beyond the limit because of a liar.
+    /// Returns whether each field of variable length has the length that the session requires. A peer
+    /// checks this before it forwards an item, so a liar cannot make frames of honest peers exceed the
+    /// limit.
     fn has_lengths(&self, ctx: &Context) -> bool;
 }
 
-/// An item, its author and the author's signature.
+/// Item with its author and the author's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed<T> {
-    /// The peer that made and signed it.
+    /// Peer that made and signed the item.
     pub author: Peer,
-    /// The content.
+    /// Content.
     pub item: T,
     signature: Signature,
 }
@@ -38,7 +39,8 @@ impl<T: Item> Signed<T> {
         Self { author: ctx.me, signature: ctx.identity.sign(T::TAG.as_bytes(), &message), item }
     }
 
-    /// Whether the author is in the roster, the fields have their lengths and the signature is the author's.
+    /// Returns whether the author is in the roster, the fields have valid lengths and the signature is the
+    /// author's.
     #[must_use]
     pub fn verify(&self, ctx: &Context) -> bool {
         self.author.0 < ctx.peers() && self.item.has_lengths(ctx) && {

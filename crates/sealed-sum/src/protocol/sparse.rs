@@ -1,8 +1,9 @@
-//! Chunks with few words that are not 0, as they travel in sums without masks (Ram & Sinha, Lemma 5: a
-//! release of T counts costs O(T), not O(m L)).
+//! Wire format of chunks with few nonzero words, in sums without masks (Ram & Sinha, Lemma 5: a release of
+//! T counts costs O(T), not O(m L)).
 //!
-//! A chunk of up to 65,536 words of 4 bytes is the pairs LE16(place in the chunk) || LE32(word) of all words
-//! but 0, places ascending: 6 bytes each, none for a chunk of zeros, and never more than 393,216.
+//! A chunk of up to 65,536 words of 4 bytes is sent as pairs LE16(place in the chunk) || LE32(word) of all
+//! nonzero words, places ascending. A pair has 6 bytes. A chunk of zeros has no pairs, and no chunk has
+//! more than 393,216 bytes.
 
 use bytes::Bytes;
 
@@ -12,7 +13,7 @@ use super::Fault;
 const PAIR: usize = 6;
 const WORD: usize = 4;
 
-/// The pairs of a chunk of words of 4 bytes, little-endian.
+/// Encodes a chunk of words of 4 bytes, little-endian, as pairs.
 #[must_use]
 pub fn encode(words: &[u8]) -> Bytes {
     let (words, _) = words.as_chunks::<WORD>();
@@ -20,7 +21,8 @@ pub fn encode(words: &[u8]) -> Bytes {
     pairs.flat_map(|(place, word)| place.to_le_bytes().into_iter().chain(*word)).collect::<Vec<u8>>().into()
 }
 
-/// The words of a chunk of `length` bytes. There is one encoding of each chunk; everything else is a fault.
+/// Decodes the words of a chunk of `length` bytes. Each chunk has exactly one encoding; everything else is
+/// a fault.
 pub fn decode(pairs: &[u8], length: usize) -> Result<Bytes, Fault> {
     let wrong = |what: &str| Fault::Inconsistent(format!("a chunk of pairs {what}"));
     let (pairs, []) = pairs.as_chunks::<PAIR>() else { return Err(wrong("ends in the middle of one")) };

@@ -1,20 +1,20 @@
-//! The id of one sum: a view and a slot of the plan.
+//! Id of one sum: a view and a slot of the plan.
 
 use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
 
-/// The sum to which a message belongs.
+/// Id of the sum of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SumId {
-    /// The view.
+    /// View.
     pub ballot: Ballot,
-    /// The aggregate's place in the plan.
+    /// Place of the aggregate in the plan.
     pub slot: u32,
 }
 
 impl SumId {
-    /// Ballot, then LE32 slot, which bind hashes and streams to one sum (spec, section 5).
+    /// Returns the ballot, then LE32(slot). They bind hashes and streams to one sum (spec, section 5).
     #[must_use]
     pub fn to_bytes(self) -> [u8; 14] {
         let mut bytes = [0; 14];

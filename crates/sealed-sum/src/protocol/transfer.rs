@@ -1,11 +1,13 @@
-//! Transfer of a committed or acknowledged slot to a peer that lacks it (spec, section "Transfer").
+//! Transfer of a committed or acknowledged slot to a peer that does not have it (spec, section
+//! "Transfer").
 //!
-//! The one who asks checks everything: the record's deals and acknowledgements by their signatures, the pads
-//! by their hashes, the sealed total by the digest that was decided. So it does not matter whom it asks.
+//! The requesting peer checks everything: the record's deals and acknowledgements by their signatures, the
+//! pads by their hashes, the sealed total by the digest that was decided. So it does not matter which peer
+//! it asks.
 //!
-//! A transfer that came to a stand may be given up while its messages are still on their way, and the same
-//! thing asked for again. Pieces and credits that do not fit are therefore passed over, not blamed: both ends
-//! go on from what they have.
+//! A peer may give up a stalled transfer and request the same slot again while old messages are still on
+//! their way. So pieces and credits that do not fit are ignored, not blamed. Both ends continue from their
+//! current state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,61 +23,60 @@ use super::sparse;
 use super::{Action, EarlyWrite, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
-/// A request.
+/// Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {
-    /// A decided and opened aggregate.
+    /// Decided and opened aggregate.
     Committed,
-    /// The acknowledged value of this digest.
+    /// Acknowledged value of this digest.
     Accepted([u8; 32]),
 }
 
-/// The answer to a request.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
     /// Answers [`Want::Committed`].
     Committed(Committed),
     /// Answers [`Want::Accepted`].
     Accepted(Record),
-    /// Answers [`Want::Committed`] where no later slot needs the vector: the decision alone, no pieces
-    /// follow.
+    /// Answers [`Want::Committed`] if no later slot needs the vector: only the decision, without pieces.
     Bare(Committed),
 }
 
-/// A message between the two peers.
+/// Message between the two peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// A request for a slot. Control channel.
+    /// Request for a slot. Control channel.
     Fetch(u32, Want),
-    /// The asked peer does not have the slot. Control channel.
+    /// Answer if the peer does not have the slot. Control channel.
     Lacking(u32),
-    /// The record; the sealed total follows. Bulk channel.
+    /// Record; the sealed total follows. Bulk channel.
     Head(u32, Box<Held>),
-    /// Piece `index` of the sealed total, [`CHUNK`] bytes, the last one what remains; of a total that nothing
-    /// hides its pairs ([`sparse`]). Bulk channel.
+    /// Piece `index` of the sealed total: [`CHUNK`] bytes, or the rest in the last piece. For a total
+    /// without masks and pads, the pairs of the piece ([`sparse`]). Bulk channel.
     Piece {
-        /// The aggregate.
+        /// Aggregate.
         slot: u32,
-        /// The number of the piece, from 0, in order.
+        /// Number of the piece, from 0, in order.
         index: u32,
-        /// The bytes.
+        /// Bytes.
         #[serde(skip)]
         data: Bytes,
     },
-    /// Piece `index` has been taken. Control channel.
+    /// Acknowledgement of piece `index`. Control channel.
     Credit(u32, u32),
 }
 
-/// Time to check whether the transfer of this number stands still.
+/// Timer that checks whether the transfer of this number has stalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(u64);
 
-/// A report to the node.
+/// Report to the node.
 #[derive(Debug)]
 pub enum Output {
     /// A peer requests a slot; answer with [`Transfer::serve`].
     Wanted(Peer, u32, Want),
-    /// The requested slot is here, whole and checked.
+    /// The requested slot has arrived, whole and checked.
     Fetched(Peer, u32, Box<Held>, Bytes),
     /// A peer does not have a committed slot that it was asked for; [`Output::Failed`] follows.
     Lacks(Peer, u32),
@@ -95,12 +96,12 @@ struct Fetching {
     progress: Time,
 }
 
-/// The sealed total that is served.
+/// Sealed total that is served.
 #[derive(Clone, Debug)]
 pub enum Served {
-    /// The sealed total itself.
+    /// Sealed total itself.
     Sealed(Bytes),
-    /// The opened vector, and the pads that make it the sealed total again.
+    /// Opened vector, with the pads that turn it into the sealed total again.
     Opened(Bytes, Masks),
 }
 
@@ -133,8 +134,9 @@ struct Serving {
     acknowledged: u32,
 }
 
-/// How often a slot is served to one peer at once. Each time after that it must have waited longer: a request
-/// of some bytes costs the server a piece of the vector, and honest peers ask again only after a failure.
+/// Number of times that a slot is served to one peer without a delay. After that, each request must come
+/// after a longer delay: a short request costs the server a piece of the vector, and honest peers only ask
+/// again after a failure.
 const AT_ONCE: u32 = 4;
 
 /// At most one transfer to this peer, and one to each other peer.
@@ -144,7 +146,7 @@ pub struct Transfer {
     number: u64,
     fetching: Option<Fetching>,
     serving: BTreeMap<Peer, Serving>,
-    /// How often each peer was served each slot, and when last.
+    /// Number of times that each slot was served to each peer, and time of the last one.
     served: BTreeMap<(Peer, u32), (u32, Time)>,
 }
 
@@ -188,32 +190,32 @@ impl Machine for Transfer {
 }
 
 impl Transfer {
-    /// A transfer with nothing under way.
+    /// Makes a machine without transfers.
     #[must_use]
     pub fn new(ctx: Arc<Context>) -> Self {
         Self { ctx, number: 0, fetching: None, serving: BTreeMap::new(), served: BTreeMap::new() }
     }
 
-    /// Whether something is being fetched.
+    /// Returns whether a slot is being fetched.
     #[must_use]
     pub fn fetching(&self) -> bool {
         self.fetching.is_some()
     }
 
-    /// The peer of which something is requested.
+    /// Returns the peer that a slot is requested from.
     #[must_use]
     pub fn asked(&self) -> Option<Peer> {
         self.fetching.as_ref().map(|fetching| fetching.from)
     }
 
-    /// Whether the record has come and its total is under way. A claim to have something is not enough: who
-    /// only claims never sends the head.
+    /// Returns whether the record has arrived and its total is on its way. A claim to have the slot is not
+    /// enough, because a peer with a false claim never sends the head.
     #[must_use]
     pub fn receiving(&self) -> bool {
         self.fetching.as_ref().is_some_and(|fetching| fetching.held.is_some())
     }
 
-    /// Asks `from`; an earlier request is forgotten.
+    /// Requests a slot from `from`. An earlier request is forgotten.
     pub fn fetch(&mut self, now: Time, from: Peer, slot: u32, want: Want) -> Step<Self> {
         self.number += 1;
         self.fetching = Some(Fetching {
@@ -249,7 +251,8 @@ impl Transfer {
         step
     }
 
-    /// Whether the peer is served this slot now; it gives a silent server up, and comes back later.
+    /// Returns whether the peer is served this slot now. A peer that is not served gives up and asks again
+    /// later.
     fn grants(&self, now: Time, peer: Peer, slot: u32) -> bool {
         let Some(&(times, last)) = self.served.get(&(peer, slot)) else { return true };
         let Some(over) = times.checked_sub(AT_ONCE) else { return true };
@@ -265,7 +268,7 @@ impl Transfer {
     fn send_pieces(&mut self, to: Peer, step: &mut Step<Self>) {
         let Some(serving) = self.serving.get_mut(&to) else { return };
         let pieces = pieces(serving.total.len());
-        // The first piece alone, then more and more: whoever takes none costs no more than one.
+        // Starts with one piece and enlarges the window, so a peer that takes no pieces costs only one.
         let window = WINDOW.min(1 + serving.acknowledged as usize);
         while serving.next < pieces && ((serving.next - serving.acknowledged) as usize) < window {
             let plain =
@@ -300,8 +303,8 @@ impl Transfer {
                 }
             }
             Message::Lacking(slot) => {
-                // No fault even for something committed: that it is there may be another's word, passed on
-                // with `Begin`.
+                // This is not a fault, even for a committed slot: the claim that this peer has it may come
+                // from another peer, forwarded with `Begin`.
                 let Some(fetching) = self.expected(from, slot) else { return Ok(()) };
                 if fetching.want == Want::Committed && fetching.held.is_none() {
                     step.output(Output::Lacks(from, slot));
@@ -368,8 +371,8 @@ impl Transfer {
         self.fetching.as_mut().filter(|fetching| fetching.from == from && fetching.slot == slot)
     }
 
-    /// Whether this answers the request. It may also be the late answer to an earlier request that was
-    /// given up.
+    /// Returns whether this answers the request. It may also be the late answer to an earlier request that
+    /// was given up.
     fn answers(&self, want: Want, held: &Held) -> bool {
         match (want, held) {
             (Want::Committed, Held::Committed(_) | Held::Bare(_)) => true,

@@ -1,38 +1,38 @@
-//! The tree of a view: the leader at the root, the others in a given order, each under the first placed peer
-//! that it may be a neighbour of and that has fewer than two children; who finds none waits for a third
-//! place, and so on.
+//! Tree of a view. The leader is the root. The other peers are placed in a given order. Each goes under
+//! the first placed peer that may be its neighbour and has fewer than two children. A peer that finds no
+//! place waits until a third child is allowed, and so on.
 //!
-//! The leader is the root because it starts every round and gathers every
-//! answer: so all traffic of a view flows on the tree's edges, and a peer sends O(log p) messages a round.
+//! The leader is the root because it starts every round and gathers every answer. So all traffic of a view
+//! flows on the tree's edges, and a peer sends O(log p) messages a round.
 
 use std::collections::BTreeMap;
 
 use crate::session::Peer;
 
-/// One peer's place in the tree.
+/// Place of one peer in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The neighbour towards the root; `None` at the root.
+    /// Neighbour towards the root; `None` at the root.
     pub parent: Option<Peer>,
-    /// The neighbours away from the root, in tree order; two, unless marks leave no other place.
+    /// Neighbours away from the root, in tree order: at most two, unless marks leave no other place.
     pub children: Vec<Peer>,
 }
 
 impl Place {
-    /// Parent and children.
+    /// Returns parent and children.
     pub fn neighbours(&self) -> impl Iterator<Item = Peer> + '_ {
         self.parent.into_iter().chain(self.children.iter().copied())
     }
 }
 
-/// A tree over the members of a view.
+/// Tree over the members of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The members as they were placed, the root first: each after its parent.
+    /// Members in the order of their placement, the root first: each after its parent.
     order: Vec<Peer>,
-    /// The members, ascending.
+    /// Members, ascending.
     members: Vec<Peer>,
-    /// Parent and depth of each; the root is its own parent.
+    /// Parent and depth of each member. The root is its own parent.
     above: BTreeMap<Peer, (Peer, u32)>,
 }
 
@@ -45,7 +45,7 @@ impl Tree {
     ) -> Self {
         let mut waiting: Vec<_> = peers.into_iter().collect();
         let mut above = BTreeMap::from([(root, (root, 0))]);
-        // The placed peers, each with the number of its children.
+        // Placed peers, each with the number of its children.
         let mut placed = vec![(root, 0)];
         let (mut most, mut first) = (2, 0);
         while !waiting.is_empty() && most <= 2.max(waiting.len() + placed.len()) {
@@ -69,43 +69,43 @@ impl Tree {
         Self { order, members: above.keys().copied().collect(), above }
     }
 
-    /// The leader.
+    /// Returns the leader.
     #[must_use]
     pub fn root(&self) -> Peer {
         self.order[0]
     }
 
-    /// The members, ascending.
+    /// Returns the members, ascending.
     #[must_use]
     pub fn members(&self) -> &[Peer] {
         &self.members
     }
 
-    /// The members, the leader first, each after its parent.
+    /// Returns the members, the leader first, each after its parent.
     #[must_use]
     pub fn order(&self) -> &[Peer] {
         &self.order
     }
 
-    /// Whether the peer is a member.
+    /// Returns whether the peer is a member.
     #[must_use]
     pub fn contains(&self, peer: Peer) -> bool {
         self.above.contains_key(&peer)
     }
 
-    /// The peer above this one; `None` for the root and for strangers.
+    /// Returns the parent of a peer, or `None` for the root and for peers that are not members.
     #[must_use]
     pub fn parent(&self, peer: Peer) -> Option<Peer> {
         self.above.get(&peer).map(|&(parent, _)| parent).filter(|&parent| parent != peer)
     }
 
-    /// Whether the two are parent and child.
+    /// Returns whether the two peers are parent and child.
     #[must_use]
     pub fn adjacent(&self, one: Peer, other: Peer) -> bool {
         self.parent(one) == Some(other) || self.parent(other) == Some(one)
     }
 
-    /// The place of a member.
+    /// Returns the place of a member.
     #[must_use]
     pub fn place(&self, me: Peer) -> Option<Place> {
         self.above.get(&me)?;
@@ -113,19 +113,19 @@ impl Tree {
         Some(Place { parent: self.parent(me), children })
     }
 
-    /// The distance of a member from the root.
+    /// Returns the distance of a member from the root.
     #[must_use]
     pub fn depth(&self, peer: Peer) -> u32 {
         self.above.get(&peer).map_or(0, |&(_, depth)| depth)
     }
 
-    /// The distance of the farthest member from the root.
+    /// Returns the distance of the farthest member from the root.
     #[must_use]
     pub fn height(&self) -> u32 {
         self.above.values().map(|&(_, depth)| depth).max().unwrap_or(0)
     }
 
-    /// Under which child of `me` each peer below it stands.
+    /// Returns each peer below `me`, with the child of `me` whose subtree contains it.
     #[must_use]
     pub fn below(&self, me: Peer) -> BTreeMap<Peer, Peer> {
         let mut under = BTreeMap::new();

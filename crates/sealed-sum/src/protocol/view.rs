@@ -1,8 +1,8 @@
-//! One view: a fixed set of members goes through the plan's aggregates in rounds on the tree (spec, section
+//! One view: a fixed set of members processes the plan's aggregates in rounds on the tree (spec, section
 //! "Views").
 //!
-//! The leader sends an order down, every member acts on it and reports up, and a report is complete when the
-//! whole subtree has spoken:
+//! The leader sends an order down. Every member acts on it and reports up. A report is complete when it
+//! contains the reports of the whole subtree:
 //!
 //! | order (down)          | report (up)                                  |
 //! | --------------------- | -------------------------------------------- |
@@ -14,10 +14,10 @@
 //! | `Decide`: all of them | `Release`: the committee's shares of the pads  |
 //! | `Open`: all of them   |                                              |
 //!
-//! A value that an earlier view left acknowledged starts at `Accept`. Nothing is released before a quorum
-//! of acknowledgements has been seen, and whether this peer acknowledges is its node's to say: the view only
-//! carries. A member passes an order on when it has checked it, so that whoever cannot follow one knows that
-//! its parent, or who altered what the parent passed on, lies.
+//! A value that an earlier view left acknowledged starts at `Accept`. No shares are released before a
+//! quorum of acknowledgements has arrived. The node decides whether this peer acknowledges; the view only
+//! transports the acknowledgement. A member checks an order before it forwards it. So if a member cannot
+//! follow an order, its parent lies, or the peer that changed the forwarded data.
 
 mod keys;
 mod message;
@@ -48,32 +48,32 @@ use progress::Clock;
 
 pub use message::{Message, Order, Reason, Report, Stage};
 
-/// The generator of a node's secrets, seeded once from the operating system.
+/// Generator of a node's secrets, seeded once from the operating system.
 pub type Rng = chacha20::ChaCha20Rng;
 
-/// The interval at which a member says that it is in the view, and looks at its deadlines, milliseconds.
+/// Interval at which a member sends keep-alive messages and checks its deadlines, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 1000;
 
-/// The timer of a view, every [`HEARTBEAT_MS`].
+/// Timer of a view, every [`HEARTBEAT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(pub Ballot);
 
-/// A report to the node.
+/// Report to the node.
 #[derive(Debug)]
 pub enum Output {
     /// A stage began.
     Stage(u32, Stage),
-    /// Leader only: every member's key is there, slots may start.
+    /// Leader only: the keys of all members have arrived, and slots may start.
     Ready,
-    /// Every member's key has come, for who keeps proof of who was there.
+    /// The keys of all members have arrived. They prove which peers took part.
     Keys(Vec<Signed<ViewKey>>),
-    /// Answer with [`View::contribute`].
+    /// A sum starts; answer with [`View::contribute`].
     Sum(u32),
     /// This peer holds the sealed total of the running sum.
     Total(Total),
-    /// Answer with [`View::acknowledge`], once its total is held.
+    /// A value is to be acknowledged; answer with [`View::acknowledge`] when its total is held.
     Accept(Record),
-    /// Answer with [`View::release`].
+    /// A value is decided; answer with [`View::release`].
     Decided(Record, Vec<Signed<Acknowledgement>>),
     /// The pads are known.
     Opened(Committed),
@@ -85,7 +85,7 @@ pub enum Output {
 struct Round {
     slot: u32,
     reduce: Option<AllReduce>,
-    /// Whether the whole total is here.
+    /// True if the whole total has arrived.
     whole: bool,
     pad: Option<Pad>,
     own_deals: Vec<Signed<Deal>>,
@@ -98,31 +98,31 @@ struct Round {
     release: Convergecast<Signed<Release>>,
 }
 
-/// The machine of one member in one view.
+/// Machine of one member in one view.
 pub struct View {
     ctx: Arc<Context>,
     ballot: Ballot,
     tree: Arc<Tree>,
     place: Place,
-    /// Under which child each peer of this subtree stands.
+    /// Peers of this subtree, each with the child of this peer whose subtree contains it.
     below: BTreeMap<Peer, Peer>,
-    /// The keys of this subtree, as they were reported.
+    /// Reported keys of this subtree.
     keys_below: BTreeMap<Peer, Signed<ViewKey>>,
-    /// This peer's distance from the root, and the farthest peer's.
+    /// Distance of this peer, and of the farthest peer, from the root.
     depth: (u32, u32),
     rng: Rng,
     secret: Option<EphemeralSecret>,
     keys_report: Convergecast<Signed<ViewKey>>,
-    /// Every member's key, as the leader has shown them.
+    /// Keys of all members, as shown by the leader.
     fixed: Option<ViewKeys>,
     /// This committee member's part of the draw of the mask graph, until it is revealed.
     part: Option<[u8; 32]>,
     reveals: Convergecast<Signed<Reveal>>,
     keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
     round: Option<Round>,
-    /// The order that waits for this peer's node before it is passed on.
+    /// Order that waits for this peer's node before it is forwarded.
     held: Option<Order>,
-    /// Whether a slot was opened in this view.
+    /// True if a slot was opened in this view.
     opened: bool,
     clock: Clock,
 }
@@ -139,7 +139,7 @@ impl std::fmt::Debug for View {
     }
 }
 
-/// Why an order cannot be followed, and because of whom if it is not the parent.
+/// Reason why an order cannot be followed, with the peer that caused it if that is not the parent.
 type Refusal = (Reason, Option<Peer>);
 
 const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
@@ -164,7 +164,7 @@ impl Machine for View {
                         step.output(Output::Failed(Reason::Fault, Some(from)));
                     }
                 }
-                // Others have another tree in mind: a leader that shows two of them must not make honest
+                // Other peers use a different tree: a leader that shows two trees must not make honest
                 // peers blame each other.
             }
             Input::Timer(Timer(ballot)) if ballot == self.ballot => self.tick(now, &mut step),
@@ -201,7 +201,7 @@ impl Parent<AllReduce> for View {
 }
 
 impl View {
-    /// A view of `ballot` over this tree. `None` if this peer is no member.
+    /// Makes a view of `ballot` over this tree. Returns `None` if this peer is not a member.
     #[must_use]
     pub fn new(ctx: Arc<Context>, ballot: Ballot, tree: Arc<Tree>, seed: [u8; 32]) -> Option<Self> {
         let place = tree.place(ctx.me)?;
@@ -227,50 +227,50 @@ impl View {
         })
     }
 
-    /// The ballot.
+    /// Returns the ballot.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         self.ballot
     }
 
-    /// The members, ascending.
+    /// Returns the members, ascending.
     #[must_use]
     pub fn members(&self) -> &[Peer] {
         self.tree.members()
     }
 
-    /// The tree.
+    /// Returns the tree.
     #[must_use]
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 
-    /// Whether a slot was opened in this view.
+    /// Returns whether a slot was opened in this view.
     #[must_use]
     pub fn has_opened(&self) -> bool {
         self.opened
     }
 
-    /// This peer's neighbours.
+    /// Returns this peer's neighbours.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The slot of the round that is under way or was the last.
+    /// Returns the slot of the current round, or of the last one.
     #[must_use]
     pub fn slot(&self) -> Option<u32> {
         self.round.as_ref().map(|round| round.slot)
     }
 
-    /// The keys that this peer shares with the others (all of them in views of up to
+    /// Returns the keys that this peer shares with its partners (all members in views of up to
     /// [`super::context::FULL_MESH`] members), once they are agreed on.
     #[must_use]
     pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
         self.keys.as_ref()
     }
 
-    /// Whether this peer leads.
+    /// Returns whether this peer leads.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.place.parent.is_none()
@@ -290,7 +290,8 @@ impl View {
         step
     }
 
-    /// Passes the order on that [`Output::Sum`] or [`Output::Accept`] told of: this peer follows it.
+    /// Forwards the order that [`Output::Sum`] or [`Output::Accept`] reported, because this peer follows
+    /// it.
     pub fn pass_on(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if let Some(order) = self.held.take() {
@@ -299,7 +300,7 @@ impl View {
         step
     }
 
-    /// This peer's own vector for the slot that [`Output::Sum`] named.
+    /// Sets this peer's own vector for the slot of [`Output::Sum`].
     pub fn contribute(&mut self, now: Time, slot: u32, vector: Bytes) -> Step<Self> {
         let mut step = Step::none();
         let sum = self.sum_id(slot);
@@ -324,8 +325,8 @@ impl View {
         step
     }
 
-    /// This peer's answer to [`Output::Accept`]: if it is in the committee, its acknowledgement, or one of no
-    /// value if it does not vote.
+    /// Answers [`Output::Accept`]. A committee member gives its acknowledgement, or one of no value if it
+    /// does not vote.
     pub fn acknowledge(&mut self, now: Time, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -335,7 +336,7 @@ impl View {
         step
     }
 
-    /// This peer's answer to [`Output::Decided`]: its shares if it is in the committee.
+    /// Answers [`Output::Decided`]. A committee member gives its shares.
     pub fn release(&mut self, now: Time, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -373,7 +374,7 @@ impl View {
                 if !downward {
                     return Err(Fault::OutOfOrder("order"));
                 }
-                // No honest parent has passed this on.
+                // An honest parent does not forward such an order.
                 if !order.has_lengths(&self.ctx) {
                     return Err(Fault::Inconsistent("an order has a wrong length".into()));
                 }
@@ -417,13 +418,13 @@ impl View {
         }
     }
 
-    /// Acts on an order and passes it on, if it can be followed.
+    /// Acts on an order and forwards it, if it can be followed.
     fn order(&mut self, now: Time, order: Order, step: &mut Step<Self>) {
         self.clock.ordered(now, &order, self.ballot, &self.ctx);
         let waits = matches!(order, Order::Sum(_) | Order::Accept(_));
         let passed = (!waits).then(|| order.clone());
         self.held = waits.then(|| order.clone());
-        // What this peer says because of it must come after it.
+        // This peer's messages about the order must come after the order.
         let mut acted = Step::none();
         match self.act(now, order, &mut acted) {
             Ok(()) => {
@@ -507,12 +508,12 @@ impl View {
                 let mut opening = Opening::default();
                 let mut sound = Vec::new();
                 for release in &releases {
-                    // One for another value may be its author's honest word on that.
+                    // A release for another value may be honest if its author saw that other value.
                     let fits = release.item.sum == sum && release.item.value == value;
                     if !fits || !release.verify(&self.ctx) {
                         return Err(DISAGREEMENT);
                     }
-                    // A wrong share carries its author's signature; the others may still be enough.
+                    // A wrong share has its author's signature. The other shares may still be enough.
                     if let Err(fault) = opening.add(&self.ctx, &record.deals, release) {
                         #[cfg(any(test, feature = "harness"))]
                         if self.ctx.bug == Some(super::context::Bug::NoBlame) {

@@ -1,10 +1,10 @@
 //! Messages to bytes and back (spec, section "Frames").
 //!
 //! A frame is a header and a payload. The header is the message in bincode 2's `standard` configuration,
-//! without its bulk bytes; the payload is those bytes, raw. Decoding is strict: bounded before it allocates,
-//! no bytes left over, no payload where none belongs, and only on the message's own channel. bincode accepts
-//! integers that are longer than needed, so a header is not canonical: what is signed or hashed is encoded
-//! anew with [`canonical`].
+//! without its bulk bytes. The payload is those raw bytes. Decoding is strict: allocation is bounded, no
+//! bytes may be left over, only messages with bulk bytes may have a payload, and a message must come on
+//! its own channel. bincode accepts integers that are longer than needed, so a header is not canonical:
+//! signed or hashed data is encoded again with [`canonical`].
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -16,24 +16,24 @@ use super::message::{Channel, Message};
 /// Largest frame, header and payload together, in bytes. Yamux in Rust refuses larger pieces.
 pub const MAX_FRAME: usize = 1024 * 1024;
 
-/// A message as it travels.
+/// Message in its wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The stream.
+    /// Stream.
     pub channel: Channel,
-    /// The encoded message.
+    /// Encoded message.
     pub header: Bytes,
     /// Bulk bytes, empty for most messages.
     pub payload: Bytes,
 }
 
-/// Integers count at their size in memory against the same limit as bytes (spec, section 2); no message comes
-/// near it.
+/// Returns the configuration for decoding. Integers count with their size in memory against the same limit
+/// as bytes (spec, section 2). No message comes near the limit.
 fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<MAX_FRAME>()
 }
 
-/// The one encoding of `item` that signatures and hashes are made over.
+/// Returns the unique encoding of `item` for signatures and hashes.
 #[must_use]
 pub fn canonical<T: Serialize>(item: &T) -> Vec<u8> {
     bincode::serde::encode_to_vec(item, bincode::config::standard())

@@ -1,8 +1,8 @@
-//! A state machine that a task supplies for one slot, where a peer's vector is not its own work but comes
-//! from an exchange with other members of the view.
+//! State machine that a task supplies for one slot. The peer's vector for the slot then comes from an
+//! exchange with other members of the view, instead of from its own work alone.
 //!
-//! The node starts it, carries its messages unread, and stores its result before the vector made of it
-//! leaves.
+//! The node starts the machine, carries its messages without reading them, and stores its result before
+//! the vector made from the result leaves.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,28 +17,30 @@ use crate::protocol::view::Reason;
 use crate::protocol::{Input, Machine, Never, Step, Time};
 use crate::session::Peer;
 
-/// One peer's part in the exchange of one slot in one view.
+/// Part of one peer in the exchange of one slot in one view.
 pub trait Exchange: Send {
-    /// The other peers of the exchange. It starts when all of them are connected.
+    /// Returns the other peers of the exchange. The exchange starts when all of them are connected.
     fn peers(&self) -> Vec<Peer>;
 
-    /// Each role and who has it, for events and receipts; empty where that was said before.
+    /// Returns each role with its peers, for events and receipts. Empty if the roles were reported
+    /// before.
     fn roles(&self) -> Roles;
 
-    /// Takes one input. Messages come from members of the view only.
+    /// Takes one input. Messages come only from members of the view.
     fn handle(&mut self, now: Time, input: Input<Vocabulary>) -> Step<Vocabulary>;
 }
 
 /// Names of roles, each with its peers.
 pub type Roles = Vec<(&'static str, Vec<Peer>)>;
 
-/// How a peer gets its vector for a slot.
+/// Source of a peer's vector for a slot.
 pub enum Source {
-    /// It makes the vector alone ([`super::Task::contribution`]).
+    /// The peer makes the vector alone ([`super::Task::contribution`]).
     Own,
-    /// The vector follows from this exchange ([`super::Task::contribution_from_exchange`]).
+    /// The vector is made from the result of this exchange
+    /// ([`super::Task::contribution_from_exchange`]).
     Exchange(Box<dyn Exchange>),
-    /// Others exchange; this peer has no part in it, and its result is empty.
+    /// Other peers exchange. This peer does not take part, and its result is empty.
     Bystander,
 }
 
@@ -52,23 +54,23 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What the node gives an exchange.
+/// Inputs of an exchange from the node.
 pub struct Seat {
-    /// The session's id.
+    /// Id of the session.
     pub session: [u8; 32],
-    /// The view and the slot.
+    /// View and slot.
     pub sum: SumId,
     /// This peer.
     pub me: Peer,
-    /// The view's members, ascending.
+    /// Members of the view, ascending.
     pub members: Vec<Peer>,
-    /// The key of the view that this peer shares with each other member.
+    /// Key of the view that this peer shares with each other member.
     pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
     /// 32 fresh secret bytes.
     pub seed: [u8; 32],
-    /// How long nothing may come from a peer that is waited for, milliseconds.
+    /// Longest silence of a peer that is waited for, in milliseconds.
     pub patience_ms: u64,
-    /// How long the whole may last, milliseconds.
+    /// Longest duration of the whole exchange, in milliseconds.
     pub longest_ms: u64,
 }
 
@@ -78,7 +80,7 @@ impl fmt::Debug for Seat {
     }
 }
 
-/// The types that every exchange speaks in. No machine of its own: it has no values.
+/// Types that every exchange uses. It has no values and is not a machine itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Vocabulary {}
 
@@ -95,36 +97,36 @@ impl Machine for Vocabulary {
     }
 }
 
-/// What an exchange tells the node.
+/// Reports of an exchange to the node.
 #[derive(Debug)]
 pub enum Output {
-    /// This peer has done its part; its result, as it is stored.
+    /// This peer has done its part. Contains its result in the form that is stored.
     Finished(Bytes),
-    /// The exchange cannot go on, because of this peer if one is named.
+    /// The exchange cannot continue, because of this peer if one is named.
     Failed(Reason, Option<Peer>),
 }
 
 /// Long work of an exchange.
 #[derive(Clone)]
 pub struct Job {
-    /// Additions and multiplications, about; the simulator's clock goes by them.
+    /// Approximate number of additions and multiplications. The simulator's clock uses it.
     pub operations: u64,
-    /// Whether it takes no longer than to hand it to another thread.
+    /// True if the job takes no longer than handing it to another thread.
     pub brief: bool,
     run: Arc<dyn Fn() -> Done + Send + Sync>,
 }
 
-/// The result of a [`Job`], for the machine that gave it.
+/// Result of a [`Job`]. It goes to the machine that issued the job.
 pub type Done = Arc<dyn Any + Send + Sync>;
 
 impl Job {
-    /// Work of so many operations.
+    /// Makes a job of `operations` operations.
     #[must_use]
     pub fn new(operations: u64, run: impl Fn() -> Done + Send + Sync + 'static) -> Self {
         Self { operations, brief: false, run: Arc::new(run) }
     }
 
-    /// Carries it out.
+    /// Carries out the job.
     #[must_use]
     pub fn run(self) -> Done {
         (self.run)()

@@ -1,4 +1,4 @@
-//! What a session has opened so far, as one peer holds it.
+//! Slots that a session has opened so far, as one peer holds them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use crate::protocol::record::Value;
 use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 
-/// The committed slots of a session, in order from slot 0 (the coin).
+/// Committed slots of a session, in order from slot 0 (the coin).
 ///
 /// All peers hold the same values and vectors. A vector that no later slot needs
-/// ([`super::Task::needed_by_plan`]) is forgotten; its value, which says over whom it was summed, stays.
-/// Results of exchanges are this peer's own.
+/// ([`super::Task::needed_by_plan`]) is forgotten. Its value, with the members of the sum, stays.
+/// Results of exchanges belong to this peer alone.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     values: Vec<Value>,
-    /// Empty where forgotten.
+    /// Vectors of the slots, empty if forgotten.
     vectors: Vec<Bytes>,
-    /// Slots whose vector is here.
+    /// Slots whose vector is held.
     held: BTreeSet<u32>,
     exchanged: BTreeMap<u32, Bytes>,
 }
 
 impl History {
-    /// A history of these slots, for tests of tasks.
+    /// Makes a history of these slots, for tests of tasks.
     #[must_use]
     pub fn of(slots: impl IntoIterator<Item = (Value, Bytes)>) -> Self {
         let mut history = Self::default();
@@ -35,13 +35,13 @@ impl History {
         history
     }
 
-    /// A history of slots that were opened to these words over nobody, for tests of tasks.
+    /// Makes a history of slots with these opened words and no members, for tests of tasks.
     #[must_use]
     pub fn of_vectors(vectors: &[Bytes]) -> Self {
         Self::over(&[], vectors)
     }
 
-    /// The same over the members of these values, as far as they go.
+    /// Makes a history of `vectors`; the first slots have these `values`, the others have no members.
     #[must_use]
     pub fn over(values: &[Value], vectors: &[Bytes]) -> Self {
         let nobody = |slot| Value {
@@ -54,55 +54,56 @@ impl History {
         Self::of((0u32..).map(value).zip(vectors.iter().cloned()))
     }
 
-    /// How many slots are committed.
+    /// Returns the number of committed slots.
     #[must_use]
     pub fn committed(&self) -> u32 {
         u32::try_from(self.values.len()).unwrap_or_else(|_| unreachable!("BUG: the session bounds the plan"))
     }
 
-    /// The session's seed: what the coin opened to.
+    /// Returns the session's seed: the opened words of the coin.
     #[must_use]
     pub fn seed(&self) -> Option<[u8; 32]> {
         self.vectors.first()?[..].try_into().ok()
     }
 
-    /// Where each slot was summed, over whom, and the digest of its sealed total.
+    /// Returns the value of each slot: its sum, its members and the digest of its sealed total.
     #[must_use]
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The value of one slot.
+    /// Returns the value of one slot.
     #[must_use]
     pub fn value(&self, slot: u32) -> Option<&Value> {
         self.values.get(slot as usize)
     }
 
-    /// The members of the sum of one slot, ascending; nobody where it is not committed.
+    /// Returns the members of the sum of one slot, ascending. Empty if the slot is not committed.
     #[must_use]
     pub fn members(&self, slot: u32) -> &[Peer] {
         self.value(slot).map_or(&[], |value| &value.members)
     }
 
-    /// The opened words of each slot, little-endian; empty where forgotten.
+    /// Returns the opened words of each slot, little-endian. Empty if forgotten.
     #[must_use]
     pub fn vectors(&self) -> &[Bytes] {
         &self.vectors
     }
 
-    /// The opened words of one slot, unless it is not committed or forgotten.
+    /// Returns the opened words of one slot, unless the slot is not committed or its vector is
+    /// forgotten.
     #[must_use]
     pub fn vector(&self, slot: u32) -> Option<&Bytes> {
         self.vectors.get(slot as usize).filter(|_| self.held.contains(&slot))
     }
 
-    /// The result of this peer's exchange for a slot, if it had a part in it.
+    /// Returns the result of this peer's exchange for a slot, if the peer took part in it.
     #[must_use]
     pub fn exchanged(&self, slot: u32) -> Option<&Bytes> {
         self.exchanged.get(&slot)
     }
 
-    /// Committed slots whose vector is here.
+    /// Returns the committed slots whose vector is held.
     pub fn held(&self) -> impl Iterator<Item = u32> {
         self.held.iter().copied()
     }
@@ -121,15 +122,15 @@ impl History {
         self.exchanged.insert(slot, result);
     }
 
-    /// The same as a task sees it from which `count` slots from `first` on are hidden: those behind them
-    /// count on from there.
+    /// Returns a copy of this history without `count` slots from `first` on. The slots after them are
+    /// renumbered.
     pub fn without(&self, first: u32, count: u32) -> Self {
         let hidden = first..first.saturating_add(count);
         self.only((0..self.committed()).filter(|slot| !hidden.contains(slot)))
     }
 
-    /// The same as a part of a task sees it that knows these slots alone, ascending, and counts them from 0.
-    /// Those that are not committed are left out.
+    /// Returns a copy of this history with these slots only, ascending, numbered from 0. Slots that are
+    /// not committed are left out.
     pub fn only(&self, slots: impl IntoIterator<Item = u32>) -> Self {
         let mut seen = Self::default();
         for slot in slots {
@@ -151,7 +152,7 @@ impl History {
         }
     }
 
-    /// Puts a vector back that was fetched again.
+    /// Restores a vector that was fetched again.
     pub fn recall(&mut self, slot: u32, vector: Bytes) {
         if let Some(place) = self.vectors.get_mut(slot as usize) {
             *place = vector;

@@ -1,13 +1,13 @@
-//! What a finished session gives a peer.
+//! Result of a finished session at one peer.
 
 use serde_json::{Map, Value};
 
-/// The result of a session at one peer: one file, and what receipts and people are told of it.
+/// Result of a session at one peer: one file, and its description for receipts and people.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The file's bytes.
+    /// Bytes of the file.
     pub file: Vec<u8>,
-    /// The result's digest: the same at every peer, but for labels of a peer's own rows.
+    /// Digest of the result. It is the same at every peer, except for labels of a peer's own rows.
     pub digest: [u8; 32],
     /// One line for people; may be empty.
     pub summary: String,
@@ -15,21 +15,21 @@ pub struct Outcome {
     pub details: Map<String, Value>,
     /// Warnings for the user of the result, a sentence each.
     pub warnings: Vec<String>,
-    /// What only this peer may know, for its report; it is in no receipt.
+    /// Data for this peer's report only; it is in no receipt.
     pub own: Option<Value>,
-    /// A file for this peer alone, which says which of its rows the result has learnt from.
+    /// File for this peer alone that lists its rows that the result was trained on.
     pub learnt_rows: Option<String>,
 }
 
 impl Outcome {
-    /// An outcome with no more to say.
+    /// Makes an outcome with only a file and its digest.
     #[must_use]
     pub fn new(file: Vec<u8>, digest: [u8; 32]) -> Self {
         let (summary, details) = (String::new(), Map::new());
         Self { file, digest, summary, details, warnings: Vec::new(), own: None, learnt_rows: None }
     }
 
-    /// The same with a line for people.
+    /// Adds a line for people.
     #[must_use]
     pub fn with_summary(self, summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), ..self }

@@ -1,4 +1,4 @@
-//! Each finding about a peer: the circumstances that provoke it, and its line.
+//! Tests of each finding about a peer: the circumstances that cause it, and its line.
 
 use super::*;
 use crate::crypto::identity::Identity;
@@ -33,7 +33,7 @@ fn answers() -> Answers {
     }
 }
 
-/// A peer that is well.
+/// Returns a peer without problems.
 fn well(session: &Session) -> Other {
     Other {
         name: "south".into(),
@@ -49,7 +49,7 @@ fn well(session: &Session) -> Other {
     }
 }
 
-/// A peer of which nothing is known but the session file.
+/// Returns a peer that is only in the session file.
 fn absent() -> Other {
     Other { name: "south".into(), file: vec![address()], ..Other::default() }
 }

@@ -1,5 +1,5 @@
-//! The graph beside `flyswarm predict`, with onnxruntime: `FLYSWARM_PYTHON` names another python3. Without
-//! it the test says so and passes, unless `FLYSWARM_REQUIRE_ONNX` is set.
+//! Compares the graph with `flyswarm predict`, using onnxruntime: `FLYSWARM_PYTHON` names another
+//! python3. Without it the test prints a line and passes, unless `FLYSWARM_REQUIRE_ONNX` is set.
 
 use std::process::Command;
 
@@ -35,7 +35,8 @@ fn the_graph_gives_the_probabilities_and_classes_that_predict_gives_with_every_n
     let file = |name: &str| folder.path().join(name);
     let line = |row: &[f32]| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",") + "\n";
     let rows: String = data.values().chunks_exact(64).take(50).map(line).collect();
-    // A row of zeros has no length; columns that are always 0 in the digits say nothing of the other.
+    // A row of zeros has no length, and the second row has values in columns that are always 0 in the
+    // digits.
     std::fs::write(file("d.csv"), rows + &line(&[0.0; 64]) + &line(&[5.0; 64])).unwrap();
     let mlp = Architecture::Perceptron { hidden: vec![9, 7] };
     let cnn = |image| Architecture::Convolutional { image, filters: [2, 3, 4], hidden: 5 };

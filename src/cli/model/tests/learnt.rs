@@ -1,6 +1,7 @@
 use super::*;
 
-/// Writes that the model `m` in the folder has learnt from the first `learnt` digits, and held 20 more out.
+/// Writes a list that the model `m` in the folder was trained on the first `learnt` digits, with 20 more
+/// held out.
 fn has_learnt(folder: &Path, result: [u8; 32], learnt: usize) {
     let rows = crate::data::digits::digits().subset(&(0..learnt + 20).collect::<Vec<_>>());
     let mut known = LearntRows::new(result, [7; 32]);

@@ -1,18 +1,18 @@
-//! All sites of a session mean the same class by sensitivity, whatever their own rows.
+//! All sites of a session use the same positive class for sensitivity, regardless of their own rows.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::data::Dataset;
 
-/// The digits as two classes: `low` of fewer rows, and `high`.
+/// Returns the digits as two classes: `low` with fewer rows, and `high`.
 fn two_classes() -> Dataset {
     let data = crate::data::digits::digits();
     let labels = data.labels().iter().map(|&label| u16::from(label > 2)).collect();
     data.with_labels(labels, vec!["low".into(), "high".into()]).unwrap()
 }
 
-/// A site's file with so many rows of each class.
+/// Returns a site's file with these numbers of rows of each class.
 fn site(low: usize, high: usize) -> String {
     let data = two_classes();
     let of = |class: u16, rows: usize| {
@@ -26,7 +26,8 @@ fn site(low: usize, high: usize) -> String {
     })
 }
 
-/// A folder with `m.model` (FlyNN), `n.safetensors` (a network that names `high`), and two sites' rows.
+/// Makes a folder with `m.model` (FlyNN), `n.safetensors` (a network that names `high`), and two sites'
+/// rows.
 fn folder() -> tempfile::TempDir {
     use flyswarm_learn::learner::{Architecture, Classifier, Network};
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +67,7 @@ fn sites_name_the_class_that_is_rarer_in_the_model_not_in_their_file() {
         assert_eq!(positive(&format!("report n.safetensors --data {data} --json")), "high");
         assert_eq!(positive(&format!("report m.model --data {data} --json --positive high")), "high");
     }
-    // What the session file asked for stands in the receipt beside the model, if it is of this model.
+    // The receipt next to the model has the class of the session file, if it belongs to this model.
     let digest = hex::encode(Model::load(&folder.path().join("m.model")).unwrap().digest());
     for (digest, expected) in [(&*digest, "high"), ("00", "low")] {
         let pooled = json!({"swarm": {"positive": {"class": "high"}}});

@@ -1,4 +1,4 @@
-//! Rows of one patient are not remembered and judged by at once.
+//! Rows of one patient must not be both stored and used for the comparison.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use flyswarm_learn::learner::Classifier;
 
 use super::*;
 
-/// Four visits of each patient, which are the same but for a trifle; the outcome follows from nothing.
+/// Returns four visits of each patient, which differ only slightly; the outcome depends on nothing.
 fn visits(patients: std::ops::Range<u32>) -> String {
     let mut state = 7 + patients.start;
     let mut draw = || {
@@ -28,7 +28,7 @@ fn visits(patients: std::ops::Range<u32>) -> String {
     text
 }
 
-/// A network that knows nothing, of a table with this column of groups.
+/// Returns an untrained network, for a table with this column of groups.
 fn network(group: Option<&str>) -> Classifier {
     let columns = ["a", "b", "c"].map(|name| ColumnSpec::new(name.to_owned(), Kind::Number)).to_vec();
     let (label, group) = (Some("outcome".to_owned()), group.map(str::to_owned));

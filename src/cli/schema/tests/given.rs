@@ -1,4 +1,4 @@
-//! A description of columns that is given where all rows are in one file: `tune`, `simulate`, `session new`.
+//! A given description of columns if all rows are in one file: `tune`, `simulate`, `session new`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{peers, run_line};
 use crate::cli::SAID;
 use crate::session::Session;
 
-/// Two columns: an ordinal, which a guess takes for a category, and a number with gaps.
+/// Two columns: an ordinal, which would be guessed as a category, and a number with gaps.
 const TABLE: &str = "[data]\nclasses = [\"well\", \"ill\"]\n[table]\nmissing = [\"?\"]\nlabel = \"state\"\n\
                      [[table.column]]\nname = \"stage\"\nkind = \"ordinal\"\nlevels = [\"low\", \"mid\", \"high\"]\n\
                      [[table.column]]\nname = \"fever\"\nkind = \"number\"\nfill_with = \"mean\"\n";
@@ -33,7 +33,7 @@ fn tune_reads_rows_as_a_session_file_describes_them() {
     let folder = folder();
     std::fs::write(folder.path().join("map.toml"), "delimiter = \";\"\n").unwrap();
     let line = "tune rows.csv --label state --map map.toml --budget 0 --folds 2 --max-m 512 --json";
-    // Guessed: three levels, the number, and whether it is missing.
+    // The guess has five features: three levels, the number, and its missing indicator.
     SAID.set(Some(Vec::new()));
     assert_eq!(features(&run_line(folder.path(), line).unwrap()), 5);
     let said = SAID.take().unwrap();
@@ -57,7 +57,7 @@ fn simulate_reads_its_set_as_described_and_says_where_it_guessed() {
         );
         std::fs::write(folder.path().join("scenario.toml"), text).unwrap();
     };
-    // The label is no last column, so that a guess without more takes the number for it and fails.
+    // The label is not the last column, so a plain guess would use the number as the label and fail.
     scenario("columns_from = \"d.toml\"\n");
     let said = run_line(folder.path(), "simulate scenario.toml").unwrap();
     assert!(!said.contains("guessed"), "{said}");
@@ -72,7 +72,7 @@ fn simulate_reads_its_set_as_described_and_says_where_it_guessed() {
     let line =
         "rows.csv: 2 columns guessed to be 5 features; `session new flynn --from` writes the guess down";
     assert!(said.lines().any(|said| said == line), "{said}");
-    // A session file that describes columns describes those of the set, too.
+    // A session file that describes columns also describes those of the set.
     let line = format!(
         "session new flynn --name ward --from d.toml {} --set flynn.m=64 --set flynn.s=2 --set flynn.rho=4 --out s.toml",
         peers()
@@ -102,7 +102,7 @@ fn a_session_takes_the_table_of_another_session_file() {
         (&*session.data.columns, &*session.data.classes),
         (&["stage", "fever"].map(String::from)[..], &["well", "ill"].map(String::from)[..])
     );
-    // With rows to find settings for, they are read so.
+    // The rows for finding settings are read with the same description.
     std::fs::write(folder.path().join("map.toml"), "delimiter = \";\"\n").unwrap();
     new(" --from rows.csv --map map.toml --tuning 1 --force").unwrap();
     assert_eq!(Session::load(folder.path().join("s.toml")).unwrap().data.columns, session.data.columns);

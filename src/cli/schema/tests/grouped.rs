@@ -1,8 +1,8 @@
-//! A group column on the command line.
+//! Tests of a group column on the command line.
 
 use super::*;
 
-/// Four visits of each of thirty patients, and the same without the patient.
+/// Makes a folder with four visits of each of thirty patients, and the same without the patient.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let visit = |row: usize| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs `session` with these words; gives what it prints.
+/// Runs `session` with these words and returns its output.
 fn session_command(words: &[&str]) -> Result<String, Failure> {
     let all = ["flyswarm", "session"].iter().chain(words);
     let arguments = Arguments::try_parse_from(all).map_err(|error| Failure::Input(error.to_string()))?;
@@ -43,7 +43,7 @@ fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent()
     assert_ne!(second.run.id, old.run.id);
     let again = Session { name: old.name.clone(), run: old.run, ..second.clone() };
     assert_eq!(again, old, "nothing else changes");
-    // The third, with one who joins and one who leaves, and other settings.
+    // The third session, with one peer that joins, one that leaves, and other settings.
     let settings = folder.path().join("best.toml");
     let lines = "# in [data]\nscaling = \"standard\"\ndensify = true\n\n[flynn]\nm = 300\ns = 4\nrho = 8\ngamma = 0.3\nscore = \"log\"\n";
     fs::write(&settings, lines).unwrap();
@@ -120,7 +120,7 @@ fn settings_come_from_a_file_or_from_rows() {
     let bad = write("bad.toml", "scaling = \"standard\"\n");
     let told = message(new(folder.path(), &["--settings", &bad, "--force"]));
     assert!(told.contains("bad.toml: line 1: missing field"), "{told}");
-    // Rows: two classes that lie apart.
+    // Rows of two classes that are far apart.
     let rows: String = (0..60)
         .map(|i| format!("{},{},{}\n", i % 2 * 10 + i % 7, i % 5, if i % 2 == 0 { "well" } else { "sick" }))
         .collect();

@@ -7,14 +7,14 @@ use crate::data::digits::digits;
 use crate::data::{Dataset, deal};
 use flyswarm_data::scaling::ColumnSums;
 
-/// Rows of these columns, each a list of values.
+/// Makes rows from these columns, each a list of values.
 fn rows(columns: &[&[f32]]) -> Dataset {
     let n = columns[0].len();
     let values = (0..n).flat_map(|row| columns.iter().map(move |column| column[row])).collect();
     Dataset::new(columns.len(), values, Vec::new(), Vec::new()).unwrap()
 }
 
-/// What the first of these peers is told if these sums are opened.
+/// Returns the findings of the first of these peers after these sums are opened.
 fn told_by(sums: ColumnSums, peers: &[&Dataset]) -> Vec<Finding> {
     let mut all = vec![0u64; sums.words(peers[0].features())];
     for words in peers.iter().map(|data| sums.of(*data)) {
@@ -38,7 +38,8 @@ fn a_file_in_other_units_is_found_by_its_owner() {
         rows(&[&wave(50, 71.0, 3.0), &wave(50, 0.0, 1.0)]),
     );
     assert_eq!(told(&[&good, &more]), []);
-    // Thousandths; pounds for kilograms stay unnoticed beside so wide a spread.
+    // Thousandths and thousands are found. Next to such a wide spread, pounds instead of kilograms are
+    // not.
     for factor in [1000.0, 0.001] {
         let grams = rows(&[&wave(40, 70.0 * factor, 3.0 * factor), &wave(40, 0.0, factor)]);
         let found = told(&[&grams, &good, &more]);
@@ -75,12 +76,12 @@ fn honest_peers_with_classes_of_their_own_hear_of_no_other_units() {
         let order: Vec<_> = (0..parts.len()).map(|j| &parts[(i + j) % parts.len()]).collect();
         units += told(&order).iter().filter(|(_, odd)| !matches!(odd, Anomaly::Constant(..))).count();
     }
-    // Of 640 columns.
+    // At most 2 of 640 columns.
     assert!(units <= 2, "{units}");
 }
 
-/// Five peers with a weight in kilograms and a temperature; the first has pounds, the second codes in nine
-/// rows.
+/// Returns five peers with a weight in kilograms and a temperature. The first has pounds, the second has
+/// codes in nine rows.
 fn pounds_and_codes() -> Vec<Dataset> {
     let peer = |number: usize| {
         let unit = if number == 0 { 2.2046 } else { 1.0 };
@@ -94,7 +95,7 @@ fn pounds_and_codes() -> Vec<Dataset> {
     (0..5).map(peer).collect()
 }
 
-/// What each of these peers is told.
+/// Returns the findings of each of these peers.
 fn told_each(sums: ColumnSums, peers: &[Dataset]) -> Vec<Vec<Finding>> {
     let order = |i: usize| (0..peers.len()).map(move |j| &peers[(i + j) % peers.len()]).collect::<Vec<_>>();
     (0..peers.len()).map(|i| told_by(sums, &order(i))).collect()
@@ -104,7 +105,7 @@ fn told_each(sums: ColumnSums, peers: &[Dataset]) -> Vec<Vec<Finding>> {
 fn codes_at_one_peer_hide_no_pounds_at_another() {
     let told = told_each(ColumnSums::Compared, &pounds_and_codes());
     assert!(matches!(told[0][..], [(0, Anomaly::Mean(..))]), "{:?}", told[0]);
-    // By all rows alone the weight looks right.
+    // With sums over all rows alone, the weight looks right.
     let told = told_each(ColumnSums::Spreads, &pounds_and_codes());
     assert!(told[0].iter().all(|(column, _)| *column != 0), "{:?}", told[0]);
 }
@@ -113,7 +114,7 @@ fn codes_at_one_peer_hide_no_pounds_at_another() {
 fn codes_at_one_peer_raise_no_alarm_at_honest_ones() {
     let told = told_each(ColumnSums::Compared, &pounds_and_codes());
     assert_eq!(told[2..], [vec![], vec![], vec![]]);
-    // By all rows alone the honest temperatures spread too little.
+    // With sums over all rows alone, the honest temperatures spread too little.
     let alarms = told_each(ColumnSums::Spreads, &pounds_and_codes());
     assert!(alarms[2..].iter().all(|found| matches!(found[..], [(1, Anomaly::Scale(_))])), "{alarms:?}");
 }
@@ -143,7 +144,7 @@ fn a_value_that_is_rare_at_others_and_frequent_here_is_no_other_unit() {
 }
 
 proptest! {
-    /// The others' moments are the sum less the own part, whoever else is in it.
+    /// The others' moments are the sum minus the own part.
     #[test]
     fn who_was_not_counted_compares_with_the_whole_sum(shift in -50.0f32..50.0) {
         let (own, other) = (rows(&[&wave(30, shift, 1.0)]), rows(&[&wave(80, 0.0, 1.0)]));

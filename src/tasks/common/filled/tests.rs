@@ -16,7 +16,7 @@ const COIN: [u8; 32] = [7; 32];
 const POOLED: [&str; 4] = ["fill_with = \"mean\"", "fill_with = \"mean\"", MOST, MOST];
 const MOST: &str = "fill_with = \"most-frequent\"";
 
-/// Four columns of each kind with these fills.
+/// Returns a session with a column of each of four kinds, with these fills.
 fn session(task: &str, fills: [&str; 4], min_contributors: u16) -> Session {
     // Rows of the task sketch have no classes.
     let classes = if task == "sketch" { "" } else { "classes = [\"a\", \"b\"]\n" };
@@ -49,7 +49,7 @@ fn session(task: &str, fills: [&str; 4], min_contributors: u16) -> Session {
     Session::parse(&text).unwrap()
 }
 
-/// A row: x in quarters, day, colour and stage, where they are there, and the class.
+/// A row: x in quarters, day, colour and stage, if present, and the class.
 type Row = (Option<i16>, Option<u16>, Option<usize>, Option<usize>, usize);
 
 fn read(session: &Session, rows: &[Row]) -> Loaded {
@@ -85,7 +85,7 @@ fn tasks(session: &Session, parts: &[Vec<Row>]) -> Vec<Arc<dyn Task>> {
     peers.map(task).collect()
 }
 
-/// What is opened when all peers contribute to each of the first slots.
+/// Returns the opened vectors if all peers contribute to each of the first slots.
 fn federated(tasks: &[Arc<dyn Task>], slots: usize) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).take(slots).skip(1) {
@@ -105,7 +105,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     f64::from((values.iter().sum::<f64>() / values.len() as f64) as f32)
 }
 
-/// The most frequent of `levels` levels, of equal ones the first.
+/// Returns the most frequent of `levels` levels, the first of equally frequent ones.
 fn most(levels: usize, values: impl Iterator<Item = usize>) -> usize {
     let values: Vec<usize> = values.collect();
     let count = |level: usize| values.iter().filter(|&&value| value == level).count();
@@ -129,7 +129,7 @@ proptest! {
     fn the_model_is_that_of_all_rows_filled_with_the_plain_mean_and_the_most_frequent_level(
         mut parts in prop::collection::vec(any_rows(), 3),
     ) {
-        // Somebody has a value of each column.
+        // At least one peer has a value of each column.
         parts[0][0] = (Some(1), Some(10_000), Some(2), Some(1), 0);
         let pooled = session("flynn", POOLED, 1);
         let tasks = tasks(&pooled, &parts);
@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// Complete rows at the first `peers` peers; the others have no x.
+/// Returns complete rows for the first `peers` peers. The others have no x.
 fn with_x_at(peers: usize) -> Vec<Vec<Row>> {
     let part = |peer: usize| {
         vec![((peer < peers).then_some(3), Some(1), Some(0), Some(0), 0), (None, None, Some(0), None, 1)]
@@ -177,7 +177,7 @@ fn a_column_with_values_at_too_few_peers_ends_the_session_before_anything_of_it_
             assert_eq!(opened.unwrap_err(), text);
         }
     }
-    // With a minimum of one as well nobody's mean is no value.
+    // A minimum of one also ends a session without any value.
     let loose = session("flynn", POOLED, 1);
     let error = federated(&tasks(&loose, &with_x_at(0)), usize::MAX).unwrap_err();
     assert!(error.starts_with("only 0 members have values of column \"x\""), "{error}");
@@ -197,7 +197,7 @@ fn fills_are_not_summed_over_members_of_whom_too_many_are_gone() {
     };
     let history = History::over(&[value(0), value(1)], &opened);
     assert_eq!(tasks[0].allows(2, &history, &[Peer(0), Peer(1), Peer(2)]), Ok(()));
-    // One of those counted is gone; it may be one of the two.
+    // One of the counted peers is gone, and it may be one of the two with values.
     let error = tasks[0].allows(2, &history, &[Peer(0), Peer(1)]).unwrap_err();
     assert!(error.contains("\"x\", and 1 of those counted are gone"), "{error}");
 }
@@ -258,10 +258,10 @@ fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
     }
 }
 
-/// Of the tasks whose sums do not follow from the session's id.
+/// Covers the tasks whose sums do not follow from the session's id.
 #[test]
 fn tune_and_sketch_open_for_filled_rows_what_they_open_where_these_constants_are_agreed_on() {
-    // Somebody has a value of each column, and all values of one are equal.
+    // At least one peer has a value of each column, and all values of a column are equal.
     let constants = ["fill = 0.75", "fill = \"1970-01-02\"", "fill = \"u\"", "fill = \"I\""];
     for task in ["tune", "sketch"] {
         let (pooled, plain) = (session(task, POOLED, 1), session(task, constants, 1));

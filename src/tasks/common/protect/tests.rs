@@ -1,4 +1,5 @@
-//! A task that says nothing of protections has all of them, and hears of everything else.
+//! Tests that a task without settings for protections has all of them, and that its other methods are
+//! called.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +9,10 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value as Sum;
 use crate::protocol::sum_id::SumId;
 
-/// The methods of [`Task`] that were called.
+/// Names of the methods of [`Task`] that were called.
 type Heard = Arc<Mutex<BTreeSet<&'static str>>>;
 
-/// Sums one vector behind the coin.
+/// Task that sums one vector after the coin.
 #[derive(Debug, Default)]
 struct Probe(Heard);
 
@@ -125,7 +126,7 @@ fn protected(probe: Probe, rows: Rows) -> Result<Protected, String> {
     Protected::new(Arc::new(probe), &session(), (Peer(0), rows), guards)
 }
 
-/// The coin, the contributors, the moments and the bins as they were opened over all three.
+/// Returns the coin, the contributors, the moments and the bins, opened over all three peers.
 fn history(contributors: u32, moments: &[u64]) -> History {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>().into();
     let opened: [Bytes; 3] = [vec![1; 32].into(), contributors.to_le_bytes().to_vec().into(), words(moments)];
@@ -160,7 +161,7 @@ fn too_few_contributors_end_the_session_of_any_task() {
     assert!(task.check(1, &history(3, &[])).is_ok());
     let told = task.check(1, &history(2, &[])).unwrap_err();
     assert!(told.contains("only 2 members have rows"), "{told}");
-    // One of three has left since.
+    // One of three peers has left since.
     let told = task.allows(3, &history(3, &[]), &[Peer(0), Peer(1)]).unwrap_err();
     assert!(told.contains("only 2 members") || told.contains("are gone"), "{told}");
     assert!(task.allows(3, &history(3, &[]), &[Peer(0), Peer(1), Peer(2)]).is_ok());

@@ -1,4 +1,4 @@
-//! What leaves when, and schedules with faults that nobody chose (`tests/security/xclp-audit.md`).
+//! Checks when messages leave, and runs schedules with random faults (`tests/security/xclp-audit.md`).
 
 use std::sync::Mutex;
 
@@ -6,12 +6,12 @@ use super::*;
 use crate::crypto::stream::Stream;
 use crate::protocol::view::{self, Order, Report};
 
-/// What counts, in the order in which it is sent.
+/// Messages that are recorded, in the order of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
-    /// Shares that open the sum of a slot: its committee has decided.
+    /// Shares that open the sum of a slot: the committee of the slot has decided.
     Decided(u32),
-    /// A share of an output, in the exchange of a slot.
+    /// Share of an output, in the exchange of a slot.
     Output(u32),
 }
 
@@ -29,8 +29,8 @@ fn seen(message: &Message) -> Option<Seen> {
     }
 }
 
-/// Shares of an output that leave before the slot `computed` is decided, or in an exchange that is not the
-/// last one's.
+/// Counts the shares of an output that leave before the slot `computed` is decided, or in another
+/// exchange than the last one.
 fn early(trace: &[Seen], computed: u32) -> usize {
     let outputs = trace.iter().enumerate().filter(|(_, seen)| matches!(seen, Seen::Output(_)));
     let decided = |at: usize| trace[..at].contains(&Seen::Decided(computed));
@@ -41,7 +41,8 @@ fn early(trace: &[Seen], computed: u32) -> usize {
 fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_and_blamed() {
     const COMPUTED: u32 = 2;
     for planted in [false, true] {
-        // With this seed three candidates are left after the blame; with some others the session ends there.
+        // With this seed three candidates are left after the blame. With some other seeds the session
+        // ends there.
         let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 1, spec());
         let trace = Arc::new(Mutex::new(Vec::new()));
         let of_all = trace.clone();
@@ -50,7 +51,7 @@ fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_a
             false
         }));
         if planted {
-            // Somebody who computes sends what it has as a share of the output, in the first exchange.
+            // A computing peer sends its current shares as a share of the output, in the first exchange.
             lab.net.liars.extend((0..5).map(Peer));
             let (of_all, mut told) = (trace.clone(), false);
             lab.net.rewrite = Some(Box::new(move |_, _, message| {
@@ -76,11 +77,11 @@ fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_a
     }
 }
 
-/// Peers crash at random points of the exchanges, one or two of them, for a while or for good.
+/// Crashes one or two peers at random points of the exchanges, temporarily or for good.
 fn schedule(seed: u64) -> bool {
     let mut stream = Stream::new(&seed.to_le_bytes(), "schedule", &[]);
     let mut lab = lab(&[6, 7, 5, 8, 0], Scaling::None, seed, spec());
-    // Of about 5,500 messages of both exchanges.
+    // Both exchanges have about 5,500 messages.
     let mut left = stream.below(6000);
     for _ in 0..1 + stream.below(2) {
         let sent = Arc::new(Mutex::new((0, None)));

@@ -1,4 +1,4 @@
-//! Whole sessions in which every two owners make shares of their distances.
+//! Runs whole sessions with shares of distances that every two owners make.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

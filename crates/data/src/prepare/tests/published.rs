@@ -1,4 +1,4 @@
-//! No text of few rows gets into a draft, and rows with such texts can still be read.
+//! A text that only a few rows have does not get into a draft, and rows with such texts can still be read.
 
 use super::super::draft::{Draft, draft, repeated_ids};
 use super::super::publish::MIN_ROWS;
@@ -6,7 +6,7 @@ use super::*;
 
 const RULE: Rule<'_> = Rule { min_rows: MIN_ROWS, classes: None };
 
-/// Drafts from `rows` lines, whose label is the column `c` unless `label` says otherwise.
+/// Makes a draft from `rows` lines. The label is the column `c`.
 fn drafted(header: &str, rows: usize, line: impl Fn(usize) -> String) -> Draft {
     try_draft(header, rows, line, "c", &RULE).unwrap()
 }
@@ -30,7 +30,7 @@ fn class(row: usize) -> &'static str {
     ["ill", "well"][row % 2]
 }
 
-/// All texts that a session file would hold of it.
+/// All texts of the draft that a session file would contain.
 fn written(draft: &Draft) -> String {
     format!("{:?} {:?} {:?}", draft.preparation, draft.classes, draft.notes)
 }
@@ -250,7 +250,7 @@ fn a_table_whose_columns_are_patients_is_drafted_with_a_warning() {
     };
     let told = warned(60, 6, &|at| format!("P{at:03}"));
     assert!(told.starts_with("warning: 61 columns and 6 rows") && told.contains("\"P000\""), "{told}");
-    // As many rows, few columns, or names of their own.
+    // No warning: enough rows, few columns, or names that differ in more than a number.
     assert_eq!(warned(60, 40, &|at| format!("P{at:03}")), "");
     assert_eq!(warned(12, 2, &|at| format!("P{at:03}")), "");
     assert_eq!(warned(60, 6, &|at| "x".repeat(at + 1)), "");

@@ -1,4 +1,4 @@
-//! Each rule of a preparation by itself: a preparation that breaks it alone is refused.
+//! Each rule of a preparation alone: a preparation that breaks only this rule is refused.
 
 use super::super::draft::draft;
 use super::*;

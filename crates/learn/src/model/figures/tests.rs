@@ -1,4 +1,4 @@
-//! Figures are those of their formulas, and what others may see has no small cells.
+//! Checks figures against their formulas, and that others see no small cells.
 
 use super::*;
 
@@ -8,13 +8,13 @@ fn near(found: f64, expected: f64) {
 
 #[test]
 fn intervals_are_those_of_the_formulas() {
-    // Wilson, by hand: 8 of 10.
+    // Wilson's interval of 8 of 10, computed by hand.
     let share = Share::of(8, 10).unwrap();
     near(share.low, 0.4902);
     near(share.high, 0.9433);
     assert_eq!((Share::of(0, 0), Share::of(0, 5).unwrap().low), (None, 0.0));
     assert!(Share::of(0, 5).unwrap().high > 0.4, "five rows say little");
-    // Agresti and Min, by hand: of 60 rows 9 and 2; and the mean of two classes.
+    // Agresti and Min, computed by hand: of 60 rows 9 and 2; then the mean of two classes.
     let gain = Gain::of([([9, 2], 60)]).unwrap();
     near(gain.value, 7.0 / 60.0);
     near(gain.low, 0.007_06);
@@ -30,7 +30,7 @@ fn intervals_are_those_of_the_formulas() {
 #[test]
 fn figures_follow_from_scores() {
     let classes = ["a", "b"].map(String::from);
-    // One row is told right with confidence 1/2 + , one wrong, and one is a tie.
+    // One row is predicted correctly with a confidence above 1/2, one wrongly, and one is a tie.
     let scores = [0.0, f64::INFINITY, 1.0, 2.0, f64::INFINITY, f64::INFINITY];
     let sums = Sums::of_scores(2, &[0, 1, 1], &scores);
     let found = Figures::new(&classes, &sums, None).unwrap();
@@ -48,7 +48,7 @@ fn figures_follow_from_scores() {
 #[test]
 fn the_rarer_class_is_positive_unless_another_is_named() {
     let classes = ["ill", "well"].map(String::from);
-    // 5 ill, of which 3 are found; 20 well, of which 1 is taken for ill.
+    // 3 of 5 ill are found, and 1 of 20 well is predicted as ill.
     let truth: Vec<u16> = (0..25).map(|row| u16::from(row >= 5)).collect();
     let told: Vec<u16> = (0..25).map(|row| u16::from(!(2..6).contains(&row))).collect();
     let sums = Sums::of_classes(2, &truth, &told);
@@ -77,7 +77,7 @@ fn twenty_rows_of_each_class_are_enough_and_nineteen_are_not() {
     };
     assert_eq!((few(&[20, 900]), few(&[900, 19])), (None, Some(("1".into(), 19))));
     assert_eq!(few(&[700, 0]), Some(("1".into(), 0)));
-    // Of three classes one that has no rows is none that is told apart here.
+    // With three classes, a class without rows is ignored.
     assert_eq!((few(&[30, 0, 20]), few(&[30, 1, 20])), (None, Some(("1".into(), 1))));
 }
 
@@ -92,10 +92,11 @@ fn words_that_no_parties_show_are_refused() {
     let words = shown.words();
     assert_eq!(words.len(), Sums::length(2, true));
     assert_eq!(Sums::from_words(2, &words), Some(shown));
-    // A party with few rows is in the table alone, so more rows there contradict nothing.
+    // A party with few rows is only in the table, so more rows there are not a contradiction.
     for at in 4..words.len() {
         let mut other = words.clone();
-        // What is stated, right rows and rows of a bin are bounded by all rows; ranks by the pairs.
+        // Confidence, correct rows and rows of a bin are bounded by all rows; ranks are bounded by the
+        // pairs.
         other[at] = match at {
             34.. => 10 * other[at] + 801,
             _ if at % 3 == 0 => other[at - 2] * 65_536 + 1,
@@ -127,7 +128,7 @@ fn words_that_are_too_few_or_too_large_or_in_the_wrong_bin_are_refused() {
     assert_eq!(Sums::from_words(2, &Sums::empty(2, true).words()[..3]), None);
     assert!(Sums::from_words(2, &[(1 << 33) - 1, 0, 0, 0]).is_some());
     assert_eq!(Sums::from_words(2, &[1 << 33, 0, 0, 0]), None);
-    // Ten right and ten wrong rows of three classes; each bin has rows, right ones, and a sum of
+    // Ten correct and ten wrong rows of three classes. Each bin has rows, correct rows, and a sum of
     // confidences.
     let stated = |bins: [[u64; 3]; 2]| {
         let mut words = vec![0; Sums::length(3, true)];
@@ -136,11 +137,11 @@ fn words_that_are_too_few_or_too_large_or_in_the_wrong_bin_are_refused() {
         Sums::from_words(3, &words)
     };
     assert!(stated([[10, 10, 0], [10, 0, 0]]).is_some());
-    // Rows of a party with few of them are in no bin.
+    // Rows of a party with few rows are in no bin.
     assert!(stated([[10, 4, 0], [0, 0, 0]]).is_some());
     for bins in [[[0, 10, 0], [20, 0, 0]], [[9, 9, 0], [11, 1, 0]], [[11, 0, 0], [0, 0, 0]]] {
         assert_eq!(stated(bins), None, "{bins:?}");
     }
-    // These wrap to the twenty rows that there are.
+    // These sums wrap to twenty, the true number of rows.
     assert_eq!(stated([[1 << 63, 10, 0], [(1 << 63) + 20, 0, 0]]), None);
 }

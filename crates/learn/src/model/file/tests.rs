@@ -45,14 +45,14 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
     assert!(Model::decode(&[bytes, vec![0]].concat()).is_err(), "one byte more");
 }
 
-/// The file with `change` applied to its body and a checksum that matches.
+/// Returns the file with `change` applied to its body and a matching checksum.
 fn forged(change: impl Fn(&mut Vec<u8>)) -> Result<Model, DecodeError> {
     let mut body = small_model(Scaling::Center, 0.5).body();
     change(&mut body);
     Model::decode(&file(&body, &[0]))
 }
 
-/// A file with sound digests around these bytes.
+/// Returns a file with valid digests around these bytes.
 fn file(body: &[u8], origin: &[u8]) -> Vec<u8> {
     let all = [body, &digest(body), origin].concat();
     [&MAGIC[..], &all, &checksum(&all)].concat()
@@ -75,7 +75,7 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert_eq!(error(|b| b[60] = 33), "calibration at byte 76 is 33, expected 0 to 32");
     assert_eq!(error(|b| b[61] = 6), "scaling at byte 77 is 6, expected 0 to 5");
     assert_eq!(error(|b| b[62..70].fill(255)), "the sums for feature 1 are not those of any rows");
-    // One byte more or less, and the digest is another's.
+    // With one byte more or less the digest does not match.
     assert_eq!(error(|b| b.push(0)), "the checksum does not match: the file is damaged");
     assert_eq!(error(|b| b.truncate(b.len() - 1)), "the checksum does not match: the file is damaged");
     assert!(error(|b| b.truncate(b.len() - 100)).starts_with("truncated: counts needs"));
@@ -127,7 +127,7 @@ fn names_of_columns_and_where_a_model_comes_from_come_back_and_only_the_names_ar
     swapped.swap(0, 1);
     let swapped = plain.clone().with_columns(swapped).unwrap();
     assert!(plain.digest() != named.digest() && named.digest() != swapped.digest());
-    // Peers of one session write at different times, and with different programs.
+    // Peers of one session write at different times and with different programs.
     let later = Origin { unix: 1_800_000_009, program: "another".into(), ..origin_of("wards") };
     assert_eq!(named.clone().with_origin(later).digest(), named.digest());
     assert_eq!(whole.digest(), named.digest());
@@ -154,7 +154,7 @@ fn every_truncation_and_every_flipped_bit_of_names_and_origin_is_refused() {
         bytes[at] ^= 1 << (at % 8);
         assert!(Model::decode(&bytes).is_err(), "byte {at}");
     }
-    // What no checksum finds is looked at field by field.
+    // Errors that a checksum cannot find are found field by field.
     let body = model.body();
     let forged = |change: fn(&mut Vec<u8>)| {
         let mut origin = origin_bytes(model.origin());

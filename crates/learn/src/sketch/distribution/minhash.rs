@@ -1,4 +1,4 @@
-//! MinHash (paper, Definition A.2) with a keyed hash in place of a permutation, folded to the range.
+//! MinHash (paper, Definition A.2) with a keyed hash instead of a permutation, folded to the range.
 //!
 //! A record is the set of its features that are above 0, numbered from 1. In row r feature j has the value
 //!
@@ -6,14 +6,15 @@
 //! g_r(j) = mix(key_r + j 0x9e3779b97f4a7c15)  mod 2^64
 //! ```
 //!
-//! with key_r the r-th word of 8 bytes (little-endian) of `Stream(seed, "sketch/minhash", "")` and `mix` the
-//! finaliser of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014). It is a bijection, so no two features of a row
-//! tie. The record's number is the least value of its features mod B; a record without features has the value
-//! of feature 0.
+//! where key_r is the r-th word of 8 bytes (little-endian) of `Stream(seed, "sketch/minhash", "")` and
+//! `mix` the finaliser of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014). `mix` is a bijection, so no two
+//! features of a row tie. The record's number is the least value of its features, mod B. A record without
+//! features has the value of feature 0.
 //!
-//! Two records collide in a row where the least feature is the same, with probability J, their Jaccard
-//! similarity, and else by folding with 1 / B: the kernel is J + (1 - J) / B. Folding the *value*, not the
-//! number of the feature, makes that chance independent from row to row.
+//! Two records collide in a row if the least feature is the same, with probability J, their Jaccard
+//! similarity. Otherwise they collide by folding with probability 1 / B. So the kernel is J + (1 - J) /
+//! B. Folding the *value* instead of the number of the feature makes that chance independent from row to
+//! row.
 
 use rayon::prelude::*;
 
@@ -21,10 +22,10 @@ use super::{RowHashes, SketchError, check_shape};
 use flyswarm_data::MAX_FEATURES;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Records whose features are listed at a time.
+/// Number of records whose features are listed at a time.
 const BATCH: usize = 256;
 
-/// See the module.
+/// MinHash functions; see the module.
 pub struct MinHash {
     keys: Vec<u64>,
     range: usize,
@@ -38,7 +39,7 @@ impl std::fmt::Debug for MinHash {
 }
 
 impl MinHash {
-    /// Keys from a seed.
+    /// Draws the keys from a seed.
     ///
     /// # Errors
     /// [`SketchError::Shape`].
@@ -61,7 +62,7 @@ impl MinHash {
     }
 }
 
-/// The features of a record that are above 0, from 1.
+/// Returns the features of a record that are above 0, numbered from 1.
 fn set(record: &[f32]) -> Vec<u64> {
     (1..).zip(record).filter(|&(_, &x)| x > 0.0).map(|(feature, _)| feature).collect()
 }

@@ -1,12 +1,13 @@
-//! A sketch that may be shown: every counter with noise drawn once (paper, Theorem D.2).
+//! A sketch that may be shown: every counter has noise that is drawn once (paper, Theorem D.2).
 //!
-//! Neighbouring data sets differ in one record that is replaced by another; the number of records is public.
-//! In each of the R rows one counter falls by 1 and one rises by 1, or none changes, so the L1 sensitivity is
-//! 2 R, and discrete Laplace noise of scale 2 R / epsilon on every counter is epsilon-differentially private.
-//! Whatever is read off the release costs nothing more. More rows make each counter noisier: the error is of
-//! the order of sqrt(1 / R) + sqrt(R) / (n epsilon), so R grows with n epsilon and not beyond.
+//! Neighbouring data sets differ in one record that is replaced by another; the number of records is
+//! public. In each of the R rows, one counter falls by 1 and one rises by 1, or none changes. So the L1
+//! sensitivity is 2 R, and discrete Laplace noise of scale 2 R / epsilon on every counter is
+//! epsilon-differentially private. Any computation on the release has no further cost. More rows make
+//! each counter noisier: the error is of the order of sqrt(1 / R) + sqrt(R) / (n epsilon). So R should
+//! grow with n epsilon and not beyond.
 //!
-//! Noise makes squared distances larger by its variance, which is known, so it is taken off
+//! Noise makes squared distances larger by its variance. The variance is known, so it is subtracted
 //! ([`PrivateSketch::distance`]).
 
 use rand::CryptoRng;
@@ -14,22 +15,22 @@ use rand::CryptoRng;
 use super::{Distance, DistributionSketch, RowHashes, SketchError, check_shape, median_of_means};
 use crate::privacy::{Ratio, discrete_laplace};
 
-/// Counters with noise, and how many records were counted.
+/// Counters with noise, and the number of records counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateSketch {
     range: usize,
     records: u32,
-    /// Releases in the sum, each with noise of its own.
+    /// Number of releases in the sum, each with noise of its own.
     releases: u32,
     counters: Vec<i64>,
 }
 
 impl DistributionSketch {
-    /// This sketch with fresh noise. A second release of the same records costs epsilon once more: keep the
-    /// first and show it again.
+    /// Returns this sketch with fresh noise. A second release of the same records costs epsilon once
+    /// more: keep the first and show it again.
     ///
     /// # Errors
-    /// [`SketchError::Shape`] where 2 R / epsilon is no ratio of 64-bit integers.
+    /// [`SketchError::Shape`] if 2 R / epsilon is not a ratio of 64-bit integers.
     pub fn release(&self, epsilon: Ratio, rng: &mut impl CryptoRng) -> Result<PrivateSketch, SketchError> {
         let (rows, range) = self.shape();
         let scale = epsilon.inverse().times(2 * rows as u64).ok_or_else(|| SketchError::Shape {
@@ -43,8 +44,8 @@ impl DistributionSketch {
     }
 }
 
-/// The variance of the noise on one counter of one release of so many rows: 1 / (2 sinh^2(epsilon / 4 R)),
-/// that of discrete Laplace noise of scale 2 R / epsilon.
+/// Returns the variance of the noise on one counter of one release with `rows` rows: 1 / (2
+/// sinh^2(epsilon / 4 R)), that of discrete Laplace noise of scale 2 R / epsilon.
 #[must_use]
 pub fn noise_variance(epsilon: Ratio, rows: usize) -> f64 {
     let sinh = libm::sinh(epsilon.to_f64() / (4.0 * rows as f64));
@@ -52,8 +53,8 @@ pub fn noise_variance(epsilon: Ratio, rows: usize) -> f64 {
 }
 
 impl PrivateSketch {
-    /// The words of a sealed sum, to be added mod 2^32: the counters in two's complement, row after row, the
-    /// number of records, and that of releases.
+    /// Returns the words of a sealed sum, to be added mod 2^32: the counters in two's complement, row
+    /// after row, the number of records, and the number of releases.
     #[must_use]
     pub fn to_words(&self) -> Vec<u32> {
         #[expect(
@@ -65,10 +66,10 @@ impl PrivateSketch {
         counters.chain([self.records, self.releases]).collect()
     }
 
-    /// Back from the words of a sum.
+    /// Restores a sketch from the words of a sum.
     ///
     /// # Errors
-    /// [`SketchError::Shape`] where there are more or fewer words.
+    /// [`SketchError::Shape`] if the number of words is wrong.
     pub fn from_words(words: &[u32], rows: usize, range: usize) -> Result<Self, SketchError> {
         check_shape(rows, range)?;
         let wrong = || SketchError::Shape {
@@ -82,31 +83,31 @@ impl PrivateSketch {
         Ok(Self { range, records, releases, counters })
     }
 
-    /// Rows and range, R and B.
+    /// Returns the number of rows and the range, R and B.
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         (self.counters.len() / self.range, self.range)
     }
 
-    /// Records counted.
+    /// Returns the number of records counted.
     #[must_use]
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Releases that were added up.
+    /// Returns the number of releases that were added up.
     #[must_use]
     pub fn releases(&self) -> u32 {
         self.releases
     }
 
-    /// The noisy counters, row after row; they may be negative.
+    /// Returns the noisy counters, row after row. They may be negative.
     #[must_use]
     pub fn counters(&self) -> &[i64] {
         &self.counters
     }
 
-    /// Adds another release: the noises add up too.
+    /// Adds another release. The noises add up too.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`], [`SketchError::Records`].
@@ -125,7 +126,8 @@ impl PrivateSketch {
         Ok(())
     }
 
-    /// As [`DistributionSketch::density`]; with noise it may be below 0 or above 1.
+    /// Does the same as [`DistributionSketch::density`]. With noise, the density may be below 0 or above
+    /// 1.
     #[must_use]
     pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
         if self.records == 0 {
@@ -136,12 +138,12 @@ impl PrivateSketch {
         median_of_means(&counts, groups) / f64::from(self.records)
     }
 
-    /// How far the records of two sums of releases lie apart that share no release. `variance` is that of one
+    /// Computes the distance of the records of two sums that share no release. `variance` is that of one
     /// release ([`noise_variance`]).
     ///
-    /// With S the sum of the squared differences of the shares and V what noise adds to it on average,
-    /// `plain` is sqrt(max(S - V, 0)), and `row_mean` that over sqrt R: the root of the mean of the squares,
-    /// where exact sketches have the mean of the roots.
+    /// Let S be the sum of the squared differences of the shares, and V the average amount that noise
+    /// adds to it. `plain` is sqrt(max(S - V, 0)), and `row_mean` is that over sqrt R: the root of the
+    /// mean of the squares, while exact sketches have the mean of the roots.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -150,8 +152,8 @@ impl PrivateSketch {
         self.less_noise(other, variance * (each(self) + each(other)))
     }
 
-    /// As [`distance`](Self::distance), of a single release from a sum that it is part of: its noise is in
-    /// both, and partly cancels.
+    /// Does the same as [`distance`](Self::distance) for a single release and a sum that includes it. The
+    /// noise of the release is in both and partly cancels.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -172,7 +174,7 @@ impl PrivateSketch {
         Ok(Distance { row_mean: plain / (expected.0 as f64).sqrt(), plain })
     }
 
-    /// What counters are divided by.
+    /// Returns the divisor of the counters.
     fn per_record(&self) -> f64 {
         f64::from(self.records.max(1))
     }
@@ -224,7 +226,7 @@ mod tests {
         }
     }
 
-    /// The variance of discrete Laplace noise of scale t is 2 q / (1 - q)^2, q = exp(-1 / t).
+    /// Compares with the variance of discrete Laplace noise of scale t, 2 q / (1 - q)^2, q = exp(-1 / t).
     #[test]
     fn noise_has_the_scale_of_two_rows_over_epsilon() {
         let (_, sketch) = sketch(20, 64);
@@ -239,7 +241,7 @@ mod tests {
                 (square, mean, draws) = (square + noise * noise, mean + noise, draws + 1.0);
             }
         }
-        // Kurtosis 6: six standard errors of a sample variance, and of a mean.
+        // With kurtosis 6, the limits are six standard errors of a sample variance and of a mean.
         assert!(
             (square / draws / variance - 1.0).abs() < 6.0 * (5.0f64 / draws).sqrt(),
             "{} {variance}",
@@ -262,7 +264,8 @@ mod tests {
             };
             [3, 300, 900, 1500].into_iter().map(of).sum::<f64>() / 4.0
         };
-        // The mean of 100 counters, each with a deviation of sqrt 2 x 200 / epsilon, over 1797 records.
+        // This is the mean of 100 counters, each with a deviation of sqrt 2 x 200 / epsilon, over 1797
+        // records.
         assert!(error(10) < 4.0 * 2f64.sqrt() * 20.0 / 10.0 / 1797.0, "{}", error(10));
         assert!(error(1) > error(1000));
     }
@@ -296,8 +299,8 @@ mod tests {
         assert!(PrivateSketch::from_words(&words[1..], 10, 16).is_err());
     }
 
-    /// Over many draws the mean of the squared distance is the exact one, of two releases and of one in a
-    /// sum.
+    /// Checks that over many draws the mean of the squared distance is the exact one, for two releases
+    /// and for one in a sum.
     #[test]
     fn the_noise_that_is_taken_off_squared_distances_is_what_it_adds_to_them() {
         let (rows, range) = (12, 16);
@@ -319,7 +322,7 @@ mod tests {
             let released = parts.each_ref().map(|part| part.release(epsilon, &mut rng).unwrap());
             let mut sum = released[0].clone();
             released[1..].iter().for_each(|part| sum.merge(part).unwrap());
-            // Without taking anything off, so that nothing is cut at 0.
+            // Variance 0 subtracts nothing, so that no distance is cut at 0.
             apart += released[0].distance(&released[1], 0.0).unwrap().plain.powi(2) / f64::from(DRAWS);
             within += released[0].distance_within(&sum, 0.0).unwrap().plain.powi(2) / f64::from(DRAWS);
         }

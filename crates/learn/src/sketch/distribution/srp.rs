@@ -1,16 +1,16 @@
-//! Signs of random projections (paper, Definition A.1): p = log2 B planes for each row, and the sides of them
-//! on which a record lies, as a number.
+//! Signs of random projections (paper, Definition A.1): each row has p = log2 B planes. A record's sides
+//! of these planes, read as a number, select its counter.
 //!
-//! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is row l
-//! of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`, drawn as `lsh` draws
-//! its own and then rounded to binary32. Bit i of a record's number in row r is 1 where its product with
-//! plane r p + i is above 0: products and their sum in binary32, added in the order of the features from 0,
-//! never fused. So a record that is all zeros has the number 0 everywhere.
+//! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is
+//! row l of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`. They are
+//! drawn in the same way as in `lsh` and then rounded to binary32. Bit i of a record's number in row r is
+//! 1 if its product with plane r p + i is above 0. Products and their sum are in binary32, added in the
+//! order of the features from 0, never fused. So a record of zeros has the number 0 in every row.
 //!
-//! For speed records lie side by side, a register holding one feature of `LANES` of them, and the p sums of a
-//! row stay in registers while the features go by once. `BLOCKS` of such blocks are taken through a row's
-//! planes before the next row's are fetched. Every sum is still added in the same order, so a sketch is the
-//! same on every machine and vector width.
+//! For speed, a register holds one feature of `LANES` records, and the p sums of a row stay in registers
+//! while the features are read once. `BLOCKS` such blocks use a row's planes before the next row's planes
+//! are loaded. Every sum is still added in the same order, so a sketch is the same on every machine and
+//! vector width.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -18,23 +18,24 @@ use rayon::prelude::*;
 use super::{RowHashes, SketchError, check_shape};
 use crate::sketch::gaussian::Gaussians;
 
-/// Most entries of all planes: 1 GiB.
+/// Largest number of entries of all planes: 1 GiB.
 pub const MAX_ENTRIES: usize = 1 << 28;
 
-/// Records side by side: one vector of AVX-512, two of AVX2.
+/// Number of records in a block: one vector of AVX-512, two of AVX2.
 const LANES: usize = 16;
-/// Blocks of [`LANES`] records that go through the planes of a row one after another: with 784 features they
-/// fill 800 KiB.
+/// Number of blocks of [`LANES`] records that use the planes of a row one after another. With 784
+/// features they fill 800 KiB.
 const BLOCKS: usize = 16;
-/// Planes at a time: with AVX2 their sums fill twelve of sixteen registers.
+/// Number of planes at a time. With AVX2 their sums fill twelve of sixteen registers.
 const TILE: usize = 6;
 
-/// See the module.
+/// Hash functions by random projections; see the module.
 pub struct Srp {
     rows: usize,
     planes: usize,
     features: usize,
-    /// Row after row; in a row tile after tile of at most [`TILE`] planes; in a tile feature after feature.
+    /// Entries, row after row; in a row, tile after tile of at most [`TILE`] planes; in a tile, feature
+    /// after feature.
     entries: Vec<f32>,
 }
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Srp {
 }
 
 impl Srp {
-    /// Planes from a seed.
+    /// Draws the planes from a seed.
     ///
     /// # Errors
     /// [`SketchError::Shape`]: `range` must be a power of two.
@@ -121,7 +122,7 @@ impl RowHashes for Srp {
 /// One feature of [`LANES`] records.
 type Lane = [f32; LANES];
 
-/// Blocks of records side by side, feature after feature; lanes that are left over hold zeros.
+/// Arranges records in blocks, feature after feature. Unused lanes are zero.
 fn lanes(records: &[f32], features: usize) -> Vec<Lane> {
     let blocks = records.chunks(LANES * features);
     let mut out = vec![[0.0; LANES]; blocks.len() * features];
@@ -133,7 +134,7 @@ fn lanes(records: &[f32], features: usize) -> Vec<Lane> {
     out
 }
 
-/// The numbers that a row's planes give to every record of every block.
+/// Computes the numbers that a row's planes give to every record of every block.
 struct Sides<'a> {
     tiles: &'a [f32],
     blocks: &'a [Lane],
@@ -149,7 +150,7 @@ impl WithSimd for Sides<'_> {
         for (number, tile) in self.tiles.chunks(TILE * self.features).enumerate() {
             let first = number * TILE;
             for (block, buckets) in self.blocks.chunks_exact(self.features).zip(&mut out) {
-                // The number of sums must be known for them to stay in registers.
+                // The number of sums must be a constant so that they stay in registers.
                 match tile.len() / self.features {
                     1 => add_sides::<S, 1>(simd, tile, block, first, buckets),
                     2 => add_sides::<S, 2>(simd, tile, block, first, buckets),
@@ -164,7 +165,7 @@ impl WithSimd for Sides<'_> {
     }
 }
 
-/// Sets bits `first` to `first + P` of the numbers, for as many lanes at a time as a vector has.
+/// Sets bits `first` to `first + P` of the numbers, one vector of lanes at a time.
 #[inline(always)]
 fn add_sides<S: Simd, const P: usize>(
     simd: S,

@@ -1,4 +1,4 @@
-//! Sketches against the plain computation, collision probabilities and exact kernel densities.
+//! Compares sketches with the plain computation, collision probabilities and exact kernel densities.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use flyswarm_data::digits::digits;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// The number of a record in row `row`, one plane after the other.
+/// Computes the number of a record in row `row`, one plane after the other.
 fn plain_srp(seed: &[u8], planes: usize, row: usize, record: &[f32]) -> u16 {
     let mut gaussians =
         crate::sketch::gaussian::Gaussians::new(seed, "sketch/planes", record.len(), row * planes);
@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// The share of rows in which two records have the same number.
+/// Returns the share of rows that give two records the same number.
 fn collisions(hashes: &dyn RowHashes, a: &[f32], b: &[f32]) -> f64 {
     let equal = hashes.buckets(a).into_iter().zip(hashes.buckets(b)).filter(|(a, b)| a == b).count();
     equal as f64 / hashes.rows() as f64

@@ -1,16 +1,16 @@
-//! A block of points side by side: every row of M summed for all of them at once.
+//! Sums every row of M for a block of points at once.
 //!
 //! Each point has a *lane*, so that a row of M with s ones is s additions of contiguous vectors. Rows are
-//! first summed in levels of a byte ([`super::levels`]). Where levels are exact or a row has many ones, two
-//! lanes share a `u16`: four levels add up without a carry from one lane into the other, and are then added
-//! to totals of 16 bits for each lane. Else a byte holds a quarter of the sum, rounded up. Only rows that may
-//! win are summed in f32, and a guess of what the winners will have ([`super::guess`]) keeps them few from
-//! the first row on. Where levels cannot tell rows apart (too many ones in a row; entries of very different
-//! size), all of them are.
+//! first summed in levels of a byte ([`super::levels`]). If levels are exact or a row has many ones, two
+//! lanes share a `u16`: four levels add up without a carry from one lane into the other, and are then
+//! added to totals of 16 bits for each lane. Otherwise a byte holds a quarter of the sum, rounded up.
+//! Only rows that may win are summed in f32. An estimate of the winners' sums ([`super::guess`]) keeps
+//! their number low from the first row on. If levels cannot separate rows (too many ones in a row;
+//! entries of very different size), all rows are summed in f32.
 //!
-//! The loops are plain Rust over arrays, compiled for AVX-512, AVX2, NEON and whatever else there is; `pulp`
+//! The loops are plain Rust over arrays, compiled for AVX-512, AVX2, NEON and plain instructions; `pulp`
 //! picks one when the program runs. Levels are whole numbers, and f32 sums add in the same order in every
-//! lane, so that the result is the same whatever the vectors' width.
+//! lane. So the result does not depend on the width of the vectors.
 
 use std::cell::OnceCell;
 
@@ -20,42 +20,42 @@ use super::guess::Guess;
 use super::levels::{Extent, GROUP, LEVELS, MAX_ONES, MAX_QUARTERED, Scale, quartered};
 use super::selection::{Candidate, Selection};
 
-/// Points of a block (guess: two vectors of bytes for AVX-512).
+/// Number of points of a block (an estimate: two vectors of bytes for AVX-512).
 pub(super) const LANES: usize = 128;
-/// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` / 2 + i
-/// in the high byte; or sums of one half of the lanes.
+/// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` /
+/// 2 + i in the high byte. Or sums of one half of the lanes.
 pub(super) type Words = [u16; LANES / 2];
 /// Levels, or quarters of sums of them, of all lanes.
 pub(super) type Bytes = [u8; LANES];
-/// Lanes that are summed at once in f32, so that the sums stay in registers.
+/// Number of lanes that are summed at once in f32, so that the sums stay in registers.
 pub(super) const FLOATS: usize = 32;
-/// A column for all lanes, on cache lines of its own, so that no load crosses lines.
+/// A column for all lanes, on its own cache lines, so that no load crosses lines.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Column<T>(pub(super) T);
 /// Entries or sums of [`FLOATS`] lanes.
 pub(super) type Floats = [f32; FLOATS];
-/// Rows of M that are summed before they are offered: where single sums are looked at in the same loop, they
-/// are not kept in vectors.
+/// Number of rows of M that are summed before they are offered. If a loop also inspects single sums, the
+/// compiler does not keep them in vectors.
 const BATCH: usize = 8;
-/// Rows of M after which it is looked at whether levels tell them apart.
+/// Number of rows of M between checks of whether levels separate them.
 const CHUNK: usize = 512;
-/// Columns that are turned into levels at a time.
+/// Number of columns that are turned into levels at a time.
 const TILE: usize = 16;
-/// Share of the rows of M, as a divisor, after which it is looked at whether guesses were too high.
+/// Divisor of the rows of M: after this share of them, the guesses are checked for being too high.
 const EARLY: usize = 8;
-/// Summing one row in f32 for all lanes takes about as long as summing it in levels and then for this many
-/// lanes one by one (guess).
+/// Number of lanes, by an estimate. Summing a row in f32 for all lanes takes about as long as summing it
+/// in levels and then in this many lanes one by one.
 const PASSED: usize = 4;
 
-/// The points of a block as M sees them, and M.
+/// Points of a block, prepared for M, and M.
 #[derive(Debug)]
 pub(super) struct Points<'a> {
     /// Rows of `ones` columns, ascending.
     pub(super) columns: &'a [u32],
     pub(super) ones: usize,
     pub(super) dimension: usize,
-    /// Row-major, points x `dimension`; at most [`LANES`] points.
+    /// Values, row-major, points x `dimension`; at most [`LANES`] points.
     pub(super) values: Vec<f32>,
 }
 
@@ -68,11 +68,11 @@ impl Points<'_> {
         &self.columns[row as usize * self.ones..][..self.ones]
     }
 
-    /// Replaces sums of rows of M by those of the point of a lane.
+    /// Replaces the bounds of rows of M by their sums for the point of a lane.
     pub(super) fn sum(&self, lane: usize, candidates: &mut [Candidate]) {
         let point = &self.values[lane * self.dimension..][..self.dimension];
         let (fours, rest) = candidates.as_chunks_mut::<4>();
-        // Four at a time, since an addition waits for the one before it in the same sum.
+        // Four at a time, because an addition waits for the previous one in the same sum.
         for four in fours {
             let rows = four.map(|candidate| self.row_of_m(candidate.row()));
             let mut sums = [0.0; 4];
@@ -92,9 +92,9 @@ impl Points<'_> {
         }
     }
 
-    /// `rho` ascending rows of M for each point, one point after another; and the points, ascending, for
-    /// which a guess did not hold: what stands in their places means nothing. Without `guessing` there are
-    /// none.
+    /// Returns `rho` ascending rows of M for each point, one point after another. Also returns the
+    /// points, ascending, whose guess was too high; their rows of M are meaningless. Without `guessing`
+    /// no point is returned there.
     pub(super) fn winners(&self, arch: Arch, rho: usize, guessing: bool) -> (Vec<u32>, Vec<usize>) {
         let ones = self.ones;
         let guess =
@@ -104,7 +104,7 @@ impl Points<'_> {
         let exact: Option<Vec<Scale>> = extents.iter().map(|&extent| Scale::exact(extent, ones)).collect();
         let quarters = exact.is_none() && ones <= MAX_QUARTERED;
         let highest = if quarters { quartered(ones) } else { LEVELS };
-        // Nearly all rows pass at first, the fewer the more have been seen; more pass by levels than by sums.
+        // Nearly all rows pass at first, and fewer the more were seen. More pass by levels than by sums.
         let (mut use_levels, mut enough) = (exact.is_some() || guess.is_some(), PASSED * CHUNK / 2);
         let scales = exact.unwrap_or_else(|| {
             let exact = |extent| Scale::exact(extent, ones).filter(|_| !quarters);
@@ -172,7 +172,7 @@ impl Points<'_> {
         selection.finish(self)
     }
 
-    /// The entries of all lanes, column after column, for each group of lanes.
+    /// Returns the entries of all lanes, by group of lanes, then column after column.
     fn floats(&self) -> Vec<Vec<Column<Floats>>> {
         let mut groups =
             vec![vec![Column([0.0; FLOATS]); self.dimension]; self.rows().len().div_ceil(FLOATS)];
@@ -185,15 +185,15 @@ impl Points<'_> {
     }
 }
 
-/// How levels are summed.
+/// Levels of a block, prepared for one way of summing.
 enum BlockSums {
-    /// To sums of 16 bits.
+    /// Levels for sums of 16 bits.
     Words(Vec<Column<Words>>),
-    /// To quarters of sums, rounded up.
+    /// Levels for quarters of sums, rounded up.
     Quarters(Vec<Column<Bytes>>),
 }
 
-/// The extent of each point, and a guess, negative infinity for none.
+/// Computes the extent of each point, and a guess (negative infinity without one).
 struct Extents<'a> {
     points: &'a Points<'a>,
     guess: Option<Guess>,
@@ -213,7 +213,7 @@ impl NullaryFnOnce for Extents<'_> {
     }
 }
 
-/// The levels of all lanes, column after column.
+/// Computes the levels of all lanes, column after column.
 struct Levels<'a> {
     points: &'a Points<'a>,
     scales: &'a [Scale],
@@ -225,7 +225,7 @@ impl NullaryFnOnce for Levels<'_> {
     #[inline(always)]
     fn call(self) -> Self::Output {
         let mut columns = vec![Column([0; LANES]); self.points.dimension];
-        // A few columns at a time, so that all they are written to stays close.
+        // A few columns at a time, so that the memory they are written to stays in the cache.
         for (first, columns) in (0..).step_by(TILE).zip(columns.chunks_mut(TILE)) {
             for (lane, (point, scale)) in self.points.rows().zip(self.scales).enumerate() {
                 let entries = &point[first..first + columns.len()];
@@ -238,7 +238,8 @@ impl NullaryFnOnce for Levels<'_> {
     }
 }
 
-/// Levels of the first half of the lanes in the low bytes, those of the second in the high ones.
+/// Puts the levels of the first half of the lanes into the low bytes, those of the second half into the
+/// high bytes.
 fn in_words(Column(levels): Column<Bytes>) -> Column<Words> {
     let (low, high) = levels.split_at(LANES / 2);
     Column(std::array::from_fn(|i| u16::from_le_bytes([low[i], high[i]])))
@@ -288,14 +289,14 @@ fn sum_quarters(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
     sum
 }
 
-/// Half the sum of at most two groups of columns, rounded up.
+/// Returns half the sum of at most two groups of columns, rounded up.
 #[inline(always)]
 fn halves(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
     let (group, other) = columns.split_at(columns.len().min(GROUP));
     averaged(&sum_bytes(group, levels), &sum_bytes(other, levels))
 }
 
-/// The sum of at most [`GROUP`] columns.
+/// Returns the sum of at most [`GROUP`] columns.
 #[inline(always)]
 fn sum_bytes(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
     let mut sum = [0u8; LANES];
@@ -307,7 +308,7 @@ fn sum_bytes(columns: &[u32], levels: &[Column<Bytes>]) -> Bytes {
     sum
 }
 
-/// The mean, rounded up.
+/// Returns the mean, rounded up.
 #[inline(always)]
 fn averaged(a: &Bytes, b: &Bytes) -> Bytes {
     std::array::from_fn(|i| (a[i] | b[i]) - ((a[i] ^ b[i]) >> 1))
@@ -347,7 +348,7 @@ impl NullaryFnOnce for InLevels<'_> {
 
 #[inline(always)]
 fn sum_levels(columns: &[u32], levels: &[Column<Words>]) -> [Words; 2] {
-    // Of both lanes of a word together, and of the high one.
+    // Sums of both lanes of a word together, and of the high lane.
     let (mut both, mut high) = ([0u16; LANES / 2], [0u16; LANES / 2]);
     let (groups, rest) = columns.as_chunks::<GROUP>();
     for group in groups {
@@ -356,12 +357,12 @@ fn sum_levels(columns: &[u32], levels: &[Column<Words>]) -> [Words; 2] {
     if !rest.is_empty() {
         add_group(rest, levels, &mut both, &mut high);
     }
-    // The low one is right mod 2^16, and below it.
+    // The low sum is correct mod 2^16, and it is below 2^16.
     both.iter_mut().zip(&high).for_each(|(both, high)| *both = both.wrapping_sub(high << 8));
     [both, high]
 }
 
-/// Adds at most [`GROUP`] columns. (Nothing wraps but `both`; checked additions would not be vectorised.)
+/// Adds at most [`GROUP`] columns. (Only `both` wraps. Checked additions would not be vectorised.)
 #[inline(always)]
 fn add_group(columns: &[u32], levels: &[Column<Words>], both: &mut Words, high: &mut Words) {
     let mut sum = [0u16; LANES / 2];
@@ -374,7 +375,7 @@ fn add_group(columns: &[u32], levels: &[Column<Words>], both: &mut Words, high: 
     high.iter_mut().zip(&sum).for_each(|(high, sum)| *high = high.wrapping_add(sum >> 8));
 }
 
-/// Sums some rows of M, from row `first` on, for a group of lanes from `lane` on.
+/// Sums some rows of M in one group of lanes. The rows start at row `first`, the lanes at `lane`.
 struct InFloats<'a> {
     columns: &'a [u32],
     first: u32,

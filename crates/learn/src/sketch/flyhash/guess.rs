@@ -1,21 +1,21 @@
-//! A sum that about as many rows of M exceed as are wanted, so that few rows have to be looked at before
-//! winners are known.
+//! Estimates a sum that about the wanted number of rows of M exceed, so that few rows must be examined
+//! before winners are known.
 //!
-//! A row of M is a sample of s of the D entries of a point, without replacement, so that mean, variance and
-//! skewness of its sum are known (Cochran, *Sampling Techniques*, chapter 2), its excess nearly; the quantile
-//! follows by the expansion of Cornish and Fisher (1938). It is a guess, and no winner depends on it: where
-//! fewer than `rho` rows turn out to be above it, the point is searched once more without. (Where nearly all
-//! entries are large, as in images in black on white, it is too high for most points, which shows after an
-//! eighth of the rows of M.)
+//! A row of M is a sample of s of the D entries of a point, without replacement. So mean, variance and
+//! skewness of its sum are known (Cochran, *Sampling Techniques*, chapter 2), and its excess nearly. The
+//! quantile follows from the expansion of Cornish and Fisher (1938). It is only a guess, and no winner
+//! depends on it: if fewer than `rho` rows are above it, the point is searched again without a guess. (If
+//! nearly all entries are large, as in black-and-white images, the guess is too high for most points.
+//! This shows after an eighth of the rows of M.)
 
 use super::levels::Extent;
 
-/// Rows that should be above the guess, for each winner: the tail may be several times thinner than thought
-/// before too few are.
+/// Number of rows per winner that should be above the guess. So the tail may be several times thinner
+/// than estimated before too few rows are above it.
 const WANTED: f64 = 4.0;
-/// And beside them.
+/// Number of rows wanted in addition.
 const SPARE: f64 = 16.0;
-/// Share of the rows of M beyond which a guess is not worth its while.
+/// Largest share of the rows of M for which a guess is worth its cost.
 const LARGEST_SHARE: f64 = 0.05;
 
 /// Finds guesses for points of D entries.
@@ -23,13 +23,13 @@ const LARGEST_SHARE: f64 = 0.05;
 pub(super) struct Guess {
     ones: f64,
     dimension: f64,
-    /// Of the normal distribution, for the share of rows wanted.
+    /// Quantile of the normal distribution for the wanted share of rows.
     quantile: f64,
 }
 
 impl Guess {
-    /// For `rows` rows of M with `ones` ones in `dimension` columns; `None` where winners are too large a
-    /// share of them.
+    /// Prepares guesses for `rows` rows of M with `ones` ones in `dimension` columns. Returns `None` if
+    /// winners are too large a share of the rows.
     pub(super) fn new(rows: usize, ones: usize, dimension: usize, rho: usize) -> Option<Self> {
         let share = (WANTED * rho as f64 + SPARE) / rows as f64;
         let known = share <= LARGEST_SHARE && dimension > 2 && ones < dimension;
@@ -40,7 +40,7 @@ impl Guess {
         })
     }
 
-    /// The guess for one point; negative infinity where there is none.
+    /// Returns the guess for one point, or negative infinity without a guess.
     #[inline(always)]
     pub(super) fn of(&self, point: &[f32], extent: Extent) -> f32 {
         let Self { ones, dimension, quantile } = *self;
@@ -56,7 +56,7 @@ impl Guess {
         }
         let third = raw[2] - mean * (3.0 * raw[1] - 2.0 * square);
         let fourth = raw[3] - mean * (4.0 * raw[2] - 6.0 * mean * raw[1] + 3.0 * mean * square);
-        // Of the sum.
+        // Moments of the sum.
         let left = dimension - ones;
         let deviation = (ones * variance * left / (dimension - 1.0)).sqrt();
         let shrunk = (left - ones) / (dimension - 2.0) * ((dimension - 1.0) / (ones * left)).sqrt();
@@ -71,13 +71,13 @@ impl Guess {
             return f32::NEG_INFINITY;
         }
         let guess = ones * lo + guess * range;
-        // Between whole numbers the share of rows may fall to a small part at once.
+        // Between whole numbers the share of rows may drop sharply.
         let guess = if extent.is_whole() { guess.floor() - 1.0 } else { guess } as f32;
         if guess.is_finite() { guess } else { f32::NEG_INFINITY }
     }
 }
 
-/// Sums of the first four powers of the entries, moved and stretched to 0..1.
+/// Sums the first four powers of the entries, scaled to 0..1.
 #[inline(always)]
 fn powers(point: &[f32], lo: f32, inverse: f32) -> [f32; 4] {
     const LANES: usize = 16;
@@ -100,8 +100,8 @@ fn powers(point: &[f32], lo: f32, inverse: f32) -> [f32; 4] {
     sums.map(|lanes| lanes.iter().sum())
 }
 
-/// The number that a standard normal variable exceeds with probability `p`, below a half, within 5e-4
-/// (Abramowitz and Stegun, 26.2.23).
+/// Returns the number that a standard normal variable exceeds with probability `p`, below a half, within
+/// 5e-4 (Abramowitz and Stegun, 26.2.23).
 fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
     t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Half to eight times as many as wanted, for flat, skewed and two-valued entries.
+    /// Checks for half to eight times the wanted number, with flat, skewed and two-valued entries.
     #[test]
     fn about_as_many_sums_are_above_the_guess_as_wanted() {
         let mut stream = Stream::new(b"guess", "a test", &[]);
@@ -163,7 +163,7 @@ mod tests {
         for x in [0.0, -0.3, 1e-45, 1e24] {
             assert_eq!(guess.of(&[x; 20], Extent::new(&[x; 20])), f32::NEG_INFINITY);
         }
-        // One row in ten has the largest sum that there can be.
+        // One row in ten has the largest possible sum.
         let point: Vec<f32> = (0..20).map(|i| if i < 12 { 1.0 } else { 0.0 }).collect();
         assert!(guess.of(&point, Extent::new(&point)) < 5.0);
         let most = flyswarm_data::MAX_MAGNITUDE.next_down();

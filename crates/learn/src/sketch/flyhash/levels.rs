@@ -1,46 +1,47 @@
-//! Points in whole levels: a cheap upper bound of every sum, which leaves few rows of M to be summed in f32.
+//! Points in whole levels: a cheap upper bound of every sum, which leaves few rows of M to be summed in
+//! f32.
 //!
-//! With lo and hi the least and largest entry of a point and step = (hi - lo) / [`LEVELS`], entry x has the
-//! level q = ceil((x - lo) / step), so x <= lo + q step. The real sum S over a row of M with s ones is then
-//! at most s lo + Q step, Q the sum of its levels, and the sum that [`super`] defines, rounded to f32 s - 1
-//! times, is at most S + s^2 2^-24 A (1 + s 2^-23) with A the largest magnitude (Higham, *Accuracy and
-//! Stability of Numerical Algorithms*, section 4.2). [`Scale`] takes s^2 2^-23 A instead; the difference
-//! covers its own rounding in f64, which is smaller than s A 2^-40. A row whose bound is not above a sum that
-//! already has rho rows at or above it cannot win.
+//! Let lo and hi be the least and largest entry of a point and step = (hi - lo) / [`LEVELS`]. Entry x has
+//! the level q = ceil((x - lo) / step), so x <= lo + q step. The real sum S over a row of M with s ones
+//! is then at most s lo + Q step, with Q the sum of its levels. The sum that [`super`] defines is rounded
+//! to f32 s - 1 times. It is at most S + s^2 2^-24 A (1 + s 2^-23), with A the largest magnitude (Higham,
+//! *Accuracy and Stability of Numerical Algorithms*, section 4.2). [`Scale`] uses s^2 2^-23 A instead.
+//! The difference covers its own rounding in f64, which is smaller than s A 2^-40. A row cannot win if
+//! its bound is not above a sum that rho rows have or exceed already.
 //!
-//! **Exact levels.** Whole numbers that span at most [`LEVELS`] (digits, letters, bits) and whose sums stay
-//! within 2^24 are their own levels, with step 1: then s lo + Q *is* the f32 sum, and nothing is left to be
-//! summed again.
+//! **Exact levels.** Some whole numbers (digits, letters, bits) are their own levels, with step 1: they
+//! must span at most [`LEVELS`], and their sums must stay within 2^24. Then s lo + Q *is* the f32 sum,
+//! and no row must be summed again.
 //!
-//! **Quarters.** With few ones in a row of M a byte is enough for the whole sum, if it is rounded up to a
-//! multiple of four: groups of four levels are averaged in pairs and pairs of pairs, halves upwards (one
-//! instruction), and the quarters of the sum that come out are added. What is rounded up stays an upper
-//! bound. [`quartered`] is the highest level for which the sum does not leave the byte.
+//! **Quarters.** With few ones in a row of M, a byte is enough for the whole sum if it is rounded up to a
+//! multiple of four. Groups of four levels are averaged in pairs and pairs of pairs, halves upwards (one
+//! instruction), and the resulting quarters are added. Rounding up keeps an upper bound. [`quartered`] is
+//! the highest level for which the sum fits the byte.
 
-/// The highest level: four of them add up in a byte.
+/// Highest level: four of them fit into a byte.
 pub(super) const LEVELS: u8 = 63;
-/// Levels that fit a byte together.
+/// Number of levels whose sum fits into a byte.
 pub(super) const GROUP: usize = (u8::MAX / LEVELS) as usize;
-/// Most ones in a row of M: a sum of levels stays below `u16::MAX`.
+/// Largest number of ones in a row of M, so that a sum of levels stays below `u16::MAX`.
 pub(super) const MAX_ONES: usize = (u16::MAX as usize - 1) / LEVELS as usize;
-/// Most ones in a row of M whose quarters are summed (guess: with more, levels are too few to tell rows
-/// apart).
+/// Largest number of ones in a row of M whose quarters are summed (an estimate: with more, there are too
+/// few levels to separate rows).
 pub(super) const MAX_QUARTERED: usize = 32;
-/// Whole numbers up to it, and so their sums, are exact in f32.
+/// Whole numbers up to this one, and so their sums, are exact in f32.
 const EXACT: f64 = (1u32 << 24) as f64;
 
-/// The highest level where the quarters of `ones` levels are summed.
+/// Returns the highest level if the quarters of `ones` levels are summed.
 pub(super) fn quartered(ones: usize) -> u8 {
     u8::try_from(4 * usize::from(u8::MAX) / ones.max(1)).map_or(LEVELS, |highest| highest.min(LEVELS))
 }
 
-/// How one point becomes levels, and sums of levels become bounds.
+/// Conversion of one point into levels, and of sums of levels into bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Scale {
-    /// s lo.
+    /// s lo, the sum of a row whose levels are all 0.
     base: f64,
     lo: f64,
-    /// 0 where all entries are equal.
+    /// Step; 0 if all entries are equal.
     step: f64,
     /// 1 / step, or 0.
     inverse: f64,
@@ -48,17 +49,17 @@ pub(super) struct Scale {
     slack: f64,
 }
 
-/// What matters of the entries of a point.
+/// Range of the entries of a point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
     lo: f32,
     hi: f32,
-    /// Whether all are whole numbers.
+    /// True if all entries are whole numbers.
     whole: bool,
 }
 
 impl Extent {
-    /// Of the finite entries of one point.
+    /// Computes the extent of the finite entries of one point.
     #[inline(always)]
     pub(super) fn new(point: &[f32]) -> Self {
         const LANES: usize = 16;
@@ -82,13 +83,13 @@ impl Extent {
         }
     }
 
-    /// Whether all entries are whole numbers.
+    /// Returns whether all entries are whole numbers.
     #[inline(always)]
     pub(super) fn is_whole(self) -> bool {
         self.whole
     }
 
-    /// The least entry, and how much larger the largest is.
+    /// Returns the least entry, and the difference of the largest from it.
     #[inline(always)]
     pub(super) fn lo_and_range(self) -> (f64, f64) {
         (f64::from(self.lo), f64::from(self.hi) - f64::from(self.lo))
@@ -96,14 +97,15 @@ impl Extent {
 }
 
 impl Scale {
-    /// Levels that are the entries themselves, for rows of M with `ones` ones; `None` where they cannot be.
+    /// Returns levels that are the entries themselves, for rows of M with `ones` ones; `None` if the
+    /// entries do not allow it.
     pub(super) fn exact(Extent { lo, hi, whole }: Extent, ones: usize) -> Option<Self> {
         let (lo, hi, ones) = (f64::from(lo), f64::from(hi), ones as f64);
         let exact = whole && hi - lo <= f64::from(LEVELS) && ones * f64::max(-lo, hi) <= EXACT;
         exact.then_some(Self { base: ones * lo, lo, step: 1.0, inverse: 1.0, highest: LEVELS, slack: 0.0 })
     }
 
-    /// Levels up to `highest` that bound the entries.
+    /// Returns levels up to `highest` that bound the entries.
     pub(super) fn bounding(Extent { lo, hi, .. }: Extent, ones: usize, highest: u8) -> Self {
         let (lo, hi, ones) = (f64::from(lo), f64::from(hi), ones as f64);
         let (range, largest) = (hi - lo, f64::max(-lo, hi));
@@ -119,12 +121,12 @@ impl Scale {
         }
     }
 
-    /// Whether [`Scale::bound`] is the sum itself.
+    /// Returns whether [`Scale::bound`] is the sum itself.
     pub(super) fn is_exact(&self) -> bool {
         self.slack == 0.0
     }
 
-    /// The level of an entry, at most the highest.
+    /// Returns the level of an entry, at most the highest.
     #[inline(always)]
     pub(super) fn level(&self, x: f32) -> u8 {
         let level = (f64::from(x) - self.lo) * self.inverse;
@@ -132,18 +134,19 @@ impl Scale {
         (whole + u8::from(f64::from(whole) < level)).min(self.highest)
     }
 
-    /// The sum of a row whose levels add up to `levels`, or, unless exact, about the most that it can be.
+    /// Returns the sum of a row whose levels add up to `levels`, or, unless exact, approximately its
+    /// upper bound.
     pub(super) fn bound(&self, levels: u16) -> f32 {
         (self.base + f64::from(levels) * self.step) as f32
     }
 
-    /// The least sum of levels with which a row may have a sum above `kept`; `u16::MAX`, which no row has, if
-    /// none may.
+    /// Returns the least sum of levels of a row whose sum may be above `kept`. If no row's sum may be,
+    /// returns `u16::MAX`, which no row reaches.
     pub(super) fn least_above(&self, kept: f32) -> u16 {
         if self.step == 0.0 {
             return u16::MAX; // All sums are equal.
         }
-        // Saturates at both ends.
+        // The conversion saturates at both ends.
         (((f64::from(kept) - self.slack - self.base) / self.step).floor() + 1.0) as u16
     }
 }
@@ -154,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// As [`super::super`] defines it: from 0.0, one after another.
+    /// Sums as defined in [`super::super`]: from 0.0, one after another.
     fn sum(entries: &[f32]) -> f32 {
         entries.iter().fold(0.0, |sum, x| sum + x)
     }
@@ -190,8 +193,8 @@ mod tests {
     }
 
     proptest! {
-        /// What the filter rests on, at every magnitude: a row with a sum above `kept` is never below the
-        /// limit.
+        /// Checks the property that the filter needs, at every magnitude: a row with a sum above `kept`
+        /// is never below the limit.
         #[test]
         fn no_row_above_is_left_out(
             mantissas in prop::collection::vec(-1.0f32..1.0, 2..60),
@@ -207,8 +210,8 @@ mod tests {
                 .collect();
             let row = &point[..point.len() - 1];
             let scale = Scale::bounding(Extent::new(&point), row.len(), highest);
-            // Where all entries are equal `kept` is their sum too, and nothing is above it: the test before
-            // this one.
+            // If all entries are equal, `kept` is their sum too, and no sum is above it; the previous
+            // test covers this.
             prop_assume!(scale.step > 0.0);
             let (sum, levels) = (sum(row), levels(&scale, row));
             prop_assert!(levels <= row.len() as u16 * u16::from(highest));

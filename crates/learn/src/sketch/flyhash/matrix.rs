@@ -1,11 +1,11 @@
-//! The lifting matrix and the signs, from their streams; the rules are in [`super`].
+//! Draws the lifting matrix and the signs from their streams, by the rules in [`super`].
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Keystream that is taken at a time, in bytes.
+/// Number of bytes of keystream that are taken at a time.
 const BUFFER: usize = 4096;
 
-/// The columns of M, ascending in each row, row after row: m x `ones`, each below `dimension`.
+/// Draws the columns of M, ascending in each row, row after row: m x `ones`, each below `dimension`.
 pub(super) fn draw_matrix(seed: &[u8], m: usize, dimension: usize, ones: usize) -> Vec<u32> {
     let word =
         |n: usize| u32::try_from(n).unwrap_or_else(|_| unreachable!("BUG: checked parameters fit u32"));
@@ -30,14 +30,15 @@ pub(super) fn draw_matrix(seed: &[u8], m: usize, dimension: usize, ones: usize) 
     columns
 }
 
-/// 1 or -1 for each feature.
+/// Draws 1 or -1 for each feature.
 pub(super) fn draw_signs(seed: &[u8], features: usize) -> Vec<f32> {
     let mut bytes = vec![0; features.div_ceil(8)];
     Stream::new(seed, "flynn/signs", &(features as u32).to_le_bytes()).fill(&mut bytes);
     (0..features).map(|j| if bytes[j / 8] >> (j % 8) & 1 == 1 { -1.0 } else { 1.0 }).collect()
 }
 
-/// What [`Stream::below`] gives, call for call, from keystream that is taken in large pieces.
+/// Integers equal to those of [`Stream::below`], call for call, from keystream that is taken in large
+/// pieces.
 struct Integers {
     stream: Stream,
     bytes: [u8; BUFFER],
@@ -77,9 +78,9 @@ impl Integers {
     }
 }
 
-/// Sorts distinct columns: dense rows over a map of all columns, sparse ones by comparing.
+/// Sorts distinct columns: dense rows with a map of all columns, sparse rows by comparisons.
 struct Sort {
-    /// A bit for each column, all 0 between calls; empty for sparse rows.
+    /// Map with a bit for each column, all 0 between calls; empty for sparse rows.
     map: Vec<u64>,
 }
 

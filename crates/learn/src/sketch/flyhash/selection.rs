@@ -1,21 +1,21 @@
-//! The winners of each lane: the `rho` largest sums, of equal ones the lowest rows of M.
+//! Finds the winners of each lane: the `rho` largest sums, and of equal sums the lowest rows of M.
 //!
-//! The order of [`Candidate`]s is the whole of the rule. Rows are offered in ascending order, so a row whose
-//! sum equals the smallest kept one comes after all that are kept and cannot win: thresholds are strict. A
-//! rule under which it may would have to let equal sums through, in [`Selection::raise`].
+//! The order of [`Candidate`]s is the complete rule. Rows are offered in ascending order. So a row whose
+//! sum equals the smallest kept one comes after all kept rows and cannot win: thresholds are strict.
+//! Under another rule, [`Selection::raise`] would have to let equal sums pass.
 
 use super::block::{Bytes, Column, FLOATS, Floats, LANES, Points, Words};
 use super::levels::Scale;
 
-/// A row of M and its sum; the larger the better: by sum, then the lower row.
+/// A row of M and its sum. Candidates are ordered by sum, then the lower row is the larger candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate(u64);
 
 impl Candidate {
-    /// The sum is a number and not -0.0.
+    /// Makes a candidate. The sum must be a number and not -0.0.
     #[inline(always)]
     pub(super) fn new(sum: f32, row: u32) -> Self {
-        // Bits of an f32 in the order of the numbers: a set sign reverses the others.
+        // Orders the bits of an f32 like the numbers: a set sign bit inverts the others.
         let bits = sum.to_bits();
         let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
         Self(u64::from(ordered) << 32 | u64::from(!row))
@@ -31,35 +31,39 @@ impl Candidate {
     }
 }
 
-/// The candidates of each lane so far.
+/// Candidates of each lane so far.
 #[derive(Debug)]
 pub(super) struct Selection {
     rho: usize,
-    /// Candidates of a lane that are kept before they are cut to the `rho` best: half as many again.
+    /// Number of candidates of a lane that are kept before they are cut to the `rho` best: half as many
+    /// again.
     most: usize,
-    /// Sums of levels below it cannot win any more, or are below the guess; `u16::MAX` for unused lanes.
+    /// Limits of sums of levels. Sums below the limit can no longer win, or are below the guess. Unused
+    /// lanes have `u16::MAX`.
     limits: Column<[Words; 2]>,
-    /// Likewise for quarters of sums of levels: one for each lane.
+    /// Limits of quarters of sums of levels, one for each lane.
     quarter_limits: Column<Bytes>,
-    /// Sums not above it cannot win any more, or are not above the guess; infinite for unused lanes.
+    /// Thresholds of sums. Sums that are not above it can no longer win, or are not above the guess.
+    /// Unused lanes have infinity.
     thresholds: [f32; LANES],
     lanes: Vec<Lane>,
-    /// Candidates so far that have to be summed alone, or would have to be had they come as levels.
+    /// Number of candidates so far that must be summed alone, or would have to be if they came as levels.
     passed: usize,
 }
 
 #[derive(Debug)]
 struct Lane {
     scale: Scale,
-    /// Sums that are not above it are not kept, whether they win or not.
+    /// Guess of the lane. Sums that are not above it are not kept, even if they would win.
     guess: f32,
     kept: Vec<Candidate>,
-    /// Candidates before it have their sum, others a bound of it.
+    /// Number of candidates, from the first on, that have their sum. The others have a bound of it.
     summed: usize,
 }
 
 impl Selection {
-    /// One lane for each scale, at most [`LANES`], with its guess: negative infinity for none.
+    /// Makes one lane for each scale, at most [`LANES`], with its guess: negative infinity without a
+    /// guess.
     pub(super) fn new(scales: Vec<Scale>, guesses: Vec<f32>, rho: usize) -> Self {
         let most = rho + rho.div_ceil(2);
         let lanes = scales.len();
@@ -87,19 +91,21 @@ impl Selection {
         self.quarter_limits.0[at] = u8::try_from(limit.div_ceil(4)).unwrap_or(u8::MAX);
     }
 
-    /// Whether many lanes will not have `rho` candidates if it goes on as in the `part`-th part of the rows
-    /// that was seen.
+    /// Returns whether many lanes will have fewer than `rho` candidates. It extrapolates from the rows
+    /// seen so far, one `part`-th of all.
     pub(super) fn seems_in_vain(&self, part: usize) -> bool {
         let few = self.lanes.iter().filter(|lane| part * lane.kept.len() < self.rho);
         4 * few.count() > self.lanes.len()
     }
 
-    /// Rows so far that were not below a threshold when offered, counted for each lane that is not exact.
+    /// Returns the number of rows so far that were not below a threshold when offered, counted for each
+    /// lane that is not exact.
     pub(super) fn passed(&self) -> usize {
         self.passed
     }
 
-    /// Offers the sums of levels of one row of M: lanes 0.. in the first half, the others in the second.
+    /// Offers the sums of levels of one row of M: the first half of the lanes in the first array, the
+    /// others in the second.
     #[inline(always)]
     pub(super) fn offer_levels(&mut self, row: u32, sums: &[Words; 2], points: &Points) {
         let mut any = false;
@@ -195,8 +201,8 @@ impl Selection {
         self.raise(at);
     }
 
-    /// Cuts the candidates of a lane, all of which have their sum, to the `rho` best, and raises its
-    /// thresholds.
+    /// Cuts the candidates of a lane to the `rho` best and raises the lane's thresholds. All candidates
+    /// must have their sum.
     fn raise(&mut self, at: usize) {
         let Lane { scale, kept, summed, .. } = &mut self.lanes[at];
         if kept.len() < self.rho {
@@ -210,7 +216,7 @@ impl Selection {
         self.set_threshold(at, smallest, limit);
     }
 
-    /// `rho` ascending rows of M for each lane, and the lanes that have fewer above their guess.
+    /// Returns `rho` ascending rows of M for each lane, and the lanes that have fewer above their guess.
     pub(super) fn finish(mut self, points: &Points) -> (Vec<u32>, Vec<usize>) {
         self.settle_all(points);
         let mut winners = Vec::with_capacity(self.lanes.len() * self.rho);
@@ -228,10 +234,10 @@ impl Selection {
     }
 }
 
-/// Bytes of 0 or 1, at most 64, as bits.
+/// Packs bytes of 0 or 1, at most 64, into bits.
 #[inline(always)]
 fn bits_of(bytes: &[u8]) -> u64 {
     let eights = bytes.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight));
-    // The product gathers the lowest bits of eight bytes in the highest byte.
+    // The product collects the lowest bits of eight bytes in the highest byte.
     eights.rev().fold(0, |bits, eight| bits << 8 | eight.wrapping_mul(0x0102_0408_1020_4080) >> 56)
 }

@@ -19,7 +19,7 @@ fn hash(sketch: &Sketch, data: &Dataset) -> Vec<u32> {
     FlyHash::new(sketch).winners(&scaler, data, 0..data.rows()).unwrap()
 }
 
-/// The rules of the module, word for word, one point at a time.
+/// Applies the rules of the module literally, one point at a time.
 fn naive(sketch: &Sketch, row: &[f32]) -> Vec<u32> {
     let hash = FlyHash::new(sketch);
     let mut x = row.to_vec();
@@ -36,7 +36,7 @@ fn naive(sketch: &Sketch, row: &[f32]) -> Vec<u32> {
         }
         sums.push((sum, i));
     }
-    // A stable sort: equal sums stay in ascending row order.
+    // The sort is stable: equal sums stay in ascending row order.
     sums.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap());
     let mut winners: Vec<u32> = sums[..hash.rho()].iter().map(|&(_, i)| i).collect();
     winners.sort_unstable();
@@ -56,7 +56,7 @@ fn rows_of_m_are_distinct_ascending_columns_fixed_by_the_seed() {
     assert!(columns.iter().all(|n| (150..250).contains(n)), "every column equally often: {columns:?}");
 }
 
-/// What `matrix` of scripts/check-vectors.py gives for this seed.
+/// Rows that `matrix` of scripts/check-vectors.py gives for this seed.
 const KNOWN_ROWS: [&[u32]; 4] = [&[0, 3, 6, 9], &[0, 2, 3, 9], &[3, 4, 7, 9], &[1, 2, 6, 8]];
 
 #[test]
@@ -66,7 +66,7 @@ fn a_row_of_m_may_have_every_column() {
 
 #[test]
 fn ties_go_to_the_lowest_row_of_m() {
-    // All sums are equal, in one point by -0.0.
+    // All sums are equal; in one point some entries are -0.0.
     let data = rows(3, vec![0.0, 0.0, 0.0, -0.0, 0.0, -0.0, 1.0, 1.0, 1.0]);
     assert_eq!(hash(&sketch(3, 1000, 2, 4, false), &data), [0, 1, 2, 3].repeat(3));
 }
@@ -96,7 +96,7 @@ fn other_features_are_refused() {
     assert_eq!(error.to_string(), "2 features in the data, expected 3");
 }
 
-/// All that this machine can do, the plainest first.
+/// Returns all instruction sets of this machine, the plainest first.
 fn instruction_sets() -> Vec<Arch> {
     let mut all = vec![Arch::Scalar];
     #[cfg(target_arch = "x86_64")]
@@ -109,7 +109,7 @@ fn instruction_sets() -> Vec<Arch> {
     all
 }
 
-/// Rows of one kind, `n` x `d`.
+/// Makes rows of one kind, `n` x `d`.
 fn made(kind: &str, n: usize, d: usize) -> Dataset {
     let mut stream = Stream::new(kind.as_bytes(), "test", &[]);
     let value = |i: usize| {
@@ -164,7 +164,8 @@ const KINDS: [&str; 13] = [
     "the smallest",
 ];
 
-/// Long enough that levels are tried, and given up where they cannot tell rows apart; two blocks of points.
+/// There are enough rows of M that levels are tried, and given up if they cannot separate rows. There are
+/// two blocks of points.
 #[test]
 fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
     for (kind, densify) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
@@ -183,7 +184,8 @@ fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
     }
 }
 
-/// Quarters of sums with any rest of columns, the longest, and words instead.
+/// Tests quarters of sums with any remainder of columns, the longest rows with quarters, and rows that
+/// need words.
 #[test]
 fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
     for (s, kind) in [1, 3, 4, 5, 8, 9, 12, 16, 17, 19, 31, 32, 33, 40]
@@ -201,7 +203,7 @@ fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
     }
 }
 
-/// So few ones that some guesses are too high.
+/// There are so few ones that some guesses are too high.
 #[test]
 fn points_whose_guess_fails_are_searched_again() {
     let (data, sketch) = (made("fractions", 1280, 60), sketch(60, 30_000, 4, 3, false));
@@ -217,7 +219,7 @@ fn points_whose_guess_fails_are_searched_again() {
     }
 }
 
-/// Sums of levels would not fit 16 bits.
+/// Sums of levels would not fit 16 bits here.
 #[test]
 fn very_long_rows_of_m_are_summed_too() {
     for kind in ["levels", "bytes", "fractions"] {
@@ -247,7 +249,7 @@ proptest! {
         let s = 1 + (share * (d - 1) as f64) as usize;
         let sketch = sketch(d, 200, s, rho, densify);
         let mut stream = Stream::new(&seed.to_le_bytes(), "test", &[]);
-        // Few levels make many ties; a third keeps sums inexact.
+        // Few levels make many ties; thirds keep sums inexact.
         let values = (0..n * d).map(|_| stream.below(levels) as f32 / 3.0 - 10.0).collect();
         let data = rows(d, values);
         let expected: Vec<u32> = (0..n).flat_map(|i| naive(&sketch, data.row(i))).collect();

@@ -1,4 +1,4 @@
-//! Every stage in the clear: what the shares of each stage add up to.
+//! Every stage in the clear: the values that the shares of each stage add up to.
 
 use super::{
     BALANCE_BITS, COARSE_BITS, COEFFICIENT_BITS, INVERSE_EXCESS, INVERSE_START, NEWTON_BITS, NEWTON_STEPS,
@@ -6,7 +6,7 @@ use super::{
 };
 use flyswarm_learn::sketch::lsh::Codes;
 
-/// floor((x + 2^(bits - 1)) / 2^bits): to the nearest, halves up.
+/// Returns floor((x + 2^(bits - 1)) / 2^bits): to the nearest, halves up.
 #[must_use]
 pub fn rounded(x: i64, bits: u32) -> i64 {
     (x + (1 << (bits - 1))) >> bits
@@ -15,39 +15,39 @@ pub fn rounded(x: i64, bits: u32) -> i64 {
 /// All values of a computation, in the order of its stages. Rows are those of all owners, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// The k nearest points of each point, n x k, ascending by (distance, point). Only those with a weight
-    /// above 0 count: of others any may stand here.
+    /// The k nearest points of each point, n x k, ascending by (distance, point). Only points with a
+    /// weight above 0 count; the others may differ.
     pub neighbours: Vec<usize>,
-    /// Their weights, n x k.
+    /// Weights of the neighbours, n x k.
     pub weights: Vec<u64>,
     /// W = B + B^T, n x n.
     pub graph: Vec<u64>,
     /// Row sums of W.
     pub degrees: Vec<u64>,
-    /// r: 2^G / d from below; 0 where d is 0.
+    /// r: 2^G / d, rounded down; 0 if d is 0.
     pub inverses: Vec<u64>,
-    /// 2^(F + 6) / sqrt(d), rounded; 0 where d is 0.
+    /// 2^(F + 6) / sqrt(d), rounded; 0 if d is 0.
     pub roots: Vec<u64>,
-    /// The series, n x C, with F fractional bits; balanced where the plan says so.
+    /// Sum of the series, n x C, with F fractional bits. It is balanced if the plan requires it.
     pub scores: Vec<i64>,
-    /// What the owners get.
+    /// Output of the owners.
     pub output: Output,
 }
 
-/// What is said of each point, and nothing finer.
+/// Output for each point, without finer data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Output {
-    /// The class of the largest score, of equal ones the first; none where no score is above 0.
+    /// Class of the largest score; of equal scores, the first class. `None` if no score is above 0.
     pub labels: Vec<Option<u16>>,
     /// Scores as multiples of 2^-6 of their row's sum, n x C: from 0 to 64.
     pub coarse: Vec<u8>,
 }
 
 impl Reference {
-    /// From all codes and labels.
+    /// Computes all values from all codes and labels.
     ///
     /// # Panics
-    /// If codes or labels are not those that the plan is for.
+    /// If codes or labels do not match the plan.
     #[must_use]
     pub fn new(plan: &Plan, codes: &Codes, labels: &[Option<u16>]) -> Self {
         assert_eq!((codes.rows(), labels.len()), (plan.points(), plan.points()), "as many points as planned");
@@ -55,10 +55,10 @@ impl Reference {
         Self::from_distances(plan, &codes.distances(codes), labels)
     }
 
-    /// From all Hamming distances, n x n.
+    /// Computes all values from all Hamming distances, n x n.
     ///
     /// # Panics
-    /// As [`Reference::new`].
+    /// If distances or labels do not match the plan.
     #[must_use]
     pub fn from_distances(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> Self {
         let (n, classes) = (plan.points(), plan.classes());
@@ -94,7 +94,8 @@ impl Reference {
     }
 }
 
-/// The `k` nearest of the points in a row of distances, itself left out, by (distance, point).
+/// Returns the `k` nearest of the points in a row of distances, without the point itself, by (distance,
+/// point).
 fn nearest(from: usize, distances: &[u16], k: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..distances.len()).filter(|&to| to != from).collect();
     others.sort_by_key(|&to| (distances[to], to));
@@ -102,7 +103,7 @@ fn nearest(from: usize, distances: &[u16], k: usize) -> Vec<usize> {
     others
 }
 
-/// r: 2^G / d by Newton's iteration, from below; 0 where d is 0.
+/// Returns r: 2^G / d by Newton's iteration, never too large; 0 if d is 0.
 #[must_use]
 pub fn inverse(d: u64) -> u64 {
     let Some(shift) = scale(d) else { return 0 };
@@ -115,7 +116,7 @@ pub fn inverse(d: u64) -> u64 {
     ((y as u64 - INVERSE_EXCESS) << shift) >> (2 * NEWTON_BITS - RECIPROCAL_BITS)
 }
 
-/// 2^(F + 6) / sqrt(d) by Newton's iteration; 0 where d is 0.
+/// Returns 2^(F + 6) / sqrt(d) by Newton's iteration; 0 if d is 0.
 #[must_use]
 pub fn inverse_root(plan: &Plan, d: u64) -> u64 {
     let Some(shift) = scale(d) else { return 0 };
@@ -130,12 +131,12 @@ pub fn inverse_root(plan: &Plan, d: u64) -> u64 {
     rounded(v * root as i64, 60 - VALUE_BITS - WEIGHT_BITS / 2) as u64
 }
 
-/// By how much a degree is shifted to have 28 bits; nothing for 0.
+/// Returns the shift that gives a degree 28 bits, or `None` for 0.
 fn scale(d: u64) -> Option<u32> {
     (d > 0).then(|| NEWTON_BITS - 1 - d.ilog2())
 }
 
-/// The Chebyshev series, points x classes.
+/// Returns the Chebyshev series, points x classes.
 fn propagate(
     plan: &Plan,
     graph: &[u64],
@@ -145,7 +146,7 @@ fn propagate(
     y: &[bool],
 ) -> Vec<i64> {
     let (n, classes) = (plan.points(), plan.classes());
-    // (r W a + c a) of every point: 2^G P a.
+    // Returns (r W a + c a) of every point: 2^G P a.
     let spread = |a: &[i64]| -> Vec<i64> {
         (0..n)
             .flat_map(|i| {
@@ -176,7 +177,7 @@ fn propagate(
     sum.into_iter().map(|s| rounded(s, COEFFICIENT_BITS)).collect()
 }
 
-/// Multiplies the scores of each class by what `table` says for as many labels as it has.
+/// Multiplies the scores of each class by the entry of `table` for its number of labels.
 fn balance(table: &[u64], classes: usize, y: &[bool], scores: &mut [i64]) {
     for class in 0..classes {
         let labels = y.iter().skip(class).step_by(classes).filter(|&&label| label).count();
@@ -185,8 +186,8 @@ fn balance(table: &[u64], classes: usize, y: &[bool], scores: &mut [i64]) {
     }
 }
 
-/// Labels and row-normalised scores. Scores below 0 count as 0; with s for the sum of a row's, t becomes
-/// floor((2^7 t + s - 1) / (2 s)): 2^6 t / s to the nearest, halves down.
+/// Returns labels and row-normalised scores. Scores below 0 count as 0. With s as the sum of a row, t
+/// becomes floor((2^7 t + s - 1) / (2 s)): 2^6 t / s to the nearest, halves down.
 #[must_use]
 pub fn coarse(scores: &[i64], classes: usize) -> Output {
     let mut output = Output::default();

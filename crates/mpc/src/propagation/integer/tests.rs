@@ -12,7 +12,8 @@ fn settings() -> Settings {
     Settings { k: 5, bits: 256, alpha: 0.99, steps: 60, power: 1, balance: false }
 }
 
-/// Distances of points on a ring of clusters, symmetric; the first `hubs` points are near to everybody.
+/// Returns distances of points on a ring of clusters, symmetric. The first `hubs` points are near to all
+/// others.
 fn distances(n: usize, bits: u32, hubs: usize, seed: u8) -> Vec<u16> {
     let mut stream = Stream::new(&[seed; 32], "test", &[]);
     let mut distances = vec![0; n * n];
@@ -30,8 +31,8 @@ fn labels(n: usize, classes: usize, every: usize) -> Vec<Option<u16>> {
     (0..n).map(|i| i.is_multiple_of(every).then_some((i * 7 / n % classes) as u16)).collect()
 }
 
-/// Scores of the real-valued system, as many as points x classes: binary64 throughout. Where classes are
-/// balanced each label counts as floor(sqrt(n)) / (labels of its class).
+/// Returns the scores of the system in real numbers, points x classes, in binary64 throughout. If classes
+/// are balanced, each label counts as floor(sqrt(n)) / (labels of its class).
 fn exact(plan: &Plan, reference: &Reference, distances: &[u16], labels: &[Option<u16>]) -> Vec<f64> {
     let (n, k, bits) = (plan.points(), plan.k(), plan.settings().bits);
     let mut edges = Vec::new();
@@ -57,8 +58,8 @@ fn exact(plan: &Plan, reference: &Reference, distances: &[u16], labels: &[Option
     z
 }
 
-/// The largest difference to the exact scores as a part of the largest of them, and the largest margin, as a
-/// part of the same, of a point that has another label.
+/// Returns the largest difference to the exact scores and the largest margin of a point with a different
+/// label, both relative to the largest exact score.
 fn differences(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> (f64, f64, Reference) {
     let reference = Reference::from_distances(plan, distances, labels);
     let exact = exact(plan, &reference, distances, labels);
@@ -108,7 +109,8 @@ fn scores_are_those_of_the_exact_solve_to_the_tolerance() {
     assert!(worst > 0.02, "the tolerance says something: {worst}");
 }
 
-/// Uneven classes: one label, a thousand, or as many as there are points left, none.
+/// Returns labels of uneven classes: one label in the first, about `most` in the second, none in the
+/// third.
 fn uneven(n: usize, most: usize) -> Vec<Option<u16>> {
     (0..n).map(|i| if i == n / 2 { Some(0) } else { (i * 7 % n < most).then_some(1) }).collect()
 }
@@ -127,7 +129,7 @@ fn balanced_scores_are_those_of_the_exact_solve_to_the_tolerance() {
         let tolerance = plan.tolerance(reference.degrees.iter().copied().max().expect("there are points"));
         assert!(error <= tolerance, "n {n}, alpha {alpha}: {error:e} > {tolerance:e}");
         assert!(margin <= tolerance, "n {n}, alpha {alpha}: a label with margin {margin:e}");
-        // A class without a label is nobody's.
+        // A class without a label gets no score.
         let none = |row: &[u8]| row[2] == 0;
         assert!(reference.output.coarse.chunks(3).all(none), "n {n}");
     }
@@ -135,7 +137,8 @@ fn balanced_scores_are_those_of_the_exact_solve_to_the_tolerance() {
 
 #[test]
 fn a_thousand_labels_of_one_class_do_not_outvote_the_one_of_another_where_classes_are_balanced() {
-    // Two islands with bridges: the first has one label of one class, all points of the second have another.
+    // Two islands with bridges: one point of the first island has a label of one class, all points of the
+    // second island have labels of the other class.
     let n = 1100;
     let mut stream = Stream::new(&[3; 32], "test", &[]);
     let mut distances = vec![110u16; n * n];
@@ -187,7 +190,7 @@ fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refu
     assert!(plan(500, 190, true).is_ok() && plan(1000, 700, false).is_ok());
     let refused = plan(1000, 700, true).expect_err("a product may leave 62 bits");
     assert!(matches!(refused, Refusal::Range { bits, .. } if (62.0..64.0).contains(&bits)), "{refused}");
-    // A hub of a class with one label: its roundings count 50 times as much.
+    // A hub of a class with one label: its rounding errors count 50 times as much.
     let refused = plan(2500, 190, true).expect_err("imprecise");
     assert!(matches!(refused, Refusal::Imprecise { steps: 190, .. }), "{refused}");
     assert!(plan(2500, 190, false).is_ok());
@@ -204,7 +207,8 @@ fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refu
 
 #[test]
 fn a_hub_costs_what_its_degree_is_rounded_by_whatever_alpha_is() {
-    // A star whose middle has a degree above 2^22: 1,200 points, all with the middle as their one neighbour.
+    // A star whose centre has a degree above 2^22: 1,200 points, all with the centre as their only
+    // neighbour.
     let n = 1200;
     for alpha in [0.99, 0.999] {
         let plan = Plan::new(n, 2, Settings { k: 1, alpha, steps: enough_steps(alpha), ..settings() })
@@ -234,7 +238,8 @@ fn sixty_steps_are_enough_for_0_99_and_sixty_for_0_999_are_refused() {
     assert!(matches!(refused, Refusal::Imprecise { enough: Some(190), .. }), "{refused}");
     assert!(refused.to_string().contains("190 steps are enough"), "{refused}");
     assert!(plan(10_000, 0.99, 60).is_ok() && plan(2500, 0.999, 190).is_ok());
-    // What is advised is taken: with balanced classes that is not what alpha alone asks for.
+    // The recommended number of steps is accepted. With balanced classes, it is not the number that alpha
+    // alone requires.
     let balanced = |points, steps| {
         Plan::new(points, 2, Settings { alpha: 0.999, steps, k: 10, bits: 4096, power: 1, balance: true })
     };
@@ -289,7 +294,7 @@ fn weights_fall_from_one_to_a_sixteenth_and_then_to_nothing() {
 fn a_row_without_a_score_has_no_label_and_ties_go_to_the_first_class() {
     let output = coarse(&[0, -3, 0, 5, 5, 5, 3, 0, -1, 1, 127, 0, 1, 126, 0], 3);
     assert_eq!(output.labels, [None, Some(0), Some(0), Some(1), Some(1)]);
-    // 64 / 3 = 21.3; 64 / 128 = 0.5 and 63.5 go down; 64 / 127 = 0.504 goes up.
+    // 64 / 3 = 21.3; 64 / 128 = 0.5 and 63.5 are rounded down; 64 / 127 = 0.504 is rounded up.
     assert_eq!(output.coarse, [0, 0, 0, 21, 21, 21, 64, 0, 0, 0, 63, 0, 1, 63, 0]);
 }
 
@@ -301,7 +306,7 @@ proptest! {
         let one = 1u64 << RECIPROCAL_BITS;
         let r = inverse(d);
         prop_assert!(d * r <= one);
-        // The shortfall: one unit of r, and 6 units of 2^-28.
+        // The shortfall is at most one unit of r, and 6 units of 2^-28.
         prop_assert!(one - d * r <= d + 6 * (one >> NEWTON_BITS), "{d}: {}", one - d * r);
     }
 

@@ -1,10 +1,11 @@
-//! What computing parties receive is uniform, and the tests that say so find bugs that are planted
+//! Tests that computing parties receive only uniform data, and that these tests find planted bugs
 //! (`tests/security/xclp-audit.md`).
 //!
-//! *Fresh masks.* A party's tape is its two keys and its inputs. The program is run again with the key that
-//! the party has not replaced from some round on: what it computed before is the same, only masks that are
-//! drawn from then on are others. Then every word that it gets in that round must be another one. A word
-//! that is sent without a fresh mask stays what it was, and so does one whose mask the party knows.
+//! *Fresh masks.* A party's tape is its two keys and its inputs. The program is run again, and the key
+//! that the party does not have is replaced from some round on. The data before that round stay the same;
+//! only masks that are drawn from then on differ. Then every word that the party gets in that round must
+//! differ. A word that is sent without a fresh mask stays the same, and so does a word whose mask the
+//! party knows.
 
 mod statistics;
 
@@ -25,24 +26,25 @@ use crate::propagation::integer::{Plan, Settings};
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// What is planted, or when the third key changes.
+/// Planted bug, or the round from which the third key changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::shares) struct Tape {
-    /// The stream with this label is known to everybody: a mask that hides nothing.
+    /// The stream with this label is known to every party: a mask that hides nothing.
     pub(in crate::shares) known: Option<[u8; 10]>,
-    /// From this round on the key of this number is another one.
+    /// From this round on, the key of this number is replaced.
     pub(in crate::shares) changed: Option<(u32, usize, u8)>,
-    /// One permutation for all rows.
+    /// All rows get the same permutation.
     pub(in crate::shares) one_permutation: bool,
     /// The last lane of each mask of bits is 0.
     pub(in crate::shares) bare_lane: bool,
-    /// The last lane of each mask of bits is 1 with a chance of 1/8.
+    /// The last lane of each mask of bits is 1 with probability 1/8.
     pub(in crate::shares) biased_lane: bool,
-    /// With these keys: labels of streams without stage and chunk, so that steps begin anew in each of them.
+    /// With these keys, labels of streams have no stage and chunk, so steps are numbered again from the
+    /// start in each of them.
     pub(in crate::shares) forgetful: Option<[[u8; 32]; 3]>,
 }
 
-/// A tape at one party.
+/// Tape at one party.
 #[derive(Clone, Copy, Default)]
 pub(in crate::shares) struct Taped {
     pub(in crate::shares) tape: Tape,
@@ -50,7 +52,7 @@ pub(in crate::shares) struct Taped {
 }
 
 impl Taped {
-    /// The stream that is drawn instead of one with a key of this party, if it is another one.
+    /// Returns the stream that replaces the one with a key of this party, if the tape changes it.
     pub(in crate::shares) fn stream(&self, side: Side, label: &[u8], round: u32) -> Option<Stream> {
         if self.tape.known.is_some_and(|known| known == label) {
             return Some(Stream::new(b"known to everybody", "audit", label));
@@ -64,7 +66,7 @@ impl Taped {
         Some(Stream::new(&[with], "audit", label))
     }
 
-    /// Takes the mask off the last lane of bits, or most of it.
+    /// Removes the mask of the last lane of bits, or most of it.
     pub(in crate::shares) fn bare<T: Ring>(&self, words: &mut [T], before: &[T]) {
         const LAST: u64 = 1 << 63;
         let Tape { bare_lane, biased_lane, .. } = self.tape;
@@ -78,12 +80,12 @@ impl Taped {
     }
 }
 
-/// Whether a stream draws permutations: they change the order of words, and mask nothing.
+/// Returns whether a stream draws permutations, which change the order of words and mask nothing.
 fn permutes(label: &[u8]) -> bool {
     label.first() == Some(&(Stage::Compaction as u8)) && label[6..] == 1u32.to_le_bytes()
 }
 
-// So many that no byte of packed words is cut, and lanes are left over.
+// With this number of points, bytes of packed words are whole and some lanes are unused.
 const POINTS: usize = 24;
 const CLASSES: usize = 2;
 // Above 64, so that a lookup has two parts.
@@ -94,8 +96,8 @@ fn plan() -> Plan {
     Plan::new(POINTS, CLASSES, settings).expect("fits")
 }
 
-/// Two clusters, each of copies of one row; `labelled` points have a label. One owner's shares, from fixed
-/// seeds.
+/// Returns the shares of one owner, from fixed seeds: two clusters, each with copies of one row;
+/// `labelled` points have a label.
 fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
     let centres = words(2, 64, 5);
     let codes: Vec<u64> = (0..POINTS).map(|i| centres[i % 2]).collect();
@@ -103,7 +105,8 @@ fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
     owners(&[POINTS], &codes, &labels)
 }
 
-/// Shares of owners with so many rows each, from fixed seeds. Each half of a code is the word given.
+/// Returns shares of owners with these numbers of rows, from fixed seeds. Each half of a code is the given
+/// word.
 fn owners(rows: &[usize], codes: &[u64], labels: &[Option<u16>]) -> [Vec<Inputs>; 3] {
     let (mut held, mut start) = ([const { Vec::new() }; 3], 0);
     for (place, &rows) in rows.iter().enumerate() {
@@ -121,7 +124,8 @@ fn owners(rows: &[usize], codes: &[u64], labels: &[Option<u16>]) -> [Vec<Inputs>
     held
 }
 
-/// The same points of two owners that share parts of distances; between them the first one's are drawn.
+/// Returns shares of the same points for two owners that share parts of distances. Between the owners, the
+/// parts of the first are drawn.
 fn parts(labelled: usize) -> [Vec<Inputs>; 3] {
     let centres = words(2, 64, 5);
     let all = (0..POINTS).flat_map(|i| [centres[i % 2]; 2]).collect();
@@ -148,7 +152,7 @@ fn parts(labelled: usize) -> [Vec<Inputs>; 3] {
     held
 }
 
-/// What each party gets: of each round what came from before and from after.
+/// Data that each party gets: for each round, the messages from before and from after.
 type Views = [Vec<[Vec<u8>; 2]>; 3];
 
 fn views<'a, T>(
@@ -181,7 +185,7 @@ fn program(inputs: [Vec<Inputs>; 3]) -> impl Fn(Context) -> Part<'static, Outcom
 
 const KEYS: [[u8; 32]; 3] = [[1; 32], [2; 32], [3; 32]];
 
-/// A program that ends some rounds later, whatever it has done by then.
+/// Ends a program after some rounds, at any point of its work.
 fn until<'a, T: 'a>(mut part: Part<'a, T>, rounds: u32) -> Part<'a, ()> {
     let mut left = rounds + 2;
     Box::pin(std::future::poll_fn(move |wakeup| {
@@ -190,14 +194,14 @@ fn until<'a, T: 'a>(mut part: Part<'a, T>, rounds: u32) -> Part<'a, ()> {
     }))
 }
 
-/// Who gets words without a fresh mask in a round: the first three are of party 0, 1 and 2, from before; then
-/// from after.
+/// Returns which parties get words without a fresh mask in a round. The first three entries are parties 0,
+/// 1 and 2 with words from before, the others with words from after.
 fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outcome>) -> [bool; 6] {
     let seen = |tape| views(KEYS, tape, |context| until(program(context), round)).0;
     let first = seen(tape);
     let mut found = [false; 6];
     for (party, first) in first.iter().enumerate() {
-        // One is enough for a bug that is planted.
+        // One finding is enough for a planted bug.
         if tape.known.is_some() && found.contains(&true) {
             break;
         }
@@ -206,7 +210,7 @@ fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outc
             let of = |views: &[[Vec<u8>; 2]]| views[round as usize][side as usize].clone();
             let (one, two) = (of(first), of(again));
             assert_eq!(one.len(), two.len());
-            // Eight bytes that are the same twice: 2^-64 by chance.
+            // Eight equal bytes have a probability of 2^-64.
             found[3 * side as usize + party] =
                 one.chunks_exact(8).zip(two.chunks_exact(8)).any(|(a, b)| a == b);
         }
@@ -214,7 +218,8 @@ fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outc
     found
 }
 
-/// Rounds in which something is shown: the hashes of what owners announced, and the marks of the k nearest.
+/// Returns the rounds that reveal data: hashes of the owners' announcements, and the marks of the k
+/// nearest.
 fn opening_rounds(run: &Run<Outcome>) -> [u32; 2] {
     let stages = run.stages();
     let before = |stage: Stage| {
@@ -240,10 +245,10 @@ fn every_word_has_a_fresh_mask_but_the_marks_that_are_opened() {
 fn a_mask_that_is_missing_at_any_place_is_found() {
     let (_, run) = views(KEYS, Tape::default(), whole(6));
     let openings = opening_rounds(&run);
-    // Thirds run the same code with turned roles: one of them is enough, unless FLYSWARM_AUDIT=all.
+    // Thirds run the same code with rotated roles. One of them is enough, unless FLYSWARM_AUDIT=all.
     let all = std::env::var("FLYSWARM_AUDIT").is_ok_and(|which| which == "all");
-    // Permutations mask nothing by themselves: they have a test of their own. What the last of three hops
-    // adds is covered by what the shares are drawn with after it.
+    // Permutations mask nothing by themselves, and have their own test. The mask of the last of three hops
+    // is covered by the masks of the shares that are drawn after it.
     let step = |label: &[u8; 10]| u32::from_le_bytes([label[6], label[7], label[8], label[9]]);
     let exempt = [(Stage::Compaction, 4), (Stage::Dense, 3)];
     let exempt = exempt.map(|(stage, step)| (stage as u8, step));
@@ -281,7 +286,7 @@ fn from_parts_of_distances_too_every_word_has_a_fresh_mask_and_one_that_is_missi
         .filter(|&round| stale(round, Tape::default(), whole()).contains(&true))
         .collect();
     assert_eq!(found, shown);
-    // The first that leaves of the distances: their bits.
+    // The first data that leave after the distances are their bits.
     let first = run.drawn.iter().filter(|(label, _)| label[0] == Stage::Keys as u8 && label[1] == 0);
     let first: Vec<_> = first.collect();
     assert!(first.len() > 5, "{} streams", first.len());
@@ -292,7 +297,8 @@ fn from_parts_of_distances_too_every_word_has_a_fresh_mask_and_one_that_is_missi
     assert_eq!(constant_bits(Tape::default(), &shown, whole()), 0);
 }
 
-/// Bits that a party gets that are the same for 36 third keys, those of the marks left out.
+/// Returns the number of bits that a party gets and that are the same for 36 third keys. Skips the rounds
+/// in `skip`.
 fn constant_bits<'a, T>(tape: Tape, skip: &[u32], program: impl Fn(Context) -> Part<'a, T> + Sync) -> usize {
     let of = |party: usize| {
         let (mut all, mut any) = (Vec::new(), Vec::new());
@@ -322,7 +328,7 @@ fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_parit
     assert_eq!(constant_bits(Tape::default(), shown, whole(6)), 0);
     let tape = Tape { bare_lane: true, ..Tape::default() };
     assert!(constant_bits(tape, shown, whole(6)) > 100, "a padding lane without a mask");
-    // Labels in clear, and whether those of a class are odd in number.
+    // Labels in clear, and the parity of the number of labels of a class.
     for parity in [false, true] {
         let inputs = inputs(6);
         let leaks = |mut context: Context| {
@@ -344,8 +350,9 @@ fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_parit
     }
 }
 
-/// How often two copies of one row, whose neighbours are the same, have a mark at one place, over their
-/// permutations; and chi^2 a degree of freedom of the places of all marks.
+/// Returns two figures. The first is the mean number of places, over the permutations, where two copies of
+/// one row both have a mark; their neighbours are the same. The second is chi^2 per degree of freedom of
+/// the places of all marks.
 fn marks(tape: Tape) -> (f64, f64) {
     const ATTEMPTS: usize = 120;
     let (_, run) = views(KEYS, Tape::default(), whole(6));
@@ -354,7 +361,7 @@ fn marks(tape: Tape) -> (f64, f64) {
         .into_par_iter()
         .map(|attempt| {
             let keys = [[attempt as u8; 32], [attempt as u8 + 100; 32], [7; 32]];
-            // Three shares of each word: two that a party has, and one that it gets.
+            // Each word has three shares: the party has two and gets one.
             let (views, run) = views(keys, tape, whole(6));
             drop(run);
             let own = |party: usize| {
@@ -369,7 +376,7 @@ fn marks(tape: Tape) -> (f64, f64) {
     let mut places = [0f64; POINTS];
     for marks in &opened {
         assert!(marks.len() == POINTS && marks.iter().all(|row| row.count_ones() == 3));
-        // Rows 10 and 12 have the three nearest 0, 2 and 4.
+        // Rows 10 and 12 have the same three nearest points: 0, 2 and 4.
         together += (marks[10] & marks[12]).count_ones();
         for row in marks {
             (0..POINTS).for_each(|place| places[place] += (row >> place & 1) as f64);
@@ -382,7 +389,7 @@ fn marks(tape: Tape) -> (f64, f64) {
 
 #[test]
 fn marks_lie_in_uniform_places_and_one_permutation_for_all_rows_is_found() {
-    // Two rows of three marks among 24 share 9 / 24 of a mark on the mean, with a standard error of 0.05.
+    // Two rows of three marks among 24 share 9 / 24 of a mark on average, with a standard error of 0.05.
     let (together, chi) = marks(Tape::default());
     assert!((together - 0.375).abs() < 0.25, "{together}");
     assert!(chi < 2.5, "{chi}");
@@ -401,7 +408,7 @@ fn what_is_seen_of_two_inputs_is_as_long_in_every_round() {
 
 #[test]
 fn shares_of_one_attempt_and_those_of_the_next_have_no_word_in_common() {
-    // A restart has other keys and another context, and owners draw other seeds.
+    // A restart has new keys and a new context, and owners draw new seeds.
     let program = whole(6);
     let first = views(KEYS, Tape::default(), &program).0;
     let keys = |context: &[u8]| Keys::new([1; 32], [2; 32], context);
@@ -416,7 +423,7 @@ fn shares_of_one_attempt_and_those_of_the_next_have_no_word_in_common() {
     assert!(one.iter().all(|word| !two.contains(word)));
     let other = views([[4; 32], [5; 32], [6; 32]], Tape::default(), &program).0;
     for (first, other) in first.iter().zip(&other) {
-        // The first round has the hashes of what owners announced.
+        // The first round has the hashes of the owners' announcements.
         for (first, other) in first.iter().zip(other).skip(1) {
             for (first, other) in first.iter().zip(other) {
                 let pairs = first.chunks_exact(8).zip(other.chunks_exact(8));

@@ -1,4 +1,4 @@
-//! Attacks of a review on what owners share.
+//! Attacks from a review, on the input that owners share.
 
 use std::task::{Context as Wakeup, Poll, Waker};
 
@@ -19,10 +19,10 @@ const CLASSES: usize = 3;
 const OWNERS: [usize; 3] = [10, 12, 11];
 const POINTS: usize = 33;
 
-/// What each party sends in a round, by side.
+/// Messages that each party sends in a round, by side.
 type Sent = [[Vec<u8>; 2]; 3];
 
-/// The parcels of all owners, by owner and party.
+/// Parcels of all owners, by owner and party.
 type Parcels = [[Zeroizing<Vec<u8>>; 3]; 3];
 
 fn parcels_of_all() -> Parcels {
@@ -38,7 +38,7 @@ fn parcels_of_all() -> Parcels {
     })
 }
 
-/// What each party holds of each owner, which has announced what `said` says of it to that party.
+/// Returns the shares of each owner at each party. `said` gives the announcement of an owner to a party.
 fn inputs(parcels: &Parcels, said: impl Fn(usize, usize) -> Announced) -> [Vec<Inputs>; 3] {
     std::array::from_fn(|party| {
         let owner = |owner: usize| {
@@ -53,7 +53,7 @@ fn honest(parcels: &Parcels) -> [Vec<Inputs>; 3] {
     inputs(parcels, |owner, _| Announced::of([0; 32], &parcels[owner]))
 }
 
-/// Runs the three parties; `change` may alter what they send in a round.
+/// Runs the three parties. `change` may change their messages in a round.
 fn computed(inputs: &[Vec<Inputs>; 3], change: impl Fn(u32, &mut Sent)) -> [Option<Outcome>; 3] {
     let settings = Settings { k: 3, bits: BITS as u32, alpha: 0.5, steps: 14, power: 1, balance: false };
     let plan = Plan::new(POINTS, CLASSES, settings).unwrap();
@@ -88,7 +88,7 @@ fn computed(inputs: &[Vec<Inputs>; 3], change: impl Fn(u32, &mut Sent)) -> [Opti
     results
 }
 
-/// The owners that each party blames.
+/// Returns the owners that each party blames.
 fn blamed(outcomes: &[Option<Outcome>; 3]) -> Vec<Vec<usize>> {
     let of = |outcome: &Option<Outcome>| match outcome {
         Some(Outcome::Cheats(owners)) => owners.clone(),
@@ -97,7 +97,7 @@ fn blamed(outcomes: &[Option<Outcome>; 3]) -> Vec<Vec<usize>> {
     outcomes.iter().map(of).collect()
 }
 
-/// What owners get.
+/// Returns the output of the owners.
 fn output(outcomes: &[Option<Outcome>; 3]) -> Option<Output> {
     let of = |party: usize| match &outcomes[party] {
         Some(Outcome::Sealed(sealed)) => sealed.for_owner(party, 0..POINTS),
@@ -109,7 +109,8 @@ fn output(outcomes: &[Option<Outcome>; 3]) -> Option<Output> {
 #[test]
 fn a_party_frames_no_owner_in_the_check() {
     let inputs = honest(&parcels_of_all());
-    // What is compared, and what integers are made with; in each round at the place of some owners.
+    // Changes the comparison in round 0 and the conversion to integers in rounds 1 and 2, each at the
+    // places of some owners.
     for (round, width) in [(0, 32), (1, 2 * 40), (2, 2 * 40)] {
         for framed in [vec![1], vec![0, 1]] {
             let outcomes = computed(&inputs, |at, sent| {
@@ -138,8 +139,9 @@ fn a_party_frames_no_owner_in_the_check() {
     }
 }
 
-/// Owner 1, which does not compute, gives party 0 another copy of share 1 than party 1: nothing is computed,
-/// and party 0 knows who did it, whether the owner announces one of the copies or to each party its own.
+/// Owner 1, which does not compute, gives party 0 a different copy of share 1 than party 1. Nothing is
+/// computed, and party 0 knows the cheater. It does not matter whether the owner announces one of the
+/// copies, or to each party its own copy.
 fn other_copies(change: impl Fn(&mut [u8])) {
     let parcels = parcels_of_all();
     assert!(output(&computed(&honest(&parcels), |_, _| ())).is_some(), "it works");
@@ -149,7 +151,7 @@ fn other_copies(change: impl Fn(&mut [u8])) {
     change(&mut other[1][0][words..]);
     assert!(other[1][0] != parcels[1][0]);
     let said = |of: &Parcels, owner: usize| Announced::of([0; 32], &of[owner]);
-    // Share 1 stands first in the parcel of party 1.
+    // Share 1 comes first in the parcel of party 1.
     let mut both = other.clone();
     both[1][1] = Zeroizing::new([&other[1][0][33..], &parcels[1][1][parcels[1][1].len() - 33..]].concat());
     let ways: [Box<dyn Fn(usize, usize) -> Announced>; 2] = [
@@ -176,8 +178,8 @@ fn other_copies_of_codes_are_blamed_or_harmless() {
 #[test]
 #[ignore = "issue 41: an owner that computes changes what it sends while bits become integers"]
 fn an_owner_that_computes_is_blamed_for_its_input() {
-    // Party 2 is owner 2: its rows, from 22 on, are the last third of the codes, 64 bytes of 4 words a row.
-    // It lowers one bit of each by 2^6.
+    // Party 2 is owner 2. Its rows, from 22 on, are the last third of the codes, 64 bytes of 4 words per
+    // row. It lowers one bit of each row by 2^6.
     let outcomes = computed(&honest(&parcels_of_all()), |round, sent| {
         if round == 2 {
             let third = 2 * 11 * BITS;

@@ -1,6 +1,7 @@
-//! An attack of a review: an owner with place 1, which is party 1 too, hands two different copies of its
-//! share to the two parties that hold it, and computes by the book. Each of its made-up rows read one bit of
-//! the code of a row of another owner. It saw the others' shares before it made its own.
+//! Attack from a review: an owner with place 1, which is also party 1, gives two different copies of its
+//! share to the two parties that hold it. It follows the protocol in the computation. Each of its invented
+//! rows read one bit of the code of a row of another owner. It saw the others' shares before it made its
+//! own.
 
 use zeroize::Zeroizing;
 
@@ -14,10 +15,10 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 
 const BITS: usize = 4096;
 const CLASSES: usize = 3;
-/// The attacker is owner and party 1.
+/// Number of rows of each owner. The attacker is owner 1 and party 1.
 const OWNERS: [usize; 3] = [30, 40, 30];
 
-/// Codes around three centres.
+/// Returns codes around three centres.
 fn codes() -> Codes {
     let mut stream = Stream::new(&[1; 32], "review", &[]);
     let mut word = || u64::from(stream.next_u32()) << 32 | u64::from(stream.next_u32());
@@ -38,8 +39,8 @@ fn two_copies_of_a_share_read_no_foreign_bit() {
         let seeds = [10, 20, 30].map(|seed| Zeroizing::new([seed + place as u8; 32]));
         parcels(&codes.select(&rows), &labels, CLASSES, place, &seeds)
     });
-    // What the attacker sees of others is fixed by then; here it has the other copy differ in one bit a row,
-    // each in another column.
+    // The announcement fixes the attacker's input before it sees data of others. Here its other copy
+    // differs in one bit per row, each in a different column.
     let mut other = made[1].clone();
     for row in 0..OWNERS[1] {
         other[0][33 + 33 + row * BITS / 8 + (100 * row % BITS) / 8] ^= 1;
@@ -53,7 +54,7 @@ fn two_copies_of_a_share_read_no_foreign_bit() {
     let steps = enough_steps(alpha);
     let settings = Settings { k: 10, bits: BITS as u32, alpha, steps, power: 1, balance: false };
     let plan = Plan::new(points, CLASSES, settings).unwrap();
-    // What it announces to party 0, to itself and to party 2.
+    // Announcements to party 0, to itself and to party 2.
     for said in [[mine; 3], [theirs; 3], [theirs, mine, mine], [theirs, mine, theirs]] {
         let held: [Vec<Inputs>; 3] = std::array::from_fn(|party| {
             let owner = |place: usize| {
@@ -70,7 +71,8 @@ fn two_copies_of_a_share_read_no_foreign_bit() {
         });
         assert_eq!(ended.rounds, 1, "nothing is computed");
         let [zero, one, two] = &ended.results;
-        // Of the two honest parties none goes on, and one that says so has seen it itself.
+        // Neither of the two honest parties continues, and a party that blames the owner has seen the
+        // difference itself.
         let cheats = Outcome::Cheats(vec![1]);
         assert!(*zero == cheats || *one == cheats, "{zero:?} {one:?}");
         assert!(!matches!((zero, two), (Outcome::Sealed(_), _) | (_, Outcome::Sealed(_))));

@@ -77,7 +77,7 @@ proptest! {
         let found: Vec<u64> = lanes(&opened(&run.results), bits, count);
         let mask = u64::MAX >> (64 - bits);
         prop_assert_eq!(found, x.iter().map(|x| x & mask).collect::<Vec<_>>());
-        // One deal; then a round for every carry, or for every level of the tree.
+        // One deal, then one round for every carry, or for every level of the tree.
         let carries = bits as u32 - 1;
         let levels = if carries == 0 { 0 } else { carries.next_power_of_two().ilog2() };
         let rounds = if ripple || carries == 0 { carries } else { 1 + levels };
@@ -102,7 +102,7 @@ proptest! {
 
     #[test]
     fn a_sign_is_1_below_0(count in 1usize..150, bits in 2u32..=62, seed: u8) {
-        // Values that fit, among them the extremes.
+        // Values within the range, including the extremes.
         let mut x: Vec<i64> = words(count, 64, seed).iter().map(|&x| x as i64 >> (64 - bits)).collect();
         x.extend([0, -1, 1, -(1 << (bits - 1)), (1 << (bits - 1)) - 1]);
         let shared: Vec<u64> = x.iter().map(|&x| x as u64).collect();
@@ -177,7 +177,7 @@ proptest! {
             unshuffle(context, shuffled, &secrets, 13).await
         });
         prop_assert_eq!(opened(&run.results), small);
-        // 13 bits a word: four messages, of which one role sends two.
+        // 13 bits a word: four messages, two of them from the same role.
         let message = (13 * rows * width).div_ceil(8) as u64;
         prop_assert_eq!(run.sent.iter().sum::<u64>(), 8 * message);
     }
@@ -243,7 +243,7 @@ fn parts_side_by_side_share_rounds_and_load_all_parties_alike() {
 
 #[test]
 fn every_word_sent_is_masked_also_that_of_lanes_past_the_last() {
-    // The same program on zeros: what is received must not be zero anywhere, whatever it is about.
+    // The same program on zeros: no received word may be zero.
     let mut seen = 0;
     let held = share(&vec![0u64; 100], 3);
     watched(

@@ -1,4 +1,4 @@
-//! Each stage against the reference's.
+//! Compares each stage with the same stage of the reference.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn plan(points: usize, classes: usize, k: usize) -> Plan {
         .expect("fits")
 }
 
-/// Bit `lane` of row `row`.
+/// Returns bit `lane` of row `row`.
 fn bit(bits: &[Bits], row: usize, lane: usize, points: usize) -> bool {
     bits[row * width(points) + lane / 64].0 >> (lane % 64) & 1 == 1
 }
@@ -75,8 +75,8 @@ proptest! {
         let distances = codes.distances(&codes);
         let owner: Vec<usize> =
             owners.iter().enumerate().flat_map(|(owner, &rows)| vec![owner; rows]).collect();
-        // Between two owners one part is drawn; what is above the diagonal of an owner's own block, and on
-        // it, is nonsense that must not count.
+        // Between two owners, one part is drawn. Entries on and above the diagonal of an owner's own block
+        // are arbitrary and must not count.
         let drawn = words(points * points, 16, !seed);
         let mut parts = vec![0u16; points * points];
         for x in 0..points {
@@ -123,7 +123,7 @@ proptest! {
     fn the_k_nearest_are_exact_and_ties_go_to_the_lower_index(
         points in 2usize..100, k in 1usize..12, spread in 0u32..5, seed: u8,
     ) {
-        // Keys of at most 5 bits, often alike: ties everywhere.
+        // Keys of at most 5 bits are often equal, so there are many ties.
         let k = k.min(points - 1);
         let random = words(points * points, 64, seed);
         let keys = |i: usize, j: usize| random[i.min(j) * points + i.max(j)] & ((1 << spread) - 1);
@@ -187,7 +187,8 @@ proptest! {
     ) {
         let settings = Settings { balance: true, ..*plan(points, classes, 3).settings() };
         let table = Plan::new(points, classes, settings).expect("fits").balance().expect("balanced");
-        // As many as there are points, none, one, and random ones; a class never has more than that.
+        // Classes with a label for every point, without labels, with one label, and with random numbers of
+        // labels. No class can have more labels than there are points.
         let mut counts: Vec<usize> =
             words(classes, 64, seed).iter().map(|x| *x as usize % (points + 1)).collect();
         counts.iter_mut().zip([points, 0, 1]).for_each(|(count, extreme)| *count = extreme);
@@ -211,7 +212,8 @@ proptest! {
         let plan = plan(points, classes, 3);
         let drawn = words(points * classes, 64, seed);
         let mut scores: Vec<i64> = drawn.iter().map(|&x| x as i64 >> 38).collect();
-        // A row of nothing, one below 0, one of ties, the largest there can be, one of small numbers.
+        // A row of zeros, one below 0, one of ties, one of the largest possible value, one of small
+        // numbers.
         let largest = (1i64 << (plan.score_bits() - 2)) - 1;
         for (row, value) in [(0, 0), (1, -5), (2, 7), (3, largest), (4, 1)] {
             scores.iter_mut().skip(row * classes).take(classes).for_each(|score| *score = value);
@@ -254,7 +256,7 @@ proptest! {
         let hot = |at: usize| u64::from(labels[at / classes] == Some((at % classes) as u16));
         let one_hot: Vec<u64> = (0..rows * classes).map(hot).collect();
         prop_assert_eq!(opened(&run.results.map(|held| held.1)), one_hot);
-        // Two parties get words, one gets seeds only.
+        // Two parties get words, one gets only seeds.
         let full = 34 + input_bytes(rows, 128 / 8, classes);
         let sizes = std::array::from_fn(|party| if (party + 3 - place % 3) % 3 == 1 { 66 } else { full });
         prop_assert_eq!(parcels.each_ref().map(|parcel| parcel.len()), sizes);
@@ -262,7 +264,7 @@ proptest! {
         prop_assert!(read(&whole[..whole.len() - 1], 0, rows).is_none());
         prop_assert!(read(&[&whole[..], &[0]].concat(), 0, rows).is_none());
         prop_assert!(read(whole, 0, rows + 1).is_none() || whole.len() == 66);
-        // A share of which one byte is another is not what was announced.
+        // A share with one changed byte does not match the announcement.
         for (number, parcel) in parcels.iter().enumerate() {
             for at in [1, parcel.len() - 1] {
                 let mut other = parcel.to_vec();
@@ -318,7 +320,7 @@ fn propagation(balance: bool) {
 
 #[test]
 fn an_owner_can_share_nothing_but_bits() {
-    // Whatever words: here each share is drawn.
+    // Any words: here each share is drawn.
     let (rows, classes) = (70, 3);
     let drawn = |seed: u8, len: usize| -> [Shared<Bits>; 3] {
         let shares =
@@ -352,14 +354,16 @@ fn who_has_another_announcement_says_so_and_the_others_leave_it_to_it() {
     };
     let (differ, alone) = (|owner| Copies::Differ(vec![owner]), Copies::Alone);
     assert_eq!(compared([[1, 2, 3]; 3]), [Copies::Same, Copies::Same, Copies::Same]);
-    // One has another share than was announced to it, one was told something else: it knows who deviates.
+    // A party whose share does not match its announcement, or that received a different announcement,
+    // knows the cheater.
     for other in [0, 9] {
         let found = compared([[1, 2, 3], [1, other, 3], [1, 2, 3]]);
         assert_eq!(found, [alone(Side::After), differ(1), alone(Side::Before)]);
     }
-    // All three were told different things: the owner did that, for one of the others is honest.
+    // All three parties received different announcements. The owner must be the cheater, because one of
+    // the other parties is honest.
     assert_eq!(compared([[1, 2, 3], [1, 2, 4], [1, 2, 5]]), [differ(2), differ(2), differ(2)]);
-    // Two have another share than was announced to them.
+    // The shares of two parties do not match their announcements.
     assert_eq!(compared([[0, 2, 3], [0, 2, 3], [1, 2, 3]]), [differ(0), differ(0), differ(0)]);
 }
 

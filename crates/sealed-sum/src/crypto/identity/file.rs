@@ -1,4 +1,4 @@
-//! The key file: one line, `flyswarm-identity 1 <64 hex digits of the seed>`, readable by its owner only.
+//! Key file: one line, `flyswarm-identity 1 <64 hex digits of the seed>`, readable by its owner only.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,51 +13,51 @@ const HEADER: &str = "flyswarm-identity 1 ";
 /// Length of the whole file in bytes, with its line feed.
 const LENGTH: usize = HEADER.len() + 64 + 1;
 
-/// Why a key file was not read or made. A failed creation leaves no file under the given name.
+/// Reason why a key file was not read or made. A failed creation leaves no file with the given name.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The file is there, but could not be opened or read.
+    /// The file exists, but it could not be opened or read.
     #[error("{}: cannot be read: {source}", path.display())]
     Read {
-        /// The key file.
+        /// Key file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{0}: no identity here; `flyswarm id --key {0}` makes one", path.display())]
     Missing {
-        /// The key file.
+        /// Key file.
         path: PathBuf,
     },
-    /// Others may read the secret.
+    /// Other users may read the secret.
     #[error("{}: mode is {mode:04o}, must be 0600 (nobody else may read it)", path.display())]
     Mode {
-        /// The key file.
+        /// Key file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// Not a key file, or a damaged one.
+    /// The file is not a key file, or it is damaged.
     #[error("{}: {reason}", path.display())]
     Content {
-        /// The key file.
+        /// Key file.
         path: PathBuf,
-        /// What is wrong, without the content.
+        /// Reason, without the content.
         reason: &'static str,
     },
-    /// A key is never overwritten.
+    /// The file exists. A key is never overwritten.
     #[error("{}: exists already and is not overwritten", path.display())]
     Exists {
-        /// The key file.
+        /// Key file.
         path: PathBuf,
     },
-    /// The disk refused; there is no file under the name.
+    /// The file could not be written. No file has the name.
     #[error("{}: cannot be written: {source}", path.display())]
     Write {
-        /// The key file.
+        /// Key file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -66,7 +66,7 @@ impl Identity {
     /// Reads a key file.
     ///
     /// # Errors
-    /// All of [`IdentityError`] but `Exists` and `Write`. Nothing is changed.
+    /// All of [`IdentityError`] except `Exists` and `Write`. No file is changed.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, IdentityError> {
         let path = path.as_ref();
         let read = |source: io::Error| match source.kind() {
@@ -75,7 +75,8 @@ impl Identity {
         };
         let content = |reason| IdentityError::Content { path: path.into(), reason };
 
-        // Looked at before it is opened (opening a pipe would block), and its mode again on what was opened.
+        // Check the file type before opening, because opening a pipe would block. Check the mode on the
+        // opened file.
         if !fs::metadata(path).map_err(read)?.is_file() {
             return Err(content("is not a regular file"));
         }
@@ -103,8 +104,8 @@ impl Identity {
         Ok(Self::from_seed(*seed))
     }
 
-    /// Makes a key file with mode 0600. It appears whole or not at all, is on disk when this returns, and
-    /// never replaces another.
+    /// Makes a key file with mode 0600. The file appears whole or not at all, is on disk when this
+    /// returns, and never replaces another.
     ///
     /// # Errors
     /// [`IdentityError::Exists`], [`IdentityError::Write`].

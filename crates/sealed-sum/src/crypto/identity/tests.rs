@@ -1,4 +1,4 @@
-//! Identities, their text and their signatures.
+//! Tests of identities, their text and their signatures.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -10,8 +10,8 @@ fn identity(seed: u8) -> Identity {
     Identity::from_seed([seed; 32])
 }
 
-/// Base58btc by its definition, long division of a big-endian number, so that the crate is not its own
-/// witness.
+/// Computes base58btc by its definition, as long division of a big-endian number, independently of the
+/// crate.
 fn base58_by_hand(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
     let mut digits: Vec<u8> = Vec::new();
@@ -40,7 +40,7 @@ fn the_key_of_rfc_8032_test_1_is_reproduced() {
         hex::encode(key.as_bytes()),
         "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
     );
-    // 00 24 08 01 12 20 || key, in base58: what libp2p prints for this key.
+    // 00 24 08 01 12 20 || key, in base58: libp2p prints the same for this key.
     let bytes = hex::decode(format!("002408011220{}", hex::encode(key.as_bytes()))).unwrap();
     assert_eq!(key.to_string(), base58_by_hand(&bytes));
     assert!(key.to_string().starts_with("12D3KooW"));
@@ -48,7 +48,7 @@ fn the_key_of_rfc_8032_test_1_is_reproduced() {
 
 #[test]
 fn the_peer_id_of_the_libp2p_specification_names_its_key() {
-    // peer-ids.md, "Examples of encoding": this Ed25519 key has this PeerId there.
+    // peer-ids.md, "Examples of encoding" has this PeerId for this Ed25519 key.
     let text = "12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA";
     let key: PublicKey = text.parse().unwrap();
     let bytes = bs58::decode(text).into_vec().unwrap();
@@ -81,7 +81,7 @@ fn small_order_and_malformed_keys_are_refused() {
     let mut two = [0; 32];
     two[0] = 2;
     assert!(matches!(PublicKey::from_bytes(two), Err(KeyError::NotAPoint(_))));
-    // y = p + 3 means the same point as y = 3: a second text for one key.
+    // y = p + 3 is the same point as y = 3: it would be a second text for one key.
     let mut three = [0; 32];
     three[0] = 3;
     assert!(PublicKey::from_bytes(three).is_ok());

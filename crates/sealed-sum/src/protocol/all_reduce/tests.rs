@@ -1,4 +1,4 @@
-//! Whole trees of this machine alone, over queues that deliver in any order between channels.
+//! Tests whole trees of this machine alone. Queues deliver in any order between channels.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +14,14 @@ use crate::protocol::tree::Tree;
 const SUM: SumId = SumId { ballot: Ballot { counter: 3, proposer: Peer(0) }, slot: 2 };
 const SESSION: [u8; 32] = [9; 32];
 
-/// `bytes` bytes that depend on `seed` and `what`.
+/// Returns `bytes` bytes that depend on `seed` and `what`.
 fn random(seed: u64, what: u16, bytes: usize) -> Vec<u8> {
     let mut out = vec![0; bytes];
     Stream::new(&seed.to_le_bytes(), "test", &what.to_le_bytes()).fill(&mut out);
     out
 }
 
-/// The streams that `me` shares with each other peer.
+/// Returns the streams that `me` shares with each other peer.
 fn masks(seed: u64, peers: u16, me: u16) -> Arc<Masks> {
     let mask = |other: u16| {
         let (low, high) = (me.min(other), me.max(other));
@@ -31,20 +31,20 @@ fn masks(seed: u64, peers: u16, me: u16) -> Arc<Masks> {
     Arc::new(Masks { word: Word::W64, masks: (0..peers).filter(|&other| other != me).map(mask).collect() })
 }
 
-/// A channel of an edge: receiver, sender, whether it is the bulk channel.
+/// Channel of an edge: receiver, sender, true for the bulk channel.
 type Way = (Peer, Peer, bool);
 
-/// Chunks and credits on their way, jobs under way, and what came of it.
+/// Chunks and credits on their way, jobs in progress, and results.
 struct Run {
     machines: Vec<AllReduce>,
     ways: BTreeMap<Way, VecDeque<Message>>,
     jobs: Vec<(Peer, Job)>,
     totals: BTreeMap<Peer, Total>,
-    /// What each was told to write ahead, and the digest of it.
+    /// Bytes that each peer was asked to write early, and their digest.
     early: BTreeMap<Peer, (Vec<u8>, [u8; 32])>,
-    /// Chunks sent and credits sent on each way.
+    /// Number of messages sent on each way.
     sent: BTreeMap<Way, u32>,
-    /// The most chunks that were on one way at once.
+    /// Largest number of chunks that were on one way at once.
     most: usize,
 }
 
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// Delivers one message or finishes one job, whichever `pick` falls on; `false` when there is none.
+    /// Delivers one message or finishes one job, selected by `pick`. Returns `false` if nothing is left.
     fn one(&mut self, pick: usize) -> bool {
         let waiting: Vec<Way> =
             self.ways.iter().filter(|(_, queue)| !queue.is_empty()).map(|(way, _)| *way).collect();
@@ -133,7 +133,7 @@ proptest! {
         chunks in 1usize..3 * WINDOW,
         short in 0usize..CHUNK / 8,
         seed: u64,
-        // In one run of two, machines that contribute late; 0 is "as soon as it starts".
+        // In half of the runs, machines contribute late; 0 means at the start.
         late in prop_oneof![Just(0usize), 1usize..200],
     ) {
         let len = chunks * CHUNK - 8 * short;
@@ -166,14 +166,14 @@ proptest! {
         }
         prop_assert!(run.most <= WINDOW, "{} chunks on one edge at once", run.most);
         for (&(to, from, bulk), &sent) in &run.sent {
-            // A credit is worth a message only for several chunks.
+            // A credit is only sent for several chunks.
             let chunks = u32::try_from(chunks).unwrap();
             prop_assert!(if bulk { sent == chunks } else { sent <= chunks / CREDIT }, "{from:?} to {to:?}: {sent}");
         }
     }
 }
 
-/// An endless source of choices.
+/// Endless source of choices.
 struct Picks(Stream);
 
 impl Picks {
@@ -184,8 +184,8 @@ impl Picks {
     }
 }
 
-/// Two members, this one the root; the child has contributed `sent` chunks and nothing was acknowledged that
-/// need not be.
+/// Makes the root of a sum of two members. The child has contributed `sent` chunks, and the root has sent
+/// only the necessary acknowledgements.
 fn root_with(chunks: usize, sent: u32) -> AllReduce {
     let mut run = start(2, chunks * CHUNK);
     let mut root = run.machines.swap_remove(0);
@@ -211,8 +211,7 @@ fn blamed(machine: &mut AllReduce, message: Message) -> Option<Fault> {
 
 #[test]
 fn a_child_that_runs_past_what_was_acknowledged_is_blamed() {
-    // The root has not contributed: it acknowledges LOOKAHEAD chunks and no more, and a window may follow
-    // them.
+    // The root has not contributed: it acknowledges only LOOKAHEAD chunks, and one window may follow them.
     let most = LOOKAHEAD + WINDOW as u32;
     let mut root = root_with(40, most);
     let message =
@@ -269,7 +268,8 @@ fn chunks_out_of_turn_of_another_length_or_from_elsewhere_are_blamed() {
     assert!(matches!(short, Some(Fault::Inconsistent(_))), "{short:?}");
     let credit = Message::Credit { sum: SUM, direction: Up, index: 0 };
     assert_eq!(blamed(&mut root_with(3, 1), credit), Some(Fault::OutOfOrder("credit")), "nothing went up");
-    // The child of the root: a total before its own part has left, and chunks of a peer that is no neighbour.
+    // The child of the root blames a total that comes before its own part has left, and chunks of a peer
+    // that is not a neighbour.
     let mut child = start(2, 3 * CHUNK).machines.swap_remove(1);
     let mut from = |from: Peer, message: Message| {
         let step = child.handle(Time(0), Input::Message { from, message });
@@ -281,7 +281,7 @@ fn chunks_out_of_turn_of_another_length_or_from_elsewhere_are_blamed() {
     assert_eq!(from(Peer(0), chunk(Down, 0, CHUNK)), Some(Fault::OutOfOrder("total")));
     assert_eq!(from(Peer(7), chunk(Down, 0, CHUNK)), Some(Fault::OutOfOrder("chunk")));
     assert_eq!(from(Peer(7), chunk(Up, 0, CHUNK)), Some(Fault::OutOfOrder("chunk")));
-    // Credit for what went up comes from where it went.
+    // A credit for a chunk that went up must come from the peer that it went to.
     let mut child = start(2, CHUNK).machines.swap_remove(1);
     let masks = Arc::new(Masks { word: Word::W64, masks: vec![] });
     let step = child.contribute(vec![0; CHUNK].into(), masks);

@@ -1,10 +1,9 @@
-//! Every interleaving of the decision, up to a bound: breadth first over what acceptors and proposers can do
-//! next.
+//! Explores every interleaving of the decision, up to a bound, breadth first.
 //!
-//! Acceptors and `oblige` are the real ones. Proposers do as `node/elections.rs` and `view.rs`: prepare,
-//! promises, fetch, resume or sum anew, acknowledgements, shares, open, next slot. A message may arrive at
-//! any later time, more than once, or never. A crash takes the memory, not the disk. States that differ only
-//! by which of the peers that propose nothing did what are explored once. Values have their ballots' names.
+//! Acceptors and `oblige` are the real code. Proposers act as in `node/elections.rs` and `view.rs`:
+//! prepare, promises, fetch, resume or sum again, acknowledgements, shares, open, next slot. A message may
+//! come late, again or never. A crash loses the memory, not the disk. States equal up to swapped peers
+//! that never propose are explored once. A value has the number of its ballot.
 
 #![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
 
@@ -21,58 +20,58 @@ const MOST: usize = 5;
 const BALLOTS: usize = 4;
 const SLOTS: usize = 2;
 
-/// The rule as it is, or with a bug put in again.
+/// Rule of the protocol, or a variant with a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Decided,
-    /// A sum is started without promises, and shares are released as soon as its total is held.
+    /// A sum starts without promises, and shares are released as soon as its total is held.
     Naive,
     /// A restarted acceptor has forgotten its promise.
     ForgetsPromise,
-    /// A restarted acceptor has forgotten what it acknowledged.
+    /// A restarted acceptor has forgotten the value that it acknowledged.
     ForgetsValue,
-    /// A proposer starts a new sum whatever was acknowledged.
+    /// A proposer starts a new sum and ignores acknowledged values.
     IgnoresValues,
     /// A proposer takes the value of the lowest ballot.
     OldestValue,
-    /// One less than a majority is taken for one.
+    /// One less than a majority counts as a quorum.
     OneLess,
     /// An acceptor acknowledges below its promise.
     AcceptsBelow,
-    /// Member 0 says in its promises what it likes, and acknowledges and releases whatever it is shown.
+    /// Member 0 lies in its promises, and acknowledges and releases everything that it is shown.
     Liar(Faults),
-    /// As that; where it leads it shows two sums of its ballot, and it serves whatever it can show for.
+    /// `Liar`, and as a leader it shows two sums of its ballot and serves all values that it can prove.
     LiarLeads(Faults),
-    /// As that, and whoever fetches a slot believes it.
+    /// `LiarLeads`, and a peer that fetches a slot checks nothing.
     LiarServes(Faults),
-    /// As `Liar`, and what was released is not final.
+    /// `Liar`, and a released value is not final.
     LiarAndNotFinal(Faults),
-    /// A restarted acceptor has lost its disk and goes on as if it were new.
+    /// A restarted acceptor has lost its disk and continues as if it were new.
     LosesDisk,
-    /// It has lost its disk, knows it, and does not vote any more.
+    /// A restarted acceptor has lost its disk, detects that, and does not vote any more.
     LosesDiskAndVote,
 }
 
-/// One committee member: its disk, its memory, and all that it has ever sent.
+/// One committee member: its disk, its memory, and all messages that it has ever sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Local {
     promised: u8,
     committed: u8,
-    /// Ballot and value of what is acknowledged in slot `committed`; 0 for nothing.
+    /// Ballot and value acknowledged in slot `committed`, 0 for none.
     accepted: (u8, u8),
     /// Highest ballot whose view it has entered, on disk.
     joined: u8,
-    /// The view that it is in, 0 for none.
+    /// View that it is in, 0 for none.
     view: u8,
     /// For each ballot: the promise that it has sent.
     promises: [Option<(u8, (u8, u8))>; BALLOTS],
-    /// For each slot and ballot: the value acknowledged.
+    /// For each slot and ballot: the acknowledged value.
     acks: [[u8; BALLOTS]; SLOTS],
     /// For each slot: bits of the values whose shares it has released.
     released: [u8; SLOTS],
     /// On disk: the value of slot `committed` that it has released shares for, 0 for none.
     kept: u8,
-    /// Whether it has lost its state and does not vote.
+    /// True if it has lost its state and does not vote.
     silent: bool,
     opened: [u8; SLOTS],
 }
@@ -86,7 +85,7 @@ enum Phase {
     Dead,
 }
 
-/// One ballot: where its proposer is, and the values that it has asked the committee to acknowledge.
+/// One ballot: phase of its proposer, and the values that it has asked the committee to acknowledge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Lead {
     phase: Phase,
@@ -104,36 +103,36 @@ struct State {
 enum Act {
     Propose(u8),
     Promise(u8, u8),
-    /// With the promises of these members (bits); a liar's own claims that value, 0 for none.
+    /// Ballot, members whose promises it uses (bits), value that a liar's own promise claims (0 for none).
     Begin(u8, u8, u8),
     Accept(u8, u8, u8),
     Release(u8, u8, u8),
     Open(u8, u8, u8),
     Fetch(u8),
-    /// A leader that lies shows another sum of its own ballot from now on.
+    /// A lying leader shows another sum of its own ballot from now on.
     Turn(u8, u8),
     /// A liar serves this value to a member.
     Serve(u8, u8),
     Crash(u8),
 }
 
-/// A committee, who proposes each ballot, and how many slots there are.
+/// Committee, proposer of each ballot, and number of slots.
 #[derive(Clone, Debug)]
 struct World {
     rule: Rule,
     members: u8,
     proposers: Vec<u8>,
     slots: u8,
-    /// How many crashes there may be.
+    /// Largest number of crashes.
     crashes: u8,
-    /// Whether shares travel one by one; otherwise a decision can be opened at once: more behaviour.
+    /// True if shares travel one by one; otherwise a decision can be opened at once, which allows more.
     shares: bool,
 }
 
 struct Explored {
     states: usize,
     violation: Option<String>,
-    /// Whether every slot was opened somewhere: an exploration that gets nowhere shows nothing.
+    /// True if every slot was opened somewhere: an exploration without progress proves nothing.
     finished: bool,
 }
 
@@ -141,7 +140,7 @@ fn ballot(number: u8, proposer: u8) -> Ballot {
     Ballot { counter: number.into(), proposer: Peer(proposer.into()) }
 }
 
-/// Another sum of the same ballot.
+/// Returns the other sum of the same ballot.
 fn twin(b: u8) -> u8 {
     b + BALLOTS as u8
 }
@@ -173,7 +172,7 @@ impl World {
         if number == 0 { Ballot::default() } else { ballot(number, self.proposers[usize::from(number) - 1]) }
     }
 
-    /// The member's acceptor as the real code has it.
+    /// Returns the real code's acceptor for the member.
     fn acceptor(&self, local: &Local) -> Acceptor<u8> {
         let (number, value) = local.accepted;
         let accepted = (value > 0).then(|| Accepted {
@@ -209,7 +208,7 @@ impl World {
             .unwrap()
     }
 
-    /// The state after `act`, if it can happen.
+    /// Returns the state after `act`, if `act` is possible.
     fn after(&self, state: &State, act: Act) -> Option<State> {
         let mut next = *state;
         match act {
@@ -240,7 +239,7 @@ impl World {
             Act::Begin(b, quorum, claim) => {
                 let (lead, p) = (&mut next.leads[usize::from(b) - 1], self.proposers[usize::from(b) - 1]);
                 let local = &mut next.locals[usize::from(p)];
-                // A proposer that has promised more since has given its proposal up.
+                // A proposer that has promised a higher ballot since has given up its proposal.
                 if lead.phase != Phase::Preparing || local.promised != b || quorum & 1 << p == 0 {
                     return None;
                 }
@@ -376,7 +375,7 @@ impl World {
                 local.view = 0;
                 match self.rule {
                     Rule::LosesDisk | Rule::LosesDiskAndVote => {
-                        // What it has sent is still there.
+                        // The messages that it has sent still exist.
                         (local.promised, local.joined, local.committed) = (0, 0, 0);
                         (local.accepted, local.kept) = ((0, 0), 0);
                         local.silent = self.rule == Rule::LosesDiskAndVote;
@@ -423,14 +422,14 @@ impl World {
         self.acknowledged(state, s, b, value)
     }
 
-    /// Whether a quorum has acknowledged the value in the ballot; a liar has where it is asked.
+    /// Returns whether a quorum has acknowledged the value in the ballot. A liar acknowledges anything.
     fn acknowledged(&self, state: &State, s: u8, b: u8, value: u8) -> bool {
         let acks = |local: &Local| local.acks[usize::from(s)][usize::from(b) - 1] == value;
         let liar = self.has_liar() && !acks(&state.locals[0]);
         value != 0 && self.count(state, acks) + u32::from(liar) >= self.quorum()
     }
 
-    /// Whether there is a decision with its pads to be shown for the value.
+    /// Returns whether a decision and the pads of the value can be shown.
     fn shown(&self, state: &State, s: u8, value: u8) -> bool {
         self.openable(state, s, value) && self.ballots().any(|b| self.acknowledged(state, s, b, value))
     }
@@ -483,8 +482,8 @@ impl World {
         out
     }
 
-    /// What is wrong with `state`: two values of one slot that a majority acknowledged in one ballot each,
-    /// that can be opened, or that were opened.
+    /// Describes the violation in `state`: two values of one slot that were each acknowledged by a
+    /// majority in one ballot, that can be opened, or that are open.
     fn wrong(&self, state: &State) -> Option<String> {
         for s in 0..self.slots {
             let mut decided: Vec<_> = self
@@ -502,7 +501,8 @@ impl World {
             opened.sort_unstable();
             opened.dedup();
             if self.has_liar() {
-                // A liar may have two values acknowledged; what counts is what can be opened, and is.
+                // A liar may get two values acknowledged; only values that can be opened or are open
+                // count.
                 if openable.len() > 1 || opened.len() > 1 {
                     return Some(format!("slot {s}: the sums {openable:?} can be opened, {opened:?} are"));
                 }
@@ -528,8 +528,8 @@ impl World {
         None
     }
 
-    /// One state for all that go on alike: peers that never propose are interchangeable, and what nobody will
-    /// ever look at again is cleared.
+    /// Maps equivalent states to one: sorts peers that never propose, and clears data that no peer will
+    /// use.
     fn canonical(&self, mut state: State) -> State {
         let all = usize::from(self.members);
         for b in self.ballots() {

@@ -1,5 +1,5 @@
-//! The rule against liars that see everything: the rounds of the model that it was found with
-//! (`model.py`, see tests/security/attacks.md), played on the real functions.
+//! Tests of the rule of membership against liars that see everything: the rounds of the model behind the
+//! rule (`model.py`, see tests/security/attacks.md), with the real functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,26 +26,28 @@ fn ballot(counter: u64, proposer: Peer) -> Ballot {
     Ballot { counter, proposer }
 }
 
-/// The longest run of failed views that is promised: for each liar, and for each pair of them.
+/// Returns the guaranteed bound on a run of failed views: some for each liar, and one for each pair of
+/// liars.
 fn bound(peers: usize, liars: usize) -> usize {
     liars * (borne(peers).min(3).max(liars) + 2) + liars * (liars - 1) / 2
 }
 
-/// Everybody is reached by the whole committee.
+/// Makes claims: the whole committee reaches every peer.
 fn all_reached(session: &Settings, marks: Marks) -> Claims {
     let all: BTreeSet<_> = session.peers().collect();
     Claims { reached: session.committee.iter().map(|&author| (author, all.clone())).collect(), marks }
 }
 
-/// Who is left out with these marks.
+/// Returns the peers that are left out with these marks.
 fn gone(peers: usize, marks: &BTreeSet<Mark>) -> BTreeSet<Peer> {
     let all: BTreeSet<_> = (0..peers as u16).map(Peer).collect();
     let most = borne(peers).min(peers - (peers / 2 + 1).max(3));
     Marks::living(peers, marks, 0).excess(&all).into_iter().take(most).collect()
 }
 
-/// All schedules: the liars pick any unmarked pair with one of them for each view. A state is which liars
-/// each honest peer has a mark with (honest peers are alike), and which liars have one with each other.
+/// All schedules: for each view, the liars pick any unmarked pair that contains a liar. A state lists, for
+/// each honest peer, the liars that it has a mark with (honest peers are alike), and the pairs of liars
+/// with a mark.
 struct Schedules {
     peers: usize,
     liars: usize,
@@ -104,7 +106,7 @@ impl Schedules {
 
 #[test]
 fn liars_fail_as_many_views_in_a_row_as_is_promised() {
-    // What the model finds for the same (`results.txt`, part "exact").
+    // The model finds the same numbers (`results.txt`, part "exact").
     for (peers, liars, longest) in [
         (4, 1, 3),
         (5, 1, 3),
@@ -123,7 +125,7 @@ fn liars_fail_as_many_views_in_a_row_as_is_promised() {
     }
 }
 
-/// What a run of views came to.
+/// Result of a run of views.
 #[derive(Debug, Default)]
 struct Run {
     failed: usize,
@@ -132,8 +134,8 @@ struct Run {
     ends: bool,
 }
 
-/// Liars fail every view that they can, by the edges of its tree; links between honest peers break now and
-/// then.
+/// Simulates views: liars fail every view that they can, through the edges of its tree. Links between
+/// honest peers break now and then.
 fn run(session: &Settings, liars: &BTreeSet<Peer>, seed: u64, slots: u32, mut breaks: usize) -> Run {
     let mut random = Stream::new(&seed.to_le_bytes(), "rounds", &[]);
     let mut marks = BTreeSet::new();
@@ -172,7 +174,7 @@ fn run(session: &Settings, liars: &BTreeSet<Peer>, seed: u64, slots: u32, mut br
             match random.below(3) {
                 0 => new.push(mark((liar, victim))),
                 1 => new.push(mark((victim, liar))),
-                // It is silent, and all its honest neighbours say so.
+                // The liar is silent, and all its honest neighbours report it.
                 _ => new.extend(
                     lies.iter()
                         .filter(|(a, b)| *a == liar || *b == liar)
@@ -220,7 +222,7 @@ fn one_broken_link_costs_one_view_and_nobody() {
     }
 }
 
-/// Marks live twice as long each time: a liar does not fail a share of all views for ever.
+/// Marks live twice as long each time, so a liar cannot fail a constant share of all views for ever.
 #[test]
 fn marks_of_a_peer_live_longer_and_longer() {
     let session = settings(5);
@@ -256,7 +258,7 @@ fn marks_give_way_the_oldest_first_if_too_few_are_left() {
     let session = settings(3);
     let of =
         |counter, a, b| Mark { ballot: ballot(counter, Peer(0)), author: Peer(a), suspect: Peer(b), slot: 0 };
-    // Of three peers that do not get on, the two that did so first are neighbours again.
+    // All three peers have marks with each other. The two with the oldest mark are neighbours again.
     let marks = BTreeSet::from([of(1, 0, 1), of(2, 1, 2), of(3, 0, 2)]);
     let claims = all_reached(&session, Marks::living(3, &marks, 0));
     for leader in session.peers() {
@@ -279,15 +281,15 @@ fn who_is_charged_with_too_much_does_not_lead_and_stays_where_its_promise_makes_
     };
     assert_eq!(members(&claims, first), Some([first, third, silent].into()), "the others are a quorum");
     assert_eq!(members(&claims, charged), None);
-    // One has promised nothing: perhaps it has lost its state, and does not vote.
+    // One member has not promised: it may have lost its state, and then does not vote.
     claims.reached.remove(&silent);
     assert_eq!(members(&claims, first), Some([first, charged, third, silent].into()));
     assert_eq!(members(&claims, charged), None);
 }
 
 proptest! {
-    /// Whatever peers claim and say of each other: everybody computes the same, pairs that do not reach each
-    /// other are no neighbours, and enough of the committee is there.
+    /// For any claims and marks of the peers: every peer computes the same tree. Pairs that do not reach
+    /// each other are not neighbours. Enough of the committee is in the tree.
     #[test]
     fn trees_have_a_quorum_and_no_edge_that_an_author_denies(
         peers in 3usize..12,

@@ -1,4 +1,4 @@
-//! The keys of a view, and in large views the draw of who shares masks with whom.
+//! Keys of a view. In large views, also the draw of the mask graph.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ impl View {
         self.report_keys(now, step);
     }
 
-    /// The leader's list of all keys. In a large view this peer's part of the draw is revealed now, for these
-    /// keys and no others.
+    /// Accepts the leader's list of all keys. In a large view, this peer now reveals its part of the draw,
+    /// for these keys only.
     pub(super) fn fix(
         &mut self,
         now: Time,
@@ -44,8 +44,8 @@ impl View {
             return Err(DISAGREEMENT);
         }
         let fixed = ViewKeys::new(&self.ctx, self.ballot, self.members(), items).ok_or(DISAGREEMENT)?;
-        // Those of this subtree went through this peer: whoever finds its own changed knows that it was not
-        // here.
+        // This peer forwarded the keys of this subtree. If the list contains another key, the leader or a
+        // peer on the way has changed it.
         let listed: BTreeMap<_, _> = fixed.items.iter().map(|key| (key.author, key)).collect();
         if !self.keys_below.iter().all(|(peer, key)| listed.get(peer) == Some(&key)) {
             return Err(DISAGREEMENT);
@@ -62,14 +62,14 @@ impl View {
         Ok(())
     }
 
-    /// All parts of the draw.
+    /// Accepts all parts of the draw.
     pub(super) fn drawn(&mut self, reveals: &[Signed<Reveal>], step: &mut Step<Self>) -> Result<(), Refusal> {
         let fixed = self.fixed.as_ref().ok_or(DISAGREEMENT)?;
         let draw = fixed.draw(&self.ctx, reveals).ok_or(DISAGREEMENT)?;
         self.agree(draw, step)
     }
 
-    /// Test only: whether this is its author's part under the keys that were shown here.
+    /// Test only: returns whether `reveal` is its author's part for the keys that were shown here.
     #[cfg(any(test, feature = "harness"))]
     pub fn opens(&self, reveal: &Signed<Reveal>) -> bool {
         self.fixed.as_ref().is_some_and(|fixed| fixed.opens(&self.ctx, reveal))

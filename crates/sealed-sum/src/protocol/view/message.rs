@@ -1,4 +1,4 @@
-//! The messages on a view's tree, and the names of its stages and ends.
+//! Messages on a view's tree, and the names of its stages and ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,21 @@ use crate::protocol::pairwise::{Reveal, ViewKey};
 use crate::protocol::record::{Acknowledgement, Record};
 use crate::protocol::signed::{Item, Signed};
 
-/// A message on an edge of the tree.
+/// Message on an edge of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    /// The report of a subtree, to the parent.
+    /// Report of a subtree, to the parent.
     Up(Ballot, Report),
-    /// An order of the leader, to the children.
+    /// Order of the leader, to the children.
     Down(Ballot, Order),
-    /// A part of the running sum.
+    /// Message of the running sum.
     Reduce(all_reduce::Message),
-    /// The sender is in the view.
+    /// Sign that the sender is in the view.
     KeepAlive(Ballot),
 }
 
 impl Message {
-    /// The view to which it belongs.
+    /// Returns the view of the message.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         use all_reduce::Message as Reduce;
@@ -35,47 +35,47 @@ impl Message {
     }
 }
 
-/// One subtree's part of a round.
+/// Part of one subtree in a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// Every member's key.
+    /// Keys of all members.
     Keys(Vec<Signed<ViewKey>>),
-    /// The whole subtree holds the total of this digest; the dealers' deals.
+    /// The whole subtree holds the total of this digest. Contains the deals of the dealers.
     TotalReady {
-        /// The slot.
+        /// Slot.
         slot: u32,
-        /// See `all_reduce::total_digest`.
+        /// Digest, see `all_reduce::total_digest`.
         total: [u8; 32],
-        /// The deals of the dealers in the subtree.
+        /// Deals of the dealers in the subtree.
         deals: Vec<Signed<Deal>>,
     },
-    /// The committee's acknowledgements.
+    /// Acknowledgements of the committee.
     Acknowledge(u32, Vec<Signed<Acknowledgement>>),
-    /// The committee's shares of the pads.
+    /// Shares of the pads from the committee.
     Release(u32, Vec<Signed<Release>>),
     /// Large views: the committee's parts of the draw of the mask graph.
     Reveal(Vec<Signed<Reveal>>),
 }
 
-/// An order of the leader to all members.
+/// Order of the leader to all members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Every member's key.
+    /// Keys of all members.
     Keys(Vec<Signed<ViewKey>>),
     /// Sum this slot.
     Sum(u32),
     /// Acknowledge this value.
     Accept(Record),
-    /// A majority has acknowledged it.
+    /// Acknowledgements of a quorum: the value is decided.
     Decide(u32, Vec<Signed<Acknowledgement>>),
-    /// The shares that open it.
+    /// Shares that open the sum.
     Open(u32, Vec<Signed<Release>>),
-    /// Large views: what the mask graph is drawn from.
+    /// Large views: all parts of the draw of the mask graph.
     Reveal(Vec<Signed<Reveal>>),
 }
 
 impl Order {
-    /// Whether each list has at most the length that the session allows ([`Item::has_lengths`]).
+    /// Returns whether each list has at most the length that the session allows ([`Item::has_lengths`]).
     pub(super) fn has_lengths(&self, ctx: &Context) -> bool {
         fn all<T: Item>(ctx: &Context, items: &[Signed<T>], most: usize) -> bool {
             items.len() <= most && items.iter().all(|each| each.item.has_lengths(ctx))
@@ -92,7 +92,7 @@ impl Order {
     }
 }
 
-/// The stages of a slot, for people and for tests that stop a node there.
+/// Stages of a slot, for people and for tests that stop a node there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -110,19 +110,19 @@ pub enum Stage {
     Open,
 }
 
-/// Why a view ended without having gone through the plan.
+/// Reason why a view ended before the end of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// The connection to the suspect is gone.
     Lost,
-    /// The suspect did not send in time what the author waited for.
+    /// The suspect did not send in time the data that the author waited for.
     Stalled,
     /// The suspect broke a rule.
     Fault,
     /// The author leaves on purpose.
     Left,
-    /// What the suspect passed on does not fit to what the author holds.
+    /// The suspect forwarded data that contradict the author's data.
     Disagreement,
-    /// The leader ends it, to take more peers in or because the members cannot go on.
+    /// The leader ends the view, to add peers or because the members cannot continue.
     Ended,
 }

@@ -1,9 +1,9 @@
-//! Deadlines, which the receiver keeps and nothing extends.
+//! Deadlines, which the receiver sets and which no message can extend.
 //!
-//! A member that is in the view says so each second to its neighbours: who is silent for `view_timeout_ms` is
-//! gone. And each order has a time by which the reports on it are due, and the next order: it is 2 s later
-//! for each level, up by height and down by depth, so that of those that wait the one next to a liar speaks
-//! first.
+//! A member of the view sends a keep-alive message to its neighbours every second. A peer that is silent
+//! for `view_timeout_ms` counts as gone. In addition, the reports on each order, and the next order, have
+//! a deadline. It is 2 s later for each level, up by height and down by depth. So if several peers wait,
+//! the one next to a liar reports first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,23 +14,23 @@ use crate::protocol::context::{Aggregate, Context};
 use crate::protocol::{Action, Step, Time};
 use crate::session::Peer;
 
-/// The time by which a member waits longer than the next one below it, milliseconds.
+/// Difference between the waiting times of a member and of the next one below it, in milliseconds.
 const LEVEL_MS: u64 = 2_000;
-/// The time that a sum may take for each chunk of its vector: about 1 Mbit/s.
+/// Time allowed for each chunk of the vector of a sum, in milliseconds: about 1 Mbit/s.
 const CHUNK_MS: u64 = 2_000;
 
-/// When a member last heard its neighbours, and until when it waits.
+/// Times at which a member last heard its neighbours, and its deadline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
-    /// When each neighbour was heard last, without the children that cannot be reached yet.
+    /// Time at which each neighbour was last heard, except for children that cannot be reached yet.
     heard: BTreeMap<Peer, Time>,
     unreached: BTreeSet<Peer>,
-    /// When the present order came, and what it may take.
+    /// Arrival time of the current order, and the time allowed for it.
     since: Time,
     budget_ms: u64,
-    /// What it may take longer for each level.
+    /// Additional time allowed for each level.
     level_ms: u64,
-    /// Whether no order has come yet: children may have to be connected to first, level by level.
+    /// True if no order has come yet: children may have to be connected first, level by level.
     connecting: bool,
 }
 
@@ -51,7 +51,7 @@ impl Clock {
         self.budget_ms = match order {
             Order::Keys(_) | Order::Reveal(_) => 0,
             Order::Sum(slot) => compute.saturating_add(transfer(*slot)),
-            // A value of an earlier view: its total may have to be fetched, and slots before it.
+            // The total of a value of an earlier view may have to be fetched, and slots before it.
             Order::Accept(record) if record.value.sum.ballot != ballot => {
                 compute.saturating_add(transfer(record.value.sum.slot))
             }
@@ -61,25 +61,25 @@ impl Clock {
         (self.since, self.level_ms, self.connecting) = (now, LEVEL_MS, false);
     }
 
-    /// The whole total is here: what is left is to pass it on, level by level.
+    /// Notes that the whole total has arrived. It now only has to be forwarded, level by level.
     pub(super) fn summed(&mut self, now: Time, slot: u32, ctx: &Context) {
         (self.since, self.budget_ms, self.level_ms) = (now, 0, LEVEL_MS + transfer_ms(ctx, slot));
     }
 }
 
-/// The time that the vector of a slot may take on one connection.
+/// Returns the time allowed for the vector of a slot on one connection.
 fn transfer_ms(ctx: &Context, slot: u32) -> u64 {
     let length = ctx.plan.get(slot as usize).map_or(0, Aggregate::len);
     (length.div_ceil(CHUNK) as u64).saturating_mul(CHUNK_MS)
 }
 
 impl View {
-    /// A child cannot be reached yet.
+    /// Notes that a child cannot be reached yet.
     pub fn unreached(&mut self, child: Peer) {
         self.clock.unreached.insert(child);
     }
 
-    /// It is, now.
+    /// Notes that a child can be reached now.
     pub fn reached(&mut self, now: Time, child: Peer) {
         self.clock.unreached.remove(&child);
         self.clock.heard(now, child);
@@ -96,15 +96,15 @@ impl View {
         }
     }
 
-    /// The messages by which this peer says that it is in the view.
+    /// Returns this peer's keep-alive messages.
     pub fn beat(&self) -> impl Iterator<Item = (Peer, Message)> + use<> {
         let ballot = self.ballot;
         let to: Vec<_> = self.clock.heard.keys().copied().collect();
         to.into_iter().map(move |peer| (peer, Message::KeepAlive(ballot)))
     }
 
-    /// The neighbour on whose account the view would fail first without a word from any, and when; at the
-    /// leader perhaps nobody.
+    /// Returns the neighbour that makes the view fail first if no neighbour sends anything, and the time
+    /// of that failure. At the leader there may be no such neighbour.
     pub fn awaits(&self) -> (Option<Peer>, Time) {
         let timing = &self.ctx.session.timing;
         let silent =
@@ -112,19 +112,19 @@ impl View {
         silent.chain([self.due()]).min_by_key(|(_, until)| *until).unwrap_or_else(|| self.due())
     }
 
-    /// The neighbour whose report or order comes next, and by when it must be here.
+    /// Returns the neighbour whose report or order comes next, and its deadline.
     fn due(&self) -> (Option<Peer>, Time) {
         let timeout = self.ctx.session.timing.view_timeout_ms;
         let (depth, height) = self.depth;
         let awaited = self.awaited_child();
         let levels = u64::from(if awaited.is_some() { height.saturating_sub(depth) } else { height + depth });
-        // While children are connected to, each level may wait as long as the one below it, and longer.
+        // While children are being connected, each level may wait longer than the level below it.
         let level = if self.clock.connecting { LEVEL_MS + timeout } else { self.clock.level_ms };
         let ms = timeout.saturating_add(self.clock.budget_ms).saturating_add(levels.saturating_mul(level));
         (awaited.or(self.place.parent), self.clock.since.plus_ms(ms))
     }
 
-    /// A child whose report is missing.
+    /// Returns a child whose report is missing.
     fn awaited_child(&self) -> Option<Peer> {
         match &self.round {
             _ if self.keys.is_none() && self.fixed.is_some() => self.reveals.waiting(),

@@ -1,4 +1,4 @@
-//! Rounds up the tree: taking a child's report, and reporting when the whole subtree has spoken.
+//! Rounds up the tree: accepting a child's report, and reporting when the whole subtree has reported.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ impl View {
         report: Report,
         step: &mut Step<Self>,
     ) -> Result<(), Fault> {
-        // The order for this slot came before the subtree had spoken on the one before: not its fault.
+        // The order for this slot came before the subtree had reported on the previous one. This is not a
+        // fault of the subtree.
         let older = |slot: u32| self.slot().is_some_and(|now| slot < now);
         match report {
             Report::TotalReady { slot, .. } | Report::Acknowledge(slot, _) | Report::Release(slot, _)
@@ -33,7 +34,7 @@ impl View {
                 }
                 self.report_keys(now, step);
             }
-            // As above.
+            // The same as for older slots.
             Report::Reveal(_) if self.keys.is_some() => {}
             Report::Reveal(items) => {
                 let fixed = self.fixed.as_ref().ok_or(Fault::OutOfOrder("reveal"))?;
@@ -79,7 +80,7 @@ impl View {
                     Some((each.item.sum, each.item.value)) == value
                         && self.ctx.committee_index(each.author).is_some()
                 })?;
-                // Where nothing is hidden there is nothing to release.
+                // A sum without pads has no shares to release.
                 let hidden = self.record().is_some_and(|record| !record.deals.is_empty());
                 let acknowledged: BTreeSet<_> = self.acknowledged().filter(|_| hidden).collect();
                 self.whole(from, "release", &items, |peer| acknowledged.contains(&peer))?;
@@ -96,7 +97,7 @@ impl View {
         Ok(())
     }
 
-    /// An honest child reports for all below it that have something to say.
+    /// Checks that a child reports for all peers below it that owe an item, as an honest child does.
     fn whole<T>(
         &self,
         from: Peer,
@@ -110,7 +111,7 @@ impl View {
         missing.map_or(Ok(()), |peer| Err(Fault::Inconsistent(format!("the {what} of {peer} is left out"))))
     }
 
-    /// Who has acknowledged the value that is decided.
+    /// Returns the peers that have acknowledged the decided value.
     fn acknowledged(&self) -> impl Iterator<Item = Peer> {
         self.round.iter().flat_map(|round| &round.acknowledgements).map(|each| each.author)
     }
@@ -119,9 +120,9 @@ impl View {
         self.round.as_ref()?.record.as_ref()
     }
 
-    /// Every item of a report fits this round and is signed by a member below its carrier, no two by the
-    /// same: whoever passes on another one has not looked at it. So what two children carry has different
-    /// authors.
+    /// Checks that every item of a report fits this round and is signed by a member below its carrier.
+    /// Each member may have at most one item. An honest child has checked this before it forwards the
+    /// items. So the items of two children have different authors.
     pub(super) fn verify<T: Item>(
         &self,
         from: Peer,

@@ -1,4 +1,4 @@
-//! How many columns of real sets are told to be in other units, though they are not: figures of
+//! Counts columns of real data sets that are wrongly reported as being in other units: figures of
 //! docs/quality.md, "Columns next to the pool".
 
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::data::{Expected, load_named};
 
-/// Peers among which a set is dealt.
+/// Number of peers that a set is dealt to.
 const PEERS: usize = 5;
-/// Rows of the second peer that have a code in every column.
+/// Number of rows of the second peer that have a code in every column.
 const CODES: usize = 9;
 
-/// The rows of a set dealt at random, by classes (each at two peers), and in the order of the file, which is
-/// that of the classes in some.
+/// Deals the rows of a set at random, by classes (each at two peers), and in the order of the file. In
+/// some sets that is the order of the classes.
 fn deals(data: &Dataset) -> [Option<Vec<Dataset>>; 3] {
     let dealt = |rows: Vec<Vec<usize>>| rows.iter().map(|rows| data.subset(rows)).collect();
     let in_order: Vec<_> = (0..data.rows()).collect();
@@ -30,7 +30,7 @@ fn with_codes(data: &Dataset) -> Dataset {
     Dataset::new(data.features(), values, Vec::new(), Vec::new()).unwrap()
 }
 
-/// Columns told to be in other units at peers that have no codes.
+/// Counts columns reported as being in other units at peers that have no codes.
 fn units(sums: ColumnSums, peers: &[Dataset], coded: bool) -> usize {
     let honest = told_each(sums, peers).into_iter().enumerate().filter(|(peer, _)| !coded || *peer != 1);
     honest.flat_map(|(_, found)| found).filter(|(_, odd)| !matches!(odd, Anomaly::Constant(..))).count()

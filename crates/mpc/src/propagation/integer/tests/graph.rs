@@ -1,23 +1,24 @@
-//! The graph of nearest neighbours with integer weights, the same on every machine.
+//! Graph of nearest neighbours with integer weights, the same on every machine.
 
 use rayon::prelude::*;
 
 /// Fractional bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 32;
 
-/// `to` is among the nearest points of `from`.
+/// Edge: `to` is among the nearest points of `from`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Edge {
-    /// The point whose neighbour it is.
+    /// Point that has the neighbour.
     pub(crate) from: u32,
-    /// The neighbour.
+    /// Neighbour.
     pub(crate) to: u32,
-    /// Hamming distance of their codes.
+    /// Hamming distance of the codes of both points.
     pub(crate) distance: u16,
 }
 
-/// The `k` nearest of some (distance, point): smallest distances first, of equal ones the earliest points.
-/// Those of L / 2 and more, a cosine of 0 or less, are left out, so that no weight is negative.
+/// Returns the `k` nearest of some (distance, point): smallest distances first, of equal distances the
+/// earliest points. Points at a distance of L / 2 or more, which is a cosine of 0 or less, are left out,
+/// so that no weight is negative.
 #[must_use]
 pub(crate) fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec<(u16, u32)> {
     points.retain(|&(distance, _)| 2 * usize::from(distance) < bits);
@@ -29,8 +30,8 @@ pub(crate) fn nearest(mut points: Vec<(u16, u32)>, k: usize, bits: usize) -> Vec
     points
 }
 
-/// N = D^-1/2 W D^-1/2 with W = B + B^T, symmetric, each weight rounded to a multiple of 2^-32; rows of a
-/// point without edges are empty.
+/// N = D^-1/2 W D^-1/2 with W = B + B^T, symmetric, each weight rounded to a multiple of 2^-32. The row of
+/// a point without edges is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Graph {
     starts: Vec<usize>,
@@ -39,11 +40,11 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Of `n` points; `edges` name points below `n`, none twice from the same point. The distances are of
-    /// codes of `bits` bits.
+    /// Makes the graph of `n` points. `edges` contain points below `n`, with no edge twice from the same
+    /// point. The distances are of codes of `bits` bits.
     ///
     /// # Panics
-    /// If an edge names another point.
+    /// If an edge contains a point that is not below `n`.
     #[must_use]
     pub(crate) fn new(n: usize, bits: usize, power: u8, edges: &[Edge]) -> Self {
         let similarity = |distance: u16| {
@@ -56,7 +57,7 @@ impl Graph {
         });
         let mut w: Vec<(u32, u32, f64)> = both.filter(|&(_, _, b)| b > 0.0).collect();
         assert!(w.iter().all(|&(i, _, _)| (i as usize) < n), "edges of points below {n}");
-        // Of two edges between the same points both have the same distance: their order does not matter.
+        // Two edges between the same points have the same distance, so their order does not matter.
         w.sort_unstable_by_key(|&(i, j, _)| (i, j));
         w.dedup_by(|next, kept| {
             let same = (next.0, next.1) == (kept.0, kept.1);
@@ -78,7 +79,7 @@ impl Graph {
         }
         let one = (1u64 << WEIGHT_BITS) as f64;
         let entry = |&(i, j, weight): &(u32, u32, f64)| {
-            // The smaller point first, so that both directions round alike.
+            // The smaller point comes first, so that both directions are rounded in the same way.
             let (i, j) = (i.min(j) as usize, i.max(j) as usize);
             let normal = weight / (degrees[i].sqrt() * degrees[j].sqrt());
             (normal * one).round() as u64
@@ -86,25 +87,25 @@ impl Graph {
         Self { entries: w.iter().map(|each| (each.1, entry(each))).collect(), starts }
     }
 
-    /// How many points.
+    /// Returns the number of points.
     #[must_use]
     pub(crate) fn points(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Entries of N: twice the edges, less those that point both ways.
+    /// Returns the number of entries of N: twice the edges, minus the edges that exist in both directions.
     #[must_use]
     pub(crate) fn entries(&self) -> usize {
         self.entries.len()
     }
 
-    /// Row i of N: (column, weight with [`WEIGHT_BITS`] fractional bits), ascending.
+    /// Returns row i of N: (column, weight with [`WEIGHT_BITS`] fractional bits), ascending.
     #[must_use]
     pub(crate) fn row(&self, i: usize) -> &[(u32, u64)] {
         &self.entries[self.starts[i]..self.starts[i + 1]]
     }
 
-    /// N x.
+    /// Returns N x.
     fn times(&self, x: &[f64]) -> Vec<f64> {
         let unit = 1.0 / (1u64 << WEIGHT_BITS) as f64;
         (0..self.points())
@@ -113,8 +114,8 @@ impl Graph {
             .collect()
     }
 
-    /// (I - alpha N)^-1 y by conjugate gradients (Hestenes & Stiefel, 1952) to a relative residual of 1e-13,
-    /// or the best that 1,000 steps give.
+    /// Returns (I - alpha N)^-1 y by conjugate gradients (Hestenes & Stiefel, 1952), to a relative
+    /// residual of 1e-13, or the best result of 1,000 steps.
     #[must_use]
     pub(crate) fn solve(&self, y: &[f64], alpha: f64) -> Vec<f64> {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn weights_are_those_of_the_normalised_graph() {
-        // A path 0 - 1 - 2, the first edge both ways, and a point alone.
+        // A path 0 - 1 - 2, the first edge in both directions, and an isolated point.
         let graph = Graph::new(4, 64, 1, &[edge(0, 1, 0), edge(1, 0, 0), edge(1, 2, 16)]);
         let c = (std::f64::consts::PI / 4.0).cos();
         let (d0, d1, d2) = (2.0, 2.0 + c, c);

@@ -1,27 +1,28 @@
-//! Each bit that a party or an owner gets is a fair coin, and so is the exclusive or of any two messages of
-//! one length, in whatever stages they are sent.
+//! Tests that each bit that a party or an owner gets is a fair coin. The same must hold for each bit of
+//! the exclusive or of any two messages of the same length, from any stages.
 //!
-//! The tape of a party stays, the third key is another one in each of [`RUNS`] runs. Counted are bits that
-//! are always the same, how far the number of ones of a bit lies from half (z, in standard deviations), and
-//! bits of exclusive ors that are always the same: two messages under one mask have such, since a product of
-//! shares is 0 wherever the two shares that the party has are.
+//! The tape of a party stays the same, and the third key differs in each of [`RUNS`] runs. The tests count
+//! bits that never change. They measure the deviation of the number of ones of a bit from half (z, in
+//! standard deviations). They also count bits of exclusive ors that never change: two messages with the
+//! same mask have such bits, because a product of shares is 0 wherever the party's two shares are 0.
 
 use std::collections::BTreeMap;
 
 use super::super::super::output::{Sealed, unseal};
 use super::*;
 
-/// Runs for each party. A fair bit is the same in all of them once in 2^63 times.
+/// Runs for each party. A fair bit is the same in all of them with probability 2^-63.
 const RUNS: usize = 64;
-/// |z| of a bit that is 1 in at most 6 of 64 runs, or in at least 58: 1 of 10^11 fair bits.
+/// Threshold of |z|: a bit that is 1 in at most 6 of 64 runs, or in at least 58, reaches it. 1 of 10^11
+/// fair bits does.
 const LARGEST: f64 = 6.5;
-/// Words of a message that are compared with those of others.
+/// Number of words of a message that are compared with other messages.
 const COMPARED: usize = 64;
 
-/// What a party gets in each run: the messages in their order.
+/// Messages that a party gets in each run, in order.
 type Runs = Vec<Vec<Vec<u8>>>;
 
-/// The views of a party, those of the rounds `skip` left out.
+/// Returns the views of a party, without the rounds in `skip`.
 fn runs<'a, T>(
     party: usize,
     tape: impl Fn([[u8; 32]; 3]) -> Tape + Sync,
@@ -38,7 +39,7 @@ fn runs<'a, T>(
     (0..RUNS).into_par_iter().map(run).collect()
 }
 
-/// z of each bit.
+/// Returns z of each bit.
 fn scores(runs: &Runs) -> Vec<f64> {
     let flat: Vec<Vec<u8>> = runs.iter().map(|messages| messages.concat()).collect();
     assert!(flat.iter().all(|view| view.len() == flat[0].len()));
@@ -52,7 +53,8 @@ fn scores(runs: &Runs) -> Vec<f64> {
     ones.iter().flatten().map(|&ones| (f64::from(ones) - half) / (half / 2.0).sqrt()).collect()
 }
 
-/// Bits of exclusive ors of two messages of one length that are the same in all runs; whole words only.
+/// Returns the number of bits of exclusive ors of two messages of the same length that are equal in all
+/// runs. Only whole words are compared.
 fn constant_pairs(runs: &Runs) -> usize {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     let words: Vec<Vec<Vec<u64>>> = runs
@@ -107,7 +109,7 @@ fn found(runs: &Runs) -> Found {
     }
 }
 
-/// Rounds that show something on purpose.
+/// Returns the rounds that reveal data on purpose.
 fn shown() -> [u32; 2] {
     opening_rounds(&views(KEYS, Tape::default(), whole(6)).1)
 }
@@ -144,7 +146,7 @@ fn a_counter_that_begins_anew_in_each_stage_is_found_by_messages_of_one_length()
     assert!(found.constant == 0 && found.largest < LARGEST, "each message alone is as it should be");
 }
 
-/// z of the difference of two inputs, the largest over all bits of a party.
+/// Returns the largest z of the difference of two inputs over all bits of a party.
 fn difference(party: usize, one: &[Vec<Inputs>; 3], two: &[Vec<Inputs>; 3]) -> f64 {
     let skip = shown();
     let z =
@@ -155,8 +157,8 @@ fn difference(party: usize, one: &[Vec<Inputs>; 3], two: &[Vec<Inputs>; 3]) -> f
 
 #[test]
 fn uneven_classes_and_an_owner_of_one_row_change_nothing_that_is_seen_in_64_sessions() {
-    // What broke the exchange by custodians: bags of classes that are dealt unevenly, and an owner whose
-    // neighbours are all foreign.
+    // The cases that broke the exchange by custodians: unevenly distributed classes, and an owner whose
+    // neighbours all belong to another owner.
     let codes = words(POINTS, 64, 9);
     let label = |even: bool| move |i: usize| Some(if even { i % 2 } else { i / 12 } as u16);
     let of = |even: bool| (0..POINTS).map(label(even)).collect::<Vec<_>>();
@@ -174,7 +176,8 @@ fn uneven_classes_and_an_owner_of_one_row_change_nothing_that_is_seen_in_64_sess
     }
 }
 
-/// Bits of an owner's output that are used: label, the mark that there is one, and seven of each score.
+/// Returns whether a bit of an owner's output is used: the label, the mark that a label exists, and seven
+/// bits of each score.
 fn used(at: usize) -> bool {
     let (byte, bit) = (at / 8 % (CLASSES + 2), at % 8);
     match byte {
@@ -191,7 +194,7 @@ fn an_owner_that_does_not_compute_gets_shares_of_which_any_two_are_fair_coins_an
     let outputs: Vec<[Sealed; 3]> = (0..RUNS)
         .into_par_iter()
         .map(|attempt| {
-            // It has none of the keys.
+            // The owner has none of the keys.
             let keys = [1, 2, 3].map(|number| [64 * number + attempt as u8; 32]);
             views(keys, Tape::default(), whole(POINTS)).1.results.map(|outcome| match outcome {
                 Outcome::Sealed(sealed) => sealed,
@@ -204,7 +207,7 @@ fn an_owner_that_does_not_compute_gets_shares_of_which_any_two_are_fair_coins_an
         let (zero, one) = first.split_at(own / 8);
         let mut shares = [zero.to_vec(), one.to_vec(), second.to_vec()];
         if planted {
-            // The first holds all, the others nothing.
+            // The first share holds everything, the others nothing.
             let whole = (0..own / 8).map(|at| zero[at] ^ one[at] ^ second[at]).collect();
             shares = [whole, vec![0; own / 8], vec![0; own / 8]];
         }

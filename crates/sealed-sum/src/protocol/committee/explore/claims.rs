@@ -1,9 +1,9 @@
-//! What holds in every interleaving within the bounds, and which bugs the search would find.
+//! Claims that hold in every interleaving within the bounds, and bugs that the search finds.
 
 use super::super::Refusal;
 use super::*;
 
-/// Who proposes `ballots` ballots, up to renaming of the members.
+/// Returns all assignments of `ballots` ballots to proposers, up to renaming of the members.
 fn proposers(ballots: usize, members: u8) -> Vec<Vec<u8>> {
     let mut out = vec![vec![0]];
     for _ in 1..ballots {
@@ -18,7 +18,7 @@ fn proposers(ballots: usize, members: u8) -> Vec<Vec<u8>> {
     out
 }
 
-/// Explores all assignments of the ballots to proposers; returns the number of states.
+/// Explores all assignments of the ballots to proposers. Returns the number of states.
 fn safe(members: u8, ballots: usize, slots: u8, crashes: u8, shares: bool) -> usize {
     let mut states = 0;
     for proposers in proposers(ballots, members) {
@@ -53,8 +53,8 @@ fn every_interleaving_in_committees_of_five_opens_one_sum_of_each_slot() {
     safe(5, 2, 1, 1, true);
 }
 
-/// Minutes and gigabytes: three ballots in a committee of five, and whatever else is asked for as
-/// `members,ballots,slots,crashes,shares;...`.
+/// Takes minutes and gigabytes: three ballots in a committee of five, or the bounds in `FLYSWARM_BOUNDS`
+/// as `members,ballots,slots,crashes,shares;...`.
 #[test]
 #[ignore = "11 million states in 8 minutes"]
 fn wider_bounds() {
@@ -65,7 +65,7 @@ fn wider_bounds() {
     }
 }
 
-/// The bug is found, and the shortest way to it is printed.
+/// Checks that the bug is found, and prints the shortest way to it.
 fn caught(rule: Rule, members: u8, ballots: usize, slots: u8) {
     let mut shortest: Option<String> = None;
     for proposers in proposers(ballots, members) {
@@ -117,7 +117,7 @@ fn a_majority_that_is_one_short_is_caught() {
     }
 }
 
-/// The rule with a deviating member or a lost disk in a committee: whether two sums of a slot can be opened.
+/// Returns whether two sums of a slot can be opened in a committee with a deviating member or a lost disk.
 fn opens_twice(rule: Rule, members: u8, ballots: usize, crashes: u8) -> bool {
     let explored = |proposers| {
         let world = World { rule, members, proposers, slots: 1, crashes, shares: true };
@@ -132,14 +132,15 @@ fn one_liar_opens_twice_with_majorities_and_not_with_byzantine_quorums() {
     assert!(!opens_twice(Rule::Liar(Faults::Byzantine), 4, 2, 0));
 }
 
-/// It serves what was never decided; with the check of what it shows, nothing but what was.
+/// A liar that is believed serves values that were never decided. If its proof is checked, it can serve
+/// only decided values.
 #[test]
 fn a_liar_that_serves_slots_is_caught_where_it_is_believed() {
     assert!(opens_twice(Rule::LiarServes(Faults::Byzantine), 4, 1, 0));
     assert!(!opens_twice(Rule::LiarLeads(Faults::Byzantine), 4, 1, 0));
 }
 
-/// It leads, and shows one half another sum of the same ballot than the other.
+/// The liar leads, and shows the two halves of the committee different sums of the same ballot.
 #[test]
 fn a_leader_that_shows_two_sums_in_one_ballot_is_caught_with_majorities_alone() {
     assert!(opens_twice(Rule::LiarLeads(Faults::Crash), 3, 1, 0));

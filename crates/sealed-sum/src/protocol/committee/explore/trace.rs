@@ -1,4 +1,4 @@
-//! What a search has seen, as a fingerprint, and found, as text.
+//! Fingerprints of the states of a search, and its result as text.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::{Act, State, World};
 
 impl World {
-    /// What happened, in order, up to the last state found.
+    /// Returns the actions, in order, up to the last state found.
     pub(super) fn trace(&self, parents: &[(usize, Option<Act>)], what: &str) -> String {
         let mut path = Vec::new();
         let mut at = parents.len() - 1;
@@ -22,7 +22,8 @@ impl World {
     }
 }
 
-/// Members are named by their place in a list whose passive part is sorted after each step.
+/// Describes an action. Members are named by their place in a list whose passive part is sorted after each
+/// step.
 fn describe(act: Act) -> String {
     match act {
         Act::Propose(b) => format!("ballot {b} is proposed"),
@@ -40,8 +41,8 @@ fn describe(act: Act) -> String {
     }
 }
 
-/// 128 bits of two differently started hashes: at ten million states two collide with probability below
-/// 2^-80.
+/// Returns 128 bits of two hashes with different starts. Among ten million states, two collide with
+/// probability below 2^-80.
 pub(super) fn fingerprint(state: &State) -> (u64, u64) {
     let (mut a, mut b) = (DefaultHasher::new(), DefaultHasher::new());
     b.write_u8(1);
