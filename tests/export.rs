@@ -1,4 +1,4 @@
-//! The NumPy lines in `docs/export.md` make the same predictions as `flyswarm predict`.
+//! The NumPy lines in `docs/python.md` make the same predictions as `flyswarm predict`.
 //!
 //! They need python3 with NumPy (`FLYSWARM_PYTHON` selects another python3). Without it, the test
 //! reports this and passes, unless `FLYSWARM_REQUIRE_NUMPY` is set.
@@ -25,9 +25,10 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(done.stdout).expect("text")
 }
 
-/// Returns the Python blocks in docs/export.md.
+/// Returns the Python blocks in docs/python.md.
 fn blocks() -> [String; 3] {
-    let text = include_str!("../docs/export.md");
+    let page = include_str!("../docs/python.md");
+    let (_, text) = page.split_once("## A model without flyswarm\n").expect("the section");
     let mut blocks =
         text.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next()).map(String::from);
     let [lines, densify, probabilities] =

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of docs/networks.md and docs/personal.md: every method, split and seed, one run after another.
+"""Tables of docs/networks.md and lab/tables/networks.md: every method, split and seed, one run after another.
 
     cargo build --release --package flyswarm-lab --examples
     lab/scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] \

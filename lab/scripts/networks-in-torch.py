@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""FedAvg, kNN-Per and FedAvg+XCLP in PyTorch, on the deals of rows of our own runs: what docs/networks.md and
-docs/personal.md have beside these. It shares no code with flyswarm; distances and propagation are exact.
+"""FedAvg, kNN-Per and FedAvg+XCLP in PyTorch, on the deals of rows of our own runs: the columns "PyTorch" of
+lab/tables/networks.md. It shares no code with flyswarm; distances and propagation are exact.
 
     pip install torch numpy
     cargo build --release --package flyswarm-lab --examples

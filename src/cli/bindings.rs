@@ -79,7 +79,7 @@ type Answer = (Vec<u8>, Option<(f64, f64)>);
 /// learner; `weights` is the present file of weights.
 ///
 /// `train` is called in each round on a thread of the node. It receives the fields of a round from
-/// `docs/trainer.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from.
+/// `docs/networks.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from.
 /// It returns the new weights, and the mean loss (nats) and the accuracy of the rows; if it returns no
 /// figures, those of the new weights are computed. Weights are files in the format safetensors.
 ///

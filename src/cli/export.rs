@@ -16,8 +16,8 @@ use crate::files;
 /// Write a model as an NPZ archive with counts, lifting matrix, classes and settings, or a network with
 /// its scaling as ONNX
 ///
-/// docs/export.md describes the arrays and has twenty lines of NumPy that predict from them. A personal
-/// model is refused without a flag; docs/personal.md describes its arrays.
+/// docs/python.md describes the arrays and has twenty lines of NumPy that predict from them. A personal
+/// model is refused without a flag; docs/networks.md describes its arrays.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]

@@ -70,7 +70,7 @@ pub(super) struct Join {
     #[arg(long)]
     strict: bool,
     /// With the task fedavg: train with this command instead of the built-in learner, such as 'python3
-    /// train.py' (docs/trainer.md)
+    /// train.py' (docs/networks.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
     /// With the task fedavg: make the network personal at the end, like `flyswarm personalise`

@@ -28,7 +28,7 @@ use crate::data::{Dataset, LabelColumn};
 /// The model is a network that the task fedavg has trained. Anyone who has it can do this, without
 /// having been in its session. Prints the accuracy of the network alone, of the network after training
 /// on these rows (fine-tuned) and of kNN-Per on unseen rows, and names the best. If a personal model is
-/// given instead of a network, its datastore takes the new rows. docs/personal.md has the details.
+/// given instead of a network, its datastore takes the new rows. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file; or a personal model that takes new rows
@@ -91,7 +91,7 @@ pub(super) struct Personalise {
 
 /// Seed for folds, samples and batches. None of them needs to be secret.
 const SEED: &[u8] = b"flyswarm personalise";
-/// Training of a peer's own network, as in the reference runs of docs/personal.md.
+/// Training of a peer's own network, as in the reference runs of lab/tables/networks.md.
 const LOCAL: (u32, f32) = (15, 0.02);
 
 fn drifts() -> impl TypedValueParser<Value = Drift> {

@@ -1,7 +1,7 @@
 //! `join --trainer COMMAND`: the user's own program trains instead of the built-in learner.
 //!
 //! For each round, the program gets one line of JSON on standard input and answers with one line. Rows
-//! and weights lie in a folder that only this user can open (`docs/trainer.md`). The command comes from
+//! and weights lie in a folder that only this user can open (`docs/networks.md`). The command comes from
 //! the command line alone: a session file, which another person has written, cannot start programs here.
 
 use std::fs;

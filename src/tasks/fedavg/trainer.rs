@@ -1,5 +1,5 @@
 //! The user's own trainer instead of the built-in learner: its orders, and weights as a file in the
-//! format safetensors (`docs/trainer.md`).
+//! format safetensors (`docs/networks.md`).
 
 use flyswarm_learn::learner::{Batch, Network, Settings, Tape, Tensor, Trained};
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! A model as NumPy arrays, for use without this program. `docs/export.md` describes the arrays and how
+//! A model as NumPy arrays, for use without this program. `docs/python.md` describes the arrays and how
 //! to predict from them.
 
 use std::io::{self, Seek, Write};

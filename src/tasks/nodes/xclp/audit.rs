@@ -1,4 +1,4 @@
-//! Checks when messages leave, and runs schedules with random faults (`docs/xclp-audit.md`).
+//! Checks when messages leave, and runs schedules with random faults (`tests/security/xclp-audit.md`).
 
 use std::sync::Mutex;
 

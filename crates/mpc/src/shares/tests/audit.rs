@@ -1,5 +1,5 @@
 //! Tests that computing parties receive only uniform data, and that these tests find planted bugs
-//! (`docs/xclp-audit.md`).
+//! (`tests/security/xclp-audit.md`).
 //!
 //! *Fresh masks.* A party's tape is its two keys and its inputs. The program is run again, and the key
 //! that the party does not have is replaced from some round on. The data before that round stay the same;

@@ -1,5 +1,5 @@
 //! Tests of the rule of membership against liars that see everything: the rounds of the model behind the
-//! rule (`model.py`, see docs/attacks.md), with the real functions.
+//! rule (`model.py`, see tests/security/attacks.md), with the real functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
