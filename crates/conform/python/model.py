@@ -256,7 +256,7 @@ class Task(NamedTuple):
         return self.opened_moments(opened[2]) if len(session.plan) == 4 else None
 
     def opened_moments(self, opened: bytes) -> Moments:
-        """Returns the moments of all rows. Those of typical rows serve a comparison, which this peer skips."""
+        """Returns the moments of all rows. Those of typical rows serve comparisons that this peer skips."""
         session = self.session
         words = 1 + (9 if session.squares else 3) * session.features
         return Moments(opened[:8 * words], session.features, session.squares)

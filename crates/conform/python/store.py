@@ -1,7 +1,7 @@
 """State that must survive a restart (spec, section 10).
 
-Each record has its own file, which ends with a checksum. A record is written to a new file, synced and renamed,
-and the folder is synced.
+Each record has its own file, which ends with a checksum. A record is written to a new file, synced and
+renamed, and the folder is synced.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def noise_of_members(epsilon, delta, rounds, longest, parties):
 
 
 class Setting:
-    """Settings of a sketch without the seed: `data` and `flynn`, or an entry of `tune.setting` (section 4)."""
+    """Settings of a sketch without its seed: `data` and `flynn`, or one `tune.setting` (section 4)."""
 
     def __init__(self, table, features, classes):
         need(set(table) <= {"scaling", "densify", "m", "s", "rho"}, "unknown field")
