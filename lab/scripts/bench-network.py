@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory and time of a session of the task fedavg as real processes, with a large network.
+"""Measures memory and time of a session of the task fedavg with a large network and real processes.
 
     lab/scripts/bench-network.py PROGRAM [--peers 8] [--hidden 4096,4020] [--rounds 4] [--steps 2]
 

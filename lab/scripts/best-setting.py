@@ -12,7 +12,7 @@ import json
 import pathlib
 import sys
 
-KNOWN = 13  # the default and the PORTFOLIO of crates/learn/src/tuning/candidate.rs
+KNOWN = 13  # number of candidates: the default and the PORTFOLIO of crates/learn/src/tuning/candidate.rs
 
 results = [json.loads(path.read_text()) for path in sorted(pathlib.Path(sys.argv[1]).glob("[!.]*.json"))]
 candidates = 1 + results[0]["plan"]["budget"]

@@ -167,7 +167,7 @@ def test_weights_that_are_not_those_of_the_network_name_the_tensor(swarm, digits
     through = {"peer1": FedAvg(made.session, Bad(change))}
     with pytest.raises(ValueError, match=problem):
         raise made.join(rows, through=through)["peer1"]
-    # The weights are also checked before anything is sent.
+    # The weights are also checked before any message is sent.
     def started(event):
         raise AssertionError(event.kind)
 

@@ -82,7 +82,7 @@ class Proposer:
             self.marks.began_nothing(m, m.me, proposal.since + m.seconds("proposal_backoff_ms"))
 
     def has_promised(self) -> None:
-        """Gives way to the peer to which this peer has promised."""
+        """Gives way to the peer that has got this peer's promise."""
         m = self.machine
         self.withdraw()
         self.idle_since = max(self.idle_since or 0.0, m.now + m.seconds("proposal_backoff_ms"))

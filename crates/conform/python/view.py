@@ -124,11 +124,11 @@ class View:
         return found
 
     def slot_now(self) -> int:
-        """Returns the current slot, or the slot with which the view began if no sum has started."""
+        """Returns the current slot, or the first slot of the view if no sum has started."""
         return self.owed_slot if self.slot < 0 else self.slot
 
     def concerns(self, author: int, suspect: int, slot: int) -> bool:
-        """Returns whether a failure in which `author` names `suspect` counts (section 9, *End*)."""
+        """Returns whether a failure by `author` that names `suspect` counts (section 9, *End*)."""
         if author == suspect or suspect not in self.parents or abs(slot - self.slot_now()) > 1:
             return False
         near = self.parents[author] == suspect or self.parents[suspect] == author
@@ -220,7 +220,7 @@ class View:
         self.reported(kind, slot, sender)
 
     def due(self, kind: str, slot: int, below: set[int]) -> set[int]:
-        """Returns the members of which a complete report has an item."""
+        """Returns the members below that must have an item in a complete report."""
         if kind == "Keys":
             return below
         if kind == "TotalReady":

@@ -4,7 +4,7 @@ The second peer (`peer`) and the check of the vectors (`vectors`) both use them,
 one implementation in Python. Nothing here uses the Rust code.
 """
 
-VERSION = 5  # of the protocol
+VERSION = 5  # version of the protocol
 PROTOCOL = b"flyswarm/%d" % VERSION  # every hash and signature begins with it
 
 

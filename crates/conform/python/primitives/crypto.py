@@ -151,7 +151,7 @@ def exchange_public(secret: bytes) -> bytes:
 
 
 def recorded(randomness: dict[str, Any]) -> Draw:
-    """Returns the randomness of `flyswarm-conform play --prepare`, in the order in which a peer draws it."""
+    """Returns the randomness of `flyswarm-conform play --prepare`, in the order that a peer draws it."""
     digits = [randomness["view_secret"]]
     for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
         digits += [*deal["coefficients"], deal["ephemeral_secret"]]
@@ -216,7 +216,7 @@ def ballot_bytes(ballot: Ballot) -> bytes:
 
 
 def sum_bytes(sum_id: SumId) -> bytes:
-    """ballot || slot"""
+    """Returns ballot || slot."""
     return ballot_bytes(sum_id.ballot) + struct.pack("<I", sum_id.slot)
 
 

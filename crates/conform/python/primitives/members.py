@@ -22,7 +22,7 @@ def marks_of(signed: list[Any]) -> list[Mark]:
 
 
 def living(count: int, marks: set[Mark], now: int) -> dict[int, list[Unit]]:
-    """Returns, for each peer, the units of the pairs that are kept apart."""
+    """Returns the units of each peer in pairs that are kept apart."""
     step = min(borne(count), 3) + 2
     until: dict[frozenset, int] = {}
     rank: dict[int, int] = {}

@@ -133,7 +133,7 @@ def check_held_out(file, seed):
     for text, held in zip(file["predictions"], parts):
         confusion, bins, margins = [0] * classes**2, [[0] * 3 for _ in range(10)], [[] for _ in range(classes)]
         for row, label in held:
-            # Only one number of a row is not 0, so binary32 rounds twice.
+            # Only one number of a row is not 0, so two roundings to binary32 are enough.
             scores = [f32(f32(sum(w * x for w, x in zip(matrix[3 * c :], row))) + bias[c]) for c in range(classes)]
             predicted = scores.index(max(scores))
             confidence = 1 / sum(math.exp(score - scores[predicted]) for score in scores)
