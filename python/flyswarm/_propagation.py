@@ -25,7 +25,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
     neighbours : int, default=10
         Number of neighbours of a row.
     alpha : float, default=0.99
-        How far labels spread, above 0 and at most 0.999.
+        Propagation parameter of the paper, above 0 and at most 0.999. Labels spread further if it is larger.
     steps : int or None, default=None
         Number of propagation steps. None means the number that alpha requires.
     power : int, default=1

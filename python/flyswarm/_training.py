@@ -22,7 +22,7 @@ class Round:
         This peer's rows without the held-out rows, with the session's scaling. They are the same in every
         round.
     y : ndarray of shape (n_samples,), int64
-        Index of each row's class in the session's list.
+        Index of each row's class in the session's list of classes.
     rate : float
         Learning rate by the session's schedule.
     epochs, steps : int
@@ -101,8 +101,8 @@ class FedAvg:
         `get_weights()` returns a mapping of names to arrays that are float32 or can be converted to it.
         `set_weights(w)` takes a dict of names to float32 arrays. `fit(round)` trains on the rows of a
         `Round`, starting from the weights last set. It returns None or a pair (loss, accuracy): the mean
-        loss of a row in nats, and a number from 0 to 1. If it returns None, the session computes both from
-        the new weights. The node calls these methods in a thread of its own, one at a time.
+        loss of the rows in nats, and the accuracy from 0 to 1. If it returns None, the session computes
+        both from the new weights. The node calls these methods in a thread of its own, one at a time.
     loss : callable or None
         Required for a torch module: a function of (scores, y) that returns a tensor with one number, the mean
         over a batch, such as `torch.nn.functional.cross_entropy`.
