@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("session")
     for name in ("key", "data", "state", "out", "listen"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--randomness", help="use the randomness of `flyswarm-conform play --prepare`; never with real data")
+    parser.add_argument("--randomness", help="replay `flyswarm-conform play --prepare`; never with real data")
     try:
         code, text = run(parser.parse_args())
     except (ValueError, KeyError, FileNotFoundError) as error:
