@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Recomputes tests/vectors/*.json from protocol-spec.md, independently of the Rust code.
 
-Needs Python 3.11 and the packages `cryptography`, `blake3` and `numpy`. The types of the wire are read out of the
-specification itself (section 2.1); the rest follows its text, section by section. The code is in
-`crates/conform/python`: `primitives`, which the second peer uses too, and `vectors`. Prints what fails and
-`N passed, N failed`; exit code 1 if any failed.
+Needs Python 3.11 and the packages `cryptography`, `blake3` and `numpy`. The types of messages are read from
+the specification itself (section 2.1); the rest follows its text, section by section. The code is in
+`crates/conform/python`: `primitives`, which the second peer uses too, and `vectors`. Prints the failed checks
+and `N passed, N failed`. The exit code is 1 if a check failed.
 """
 
 import sys

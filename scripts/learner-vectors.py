@@ -1,6 +1,7 @@
-"""Losses and gradients of the built-in learner's networks by NumPy, in binary64: crates/learn/tests/learner.json.
+"""Computes losses and gradients of the built-in learner's networks with NumPy, in binary64.
 
-Run it again after a change of a network: python3 scripts/learner-vectors.py
+Writes crates/learn/tests/learner.json. Run it again after a change of a network:
+python3 scripts/learner-vectors.py
 """
 
 import json
@@ -12,12 +13,12 @@ ROWS, CLASSES = 4, 3
 
 
 def numbers(count, seed):
-    """Numbers in -1..1 that are exact in binary32."""
+    """Returns numbers in -1..1 that are exact in binary32."""
     return np.round(np.sin(np.arange(1, count + 1) * (1.7 + 0.1 * seed)) * 2**12) / 2**12
 
 
 def dense(x, w, b, relu):
-    """Output, and what turns its gradient into those of x, w and b."""
+    """Returns the output, and a function from its gradient to the gradients of x, w and b."""
     y = x @ w.T + b
     out = np.maximum(y, 0) if relu else y
 

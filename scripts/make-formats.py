@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes crates/data/tests/formats: the same four rows in every format, by the programs that people use. Needs numpy, pandas and pyarrow.
+"""Writes the same four rows in every format to crates/data/tests/formats, with common libraries.
 
     python3 scripts/make-formats.py [FOLDER]
+
+Needs numpy, pandas and pyarrow.
 """
 import sys
 from datetime import date
@@ -38,7 +40,7 @@ table.assign(colour=["red", "blue", "red", "red"]).to_parquet(folder / "colour.p
 table.set_axis([7, 1, 9, 2], axis=0).to_parquet(folder / "index.parquet")
 table.assign(b=[1, None, 2, 3]).to_parquet(folder / "null.parquet", index=False)
 
-# A table as it is: text, a dictionary, dates, moments, bool, missing values; and a list, which is not read.
+# A raw table: text, a dictionary, dates, timestamps, booleans, missing values, and a list, which is not read.
 patients = pd.DataFrame(
     {
         "age": [61, None, 48.5, 70],

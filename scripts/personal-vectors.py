@@ -1,6 +1,7 @@
-"""Nearest neighbours, their vote and the choice of lambda by NumPy: crates/learn/tests/personal.json.
+"""Computes nearest neighbours, their vote and the choice of lambda with NumPy.
 
-Run it again after a change of what kNN-Per computes: python3 scripts/personal-vectors.py
+Writes crates/learn/tests/personal.json. Run it again after a change of the computation of kNN-Per:
+python3 scripts/personal-vectors.py
 """
 
 import json
@@ -13,13 +14,13 @@ KEYS, ROWS, WIDTH, CLASSES = 40, 12, 5, 4
 
 
 def numbers(count, step):
-    """Numbers in -1..1 that are exact in binary32."""
+    """Returns numbers in -1..1 that are exact in binary32."""
     return np.round(np.sin(np.arange(1, count + 1) * step) * 2**10) / 2**10
 
 
 def case(k, scale):
     keys = numbers(KEYS * WIDTH, 1.3).reshape(KEYS, WIDTH)
-    keys[7] = keys[31]  # Equally near everything: the first is nearer.
+    keys[7] = keys[31]  # A duplicate has the same distances: the first of the two is nearer.
     labels = np.arange(KEYS) * 7 % CLASSES
     rows = numbers(ROWS * WIDTH, 0.7).reshape(ROWS, WIDTH)
     rows[3] = keys[31]

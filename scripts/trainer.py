@@ -1,6 +1,6 @@
 """A trainer for `flyswarm join --trainer 'python3 scripts/trainer.py'`: the network `logistic`, in NumPy.
 
-docs/networks.md says what is asked and answered. With --same it trains nothing, for measuring.
+docs/networks.md describes the requests and answers. With --same it does not train, for measurements.
 """
 
 import json

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Training and prediction beside scikit-learn's nearest neighbours (brute force, k-d tree), as ratios of one run.
+"""Compares training and prediction with scikit-learn's nearest neighbours (brute force, k-d tree).
 
     pip install scikit-learn && cargo bench --package flyswarm-lab --bench table6 --no-run
     lab/scripts/bench-knn.py [FILE.csv[.gz] ...]
 
-Each file: no header, the class in the last column; crates/data/data/digits.csv.gz unless given. Four fifths of the rows are learnt,
-shuffled with seed 0; both sides use one thread, and CPU time. FlyNN: m = 256 d (at most 16384), s = 0.3 d, rho = 32.
+Prints ratios within one run. Each file has no header and the class in the last column; the default is
+crates/data/data/digits.csv.gz. Rows are shuffled with seed 0, and four fifths of them are for training. Both
+sides use one thread, and CPU time counts. FlyNN: m = 256 d (at most 16384), s = 0.3 d, rho = 32.
 """
 
 import csv

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How fast the built-in learner trains beside PyTorch: samples per CPU second, one thread each.
+"""Compares the training speed of the built-in learner and PyTorch: samples per CPU second, one thread each.
 
     cargo build --release --package flyswarm-lab --example learner
     python3 lab/scripts/bench-learner.py target/release/examples/learner [RUNS]
 
-The same convolutional networks (three of 3 x 3 with ReLU and a maximum over 2 x 2, then 128 units), images of
-3 x 32 x 32, batches of 32, momentum 0.9, weight decay 1e-4. The two take turns; the median of RUNS (5) of each
-is printed, and their ratio. Needs torch.
+Both train the same convolutional network: three 3 x 3 convolutions with ReLU and 2 x 2 max pooling, then 128
+units. Images are 3 x 32 x 32, batches have 32 images, momentum is 0.9 and weight decay 1e-4. The two run in
+turn. Prints the median of RUNS (5) for each, and their ratio. Needs torch.
 """
 
 import re

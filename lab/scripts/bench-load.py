@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Load times of a CSV file beside polars, in one run.
+"""Compares load times of a CSV file with those of polars, in one run.
 
     cargo build --locked --package flyswarm-lab --example load
     lab/scripts/bench-load.py target/debug/examples/load [ROWS [TURNS]]
 
-Makes a file of ROWS (10^6) rows of 50 numbers and a label with a fixed seed, and reads it in turn with the
-program (as plain numbers, and as described columns) and with polars (all numbers as binary32, the label as
-text), each in a process of its own, TURNS (3) times. Prints for each the seconds of each turn and the least,
-and the peak memory of the process beside the size of the result. The sums of all numbers must agree. Needs
-polars.
+Makes a file of ROWS (10^6) rows of 50 numbers and a label with a fixed seed. Reads it with the program (as
+plain numbers, and as described columns) and with polars (numbers as binary32, the label as text), in turn.
+Each read has its own process and is repeated TURNS (3) times. Prints for each the seconds of each turn, the
+shortest time, the peak memory of the process and the size of the result. The sums of all numbers must agree.
+Needs polars.
 """
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Memory and time of a session of the task fedavg as real processes, with a large network.
+"""Measures memory and time of a session of the task fedavg with a large network and real processes.
 
     lab/scripts/bench-network.py PROGRAM [--peers 8] [--hidden 4096,4020] [--rounds 4] [--steps 2]
 
-PROGRAM is flyswarm. Deals the digits (64 features, 10 classes) to the peers and trains an mlp on them;
-4096,4020 is 64 MiB of weights. Prints the size of the weights, and for each peer its peak memory (resident),
-also as a multiple of that size, and its CPU seconds.
+PROGRAM is flyswarm. Deals the digits (64 features, 10 classes) to the peers, which train an mlp; 4096,4020
+gives 64 MiB of weights. Prints the size of the weights. Also prints the CPU seconds and the peak resident
+memory of each peer, the latter also as a multiple of the size of the weights.
 """
 
 import argparse

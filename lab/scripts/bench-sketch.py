@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""SRP sketches beside numpy on one core, as a ratio of one run: lab/scripts/bench-sketch.py [--rows 1000] [--records 1024] [--features 784] [--planes 6].
+"""Compares SRP sketches with numpy on one core, as a ratio within one run.
 
-Builds and runs `cargo bench --package flyswarm-lab --bench sketch` (whose sizes are the defaults here), then counts as many records with numpy:
-one matrix product, signs, numbers, counts. Needs numpy.
+    lab/scripts/bench-sketch.py [--rows 1000] [--records 1024] [--features 784] [--planes 6]
+
+Builds and runs `cargo bench --package flyswarm-lab --bench sketch`, whose sizes are the defaults here. Then
+counts the same number of records with numpy: one matrix product, signs, numbers, counts. Needs numpy.
 """
 
 import argparse

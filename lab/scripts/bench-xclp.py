@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""One session of XCLP as real processes beside numpy's centralised version, in one run: lab/scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5]
-[--features 512] [--bits 4096] [--classes 10] [--memory-mb 1024].
+"""Compares a session of XCLP with real processes and a centralised version in numpy, in one run.
 
-PROGRAM is a release build of flyswarm. Makes rows around as many random centres as classes, the class of one row in twenty known, deals them to the peers, and
-prints wall seconds, the load of the machine, CPU seconds, peak memory (resident) and bytes sent of each peer, the share of labels that are right, and the same
-for numpy: random planes, Hamming distances as a matrix product, the k nearest, the exact inverse. Needs numpy.
+    lab/scripts/bench-xclp.py PROGRAM [--points 500] [--peers 5] [--features 512] [--bits 4096] [--classes 10]
+        [--memory-mb 1024]
+
+PROGRAM is a release build of flyswarm. Makes rows around one random centre for each class, with a known class
+for one row in twenty, and deals them to the peers. Prints wall seconds, the load of the machine, the share of
+correct labels, and for each peer CPU seconds, peak resident memory and bytes sent. Prints the same for numpy:
+random planes, Hamming distances as a matrix product, the k nearest rows, the exact inverse. Needs numpy.
 """
 
 import argparse

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""The best single settings over the sets that `flyswarm-lab benchmark FOLDER --out RESULTS` has evaluated: lab/scripts/best-setting.py RESULTS.
+"""Ranks settings over all data sets that `flyswarm-lab benchmark FOLDER --out RESULTS` has evaluated.
 
-A setting's figure is the mean over the sets of its score divided by the best setting's on that set. Only the default and the list of
-known candidates are the same on every set (but for sizes that follow d), so only these are ranked.
+    lab/scripts/best-setting.py RESULTS
+
+The figure of a setting is a mean over the sets: its score divided by the score of the best setting on that
+set. Only the default and the known candidates are the same on every set (except sizes that depend on d), so
+only these are ranked.
 """
 
 import json
 import pathlib
 import sys
 
-KNOWN = 13  # the default and the PORTFOLIO of crates/learn/src/tuning/candidate.rs
+KNOWN = 13  # number of candidates: the default and the PORTFOLIO of crates/learn/src/tuning/candidate.rs
 
 results = [json.loads(path.read_text()) for path in sorted(pathlib.Path(sys.argv[1]).glob("[!.]*.json"))]
 candidates = 1 + results[0]["plan"]["budget"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares our made-up data (crates/learn/src/synthetic.rs) with scikit-learn's make_classification, statistic by statistic.
+"""Compares our synthetic data (crates/learn/src/synthetic.rs) with scikit-learn's make_classification.
 
     cargo build --package flyswarm-lab --example synthetic
     lab/scripts/check-synthetic.py target/debug/examples/synthetic [FEATURES]
 
-Each statistic is taken on as many sets of both as SETS says; their means may differ by four standard errors. Needs numpy and
+Computes each statistic on SETS sets from both. The means may differ by four standard errors. Needs numpy and
 scikit-learn.
 """
 

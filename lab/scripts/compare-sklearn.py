@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""FlyNN beside what a user would pick on one machine: lab/scripts/compare-sklearn.py FLYSWARM FOLDER [SET ...]
+"""Compares FlyNN with the classifiers that a user would choose on one machine.
 
-FLYSWARM is the program (a release build), FOLDER holds NAME.csv.gz: numbers, the class in the last column. Prints, for each set,
-balanced accuracy in percent over 5 stratified folds, seed 0, of at most 1,500 rows (a stratified sample, the same for all).
+    lab/scripts/compare-sklearn.py FLYSWARM FOLDER [SET ...]
 
-FlyNN: `tune --budget 0`, the default sketch with the best of its 23 readouts over its folds, and nearest neighbours (k and scaling
-tuned) on the same folds; both choose with the rows that they are scored on, and are somewhat optimistic. scikit-learn: defaults,
-nothing tuned; logistic regression on standardised columns with at most 1,000 steps.
+FLYSWARM is the program (a release build). FOLDER has files NAME.csv.gz of numbers with the class in the last
+column. Prints balanced accuracy in percent for each set, over 5 stratified folds with seed 0, on at most
+1,500 rows (a stratified sample, the same for all).
+
+FlyNN is `tune --budget 0`: the default sketch with the best of its 23 readouts over its folds. Nearest
+neighbours (k and scaling tuned) use the same folds. Both are slightly optimistic, because they choose with
+the rows of the score. scikit-learn uses its defaults without tuning; logistic regression has standardised
+columns and at most 1,000 steps.
 """
 
 import gzip

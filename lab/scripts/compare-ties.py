@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Compares tie rules of winner-take-all on sets of ../shared/data: the lowest row of M, all tied rows, all of them with the weight that
-is left. Prints the share of points with a tie at the cut, the mean number of rows tied there, and the accuracy for gamma 0.3 and 0.6 (5
-folds, at most 1,000 rows, m = 8192, rho = 64). Needs numpy; takes minutes.
+"""Compares tie rules of winner-take-all on sets of ../shared/data.
 
     lab/scripts/compare-ties.py ../shared/data/tabular
+
+The rules are: the lowest row of M, all tied rows, and all tied rows with the remaining weight. Prints the
+share of points with a tie at the cut, the mean number of tied rows there, and the accuracy for gamma 0.3 and
+0.6 (5 folds, at most 1,000 rows, m = 8192, rho = 64). Needs numpy; takes minutes.
 """
 
 import gzip

@@ -5,7 +5,7 @@
     lab/scripts/convert.py libsvm FILE OUT.npz           # needs numpy and scikit-learn
     lab/scripts/convert.py arff FILE OUT.csv             # needs scipy; the label is the last attribute
 
-An NPZ file has the arrays `X` (rows first) and `y`. The scenarios of Fashion-MNIST in lab/simulations need
+An NPZ file has the arrays `X` (first axis: rows) and `y`. The Fashion-MNIST scenarios in lab/simulations need
 
     lab/scripts/convert.py idx ../shared/data/fashion-mnist/train-images-idx3-ubyte.gz \\
         ../shared/data/fashion-mnist/train-labels-idx1-ubyte.gz target/lab/fashion-train.npz
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def idx(path):
-    """The array of unsigned bytes in an IDX file: two zero bytes, type 8, dimensions, sizes, elements."""
+    """Reads unsigned bytes from an IDX file: two zero bytes, type 8, dimensions, sizes, elements."""
     import numpy as np
 
     raw = Path(path).read_bytes()

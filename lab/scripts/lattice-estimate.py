@@ -1,11 +1,18 @@
-"""Security of the lattice code of `hamming = "phe"`, by the primal attack: `python3 lab/scripts/lattice-estimate.py`.
+"""Estimates the security of the lattice scheme of `hamming = "phe"` against the primal attack.
 
-Block size and cost of the primal attack on Ring-LWE as plain LWE (Alkim, Ducas, Poeppelmann and Schwabe, 2016; Albrecht, Goepfert,
-Virdia and Wunderer, 2017), the secret scaled to the size of the errors (Bai and Galbraith, 2014): the least block size b for which
-some number m of samples has sqrt(b) sigma <= delta^(2 b - d) (q^m w^n)^(1 / d), d = m + n + 1, w the ratio of the deviations of
-error and secret. Cost as the Homomorphic Encryption Standard (2018) counts it: 8 d calls of 2^(0.292 b + 16.4) operations each; and
-core-SVP: one call, 2^(0.292 b) (Becker, Ducas, Gama and Laarhoven, 2016) or with a quantum computer 2^(0.265 b), which favours the
-attacker.
+    python3 lab/scripts/lattice-estimate.py
+
+Prints block size and cost of the primal attack on Ring-LWE as plain LWE (Alkim, Ducas, Poeppelmann and
+Schwabe, 2016; Albrecht, Goepfert, Virdia and Wunderer, 2017). The secret is scaled to the size of the errors
+(Bai and Galbraith, 2014). The block size is the least b for which some number m of samples satisfies
+
+    sqrt(b) sigma <= delta^(2 b - d) (q^m w^n)^(1 / d)
+
+where d = m + n + 1, and w is the ratio of the standard deviations of error and secret.
+
+The first cost follows the Homomorphic Encryption Standard (2018): 8 d calls of 2^(0.292 b + 16.4) operations
+each. The second is core-SVP with one call, which favours the attacker: 2^(0.292 b) (Becker, Ducas, Gama and
+Laarhoven, 2016), or 2^(0.265 b) with a quantum computer.
 """
 
 import math

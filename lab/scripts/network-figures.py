@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tables of docs/networks.md and lab/tables/networks.md: every method, split and seed, one run after another.
+"""Makes the tables of docs/networks.md and lab/tables/networks.md: one run for each method, split and seed.
 
     cargo build --release --package flyswarm-lab --examples
     lab/scripts/network-figures.py target/release/examples DATA OUT [--seeds 0,1,2] [--only fashion] \
         [--methods alone,xclp-1] [--rate 0.02] [--print]
 
-DATA has the folders cifar10 and fashion-mnist. Each run leaves its result in OUT, and one that was stopped
-goes on from its last round. All of them take some hours of two cores; --print only prints what is there.
---methods and --rate are those of Fashion-MNIST; a run that diverged has no figure, but its round is told.
+DATA has the folders cifar10 and fashion-mnist. Each run writes its result to OUT. A stopped run continues
+from its last round. All runs take some hours on two cores; --print only prints existing results. --methods
+and --rate apply to Fashion-MNIST. A run that diverged has no figure, but its round is printed.
 """
 
 import json
@@ -32,7 +32,7 @@ def main():
 
 
 def result(given, path, *command):
-    """What a run has left in its file, after it was made if it has to be; None where it is only asked for."""
+    """Returns the result file of a run, and runs it first if needed. With --print a missing one is None."""
     if not path.exists() and not given.prints:
         words = [given.examples / command[0], *map(str, command[1:])]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

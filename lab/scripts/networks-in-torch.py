@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""FedAvg, kNN-Per and FedAvg+XCLP in PyTorch, on the deals of rows of our own runs: the columns "PyTorch" of
-lab/tables/networks.md. It shares no code with flyswarm; distances and propagation are exact.
+"""FedAvg, kNN-Per and FedAvg+XCLP in PyTorch, for comparison in docs/networks.md and lab/tables/networks.md.
 
     pip install torch numpy
     cargo build --release --package flyswarm-lab --examples
     lab/scripts/networks-in-torch.py target/release/examples DATA OUT cifar two 0
     lab/scripts/networks-in-torch.py target/release/examples DATA OUT fashion shards 0 [METHODS] [RATE]
 
+It deals the rows as our own runs do, but shares no code with flyswarm. Distances and propagation are exact.
 DATA has the folders cifar10 and fashion-mnist. Splits are those of the examples `personal` and
-`pseudo_labels`, METHODS those of the latter, with commas (labels,xclp-10,alone). Settings are those of the
-examples, and a run in which a peer makes a weight beyond 16 has diverged. First weights and batches are
-torch's. It prints percent of test rows that are right, and leaves that in OUT: what is there is not made
-again. One thread; some minutes for each method.
+`pseudo_labels`. METHODS are those of `pseudo_labels`, separated by commas (labels,xclp-10,alone). Settings
+are those of the examples. A run has diverged if a weight of a peer exceeds 16. First weights and batches come
+from torch. Prints the test accuracy in percent and writes it to OUT; existing results are not computed again.
+Uses one thread and some minutes for each method.
 """
 
 import copy
@@ -35,7 +35,7 @@ LAMBDAS = [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]
 
 
 class Network(nn.Module):
-    """Three times convolution, ReLU and maximum, then 128 numbers, the representation, then the classes."""
+    """Three blocks of convolution, ReLU and max pooling, a representation of 128 numbers, and classes."""
 
     def __init__(self, channels, side):
         super().__init__()
@@ -59,7 +59,7 @@ def unpacked(path, skip):
 
 
 def images(pixels, channels, side):
-    """From -2 to 2."""
+    """Converts pixels to images with values from -2 to 2."""
     numbers = (torch.tensor(pixels.astype(np.float32)) / 255 - 0.5) * 4
     return numbers.reshape(-1, channels, side, side)
 
@@ -132,7 +132,7 @@ def cifar(examples, data, split, seed):
         shared.load_state_dict(mean(trained, sizes))
 
     def votes(known, asked):
-        """What the nearest keys and the network say of rows, as probabilities."""
+        """Returns the probabilities for rows by the nearest keys, and by the network."""
         with torch.no_grad():
             keys, points = shared.represent(rows[known]).double(), shared.represent(asked).double()
             away, places = torch.cdist(points, keys).topk(min(10, len(known)), largest=False)
@@ -142,14 +142,14 @@ def cifar(examples, data, split, seed):
             return said / said.sum(1, keepdim=True), F.softmax(shared(asked), 1).double()
 
     def mixed(said, part, truth):
-        """How many rows are right, and the Brier score of the probabilities."""
+        """Returns the number of correct rows, and the Brier score of the probabilities."""
         near, network = said
         shares = part * near + (1 - part) * network
         brier = (shares - F.one_hot(truth, CLASSES)).square().sum().item()
         return (shares.argmax(1) == truth).sum().item(), brier
 
     def chosen(said, truth):
-        """The lambda with the most right answers, of equally good ones that with the lowest Brier score."""
+        """Returns the lambda with the most correct rows. The Brier score breaks ties."""
         scores = [mixed(said, part, truth) for part in LAMBDAS]
         best = min(range(len(LAMBDAS)), key=lambda at: (-scores[at][0], scores[at][1], at))
         return LAMBDAS[best]
@@ -174,7 +174,7 @@ def cifar(examples, data, split, seed):
 
 
 def propagated(points, labels, given):
-    """Label propagation: k = 10, alpha = 0.99, cubed cosines, labels of each class with the same sum."""
+    """Propagates labels: k = 10, alpha = 0.99, cubed cosines, labels of each class with the same sum."""
     points = F.normalize(points.double(), dim=1)
     likeness = (points @ points.T).clamp(min=0).fill_diagonal_(-1)
     most, places = likeness.topk(10, dim=1)
@@ -202,7 +202,7 @@ class Pass:
 
 
 class Partly:
-    """Rows of ten peers of which few have labels."""
+    """Rows of ten peers. Few of the rows have labels."""
 
     def __init__(self, examples, data, split, seed, rate):
         folder = data / "fashion-mnist"
@@ -221,7 +221,7 @@ class Partly:
         self.rate, self.seed = rate, seed
 
     def find(self, network, method):
-        """Label and confidence of each row, and whether it was found."""
+        """Returns the label and confidence of each row, and whether the label was found."""
         with torch.no_grad():
             points, shares = network.represent(self.rows), torch.zeros(len(self.rows), CLASSES).double()
             if method == "network":
@@ -270,7 +270,7 @@ class Partly:
 
     @functools.cached_property
     def start(self):
-        """After the rounds on given labels alone."""
+        """The network after the rounds that use only given labels."""
         torch.manual_seed(self.seed)
         return self.half(Network(1, 28), "labels", 40, np.random.default_rng(self.seed))
 
@@ -289,7 +289,7 @@ class Partly:
 
 
 def kept(path, measure):
-    """What a run has left in its file, after it was made if it has to be."""
+    """Prints the result file of a run, and runs it first if needed."""
     if not path.exists():
         path.write_text(json.dumps(measure()))
     print(path.stem, path.read_text(), flush=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws how the error of kernel densities falls with the rows of a sketch, and prints the fitted slopes (-1/2 is what theory says of a mean).
+"""Draws the error of kernel densities against the rows of a sketch, and prints the fitted slopes.
 
     cargo run --release --package flyswarm-lab --example density > density.csv
     lab/scripts/plot-density.py density.csv density.svg
 
-Needs matplotlib and numpy.
+By theory the slope is -1/2 for a mean. Needs matplotlib and numpy.
 """
 
 import csv

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws sketch distances of peers against the total variation of their class mixes, and prints Spearman's correlation of each run.
+"""Draws sketch distances of peers against the total variation of their class mixes.
 
     flyswarm simulate lab/simulations/sketch-fashion.toml --out results
     lab/scripts/plot-heterogeneity.py results/result.json heterogeneity.svg
 
-Needs matplotlib.
+Prints Spearman's correlation of each run. Needs matplotlib.
 """
 
 import json

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Figures 3, 7 and 8 of Ram and Sinha, from what `cargo run --package flyswarm-lab --example private` printed.
+"""Draws Figures 3, 7 and 8 of Ram and Sinha from the output of the example `private` of flyswarm-lab.
 
     plot-private.py OUT.svg FILE.csv ...     one row of plots for each number of training rows
-    plot-private.py --table FILE.csv ...     the figures behind Figure 8 as a table of Markdown
+    plot-private.py --table FILE.csv ...     the figures behind Figure 8 as a Markdown table
 
-Left (Figures 3a and 7): accuracy against T, a line for each epsilon, mode per-party, m = 600 and rho = 30. Right (Figures 3b and 8): accuracy against
-epsilon, each mode with the T that is best on average, beside the model without noise. Needs matplotlib, but not for the table.
+FILE.csv is the output of `cargo run --package flyswarm-lab --example private`. Left (Figures 3a and 7):
+accuracy against T with a line for each epsilon, mode per-party, m = 600 and rho = 30. Right (Figures 3b and
+8): accuracy against epsilon for each mode with the T that is best on average, and for the model without
+noise. Plots need matplotlib; the table does not.
 """
 
 import collections
@@ -17,7 +19,7 @@ MODES = ["per-party", "parallel", "central"]
 
 
 def read(files):
-    """{rows: {(m, rho): {(mode, epsilon, top): [accuracy, ..]}}}"""
+    """Returns {rows: {(m, rho): {(mode, epsilon, top): [accuracy, ..]}}}."""
     found = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
     for file in files:
         with open(file, newline="") as lines:
@@ -32,7 +34,10 @@ def spread(values):
 
 
 def best(points, mode, epsilon):
-    """The largest mean over T with its deviation, and that T (chosen on the rows that it is scored on, as in the paper)."""
+    """Returns the largest mean over T with its deviation, and that T.
+
+    T is chosen on the rows of the score, as in the paper.
+    """
     of = [(*spread(values), top) for (at, e, top), values in points.items() if (at, e) == (mode, epsilon)]
     return max(of)
 

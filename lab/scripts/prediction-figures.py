@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tables of docs/labels.md, "Labels for new rows": XCLP for prediction, every set and seed.
+"""Makes the tables of docs/labels.md, "Labels for new rows": XCLP for prediction, every set and seed.
 
     cargo build --release --package flyswarm-lab --examples
     lab/scripts/prediction-figures.py target/release/examples/prediction DATA OUT [--seeds 0,1,2] [--print]
 
-DATA has the folders cifar10, cifar100 and fashion-mnist. Each run leaves its result in OUT and is not made
-again; --print only prints what is there. Figures are means over the seeds, and the standard deviation.
+DATA has the folders cifar10, cifar100 and fashion-mnist. Each run writes its result to OUT and is not
+repeated; --print only prints existing results. Figures are means over the seeds, with standard deviations.
 """
 
 import json
@@ -55,7 +55,7 @@ def tables(data_set, found):
 
 
 def mean(peers, name):
-    """Over all rows of all peers."""
+    """Returns the mean over all rows of all peers."""
     return sum(peer["rows"] * peer[name] for peer in peers) / sum(peer["rows"] for peer in peers)
 
 

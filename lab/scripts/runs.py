@@ -1,11 +1,11 @@
-"""The arguments of scripts that run a program for several seeds and print tables of what it left."""
+"""Arguments of scripts that run a program for several seeds and print tables of its results."""
 
 import argparse
 import pathlib
 
 
 def arguments(program):
-    """Where `program`, data and results are, which seeds, and whether only to print."""
+    """Returns a parser for the paths of `program`, data and results, the seeds, and --print."""
     parser = argparse.ArgumentParser()
     for name in (program, "data", "out"):
         parser.add_argument(name, type=pathlib.Path)

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""The paper's Table 1 from the results of `flyswarm-lab benchmark --synthetic N --out RESULTS`: lab/scripts/table1.py RESULTS.
+"""Prints the paper's Table 1 from the results of `flyswarm-lab benchmark --synthetic N --out RESULTS`.
 
-Normalised accuracy 1 - a / a_kNN (Ram & Sinha, section 4, "Evaluation metric"): below 0 is better than nearest neighbours. Mean over the sets
-of a shape and its standard error; nested, and optimistic as in the paper (the best setting over the folds that chose it); by nearest neighbours whose k
-and scaling are tuned, and by those on the rows as they are, k tuned, which is the paper's reference.
+    lab/scripts/table1.py RESULTS
+
+The figure is the normalised accuracy 1 - a / a_kNN (Ram & Sinha, section 4, "Evaluation metric"); below 0 is
+better than nearest neighbours. Prints its mean over the sets of a shape and the standard error. Both
+estimates are given: nested, and optimistic as in the paper (the best setting over the folds that chose it).
+a_kNN is given for nearest neighbours with tuned k and scaling, and for the paper's reference: tuned k on
+unscaled rows.
 """
 
 import json

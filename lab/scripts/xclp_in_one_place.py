@@ -1,12 +1,14 @@
-"""XCLP in one place with numpy, a function for each stage (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1): what bench-xclp.py holds a
-swarm against. Points x features and points x classes; alpha is the session's.
+"""Centralised XCLP with numpy, one function for each stage (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
+
+bench-xclp.py compares a session with it. Arrays are points x features and points x classes. alpha is the
+alpha of the session.
 """
 
 import numpy as np
 
 
 def clusters(rng, points, features, classes):
-    """Rows around as many centres as classes, the class of each, and whether it is known: of one in twenty."""
+    """Makes rows around one centre for each class. Returns rows, classes, and True for the known 5 %."""
     centres = rng.normal(size=(classes, features))
     truth = rng.integers(classes, size=points)
     rows = (centres[truth] + 3 * rng.normal(size=(points, features))).astype(np.float32)
@@ -14,13 +16,13 @@ def clusters(rng, points, features, classes):
 
 
 def codes(rng, rows, bits):
-    """The sides of random planes, 0 or 1 in float32, which is what matrix products are fastest in."""
+    """Returns the sides of random planes as 0 or 1 in float32, the fastest type for matrix products."""
     planes = rng.standard_normal((bits, rows.shape[1]), dtype=np.float32)
     return (rows @ planes.T > 0).astype(np.float32)
 
 
 def distances(codes):
-    """Hamming distances; a point is as far from itself as can be."""
+    """Returns Hamming distances. A point has the largest possible distance to itself."""
     ones = codes.sum(1)
     found = ones[:, None] + ones[None, :] - 2 * codes @ codes.T
     np.fill_diagonal(found, codes.shape[1])
@@ -28,12 +30,12 @@ def distances(codes):
 
 
 def nearest(distances, k):
-    """The k nearest of each point."""
+    """Returns the k nearest points of each point."""
     return np.argpartition(distances, k, axis=1)[:, :k]
 
 
 def graph(distances, near, bits):
-    """N, the normalised sum of the matrix of similarities to the nearest and its transpose, dense."""
+    """Returns N as a dense matrix: similarities to the nearest points plus their transpose, normalised."""
     b = np.zeros(distances.shape)
     similar = np.cos(np.pi * np.take_along_axis(distances, near, 1) / bits).clip(0)
     np.put_along_axis(b, near, similar, 1)
@@ -43,12 +45,12 @@ def graph(distances, near, bits):
 
 
 def labels(truth, known, classes):
-    """1 where a point is known to have the label."""
+    """Returns a matrix with 1 for each known label."""
     y = np.zeros((len(truth), classes))
     y[np.flatnonzero(known), truth[known]] = 1
     return y
 
 
 def solved(normal, y, alpha=0.99):
-    """(I - alpha N)^-1 y without the inverse."""
+    """Returns (I - alpha N)^-1 y without computing the inverse."""
     return np.linalg.solve(np.eye(len(y)) - alpha * normal, y)

@@ -1,11 +1,11 @@
-"""What `FlyNNClassifier.predict` costs beside the crate's own kernel, in one run.
+"""Compares the time of `FlyNNClassifier.predict` with that of the crate's own kernel, in one run.
 
     cargo build --release --package flyswarm-lab --example predict
     python python/benches/bench_predict.py target/release/examples/predict [rows]
 
-The package must have been built in the same profile. The two predict in turn, on all cores, the kernel in a
-program of its own with the same model and rows; the least time of each counts: by the clock, and of all cores
-together, which other programs disturb less.
+The package must have been built with the same profile. The two predict in turn on all cores, with the same
+model and rows; the kernel runs in a program of its own. The shortest time of each counts, as wall time and as
+CPU time of all cores. Other programs disturb CPU time less.
 """
 
 import subprocess
@@ -21,7 +21,7 @@ ROWS, FEATURES, CLASSES, RUNS, TURNS = 100_000, 64, 10, 3, 4
 
 
 def seconds(call):
-    """On the clock, and of all cores."""
+    """Returns the wall time and the CPU time of all cores."""
     begun, worked = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - begun, time.process_time() - worked

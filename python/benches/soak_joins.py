@@ -1,9 +1,9 @@
-"""Sessions of three peers after another in one process: memory, threads and open files do not grow.
+"""Runs many sessions of three peers in one process: memory, threads and open files must not grow.
 
     python python/benches/soak_joins.py [sessions]
 
-Prints them on Linux now and then, and ends with an error where they have grown. The first tenth is not looked
-at: pools of threads and of memory are filled then.
+On Linux it prints these figures at intervals, and ends with an error if they have grown. The first tenth of
+the sessions does not count, because pools of threads and memory fill then.
 """
 
 import gc
@@ -21,16 +21,16 @@ SESSIONS, ROWS = 200, 300
 
 
 def sizes():
-    """Resident memory in MB, threads, and open files of this process."""
+    """Returns resident memory in MB, threads, and open files of this process."""
     gc.collect()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmRSS"].split()[0]) / 1024, int(status["Threads"]), len(os.listdir("/proc/self/fd"))
 
 
 def session(folder, X, y):
-    """One session of three peers, each with every third row."""
+    """Runs one session of three peers, each with every third row."""
     keys = {name: Identity.new(folder / name / "key") for name in ("north", "south", "east")}
-    # Without evaluation, no peer stays for others that have their result anyway.
+    # Without evaluation no peer waits for others that already have their result.
     made = Session.new(
         "soak", keys, features=X.shape[1], classes=["a", "b"], flynn={"m": 512, "rho": 16}, no_evaluate=True,
         timing={"start_wait_ms": 60_000, "view_timeout_ms": 30_000},

@@ -1,4 +1,4 @@
-"""A convolutional network in PyTorch, trained by four processes on digits that none shows to another.
+"""Four processes train a convolutional network in PyTorch on digits that they do not share.
 
     pip install torch
     python python/examples/cnn.py
@@ -17,7 +17,7 @@ PEERS = [f"peer{i}" for i in range(4)]
 
 
 def digits():
-    """Rows and labels to learn, and to test."""
+    """Returns rows and labels for training, and for testing."""
     X, y = load_digits(return_X_y=True)
     test = np.arange(len(X)) % 4 == 0
     X = (X / 16).astype(np.float32)
@@ -25,7 +25,7 @@ def digits():
 
 
 def module():
-    """The session's network `cnn` with filters 8, 16, 16 and 32 units: the same names and shapes."""
+    """Makes the session's network `cnn` with filters 8, 16, 16 and 32 units: the same names and shapes."""
     from torch import nn
 
     class Cnn(nn.Module):
@@ -47,7 +47,7 @@ def module():
 
 
 def peer(name, key, meeting, session):
-    """Trains on every fourth row; gives the curve, and how good network and module are on the test rows."""
+    """Trains on every fourth row. Returns the curve, and the test accuracy of network and module."""
     import torch
 
     torch.set_num_threads(1)

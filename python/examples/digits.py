@@ -1,4 +1,4 @@
-"""Handwritten digits at five peers, each a process: every peer gets the model of all rows, bit for bit.
+"""Five peers, each a process, have handwritten digits. Every peer gets the model of all rows, bit for bit.
 
     python python/examples/digits.py
 """
@@ -16,7 +16,7 @@ PEERS = [f"peer{i}" for i in range(5)]
 
 
 def digits():
-    """Rows and labels to learn, and to test."""
+    """Returns rows and labels for training, and for testing."""
     X, y = load_digits(return_X_y=True)
     X = np.ascontiguousarray(X, np.float32)
     test = np.arange(len(X)) % 4 == 0
@@ -24,7 +24,7 @@ def digits():
 
 
 def peer(name, key, meeting, session):
-    """Takes part with every fifth row."""
+    """Joins with every fifth row."""
     X, y, test, labels = digits()
     own = slice(PEERS.index(name), None, 5)
     estimator, receipt = Session(session).join(X[own], y[own], **meeting.of(key))

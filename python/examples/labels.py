@@ -1,9 +1,9 @@
-"""Labels for a mostly unlabelled table: three clinics, of whose patients one in ten has a diagnosis.
+"""Labels for mostly unlabelled tables: at three clinics, one patient in ten has a diagnosis.
 
     python python/examples/labels.py
 
-The task `xclp` spreads the labels that are known over the rows of all clinics, which nobody sees, and gives
-each clinic labels of its own rows.
+The task `xclp` spreads the known labels over the rows of all clinics. Each clinic gets labels for its own
+rows, and no clinic sees the rows of another.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ PEERS = ["north", "south", "east"]
 
 
 def rows(name):
-    """Every third row; what is known of its labels; and all labels."""
+    """Returns every third row, the known labels of these rows, and all their labels."""
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     y = y.map({0: "malignant", 1: "benign"}).to_numpy()
     known = np.random.default_rng(1).random(len(y)) < 0.1
@@ -27,7 +27,7 @@ def rows(name):
 
 
 def peer(name, key, meeting, session):
-    """Takes part; gives how many labels it had, and how many others were found rightly, here and alone."""
+    """Joins. Returns numbers of known labels, of others, and of right ones in the session and alone."""
     X, given, truth = rows(name)
     found, receipt = Session(session).join(X, given, **meeting.of(key))
     unknown = np.array([label is None for label in given])

@@ -1,9 +1,9 @@
-"""Three hospitals with tables of patients: text, dates and missing values, columns in another order at each.
+"""Three hospitals have tables of patients with text, dates and missing values, and different column orders.
 
     python python/examples/patients.py
 
-The session describes the columns as in North's table. Each hospital then knows a classifier of the patients
-of all three, which takes such a table as it is.
+The session describes the columns as in North's table. Each hospital gets a classifier that is trained on the
+patients of all three, and that takes such a table as it is.
 """
 
 import tempfile
@@ -17,12 +17,12 @@ TABLES = Path(__file__).parents[2] / "examples" / "patients"
 
 
 def table(name):
-    """Patients of one hospital; East writes "unknown" where a value is missing."""
+    """Returns the patients of one hospital. East writes "unknown" for a missing value."""
     return pd.read_csv(TABLES / f"{name}.csv", na_values="unknown")
 
 
 def peer(name, key, meeting, session):
-    """Takes part with three rows in four, the rest are for testing; says how new patients are classified."""
+    """Joins with three rows in four and tests on the rest. Also returns the classes of new patients."""
     rows = table(name)
     held = rows.index % 4 == 0
     learnt = rows[~held]

@@ -1,17 +1,17 @@
-"""Peers of one session on this machine, each a process."""
+"""Runs the peers of one session on this machine, each in a process."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
 
 class Meeting:
-    """Where the peers of a session listen: each tells it, and each is told."""
+    """Addresses of the peers of a session. Each peer publishes its address and reads those of the others."""
 
     def __init__(self, addresses):
         self.addresses = addresses
 
     def of(self, key):
-        """What `join` of the peer with this key is given beside its rows."""
+        """Returns further arguments of `join` for the peer with this key."""
 
         def on_event(event):
             if event.kind == "listening":
@@ -27,8 +27,8 @@ class Meeting:
 
 
 def together(peer, keys, *shared):
-    """What `peer(name, key, meeting, *shared)` gives, by name, for each of `keys`."""
-    # The threads of Rust do not survive a fork.
+    """Runs `peer(name, key, meeting, *shared)` for each of `keys`. Returns the results by name."""
+    # Processes are spawned, because the threads of Rust do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
     with spawn.Manager() as manager, ProcessPoolExecutor(len(keys), spawn) as pool:
         meeting = Meeting(manager.dict())

@@ -1,8 +1,8 @@
 """Federated learning with no central aggregator.
 
 `FlyNNClassifier`, `LabelPropagation` and `KNNPerClassifier` are estimators with the interface of
-scikit-learn. `Session` makes a session of several parties and takes part in it: what comes out is a fitted
-estimator that no party could have made alone.
+scikit-learn. `Session` makes a session of several parties and joins it. The result is an estimator that is
+fitted to the rows of all parties.
 """
 
 from flyswarm._classifier import FlyNNClassifier

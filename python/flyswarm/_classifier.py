@@ -11,54 +11,56 @@ from flyswarm._flyswarm import Counter, Model
 from flyswarm._learnt import WarningClassifier
 from flyswarm._rows import each, grouped, seed_bytes
 
-# Scalings with means and deviations over all rows.
+# Scalings that use the means and standard deviations of all rows.
 MEASURED = ("center", "standard", "soft-bins")
 
 
 class FlyNNClassifier(WarningClassifier, BaseEstimator):
     """Fruit-fly nearest-neighbour classifier (Ram & Sinha, Algorithm 1).
 
-    A row is hashed to the places of its `rho` largest of `m` sparse projections, and each class counts how
-    often its rows have set each place. Training is a sum of integers: models of parts add up exactly to the
-    model of the whole.
+    Each row is projected by `m` sparse random projections. Its hash has `m` bits, and the bits of the `rho`
+    largest projections are set. The model counts, for each class, how often the rows of the class set each
+    bit. Training is a sum of integers: the models of parts add up exactly to the model of all rows.
 
     Parameters
     ----------
     m : int, default=16384
-        Bits of a hash. The counts need m x classes x 4 bytes.
+        Number of bits of a hash. The counts need m x n_classes x 4 bytes.
     s : int or None, default=None
-        Features that a bit looks at, 1 to the width of a scaled row; None is 2, or 1 where the row is so
-        narrow.
+        Number of features that each projection adds up, from 1 to the width of a scaled row. None means 2,
+        or 1 if a scaled row has one number.
     rho : int, default=256
-        Bits set in a hash, 1 to m.
+        Number of bits that are set in a hash, 1 to m.
     gamma : float, default=0.9
-        Decay of a bit's weight each time it is set, from 0 to below 1. Log scores add 1 - gamma to counts.
+        Decay of a bit's weight each time the bit is set, from 0 to below 1. The "log" scores add 1 - gamma to
+        each count.
     readout : {"balanced-log", "log", "balanced-decay", "decay"}, default="balanced-log"
-        The score by which a prediction reads the counts; "decay" is the paper's.
+        Score that a prediction computes from the counts. "decay" is the score of the paper.
     scaling : {"soft-bins", "standard", "center", "unit-norm", "range", "none"}, default="soft-bins"
-        How features are put on one scale. The first three use means of all rows.
+        Scaling of the features. The first three use the means of all rows.
     bins : int, default=8
-        Soft bins of a feature, 2 to 64.
+        Number of soft bins of each feature, 2 to 64.
     bounds : (lower, upper) or None, default=None
-        For "range": two numbers, or two sequences with one number a feature.
+        For "range": two numbers, or two sequences of shape (n_features,).
     densify : bool, default=False
-        Whether rows are rotated at random first.
+        If True, rows are first rotated at random.
     seed : int or bytes, default=0
-        The public seed, an int from 0 to 2^256 - 1 or 32 bytes. Models add up only if their seeds are equal.
+        Public seed, an int from 0 to 2^256 - 1 or 32 bytes. Models can be merged only if their seeds are
+        equal.
     calibrate : bool, default=True
-        Whether `fit` calibrates `predict_proba` on a fifth of the rows, at most 1,000, as seen by the model
-        of the others. What is predicted does not change. `partial_fit` and `merge` do not calibrate.
+        If True, `fit` calibrates `predict_proba` on a fifth of the rows (at most 1,000) with a model of the
+        other rows. The predicted labels do not change. `partial_fit` and `merge` do not calibrate.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     n_features_in_ : int
-        Features of a row.
+        Number of features of a row.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had some. They are checked in every later call.
+        Names of the features, if X had names. Every later call checks them.
     model_ : Model
-        The model, as a session would write it.
+        The model, in the form that a session writes.
 
     Examples
     --------
@@ -97,17 +99,17 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         self.calibrate = calibrate
 
     def fit(self, X, y, groups=None):
-        """Learns from rows with a label each; forgets what was learnt before.
+        """Fits the classifier to labelled rows. An earlier fit is discarded.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers below 2^80. Not copied where it is float32 in C order.
+            Finite numbers with magnitudes below 2^80. A float32 array in C order is not copied.
         y : array-like of shape (n_samples,)
             Labels of at least two classes: integers, strings or booleans.
         groups : array-like of shape (n_samples,) or None
-            The group of each row, such as the patient. Rows of one group are never split between learning
-            and calibrating.
+            Group of each row, such as the patient. Rows of one group are never split between training and
+            calibration.
 
         Returns
         -------
@@ -116,7 +118,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         Raises
         ------
         ValueError
-            If X, y or groups is no such array, or a parameter is out of its range.
+            If X, y or groups has another form, or a parameter is out of range.
 
         Examples
         --------
@@ -138,13 +140,14 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return self
 
     def partial_fit(self, X, y, classes=None):
-        """Learns from more rows.
+        """Fits the classifier to additional rows.
 
-        The result equals that of one `fit` of all rows without `calibrate`, bit for bit.
+        The result equals that of one `fit` to all rows with `calibrate=False`, bit for bit.
 
-        With the scalings "center", "standard" and "soft-bins" the means are those of all rows: then the rows
-        are kept (as float32, also in a pickle), and the model is made of them when it is used next. `fit`
-        and `from_model` keep none: after them the means stay as they are, and the new rows are counted so.
+        The scalings "center", "standard" and "soft-bins" use the means of all rows. With these scalings the
+        classifier keeps the rows as float32, also in a pickle, and makes the model when it is needed next.
+        `fit` and `from_model` do not keep rows: after them the means stay fixed, and the new rows are scaled
+        with these means.
 
         Parameters
         ----------
@@ -153,7 +156,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         y : array-like of shape (n_samples,)
             Labels, all in `classes`.
         classes : array-like of shape (n_classes,) or None
-            All labels there may be. Needed in the first call.
+            All labels that can occur. Required in the first call.
 
         Returns
         -------
@@ -162,7 +165,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         Raises
         ------
         ValueError
-            As `fit`; or if the classes are missing or differ from those of the first call.
+            As `fit`. Also if the classes are missing, or differ from those of the first call.
 
         Examples
         --------
@@ -204,13 +207,13 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return self
 
     def predict(self, X):
-        """The label of each row.
+        """Predicts the label of each row.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            As in `fit`; a frame has the columns of the one that was learnt. The classifier of a session that
-            describes the columns of a table also takes a frame of such a table.
+            As in `fit`. A frame needs the columns of the frame in `fit`. If a session made the classifier and
+            describes the columns of a table, X can also be a frame of that table.
 
         Returns
         -------
@@ -221,7 +224,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         NotFittedError
             Before `fit`.
         ValueError
-            If X is no such array or has other features.
+            If X has another form or other features.
 
         Examples
         --------
@@ -232,11 +235,11 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return self.classes_[np.concatenate(each(X, lambda rows, at: model.predict(rows)))]
 
     def predict_proba(self, X):
-        """How likely each class is: its share of the rows, sharpened by the novelties.
+        """Predicts the probability of each class, from its share of the rows and the novelties.
 
-        How much is calibrated on held-out rows, by `fit` or by the session that has made the model; without
-        such rows probabilities are cautious. `predict` weighs all classes alike, so that rare ones are found
-        too: it need not say the likeliest class.
+        `fit`, or the session that made the model, calibrates the weight of the novelties on held-out rows.
+        Without calibration the probabilities are cautious. `predict` gives all classes the same weight, so
+        that it finds rare classes too. Its label can therefore differ from the most likely class.
 
         Parameters
         ----------
@@ -246,7 +249,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
-            Rows sum to 1; columns are in the order of `classes_`.
+            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
 
         Raises
         ------
@@ -263,7 +266,9 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return np.concatenate(each(X, lambda rows, at: model.probabilities(rows)))
 
     def novelties(self, X):
-        """How novel each row is to each class: the lowest is the prediction (the paper, line 12).
+        """Computes how novel each row is to each class (the paper, Algorithm 1, line 12).
+
+        The class with the lowest novelty is the prediction.
 
         Parameters
         ----------
@@ -273,7 +278,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         Returns
         -------
         novelties : ndarray of shape (n_samples, n_classes)
-            With "decay" from 0 to rho.
+            With the readout "decay" from 0 to rho.
 
         Raises
         ------
@@ -289,31 +294,31 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
 
     def __getstate__(self):
-        # Drops the hashes of rows, which stay at this peer.
+        # Leaves out the hashes of rows, because they must stay at this peer.
         return {name: value for name, value in super().__getstate__().items() if name != "_learnt"}
 
     def merge(self, other):
-        """The exact sum of two models: that of the rows of both.
+        """Adds two models: the result is exactly the model of the rows of both.
 
-        With the scalings "center", "standard" and "soft-bins" the models must have equal means, or both come
-        from `partial_fit`, which keeps rows.
+        With the scalings "center", "standard" and "soft-bins" the models need equal means, unless both come
+        from `partial_fit`, which keeps the rows.
 
         Parameters
         ----------
         other : FlyNNClassifier
-            Fitted, with the same parameters, classes and columns.
+            Fitted classifier with the same parameters, classes and columns.
 
         Returns
         -------
         merged : FlyNNClassifier
-            A new one; both stay as they are.
+            New classifier. `self` and `other` do not change.
 
         Raises
         ------
         NotFittedError
-            If one of them is not fitted.
+            If one of the classifiers is not fitted.
         ValueError
-            If they differ; the first difference is named.
+            If parameters, classes or columns differ. The message names the first difference.
 
         Examples
         --------
@@ -332,7 +337,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(merged, name, getattr(self, name))
-        # Comes first, because this error names the difference.
+        # This check comes first, because its error names the difference.
         if self._kept is None or other._kept is None:
             merged._kept, merged._model = None, self.model_.merge(other.model_)
             return merged
@@ -346,14 +351,14 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
 
     @classmethod
     def from_model(cls, model, classes=None):
-        """The estimator of a model, such as a session gives it.
+        """Makes an estimator from a model, such as the result of a session.
 
         Parameters
         ----------
         model : Model
             The model.
         classes : array-like of shape (n_classes,) or None
-            The labels in the order of the model's classes, in place of their names.
+            Labels in the order of the model's classes, to use instead of their names.
 
         Returns
         -------
@@ -362,7 +367,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         Raises
         ------
         ValueError
-            If there are not as many classes.
+            If the number of classes differs from that of the model.
 
         Examples
         --------
@@ -382,7 +387,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
 
     @property
     def model_(self):
-        """The `Model`; with kept rows it is made when it is asked for.
+        """The model, a `Model`. If the classifier keeps rows, the model is made on access.
 
         Raises
         ------
@@ -417,7 +422,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         return validate_data(self, X, reset=False), self.model_
 
     def _counter(self):
-        """A counter of no rows. Raises ValueError where a parameter is out of its range."""
+        """Returns a counter without rows. Raises ValueError if a parameter is out of range."""
         lo, hi = (np.atleast_1d(bound) for bound in (self.bounds if self.bounds is not None else ((), ())))
         width = self.n_features_in_ * (self.bins if self.scaling == "soft-bins" else 1)
         return Counter(
@@ -437,7 +442,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         )
 
     def _learn(self, parts, counter=None):
-        """The model of the rows of all `parts`, added to those of `counter`."""
+        """Adds the rows of all `parts` to `counter`, a new one if None. Returns the model of all its rows."""
         counter = self._counter() if counter is None else counter
         if self.scaling in MEASURED:
             for X, _ in parts:

@@ -1,4 +1,4 @@
-"""What happens to a peer, and how it is shown."""
+"""Events of a peer, and their display."""
 
 import sys
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a peer: `str(event)` is one line for people.
+    """Something that happened at a peer. `str(event)` is one readable line.
 
     Attributes
     ----------
     kind : str
-        Such as "waiting", "joined", "view", "opened", "finished".
+        Kind of the event, such as "waiting", "joined", "view", "opened" or "finished".
     time : float
         Seconds since 1970.
     fields : dict
-        What else is known, as `flyswarm join --json` prints it.
+        Further fields, as `flyswarm join --json` prints them.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Event:
 
 
 class SessionWarning(UserWarning):
-    """A warning for the user of the result: a column that looks wrong, or how good the result is.
+    """A warning for the user of the result, such as a suspicious column or a poor model.
 
     Examples
     --------
@@ -44,12 +44,12 @@ class SessionWarning(UserWarning):
 
 
 class Progress:
-    """Shows events: in a notebook in one cell, else as lines on standard error.
+    """Shows events in one cell of a notebook, or as lines on standard error outside a notebook.
 
     Parameters
     ----------
     name : str
-        What the session is called.
+        Name of the session.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rows in memory as files that the program reads."""
+"""Passes rows in memory to the program as files."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 @contextlib.contextmanager
 def temporary(write: Callable[[Path], object], name: str) -> Iterator[Path]:
-    """A file that `write` has written, for as long as it is needed.
+    """Yields the path of a temporary file that `write` has written.
 
-    On Linux it lies in memory and ends with this process, however that ends. Elsewhere it lies in a folder
-    that only this user can read.
+    On Linux the file is in memory and disappears when this process ends, also after a crash. Elsewhere it is
+    in a folder that only this user can read.
     """
     if hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd"):
         file = os.memfd_create(name)
@@ -34,7 +34,7 @@ def temporary(write: Callable[[Path], object], name: str) -> Iterator[Path]:
 
 
 def prepared(X: Any, read: Callable[[Path], NDArray[np.float32]]) -> NDArray[np.float32]:
-    """The features of the frame `X`, by a model that knows how its table becomes rows."""
+    """Returns the features of the frame `X`. `read` converts the file of a table to rows, as a model does."""
     with temporary(lambda path: write_table(path, X, None), "X.csv") as path:
         try:
             return read(path)
@@ -45,7 +45,7 @@ def prepared(X: Any, read: Callable[[Path], NDArray[np.float32]]) -> NDArray[np.
 def write_arrays(
     path: Path, X: Any, labels: Sequence[str] | None, columns: Sequence[str] | None
 ) -> None:
-    """An archive of `X`, `y` and `columns`, as far as they are given."""
+    """Writes an NPZ archive with `X` and, if given, `y` and `columns`."""
     if hasattr(X, "toarray"):
         raise ValueError("X is sparse, expected a dense array: X.toarray() makes one")
     X = np.asarray(X)
@@ -63,7 +63,7 @@ def write_arrays(
 
 
 def write_table(path: Path, X: Any, labels: Sequence[str] | None, label: str = "label") -> None:
-    """A CSV file of a frame, with `labels` in the column `label`."""
+    """Writes a frame as a CSV file, with `labels` in the column `label`."""
     frame = X.copy() if hasattr(X, "copy") else X.clone()
     if labels is not None:
         if len(labels) != len(X):

@@ -1,4 +1,4 @@
-"""Keys, and the ledger beside each of them."""
+"""Keys, and the privacy ledger next to each key."""
 
 import json
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from flyswarm._program import call, options
 
 @dataclass(frozen=True)
 class Identity:
-    """A key file and the name that others know its owner by.
+    """A key file and the peer id of its owner.
 
     Attributes
     ----------
     path : pathlib.Path
-        The key file. Ledger, marks and state are kept beside it.
+        The key file. Ledger, marks and state are kept next to it.
     peer_id : str
-        The libp2p name, for session files.
+        The libp2p peer id, as session files use it.
 
     Examples
     --------
@@ -35,12 +35,12 @@ class Identity:
 
     @classmethod
     def new(cls, path=None):
-        """Makes a key file. Never overwrites one.
+        """Makes a key file. Never overwrites a file.
 
         Parameters
         ----------
         path : path or None
-            The file; None is the program's usual place.
+            The file to write. None means the default path of the program.
 
         Returns
         -------
@@ -49,9 +49,9 @@ class Identity:
         Raises
         ------
         ValueError
-            If there is a key file already.
+            If the key file already exists.
         OSError
-            If none can be written.
+            If the file cannot be written.
 
         Examples
         --------
@@ -80,11 +80,11 @@ class Identity:
         Raises
         ------
         ValueError
-            If it is no key file, cannot be read, or other users may read it.
+            If the file is not a key file, cannot be read, or other users may read it.
 
         Examples
         --------
-        `keys` are identities by name, as in the examples of `Session`.
+        `keys` is a dict of identities by name, as in the examples of `Session`.
 
         >>> Identity.load(keys["north"].path) == keys["north"]
         True
@@ -93,22 +93,22 @@ class Identity:
 
 
 def path_of(key):
-    """The key file of an identity, or the path that was given."""
+    """Returns the path of the key file, from an identity or a path."""
     return key.path if isinstance(key, Identity) else key
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the data sets of an identity have spent in private sessions.
+    """Privacy ledger: the budget that the data sets of an identity have spent in private sessions.
 
     Attributes
     ----------
     path : pathlib.Path
-        The ledger.
+        The ledger file.
     datasets : list of dict
-        Of each data set its name, what was spent, and how many sessions of the task xclp it was in.
+        For each data set its name, the budget spent, and its number of sessions of the task "xclp".
     charges : list of dict
-        Every entry.
+        All entries.
 
     Examples
     --------
@@ -125,24 +125,24 @@ class Ledger:
 
     @classmethod
     def read(cls, key):
-        """The ledger beside a key.
+        """Reads the ledger next to a key file.
 
         Parameters
         ----------
         key : Identity or path or None
-            The key; None is the program's usual one.
+            The key. None means the default key of the program.
 
         Returns
         -------
         ledger : Ledger
-            Empty if nothing was spent.
+            Empty if no budget was spent.
 
         Raises
         ------
         ValueError
-            If it is damaged.
+            If the ledger is damaged.
         OSError
-            If it cannot be read.
+            If the ledger cannot be read.
 
         Examples
         --------

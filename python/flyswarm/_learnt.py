@@ -1,4 +1,4 @@
-"""Warns before figures on rows that a session's result has learnt from."""
+"""Warns before a score on rows that a session has used for training."""
 
 import warnings
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from flyswarm._events import SessionWarning
 from flyswarm._flyswarm import LearntRows
 from flyswarm._rows import each
 
-# Code of a label that is not one of the result's classes.
+# Code of a label that is not among the classes of the result.
 UNKNOWN = 2**16 - 1
 
 
 def warn(
     learnt: LearntRows | None, X: NDArray[Any], y: ArrayLike, classes: Sequence[str]
 ) -> None:
-    """Warns if rows of the array `X` with the labels `y` equal rows that were learnt from."""
+    """Warns if rows of the array `X` with the labels `y` equal training rows."""
     if learnt is None:
         return
     codes = {name: code for code, name in enumerate(classes)}
@@ -31,14 +31,14 @@ def warn(
 
 
 class WarningClassifier(ClassifierMixin):  # type: ignore[misc]
-    """A classifier that warns before it scores rows that its session has learnt from."""
+    """A classifier that warns before it scores training rows of its session."""
 
     def _compared(self, X: Any) -> tuple[NDArray[Any], Sequence[str]]:
-        """Rows as the session has taken them, and its classes."""
+        """Returns the rows in the form that the session used, and its classes."""
         raise NotImplementedError
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The accuracy on labelled rows. Warns if this peer's session has learnt from some of them.
+        """Returns the accuracy on labelled rows. Warns if some are this peer's training rows in the session.
 
         Parameters
         ----------

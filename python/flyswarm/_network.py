@@ -1,4 +1,4 @@
-"""The network of a session of the task `fedavg` as a classifier."""
+"""The network of a session of the task "fedavg" as a classifier."""
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,35 +12,37 @@ from flyswarm._rows import each
 
 
 class Network(WarningClassifier, BaseEstimator):
-    """The network that a session of the task `fedavg` has trained. It comes fitted; it cannot be fitted anew.
+    """Network that a session of the task "fedavg" has trained.
+
+    It is fitted from the start and cannot be fitted again.
 
     Parameters
     ----------
     file : bytes
-        The result's file, in the format safetensors, as a session writes it.
+        Result file of a session, in the safetensors format.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, in the session's order.
     n_features_in_ : int
-        Features of a row, before they are scaled.
+        Number of features of a row, before scaling.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where the session has some. They are checked in every call.
+        Names of the features, if the session has names. Every call checks them.
     weights_ : dict of str to ndarray
-        The weights as float32, such as "dense1.weight" of shape (outputs, inputs).
+        Weights as float32, such as "dense1.weight" of shape (n_outputs, n_inputs).
     digest : str
-        SHA-256 of the file in hexadecimal digits: the same at every peer.
+        SHA-256 of the file in hexadecimal digits. It is the same at every peer.
 
     Raises
     ------
     ValueError
-        If the bytes are no such file.
+        If the bytes are not such a file.
 
     Examples
     --------
-    In the examples of the methods `network` is one for two features and two classes, as
-    `network, receipt = session.join(X, y, key=key)` gives it.
+    In the examples of the methods `network` has two features and two classes, as returned by
+    `network, receipt = session.join(X, y, key=key)`.
 
     >>> Network(b"something else")
     Traceback (most recent call last):
@@ -49,7 +51,7 @@ class Network(WarningClassifier, BaseEstimator):
     """
 
     def __init__(self, file):
-        """Reads a network's file. Raises ValueError if it is none."""
+        """Reads the file of a network. Raises ValueError if it is not such a file."""
         self.file = file
         self._learnt = None
         self._layers = Layers.decode(file)
@@ -75,23 +77,23 @@ class Network(WarningClassifier, BaseEstimator):
         return True
 
     def decision_function(self, X):
-        """The scores (logits) of each row.
+        """Computes the scores (logits) of each row.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers below 2^80, not scaled; a frame has the session's columns. Where the session
-            describes the columns of a table, also a frame of such a table.
+            Finite numbers with magnitudes below 2^80, not scaled. A frame needs the columns of the session.
+            If the session describes the columns of a table, X can also be a frame of that table.
 
         Returns
         -------
         scores : ndarray of shape (n_samples, n_classes)
-            The highest is the prediction.
+            Scores. The class with the highest score is the prediction.
 
         Raises
         ------
         ValueError
-            If X is no such array or has other features.
+            If X has another form or other features.
 
         Examples
         --------
@@ -102,7 +104,7 @@ class Network(WarningClassifier, BaseEstimator):
         return np.concatenate(each(X, lambda rows, at: self._layers.scores(rows))).astype(float)
 
     def predict(self, X):
-        """The label of each row: that of the highest score.
+        """Predicts the label of each row: the class with the highest score.
 
         Parameters
         ----------
@@ -126,7 +128,7 @@ class Network(WarningClassifier, BaseEstimator):
         return self.classes_[self.decision_function(X).argmax(axis=1)]
 
     def predict_proba(self, X):
-        """How likely each class is: the softmax of the scores.
+        """Predicts the probability of each class: the softmax of the scores.
 
         Parameters
         ----------
@@ -136,7 +138,7 @@ class Network(WarningClassifier, BaseEstimator):
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
-            Rows sum to 1; columns are in the order of `classes_`.
+            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
 
         Raises
         ------
@@ -162,7 +164,7 @@ class Network(WarningClassifier, BaseEstimator):
         return self._taken(X), self._layers.classes
 
     def __getstate__(self):
-        # Drops the hashes of rows, which stay at this peer.
+        # Leaves out the hashes of rows, because they must stay at this peer.
         return {"file": self.file}
 
     def __setstate__(self, state):

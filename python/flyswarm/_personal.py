@@ -11,29 +11,29 @@ from flyswarm._rows import each, grouped, seed_bytes
 
 
 class KNNPerClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier made personal by a user's own rows (Marfoq et al., kNN-Per, ICML 2022, section 3).
+    """Classifier personalised with a user's own rows (Marfoq et al., kNN-Per, ICML 2022, section 3).
 
-    What the k nearest own rows say is mixed with what the classifier says: part x neighbours + (1 - part) x
-    classifier. To personalise one that a session has made, give it as
-    `sklearn.frozen.FrozenEstimator(classifier)`: it is then not fitted again.
+    The probabilities of the k nearest own rows are mixed with those of a classifier: part x neighbours +
+    (1 - part) x classifier. To personalise the classifier of a session, pass
+    `sklearn.frozen.FrozenEstimator(classifier)`. A frozen classifier is not fitted again.
 
     Parameters
     ----------
     estimator : classifier or None, default=None
-        With `predict_proba`; None is a `FlyNNClassifier`. It is fitted to the rows.
+        Classifier with `predict_proba`, which is fitted to the rows. None means a `FlyNNClassifier`.
     represent : callable or None, default=None
-        Makes an array of representations (n_samples, width) of an array of rows; None takes each feature
-        less its mean, divided by its deviation.
+        Function from an array of rows to an array of representations of shape (n_samples, width). None
+        subtracts the mean of each feature and divides by its standard deviation.
     k : int, default=10
-        Neighbours that vote, 1 to 1024.
+        Number of neighbours that vote, 1 to 1024.
     scale : float, default=1.0
-        Distances are divided by it, above 0 and at most 1e9.
+        Divisor of the distances, above 0 and at most 1e9.
     part : float or None, default=None
-        The part of the neighbours, 0 to 1; None chooses it by cross-validation.
+        Weight of the neighbours, 0 to 1. None chooses it by cross-validation.
     cv : int, default=5
-        Folds of this choice, at least 2.
+        Number of folds of this cross-validation, at least 2.
     seed : int or bytes, default=0
-        Deals rows to folds: an int from 0 to 2^256 - 1, or 32 bytes.
+        Seed that assigns rows to folds, an int from 0 to 2^256 - 1 or 32 bytes.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
     estimator_ : classifier
         The fitted classifier.
     part_ : float
-        The part of the neighbours.
+        Weight of the neighbours.
     n_features_in_ : int
-        Features of a row.
+        Number of features of a row.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had some.
+        Names of the features, if X had names.
 
     Examples
     --------
@@ -70,17 +70,17 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         self.seed = seed
 
     def fit(self, X, y, groups=None):
-        """Remembers the rows, and chooses the part of the neighbours.
+        """Fits the classifier, stores the rows, and chooses the weight of the neighbours.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers below 2^80.
+            Finite numbers with magnitudes below 2^80.
         y : array-like of shape (n_samples,)
-            Labels; of a frozen estimator, its classes.
+            Labels. With a frozen estimator, only labels among its classes.
         groups : array-like of shape (n_samples,) or None
-            The group of each row, such as the patient. Rows of one group are never split between learning
-            and choosing the part; an estimator whose `fit` takes groups is given them.
+            Group of each row, such as the patient. Rows of one group are never split between training and
+            the choice of the weight. If `fit` of the estimator takes groups, they are passed to it.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X, y or groups is no such array, a label is none of the classes, or a parameter is out of its
+            If X, y or groups has another form, a label is not among the classes, or a parameter is out of
             range.
 
         Examples
@@ -125,12 +125,15 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
 
     @staticmethod
     def _fitted(base, X, y, groups, rows):
-        """A copy of `base`, fitted to these rows of `y` and `groups`; `X` has these rows alone."""
+        """Returns a copy of `base`, fitted to `rows` of `y` and `groups`. `X` has only these rows."""
         takes = groups is not None and has_fit_parameter(base, "groups")
         return clone(base).fit(X, y[rows], **({"groups": groups[rows]} if takes else {}))
 
     def _chosen(self, base, X, y, codes, groups, pairs):
-        """The part that is right for most rows when it has not seen them, nor others of their groups."""
+        """Returns the weight that predicts most rows correctly in cross-validation.
+
+        The model for a row is fitted without the row and without the other rows of its group.
+        """
         units = len(X) if pairs is None else len(pairs[0])
         if units < 3:
             return 1.0
@@ -148,7 +151,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         return best_part(near, network, codes)
 
     def predict_proba(self, X):
-        """What neighbours and classifier say together (equation 7).
+        """Predicts the probability of each class, from neighbours and classifier (equation 7).
 
         Parameters
         ----------
@@ -158,14 +161,14 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
-            Rows sum to 1.
+            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            If X is no such array or has other features.
+            If X has another form or other features.
 
         Examples
         --------
@@ -180,7 +183,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         return self.part_ * said + (1 - self.part_) * self.estimator_.predict_proba(rows)
 
     def predict(self, X):
-        """The likeliest label of each row.
+        """Predicts the most likely label of each row.
 
         Parameters
         ----------
@@ -211,7 +214,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         return np.concatenate(moved)
 
     def __getstate__(self):
-        # `__setstate__` makes it again from keys and codes.
+        # `__setstate__` makes the store again from keys and codes.
         return {name: value for name, value in super().__getstate__().items() if name != "_store"}
 
     def __setstate__(self, state):

@@ -1,4 +1,4 @@
-"""Calls of the program's own commands."""
+"""Calls commands of the program."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ LOG = logging.getLogger("flyswarm")
 
 
 def call(*arguments):
-    """What a command of the program prints. Its error is raised."""
+    """Returns the output of a command of the program. Raises its error."""
     text, error = called(*arguments)
     if error is not None:
         raise error
@@ -21,7 +21,7 @@ def call(*arguments):
 
 
 def called(*arguments):
-    """What a command of the program prints, and its error or None. What it says beside is logged."""
+    """Returns the output of a command of the program, and its error or None. Logs its messages."""
     words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in arguments]
     text, said, error = _flyswarm.call(words)
     for line in said:
@@ -30,7 +30,7 @@ def called(*arguments):
 
 
 def options(given):
-    """Keyword arguments as options of the program: `seed=3` is `--seed=3`, `from_=x` is `--from=x`."""
+    """Converts keyword arguments to options: `seed=3` becomes `--seed=3`, `from_=x` becomes `--from=x`."""
     for name, value in given.items():
         option = "--" + name.rstrip("_").replace("_", "-")
         if value is True:
@@ -49,7 +49,7 @@ def simulate(scenario, **given):
     Parameters
     ----------
     scenario : path
-        The scenario's file; `simulations/README.md` has its fields.
+        The scenario file. `simulations/README.md` describes its fields.
     **given
         The options of `flyswarm simulate`, such as `seed=7` and `small=True`.
 
@@ -61,9 +61,9 @@ def simulate(scenario, **given):
     Raises
     ------
     ValueError
-        Where it is no scenario.
+        If the file is not a scenario.
     SessionError
-        Where a check failed.
+        If a check of the scenario failed.
 
     Examples
     --------

@@ -10,47 +10,47 @@ from flyswarm._rows import each, seed_bytes
 
 
 class LabelPropagation(ClassifierMixin, BaseEstimator):
-    """Labels for a mostly unlabelled table, from the labels of near rows.
+    """Label propagation: labels a mostly unlabelled table from the labels of similar rows.
 
     Source: Scott, Yeo & Lampert, XCLP, Algorithm 1.
 
-    What one owner of all rows gets is, bit for bit, what the task "xclp" gives to many: rows become codes,
-    the Hamming distances of codes a graph of nearest neighbours, and labels spread over it in integers. It
-    takes about 24 n^2 bytes for n rows.
+    Each row becomes a binary code. The Hamming distances of the codes give a graph of nearest neighbours, and
+    labels spread over this graph in integer arithmetic. The result equals, bit for bit, that of a session of
+    the task "xclp" with the same rows. Fitting n rows needs about 24 n^2 bytes of memory.
 
     Parameters
     ----------
     bits : int, default=4096
-        Bits of a code, a power of two from 64 to 16384.
+        Number of bits of a code, a power of two from 64 to 16384.
     neighbours : int, default=10
-        Neighbours of a row.
+        Number of neighbours of a row.
     alpha : float, default=0.99
-        How far labels spread, above 0 and at most 0.999.
+        Propagation parameter of the paper, above 0 and at most 0.999. Labels spread further if it is larger.
     steps : int or None, default=None
-        Steps in which they do; None is as many as alpha needs.
+        Number of propagation steps. None means the number that alpha requires.
     power : int, default=1
-        Similarities are cosines to this power, 1 to 16.
+        Exponent of the similarities, which are cosines to this power, 1 to 16.
     balance : bool, default=False
-        Each label counts as one over the labels of its class.
+        If True, each label has the weight 1 / (number of labels of its class).
     scaling : {"center", "standard", "unit-norm", "soft-bins", "none"}, default="center"
-        How features are put on one scale.
+        Scaling of the features.
     bins : int, default=8
-        With soft bins, so many of a feature, 2 to 64.
+        Number of soft bins of each feature, 2 to 64. Used with the scaling "soft-bins".
     seed : int or bytes, default=0
-        The public seed, an int from 0 to 2^256 - 1 or 32 bytes.
+        Public seed, an int from 0 to 2^256 - 1 or 32 bytes.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, without -1.
     transduction_ : ndarray of shape (n_samples,)
-        The label of each row; -1 where none reaches it.
+        Label of each row; -1 if no label reaches it.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
-        Scores as multiples of 1/64 of each row's sum.
+        Scores, in multiples of 1/64 of the sum of each row.
     n_features_in_ : int
-        Features of a row.
+        Number of features of a row.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, where X had some.
+        Names of the features, if X had names.
 
     Examples
     --------
@@ -83,14 +83,14 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         self.seed = seed
 
     def fit(self, X, y):
-        """Spreads the labels that are known.
+        """Propagates the known labels to all rows.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            At least two rows of finite numbers below 2^80.
+            At least two rows of finite numbers with magnitudes below 2^80.
         y : array-like of shape (n_samples,)
-            Labels; -1 (among texts "-1") where unknown.
+            Labels. Unknown labels are -1, or "-1" if labels are strings.
 
         Returns
         -------
@@ -99,7 +99,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X or y is no such array, no label is known, or a parameter is out of its range.
+            If X or y has another form, no label is known, or a parameter is out of range.
 
         Examples
         --------
@@ -139,24 +139,27 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        """The scores of the nearest rows that were fitted, by their similarity.
+        """Predicts the probability of each class from the scores of the nearest fitted rows.
+
+        The scores are weighted by similarity.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Rows, of those fitted or others.
+            Rows, fitted or new.
 
         Returns
         -------
         p : ndarray of shape (n_samples, n_classes)
-            Rows sum to 1; all classes alike where no neighbour has a label.
+            Probabilities. Each row sums to 1. All classes have the same probability if no neighbour has a
+            label.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         ValueError
-            If X is no such array or has other features.
+            If X has another form or other features.
 
         Examples
         --------
@@ -171,7 +174,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         return p
 
     def predict(self, X):
-        """The likeliest label of each row, by `predict_proba`.
+        """Predicts the most likely label of each row, by `predict_proba`.
 
         Parameters
         ----------
@@ -200,7 +203,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         return Propagation(X, labels, **arguments)
 
     def __getstate__(self):
-        # `__setstate__` makes it again from its arguments.
+        # `__setstate__` makes the propagation again from its arguments.
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_propagation"}
 

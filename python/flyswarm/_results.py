@@ -1,4 +1,4 @@
-"""What a session of each task gives, made from its result's file."""
+"""Estimators of the tasks, made from the result file of a session."""
 
 import csv
 import io
@@ -15,18 +15,18 @@ from flyswarm._network import Network
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """What a session of the task `xclp` says of this peer's own rows, in their order.
+    """Result of a session of the task "xclp" for this peer's own rows, in their order.
 
     Attributes
     ----------
     transduction_ : ndarray of shape (n_samples,)
-        The label of each row, by its name in the session; "" where no label reaches it.
+        Label of each row, by its name in the session; "" if no label reaches the row.
     confidence_ : ndarray of shape (n_samples,)
-        How sure each label is, 0 to 1.
+        Confidence of each label, 0 to 1.
     inferred_ : ndarray of shape (n_samples,), bool
-        Whether the session has found the label; False where it was given, or there is none.
+        True if the session inferred the label; False if the label was given, or the row has none.
     disputed_ : ndarray of shape (n_samples,), bool
-        Whether the row was given with another label than its neighbours have.
+        True if the given label of the row differs from the label of its neighbours.
     classes_ : ndarray of shape (n_classes,)
         The labels, in the session's order.
 
@@ -47,7 +47,7 @@ class Labels:
 
 
 def labels(file, classes):
-    """The labels in a file of `flyswarm join`."""
+    """Reads the labels from a file of `flyswarm join`."""
     rows = list(csv.DictReader(io.StringIO(file.decode())))
     column = lambda name: np.array([row[name] for row in rows], dtype=np.str_)
     inferred, disputed = column("source") == "inferred", column("disputed") == "yes"
@@ -56,7 +56,7 @@ def labels(file, classes):
 
 
 def best(file):
-    """An estimator, not fitted, with the best setting of a session of the task `tune`."""
+    """Returns an estimator, not fitted, with the best setting of a session of the task "tune"."""
     found = tomllib.loads(file.decode())
     flynn, scaling = found["flynn"], found["scaling"]
     bins = {}
@@ -67,9 +67,9 @@ def best(file):
 
 
 def result(task, file, classes, receipt, learnt=None):
-    """The estimator of a session of `task` and its figures, from its file; none for a peer without rows.
+    """Returns the estimator of a session of `task` and its figures, from the result file.
 
-    It warns before it scores rows that it has `learnt` from.
+    A peer without rows gets None and an empty dict. The estimator warns before it scores rows of `learnt`.
     """
     if not file:
         return None, {}

@@ -1,4 +1,4 @@
-"""Rows on their way to the extension: float32 in C order, a chunk at a time."""
+"""Passes rows to the extension in chunks, as float32 in C order."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -8,28 +8,28 @@ from numpy.typing import NDArray
 
 Result = TypeVar("Result")
 
-# Most rows of a chunk. Ctrl-C is handled between two chunks.
+# Maximum number of rows of a chunk. Ctrl-C is handled between two chunks.
 ROWS = 16384
-# Most numbers of a chunk: 64 MiB as float32.
+# Maximum number of values of a chunk: 64 MiB as float32.
 NUMBERS = 1 << 24
 # Limit of magnitudes; all numbers must be below it.
 LIMIT = 2.0**80
 
 
 def chunks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yields (first row, rows) of the array `X`. Rows of float32 in C order are not copied."""
+    """Yields (first row, rows) for each chunk of the array `X`. float32 in C order is not copied."""
     step = max(1, min(ROWS, NUMBERS // max(1, X.shape[1])))
     for first in range(0, X.shape[0], step):
         part = X[first : first + step]
-        # A number that does not fit a float32 is refused below.
+        # Code below refuses a number that does not fit a float32.
         with np.errstate(over="ignore"):
             yield first, np.ascontiguousarray(part, dtype=np.float32)
 
 
 def each(X: NDArray[Any], call: Callable[[NDArray[np.float32], int], Result]) -> list[Result]:
-    """The results of `call(rows, first row)` for each chunk of the array `X`.
+    """Returns the results of `call(rows, first row)` for each chunk of the array `X`.
 
-    Raises ValueError, with the row in `X`, where a number is not below 2^80.
+    Raises ValueError, which names the row of `X`, if a magnitude is not below 2^80.
     """
     out = []
     for first, rows in chunks(X):
@@ -48,14 +48,14 @@ def each(X: NDArray[Any], call: Callable[[NDArray[np.float32], int], Result]) ->
 
 
 def seed_bytes(seed: int | bytes) -> bytes:
-    """A public seed: 32 bytes, or an int from 0 to 2^256 - 1."""
+    """Returns the 32 bytes of a public seed, which is 32 bytes or an int from 0 to 2^256 - 1."""
     return seed if isinstance(seed, bytes) else int(seed).to_bytes(32, "little")
 
 
 def grouped(groups: Any, rows: int) -> tuple[list[str], NDArray[np.uint32]] | None:
-    """The texts of the groups, and the index of each row's group; None for no groups.
+    """Returns the names of the groups and the index of each row's group; None without groups.
 
-    Raises ValueError where there are not as many groups as rows, or one is missing.
+    Raises ValueError if the number of groups differs from `rows`, or a row has no group.
     """
     if groups is None:
         return None

@@ -1,4 +1,4 @@
-"""Sessions: made, looked at, and taken part in."""
+"""Makes, shows, checks and joins sessions."""
 
 import asyncio
 import contextlib
@@ -23,29 +23,30 @@ from flyswarm._program import LOG, call, called, options
 from flyswarm._results import result
 from flyswarm._training import calls
 
-# Most seconds that a wait takes before Ctrl-C is handled.
+# Longest wait in seconds before Ctrl-C is handled.
 TICK = 0.1
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What a session came to. `estimator, receipt = session.join(...)` takes the first two.
+    """Result of a session. `estimator, receipt = session.join(...)` unpacks the first two attributes.
 
     Attributes
     ----------
     estimator : FlyNNClassifier, Network, Labels or None
-        By the task: "flynn" a fitted classifier, "fedavg" and "fedavg-xclp" the network, "xclp" labels of own
-        rows, "tune" a classifier with the best setting that is not fitted. None with "sketch", and for a peer
-        without rows.
+        Depends on the task. "flynn": a fitted classifier. "fedavg" and "fedavg-xclp": the network. "xclp":
+        labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch": None.
+        Always None for a peer without rows.
     receipt : dict
-        What this peer can show of the session.
+        Record of this peer's part in the session.
     file : bytes
-        The result's file, as `flyswarm join` writes it; empty for a peer without rows.
+        Result file, as `flyswarm join` writes it; empty for a peer without rows.
     figures : dict
-        With "flynn" how good the model is: `headline`, a sentence, `warnings`, and in `pooled` the figures of
-        all held-out rows. With a network loss and accuracy: `rounds`, a list, and `scores`, those of the last
-        weights; if the session holds rows out also what "flynn" has. With "tune" the best setting; with
-        "sketch" the common sketch and distances, as its file has them. Else empty.
+        Depends on the task. "flynn": quality of the model, with `headline` (a sentence), `warnings`, and
+        `pooled`, the figures of all held-out rows. "fedavg" and "fedavg-xclp": loss and accuracy in `rounds`
+        (a list) and `scores` (of the last weights), and the entries of "flynn" if the session holds rows out.
+        "tune": the best setting. "sketch": the common sketch and the distances, as in the result file.
+        Otherwise empty.
 
     Examples
     --------
@@ -66,9 +67,9 @@ class Joined:
 
     @property
     def own_rows(self):
-        """Which of the opened sums hold this peer's rows, in a sentence.
+        """A sentence that names the opened sums with this peer's rows.
 
-        `receipt["own_rows"]` has their names.
+        `receipt["own_rows"]` has the names of these sums.
 
         Returns
         -------
@@ -84,21 +85,21 @@ class Joined:
 
 
 class Session:
-    """What is computed together, by whom, and within which limits.
+    """A session file: the task, the peers, and the limits of the computation.
 
     Attributes
     ----------
     text : str
-        The session file.
+        Text of the session file.
 
     Raises
     ------
     ValueError
-        If the text is no session file.
+        If the text is not a session file.
 
     Examples
     --------
-    In the examples of the methods `keys` and `session` are these, with the keys in a folder that stays:
+    The examples of the methods use these `keys` and this `session`, with the keys in a permanent folder:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +110,7 @@ class Session:
     """
 
     def __init__(self, text):
-        """Reads the text of a session file. Raises ValueError if it is none."""
+        """Reads the text of a session file. Raises ValueError if it is not a session file."""
         self.text = text
         with self._file() as path:
             self._shown = json.loads(call("session", "show", "--json", path))
@@ -121,14 +122,14 @@ class Session:
         Parameters
         ----------
         name : str
-            What people call it.
+            Name of the session.
         peers : mapping of str to str or Identity
-            The peer id of each name, at least three; "ID@MULTIADDR" where an address is known.
+            Names of at least three peers with their peer ids; "ID@MULTIADDR" if an address is known.
         task : str
-            What is computed, as `flyswarm session new --help` lists it.
+            Name of the task. `flyswarm session new --help` lists the tasks.
         **given
-            The options of `flyswarm session new TASK`, with underscores: `features=30`, `classes=[...]`,
-            `epsilon=1`. A mapping sets fields of the section of its name, such as
+            Options of `flyswarm session new TASK` with underscores, such as `features=30`, `classes=[...]` or
+            `epsilon=1`. A mapping sets the fields of the section of that name, such as
             `timing={"start_wait_ms": 5000}`; `set={"min_peers": 3}` sets fields before the first section.
 
         Returns
@@ -138,7 +139,7 @@ class Session:
         Raises
         ------
         ValueError
-            In the words of the command.
+            If an option is wrong, with the message of the command.
 
         Examples
         --------
@@ -173,7 +174,7 @@ class Session:
         Raises
         ------
         ValueError
-            If it is no session file, or cannot be read.
+            If the file is not a session file, or cannot be read.
 
         Examples
         --------
@@ -186,17 +187,17 @@ class Session:
         return cls(Path(path).read_text("utf-8"))
 
     def save(self, path):
-        """Writes the session file. Never overwrites one.
+        """Writes the session file. Never overwrites a file.
 
         Parameters
         ----------
         path : path
-            A file that is not there yet.
+            File to write, which must not exist yet.
 
         Raises
         ------
         OSError
-            If there is something already, or it cannot be written.
+            If the file exists, or cannot be written.
 
         Examples
         --------
@@ -210,12 +211,12 @@ class Session:
             file.write(self.text)
 
     def show(self):
-        """All settings, with defaults filled in.
+        """Returns all settings, with defaults filled in.
 
         Returns
         -------
         settings : dict
-            As `flyswarm session show --json` prints them; times are in milliseconds.
+            Settings as `flyswarm session show --json` prints them. Times are in milliseconds.
 
         Examples
         --------
@@ -227,7 +228,7 @@ class Session:
 
     @property
     def name(self):
-        """What people call the session, a str.
+        """Name of the session, a str.
 
         Examples
         --------
@@ -249,7 +250,7 @@ class Session:
 
     @property
     def task(self):
-        """What is computed: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune".
+        """Name of the task: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune".
 
         Examples
         --------
@@ -262,25 +263,25 @@ class Session:
         return f"Session({self.name!r}, task={self.task!r})"
 
     def doctor(self, key=None, **given):
-        """What would go wrong if the session were started now, as `flyswarm doctor` finds it.
+        """Checks whether the session could start now, as `flyswarm doctor` does.
 
         Parameters
         ----------
         key : Identity or path or None
-            This peer's key; the program's usual one where none is named.
+            Key of this peer. None means the default key of the program.
         **given
-            The options of `flyswarm doctor`, such as `wait=15` (seconds) and `no_mdns=True`.
+            Options of `flyswarm doctor`, such as `wait=15` (seconds) and `no_mdns=True`.
 
         Returns
         -------
         findings : list of dict
-            With `level`, `check`, `peer`, `text` and `advice`; the last one is the verdict, with
+            Findings with `level`, `check`, `peer`, `text` and `advice`. The last one is the verdict, with
             `could_start`, `ready` and `needed`.
 
         Raises
         ------
         ValueError, OSError
-            If it cannot look at all.
+            If the check itself cannot run.
 
         Examples
         --------
@@ -292,23 +293,23 @@ class Session:
         with self._file() as path:
             text, error = called("doctor", path, "--json", *options({"key": path_of(key), **given}))
         findings = [json.loads(line) for line in text.splitlines()]
-        # The verdict that no session could start is a finding, not an error.
+        # The verdict that the session could not start is a finding, not an error.
         if error is not None and not (findings and findings[-1].get("check") == "verdict"):
             raise error
         return findings
 
     def forecast(self, rows):
-        """How good the model of a private session may be, on made-up rows.
+        """Estimates the quality of the model of a private session, on synthetic rows.
 
         Parameters
         ----------
         rows : int
-            Rows that a peer has.
+            Number of rows of each peer.
 
         Returns
         -------
         forecast : dict
-            As `flyswarm session forecast --json` prints it.
+            Forecast as `flyswarm session forecast --json` prints it.
 
         Raises
         ------
@@ -343,65 +344,69 @@ class Session:
         yes=False,
         addresses=None,
     ):
-        """Takes part in the session until this peer has its result and nobody needs it any more.
+        """Joins the session until this peer has its result and no other peer needs this peer.
 
-        Rows in memory are checked as `flyswarm join` checks a file. On Linux they stay in memory; elsewhere
-        they lie in a folder that only this user can read until they are checked, before anything is sent.
+        Rows in memory are checked in the same way as `flyswarm join` checks a file. On Linux they stay in
+        memory. Elsewhere they are written to a folder that only this user can read. That file is removed
+        after the check, before any message is sent.
 
         Parameters
         ----------
         X : array or frame of shape (n_samples, n_features), path, or None
-            This peer's rows; a path is a file that `flyswarm join` can read. None to join without rows.
+            Rows of this peer. A path names a file that `flyswarm join` can read. None joins without rows.
         y : array-like of shape (n_samples,) or None
-            The class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp"
-            None, NaN and "" stand for unknown, and so does -1 unless it is a class.
+            Class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp" the
+            values None, NaN and "" mean unknown, and so does -1 unless it is a class.
         key : Identity or path
-            Who this peer is.
+            Identity of this peer.
         on_event : callable or None
-            Called with each `Event`, in this thread. Its exception ends the session and is raised.
+            Function that is called with each `Event`, in this thread. If it raises, the session ends and the
+            exception is raised.
         progress : bool, default=False
-            Shows what happens: in a notebook in one cell, else on standard error.
+            If True, shows events: in one cell of a notebook, or on standard error outside a notebook.
         label : str or None
-            Where X is a path: the label column.
+            Label column, if X is a path.
         listen : sequence of str
             Addresses to listen on, such as "/ip4/0.0.0.0/tcp/4001".
         mdns : bool, default=True
-            Whether to look for peers on the local network.
+            If True, looks for peers on the local network by mDNS.
         network_key : bytes or None
-            32 bytes that all nodes of the network share.
+            Key of 32 bytes that all nodes of the network share.
         state : path or None
-            The folder under which the session's state is kept; beside the key where none is named.
+            Folder for the state of the session. None means next to the key.
         dataset, budget : str or None
-            What the rows of a private session are called in the ledger, and what they may have spent then.
+            For a private session: name of the rows in the privacy ledger, and the most that these rows may
+            have spent including this session.
         strict : bool, default=False
-            Whether to leave where a column looks wrong beside those of the others.
+            If True, leaves the session before any rows are counted if a column of this peer looks wrong
+            compared with those of the other peers.
         yes : bool, default=False
-            Whether to join a private session whatever its forecast.
+            If True, joins a private session even if its forecast is poor.
         addresses : mapping of str to str or None
-            Where peers can be reached, by peer id, beside what the session file says; what is added to it
-            while the session runs counts too.
+            Addresses of peers by peer id, in addition to those of the session file. Entries that are added
+            while the session runs are used too.
 
         Returns
         -------
         joined : Joined
-            The fitted estimator, the receipt, the result's file, and figures.
+            Estimator, receipt, result file and figures.
 
         Raises
         ------
         ValueError
-            Something that was given does not fit the session. Nothing was sent.
+            If an argument does not fit the session. No message was sent.
         SessionError
-            The session could not be finished.
+            If the session could not be finished.
         OSError
-            The disk or the network of this machine failed.
+            If the disk or the network of this machine failed.
         LeftError
-            The peer was told to leave by a signal.
+            If a signal made the peer leave.
         KeyboardInterrupt
-            After Ctrl-C, when this peer has left. Its state is kept: it can join again.
+            After Ctrl-C, when this peer has left. Its state is kept, so it can join again.
 
         Examples
         --------
-        Rows that do not fit are refused before anything is sent:
+        Rows that do not fit the session are refused before any message is sent:
 
         >>> session.join([[0.0, 1.0, 2.0]], ["ill"], key=keys["north"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
@@ -428,9 +433,9 @@ class Session:
         )
 
     async def join_async(self, X=None, y=None, *, key, on_event=None, **given):
-        """As `join`, for programs on asyncio: `on_event` is called in the event loop's thread.
+        """As `join`, for programs on asyncio. `on_event` is called in the thread of the event loop.
 
-        Cancelled, the peer leaves, and the cancellation goes on when it has left.
+        If the task is cancelled, the peer leaves first, and then the cancellation continues.
 
         Parameters
         ----------
@@ -446,7 +451,7 @@ class Session:
         ValueError, SessionError, OSError, LeftError
             As `join`.
         asyncio.CancelledError
-            If the task was cancelled, once the peer has left.
+            If the task was cancelled, after the peer has left.
 
         Examples
         --------
@@ -467,7 +472,7 @@ class Session:
                 asyncio.run_coroutine_threadsafe(called(event), loop).result()
 
         given["on_event"] = told if on_event is not None else None
-        # A callback that is awaited from the loop must not wait for the thread that calls it.
+        # The loop must stay free while the thread runs, because the thread waits for callbacks on the loop.
         task = asyncio.ensure_future(asyncio.to_thread(self._join, stop, X, y, key=key, **given))
         try:
             return await asyncio.shield(task)
@@ -481,7 +486,7 @@ class Session:
         mdns=True, network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
         trainer=None,
     ):  # fmt: skip
-        """As `join`, until `stop` is set; `trainer` is that of `FedAvg`."""
+        """Joins as `join` does, until `stop` is set. `trainer` is the trainer of `FedAvg`."""
         rows = None if X is None else self._rows(X, y, label)
         if rows is not None and rows.said:
             LOG.info("%s", rows.said)
@@ -529,15 +534,15 @@ class Session:
         return Joined(estimator, receipt, file, figures)
 
     def _rows(self, X, y, label):
-        """The rows, checked as `flyswarm join` checks a file."""
+        """Returns the rows after the checks that `flyswarm join` applies to a file."""
         if isinstance(X, (str, os.PathLike)):
             return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X), False)
         labels = None if y is None else self._labels(y)
         frame = hasattr(X, "columns")
         table = tomllib.loads(self.text).get("table")
         if frame and table is not None:
-            # The session describes the columns, so the frame is written unchanged, with its texts and
-            # gaps.
+            # The session describes the columns, so the frame is written unchanged, including texts and
+            # missing values.
             named = table.get("label", "label")
             write, name, label = lambda path: write_table(path, X, labels, named), "rows.csv", None
         else:
@@ -551,19 +556,19 @@ class Session:
                 raise ValueError(str(error).replace(str(path), "X")) from None
 
     def _labels(self, y):
-        """Labels as texts; empty where unknown."""
+        """Returns labels as texts, with an empty text for an unknown label."""
         known = set(self.classes)
         unknown = lambda label: label is None or label != label or (str(label) == "-1" and "-1" not in known)
         return ["" if unknown(label) else str(label) for label in np.asarray(y, dtype=object).tolist()]
 
     def _file(self):
-        """A file of this session that goes away again."""
+        """Returns a temporary file of this session."""
         return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")
 
 
 @contextlib.contextmanager
 def leaving(running):
-    """Leaves a session and waits for the end, however it is left."""
+    """Leaves the session after an exception in the block, and waits until it has ended."""
     try:
         yield
     except BaseException:

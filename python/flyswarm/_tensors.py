@@ -1,4 +1,4 @@
-"""Files in the format safetensors: named arrays of float32 and others."""
+"""Files in the safetensors format: named arrays of float32 and other types."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ TYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
 
 
 def read(data: bytes) -> dict[str, NDArray[Any]]:
-    """The tensors of a file by name, each a copy that may be written to."""
+    """Returns the tensors of a file by name. Each is a writable copy."""
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     header.pop("__metadata__", None)
@@ -23,13 +23,13 @@ def read(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def write(tensors: Mapping[str, Any]) -> bytes:
-    """A file of these tensors as float32. Raises ValueError where one is no array of numbers."""
+    """Returns a file of these tensors as float32. Raises ValueError if one is not an array of numbers."""
     header: dict[str, Any] = {}
     parts: list[bytes] = []
     at = 0
     for name, values in tensors.items():
         try:
-            # A number that does not fit becomes an infinity, which the node refuses.
+            # A number that does not fit a float32 becomes infinite, and the node refuses it.
             with np.errstate(over="ignore"):
                 array = np.ascontiguousarray(values, "<f4").reshape(np.shape(values))
         except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Sessions of the task `fedavg` in which a trainer of the user's own trains."""
+"""Sessions of the task "fedavg" with the user's own trainer."""
 
 import json
 import sys
@@ -12,25 +12,25 @@ from flyswarm import _tensors
 
 @dataclass(frozen=True)
 class Round:
-    """What a trainer is asked for in one round. How it is done is up to the trainer.
+    """One round of training, as the session requests it. The trainer decides how to train.
 
     Attributes
     ----------
     number, rounds : int
-        Which round this is, from 1, and of how many.
+        Number of this round, from 1, and number of rounds.
     X : ndarray of shape (n_samples, n_features), float32
-        This peer's rows, scaled as the session says, without those that are held out; the same in every
+        This peer's rows without the held-out rows, with the session's scaling. They are the same in every
         round.
     y : ndarray of shape (n_samples,), int64
-        The index of each row's class in the session's list.
+        Index of each row's class in the session's list of classes.
     rate : float
-        The learning rate by the session's schedule.
+        Learning rate by the session's schedule.
     epochs, steps : int
-        Passes over the rows; or, where `steps` is not 0, so many batches.
+        Number of passes over the rows and number of batches. If `steps` is not 0, it replaces `epochs`.
     batch : int
-        Rows of a batch.
+        Number of rows of a batch.
     momentum, weight_decay, proximal : float
-        As the session file has them.
+        Values of the session file.
 
     Examples
     --------
@@ -53,12 +53,12 @@ class Round:
     proximal: float = 0.0
 
     def batches(self, rng):
-        """Deals the rows to batches, shuffled anew in each pass.
+        """Splits the rows into batches, shuffled again in each pass.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            Shuffles the rows.
+            Generator that shuffles the rows.
 
         Yields
         ------
@@ -68,7 +68,7 @@ class Round:
         Raises
         ------
         AttributeError
-            If `rng` is no generator.
+            If `rng` is not a generator.
 
         Examples
         --------
@@ -91,30 +91,30 @@ class Round:
 
 
 class FedAvg:
-    """Takes part in a session of the task `fedavg` with a trainer of one's own.
+    """Joins a session of the task "fedavg" with the user's own trainer.
 
     Parameters
     ----------
     session : Session
-        Of the task "fedavg". Its network fixes the names and shapes of the weights.
+        Session of the task "fedavg". Its network determines the names and shapes of the weights.
     trainer : torch.nn.Module, or an object with `get_weights`, `set_weights` and `fit`
-        `get_weights()` gives a mapping of names to arrays (float32, or what can become it), `set_weights(w)`
-        takes a dict of names to float32 arrays, `fit(round)` trains on the rows of a `Round` from the weights
-        that were set, and gives None or a pair (loss, accuracy): the mean of the rows in nats, and a part
-        from 0 to 1. For None they are computed from the new weights. The three are called in a thread of the
-        node, one at a time.
+        `get_weights()` returns a mapping of names to arrays that are float32 or can be converted to it.
+        `set_weights(w)` takes a dict of names to float32 arrays. `fit(round)` trains on the rows of a
+        `Round`, starting from the weights last set. It returns None or a pair (loss, accuracy): the mean
+        loss of the rows in nats, and the accuracy from 0 to 1. If it returns None, the session computes
+        both from the new weights. The node calls these methods in a thread of its own, one at a time.
     loss : callable or None
-        Of a module: a function of (scores, y) that gives a tensor with one number, the mean over a batch,
-        such as `torch.nn.functional.cross_entropy`.
+        Required for a torch module: a function of (scores, y) that returns a tensor with one number, the mean
+        over a batch, such as `torch.nn.functional.cross_entropy`.
     optimizer : callable or None
-        Of a module: a function of its parameters that gives an optimiser, such as `torch.optim.SGD` with
-        `functools.partial(torch.optim.SGD, lr=0.1)`. There is a new one in each round; its learning rate is
-        set to the round's. The other settings are its own, but for `proximal`, which the session decides.
+        Required for a torch module: a function of its parameters that returns an optimiser, such as
+        `functools.partial(torch.optim.SGD, lr=0.1)`. Each round makes a new optimiser and sets its learning
+        rate to that of the round. The session determines `proximal`; all other settings are the optimiser's.
 
     Raises
     ------
     TypeError
-        If the trainer is neither, or a module comes without loss or optimiser.
+        If the trainer has another type, or a module comes without loss or optimiser.
 
     Examples
     --------
@@ -138,37 +138,37 @@ class FedAvg:
         self.trainer = trainer
 
     def join(self, X, y=None, *, key, **given):
-        """Takes part until this peer has its result; as `Session.join`, whose other arguments it takes.
+        """Joins the session and trains until this peer has its result, as `Session.join`.
 
-        At the end the trainer has the weights that the session came to.
+        At the end the trainer has the final weights of the session.
 
         Parameters
         ----------
         X : array or frame of shape (n_samples, n_features), or path
             This peer's rows.
         y : array-like of shape (n_samples,) or None
-            The class of each row, by its name in the session.
+            Class of each row, by its name in the session.
         key : Identity or path
-            Who this peer is.
+            Identity of this peer.
         **given
-            As in `Session.join`.
+            Other arguments of `Session.join`.
 
         Returns
         -------
         joined : Joined
-            With a `Network` as estimator, and in `figures` loss and accuracy of every round.
+            Result with a `Network` as estimator. `figures` has loss and accuracy of every round.
 
         Raises
         ------
         ValueError
-            As `Session.join`; also where the trainer's weights are not those of the session's network, with
-            the name of the tensor that is missing, too many, of another shape, or not finite.
+            As `Session.join`. Also if the trainer's weights do not match the session's network. The message
+            names the tensor that is missing, unexpected, of another shape, or not finite.
         BaseException
-            What `get_weights`, `set_weights` or `fit` raises ends the session, and is raised here.
+            Any exception of `get_weights`, `set_weights` or `fit` ends the session and is raised here.
 
         Examples
         --------
-        Weights that are not those of the session's network are refused before anything is sent:
+        Weights that do not match the session's network are refused before any message is sent:
 
         >>> import numpy as np
         >>> class Same:
@@ -226,7 +226,7 @@ class FedAvg:
 
 
 def calls(trainer):
-    """What the node calls in each round for a trainer: (order, X, y, weights) to (weights, figures)."""
+    """Returns the function that the node calls each round: (order, X, y, weights) to (weights, figures)."""
 
     def train(order, X, y, weights):
         fields = json.loads(order)
@@ -246,7 +246,7 @@ def calls(trainer):
 
 
 class Module:
-    """A torch module as a trainer. torch itself is not imported before a module is there."""
+    """A torch module as a trainer. torch is imported only when a module is used."""
 
     def __init__(self, module, loss, optimizer):
         import torch

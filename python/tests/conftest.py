@@ -11,13 +11,13 @@ import pytest
 from flyswarm import Identity, Session
 from sklearn.datasets import load_digits
 
-# Long times, so that peers on a busy machine are not given up.
+# Time limits are long, because peers on a busy machine may be slow.
 TIMING = {"start_wait_ms": 60_000, "view_timeout_ms": 30_000, "linger_ms": 2_000}
 LOOPBACK = ["/ip4/127.0.0.1/tcp/0"]
 
 
 class Swarm:
-    """A session, and the key of each of its peers."""
+    """A session, and the keys of its peers."""
 
     def __init__(self, folder, count=3, **given):
         self.keys = {}
@@ -28,9 +28,10 @@ class Swarm:
         self.addresses = {}
 
     def join(self, rows, tell=lambda name, event: None, through=None, **given):
-        """What every peer's `join` returns or raises, by name; `rows` are X and y by name.
+        """Joins with all peers. Returns the result or the exception of each, by name.
 
-        `through` has what joins in place of the session, by name. Once a peer has failed the others leave.
+        `rows` has X and y by name. `through` has objects, by name, that join instead of the session. If a
+        peer fails, the others leave.
         """
         results, stop = {}, threading.Event()
 
@@ -55,11 +56,11 @@ class Swarm:
             thread.start()
         for thread in threads:
             thread.join()
-        return {name: results[name] for name in rows}  # not in the order in which the peers ended
+        return {name: results[name] for name in rows}  # peers end in any order
 
     @contextlib.contextmanager
     def program(self, name, rows, folder, *options):
-        """The program as a peer; gives what is to be told of the others' events. Its success is asserted."""
+        """Runs the program as a peer and asserts its success. Yields a callback for events of the others."""
         program = os.environ.get("FLYSWARM_PROGRAM")
         if program is None:
             pytest.skip("FLYSWARM_PROGRAM names the program")
@@ -85,12 +86,12 @@ class Swarm:
 
 @pytest.fixture
 def swarm(tmp_path):
-    """Makes a swarm in a folder of its own."""
+    """Returns a function that makes a swarm in its own folder."""
     return lambda *args, **given: Swarm(tmp_path, *args, **given)
 
 
 @pytest.fixture(scope="session")
 def digits():
-    """X (float32) and y (texts) of the first 600 digits."""
+    """Returns X (float32) and y (texts) of the first 600 digits."""
     X, y = load_digits(return_X_y=True)
     return np.ascontiguousarray(X[:600], np.float32), y[:600].astype(str)

@@ -1,4 +1,4 @@
-"""The classifier as an estimator."""
+"""Tests of the classifier as an estimator."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Every public thing has a docstring with an example, and the examples are right."""
+"""Tests that every public name has a docstring with an example, and that the examples are right."""
 
 import doctest
 import types
@@ -12,7 +12,7 @@ from flyswarm._events import Progress
 THINGS = [getattr(flyswarm, name) for name in flyswarm.__all__]
 ERRORS = [thing for thing in THINGS if isinstance(thing, type) and issubclass(thing, Exception)]
 PUBLIC = {thing.__name__: thing for thing in [*THINGS, Progress] if thing not in ERRORS}
-# Methods and properties of Python and of the extension.
+# Types of methods and properties, of Python and of the extension.
 METHODS = (
     types.FunctionType, classmethod, staticmethod, property,
     types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
@@ -28,7 +28,7 @@ MEMBERS = {
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """What the examples may use: all that is public, a `network`, and a `session` with its `keys`."""
+    """Returns the names that examples may use: all public names, `network`, `session` and `keys`."""
     made = Swarm(
         tmp_path_factory.mktemp("docs"), task="fedavg", network="logistic", features=2,
         classes=["low", "high"], data={"scaling": "none"}, rounds=5,

@@ -1,4 +1,4 @@
-"""One random table gives the same rows as a data frame of either kind and as a file of either format."""
+"""Tests that a random table gives the same rows as a frame of each kind and as a file of each format."""
 
 import datetime
 
@@ -10,7 +10,7 @@ from conftest import Swarm
 
 
 def table(seed):
-    """Columns of numbers, truth, texts and days with gaps, and a label."""
+    """Returns columns of numbers, booleans, texts and dates with missing values, and a label."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(60, 120))
     gaps = lambda values: [None if rng.random() < 0.1 else value for value in values]

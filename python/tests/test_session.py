@@ -1,4 +1,4 @@
-"""Sessions between real peers over loopback."""
+"""Tests of sessions between real peers over loopback."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ SMALL = {"features": 64, "classes": "0..9", "flynn": {"m": 512, "rho": 16}, "no_
 
 
 def parts(swarm, X, y):
-    """Rows by peer, every third to one of three."""
+    """Returns the rows by peer. Each of three peers has every third row."""
     return {name: (X[i :: len(swarm.keys)], y[i :: len(swarm.keys)]) for i, name in enumerate(swarm.keys)}
 
 
@@ -90,7 +90,7 @@ def test_an_exception_in_a_callback_ends_the_session_with_it(swarm, digits):
 
     with pytest.raises(ZeroDivisionError, match="listening|waiting"):
         made.session.join(*digits, key=made.keys["peer0"], on_event=fail, listen=LOOPBACK, mdns=False)
-    # The node has ended, so its state can be locked again at once.
+    # The node has ended, so another node can lock its state at once.
     with pytest.raises(ZeroDivisionError):
         made.session.join(*digits, key=made.keys["peer0"], on_event=fail, listen=LOOPBACK, mdns=False)
 
@@ -292,7 +292,7 @@ def test_threads_and_open_files_of_ten_sessions_are_given_back(tmp_path, digits)
     threads, files = sizes()
     for folder in folders[1:]:
         one(folder)
-    # A thread may end a little later than its call.
+    # A thread may end slightly later than its call.
     deadline = time.monotonic() + 60
     while (found := sizes()) > (threads, files) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -313,7 +313,7 @@ def test_rows_in_memory_are_not_written_to_a_disk_on_linux(swarm, digits, monkey
     with pytest.raises(ValueError, match="^X, .*expected 64"):
         made.session._rows(digits[0][:, 1:], digits[1], None)
     assert len(os.listdir("/proc/self/fd")) == before
-    # On other systems they are written to a folder.
+    # On other systems the rows are written to a folder.
     monkeypatch.undo()
     monkeypatch.delattr(os, "memfd_create")
     assert made.session._rows(*digits, None).count == 600

@@ -1,4 +1,4 @@
-"""What sessions of the other tasks give."""
+"""Tests of the results of sessions of the other tasks."""
 
 import numpy as np
 from flyswarm import FlyNNClassifier, Labels, Network
@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 
 def parts(made, X, y):
-    """Rows by peer, every third to one of three."""
+    """Returns the rows by peer. Each of three peers has every third row."""
     return {name: (X[i :: len(made.keys)], y[i :: len(made.keys)]) for i, name in enumerate(made.keys)}
 
 

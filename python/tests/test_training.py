@@ -1,4 +1,4 @@
-"""Sessions of the task fedavg with trainers that are written in Python."""
+"""Tests of sessions of the task fedavg with trainers in Python."""
 
 import pickle
 import sys
@@ -16,7 +16,7 @@ ZEROS = {"dense1.weight": np.zeros((10, 64)), "dense1.bias": np.zeros(10)}
 
 
 def step(weights, X, y, rate):
-    """One step down the gradient of the mean cross-entropy of all rows; and its loss and accuracy before."""
+    """Takes a gradient step on the mean cross-entropy of all rows. Also returns loss and accuracy before."""
     scores = X.astype(float) @ weights["dense1.weight"].T + weights["dense1.bias"]
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     p = odds / odds.sum(axis=1, keepdims=True)
@@ -27,7 +27,7 @@ def step(weights, X, y, rate):
 
 
 class Descent:
-    """Full batches in NumPy."""
+    """A trainer with full batches in NumPy."""
 
     def __init__(self):
         self.weights, self.starts, self.asked = dict(ZEROS), [], []
@@ -46,7 +46,7 @@ class Descent:
 
 
 def dealt(digits):
-    """Rows of three peers, of unequal number."""
+    """Returns the rows of three peers, with different numbers of rows."""
     X, y = digits
     cuts = {"peer0": slice(0, 100), "peer1": slice(100, 300), "peer2": slice(300, 600)}
     return {name: (X[cut] / np.float32(16), y[cut]) for name, cut in cuts.items()}
@@ -82,7 +82,7 @@ def test_two_trainers_and_the_program_come_to_the_weights_of_plain_federated_ave
         network, receipt = results[name]
         assert network.weights_.keys() == weights.keys() == trainer.weights.keys()
         for key, plain in weights.items():
-            # Sums are in fixed point, with steps of 2^-27.
+            # Sums are in fixed point with steps of 2^-27.
             assert np.abs(network.weights_[key] - plain).max() < 1e-5
             assert (trainer.weights[key] == network.weights_[key]).all(), "the trainer has the last weights"
         figures = results[name].figures
@@ -134,7 +134,7 @@ def test_without_a_trainer_every_peer_gets_the_network_that_predicts(swarm, digi
 
 
 class Bad(Descent):
-    """Gives something else after the first round."""
+    """A trainer that returns a wrong value after the first round."""
 
     def __init__(self, change):
         super().__init__()
@@ -167,7 +167,7 @@ def test_weights_that_are_not_those_of_the_network_name_the_tensor(swarm, digits
     through = {"peer1": FedAvg(made.session, Bad(change))}
     with pytest.raises(ValueError, match=problem):
         raise made.join(rows, through=through)["peer1"]
-    # The weights are also checked before anything is sent.
+    # The weights are also checked before any message is sent.
     def started(event):
         raise AssertionError(event.kind)
 

@@ -1,4 +1,4 @@
-"""The type stubs: strict, and those of the code."""
+"""Tests that the type stubs are strict and match the code."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ ROOT = __file__.rsplit("/", 2)[0]
 
 
 def test_mypy_accepts_the_stubs_strictly(tmp_path):
-    # One program uses everything in the right way; the other has an error.
+    # One program uses all names correctly; the other has an error.
     right = "import numpy as np\nfrom flyswarm import FlyNNClassifier, Session\n"
     right += "p = FlyNNClassifier(m=64).fit([[0.0]], [1]).predict_proba(np.zeros((1, 1)))\nreveal_type(p)\n"
     right += "def run(session: Session) -> None:\n    joined = session.join(key='key')\n"

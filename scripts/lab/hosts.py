@@ -1,4 +1,4 @@
-"""Hosts in network namespaces, the LAN that joins them, and the faults of its cables."""
+"""Hosts in network namespaces, the LAN that connects them, and faults of its cables."""
 
 import heapq
 import os
@@ -16,7 +16,7 @@ NAMES = ["north", "south", "harbour", "hill", "mill"]
 PORT = 4001
 
 
-# A cable with delay, loss and bandwidth for kernels without netem.
+# A cable with delay, loss and limited bandwidth, for kernels without netem.
 
 def tap(name):
     import fcntl
@@ -27,7 +27,7 @@ def tap(name):
 
 
 def soft_cable(ends, delay, loss, rate):
-    """Carries frames between two TAP devices: `delay` s each way, `loss` of them lost, `rate` bytes/s each way."""
+    """Carries frames between two TAP devices, each way with `delay` s, loss rate `loss`, `rate` bytes/s."""
     waiting, order, free = [], 0, [0.0, 0.0]
     while True:
         now = time.monotonic()
@@ -46,7 +46,7 @@ def soft_cable(ends, delay, loss, rate):
                 except OSError:
                     break
                 now = time.monotonic()
-                # A queue of 0.2 s, as a switch has one, and not the seconds that make TCP's control loop useless.
+                # A queue of 0.2 s, as in a switch. A queue of seconds would defeat TCP's congestion control.
                 if random.random() < loss or free[to] > now + 0.2:
                     continue
                 free[to] = max(now, free[to]) + len(frame) / rate
@@ -55,7 +55,7 @@ def soft_cable(ends, delay, loss, rate):
 
 
 class Lan:
-    """A bridge in a namespace of its own, and what is plugged into it."""
+    """A bridge in its own namespace, and the hosts that are plugged into it."""
 
     count = 0
 
@@ -66,7 +66,7 @@ class Lan:
         lab.add_ns(self.ns)
         for words in (["link", "add", "br0", "type", "bridge", "forward_delay", "0"], ["link", "set", "br0", "up"]):
             sh("ip", "-n", self.ns, *words)
-        # A querier would be needed for snooping: without it multicast goes to every port, as on a simple switch.
+        # Snooping would need a querier. Without snooping multicast goes to every port, as on a simple switch.
         quiet("ip", "-n", self.ns, "link", "set", "br0", "type", "bridge", "mcast_snooping", "0")
 
     def plug(self, host, device="eth0", shape=None):
@@ -89,7 +89,7 @@ class Lan:
             for end in ends:
                 os.close(end)
         else:
-            # Made inside a namespace, for two labs may use one name at once.
+            # The device is made inside a namespace, because two labs may use the same name at once.
             sh("ip", "-n", self.ns, "link", "add", port, "type", "veth", "peer", "name", device, "netns", host.ns)
         sh("ip", "-n", self.ns, "link", "set", port, "master", "br0", "up")
         if shape and not soft:
@@ -117,7 +117,7 @@ class Host:
 
     def address(self, *addresses, device="eth0"):
         for address in addresses:
-            # No duplicate detection: an IPv6 address is of use at once.
+            # Duplicate detection is off, so that an IPv6 address can be used at once.
             self.ip("addr", "add", address, "dev", device, *(["nodad"] if ":" in address else []))
         self.ip("link", "set", device, "up")
 

@@ -1,4 +1,4 @@
-"""Scenarios of hosts behind routers and firewalls, with a relay in public."""
+"""Scenarios of hosts behind routers and firewalls, with a public relay."""
 
 import json
 import os
@@ -11,12 +11,12 @@ from lab.processes import Failed
 
 
 def relays(*addresses):
-    """Options of `session new` for a session with these relays."""
+    """Returns options of `session new` for a session with these relays."""
     return ["--set", f"relays={json.dumps(addresses)}"]
 
 
 class Wan:
-    """A public network with a host or two, and hosts behind routers that let connections out only."""
+    """A public network with some hosts, and hosts behind routers that allow only outgoing connections."""
 
     def __init__(self, lab, public, hidden, allowed="accept", ports="random"):
         self.lab, self.lan = lab, Lan(lab)
@@ -41,9 +41,9 @@ class Wan:
             host.id = host.run("id")[-1]
 
     def nat(self, router, allowed, ports):
-        """Every connection from inside gets the router's address; nothing comes in that was not asked for.
+        """Gives every connection from inside the router's address. Only answers come in.
 
-        Where `ports` is "random" each has another port, which nobody can foretell; else it keeps its own."""
+        If `ports` is "random", each connection has a new, unpredictable port. Otherwise it keeps its port."""
         text = f"""flush ruleset
 table ip nat {{
  chain out {{ type nat hook postrouting priority 100; oifname eth0 masquerade {ports}; }}
@@ -62,7 +62,7 @@ table inet f {{
             raise Failed(f"nft: {done.stderr}")
 
     def relay(self, host, port, *more):
-        """Starts a relay at a public host; its process and its address for session files."""
+        """Starts a relay at a public host. Returns its process."""
         if not os.path.exists(os.path.join(host.home, "relay.key")):
             host.relay_id = host.run("id", "--key", "relay.key")[-1]
         words = ["relay", "--key", "relay.key", "--session", "wards.toml", "--json"]
@@ -77,7 +77,7 @@ table inet f {{
 
 
 def circuits(relay):
-    """The pairs whose connections a relay has passed on."""
+    """Returns the pairs whose connections a relay has carried."""
     told = [json.loads(line) for line in relay.lines]
     return {tuple(sorted((event["from"], event["to"]))) for event in told if event["event"] == "opened"}
 
@@ -87,7 +87,7 @@ SLOW = ("start_wait_ms=20000", "linger_ms=3000", "no_quorum_timeout_ms=60000")
 
 @scenario(short=True, needs=("nft",))
 def behind_nat(lab):
-    """Two peers behind separate NATs and one in public: the two meet through a relay, all else is direct."""
+    """Two peers behind separate NATs connect through a relay, and directly to a public peer."""
     wan = Wan(lab, ["harbour", "lighthouse"], ["north", "south"])
     harbour, lighthouse = wan.public
     hosts = [harbour, *wan.hidden]
@@ -118,7 +118,7 @@ def behind_nat(lab):
 
 @scenario(short=True, needs=("nft",))
 def punched_nat(lab):
-    """NATs that keep ports, as of a cone: the two peers meet through a relay, and go on without it."""
+    """Behind NATs that keep ports (cone NATs), two peers meet through a relay and continue without it."""
     wan = Wan(lab, ["harbour", "lighthouse"], ["north", "south"], ports="")
     harbour, lighthouse = wan.public
     hosts = [harbour, *wan.hidden]
@@ -133,7 +133,7 @@ def punched_nat(lab):
     for each in doctors:
         each.end(0)
     nodes = [lab.join([host], "--no-mdns", *fixed.get(host.name, []))[0] for host in hosts]
-    # All three have met: what goes through the relay from here on is nothing.
+    # All three have met, so no more traffic goes through the relay.
     for node in nodes:
         node.wait_line("the view", lambda line: '"view"' in line)
     relay.stop(signal.SIGKILL)
@@ -148,7 +148,7 @@ def punched_nat(lab):
 
 @scenario(needs=("nft",))
 def only_443(lab):
-    """Firewalls that let only TCP port 443 out: all of three peers meet through a relay that listens there."""
+    """Firewalls allow only outgoing TCP port 443: three peers meet through a relay that listens there."""
     wan = Wan(lab, ["lighthouse"], NAMES[:3], allowed="tcp dport 443 accept")
     hosts = wan.hidden
     lab.deal(hosts)
@@ -194,7 +194,7 @@ def relay_killed(lab):
 
 @scenario(needs=("nft",))
 def relay_rate(lab):
-    """How long a sum of 16 MB takes through a relay, beside the same without one."""
+    """Time of a sum of 16 MB through a relay, compared with direct connections."""
     wan = Wan(lab, [*NAMES[:3], "lighthouse"], [])
     *hosts, lighthouse = wan.public
     lab.deal(hosts)
@@ -220,6 +220,6 @@ def relay_rate(lab):
     at = wan.at(lighthouse, PORT)
     tcp = f"/ip4/0.0.0.0/tcp/{PORT}"
     direct = seconds("direct", tcp, addresses=lambda host: f"/ip4/{host.at}/tcp/{PORT}")
-    # Who listens on no TCP port has no hole to punch.
+    # Hole punching is not possible for a peer that does not listen on a TCP port.
     through = seconds("through", f"/ip4/0.0.0.0/udp/{PORT}/quic-v1", *relays(at))
     lab.ok(f"summing 16 MB over three peers: {direct:.2f} s directly, {through:.2f} s through a relay ({through / direct:.1f} times)")

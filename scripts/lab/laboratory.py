@@ -1,4 +1,4 @@
-"""A laboratory: hosts, the programs that run on them, what they must say, and the list of scenarios."""
+"""A laboratory: hosts, the programs on them, checks of their output, and the list of scenarios."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ class Lab:
         self.namespaces, self.processes, self.children, self.mounts = [], [], [], []
         os.makedirs(self.bin)
         os.symlink(self.program, os.path.join(self.bin, "flyswarm"))
-        # Its `join` can hold a node at a stage.
+        # `join` of this program can hold a node at a stage.
         conform = os.path.join(os.path.dirname(self.program), "flyswarm-conform")
         os.symlink(conform, os.path.join(self.bin, "flyswarm-conform"))
 
@@ -52,7 +52,7 @@ class Lab:
         print(f"  said  {host.name}: {line}", flush=True)
 
     def hosts(self, names, shape=None, family=4):
-        """Hosts on one LAN: 10.77.0.1 and on, or fd77::1 and on."""
+        """Makes hosts on one LAN, with addresses from 10.77.0.1 or fd77::1."""
         lan = Lan(self)
         hosts = [Host(self, name) for name in names]
         for number, host in enumerate(hosts, 1):
@@ -78,7 +78,7 @@ class Lab:
         return text
 
     def deal(self, hosts, rows=600):
-        """Digits for everybody: rows of all classes, the label last."""
+        """Gives every host digits: rows of all classes, the label last."""
         with gzip.open(os.path.join(ROOT, "crates", "data", "data", "digits.csv.gz"), "rt") as file:
             lines = list(file)[: rows + 60]
         for place, host in enumerate(hosts):
@@ -91,7 +91,7 @@ class Lab:
         return [host.start(*words, program=program) for host in hosts]
 
     def finish(self, hosts, *more, name="wards", doctors=()):
-        """Waits for doctors that find nothing wrong; then all hosts join, and must end with the same model."""
+        """Waits for doctors that find no fault. Then all hosts join, and must end with the same model."""
         for doctor in doctors:
             doctor.end(0)
         for node in self.join(hosts, *more, name=name):
@@ -99,7 +99,7 @@ class Lab:
         self.same(hosts, name)
 
     def same(self, hosts, name="wards"):
-        # The files differ in the date; the digest is that of what the model does.
+        # The files differ in the date. The digest covers only the parts that determine predictions.
         models = {json.loads(host.read(f"{name}.receipt.json"))["model"]["digest"] for host in hosts}
         if len(models) != 1:
             raise Failed(f"{len(models)} different models")
@@ -112,7 +112,7 @@ class Lab:
         return host.start(shell + "exec flyswarm " + " ".join(words), shell=True) if shell else host.start(*words)
 
     def finds(self, process, level, *parts, code=None):
-        """Waits for a doctor's end; one of its lines has this level and all these parts. Prints the line."""
+        """Waits for the end of a doctor. One line must have this level and these parts. Prints the line."""
         lines = process.end(code)
         for line in lines:
             if line.startswith(level + " ") and all(part in line for part in parts):

@@ -16,7 +16,7 @@ from lab.processes import Failed, sh
 
 @scenario(short=True)
 def walk_through(lab):
-    """The README's three machines and a table of patients, word by word."""
+    """Three hosts with a table of patients run the commands of the README literally."""
     with open(os.path.join(ROOT, "README.md")) as file:
         text = file.read()
     blocks = re.findall(r"^```sh (each|one|third)\n(.*?)^```$", text, re.M | re.S)
@@ -31,7 +31,7 @@ def walk_through(lab):
     by_id = {host.id: host for host in hosts}
     for where, block in blocks:
         if where == "each":
-            # What ends with an ampersand goes on while the next block runs.
+            # A block that ends with an ampersand continues while the next block runs.
             background = block.rstrip().endswith("&")
             started = [host.start(block.rstrip().rstrip("&"), shell=True) for host in hosts]
             if background:
@@ -42,7 +42,7 @@ def walk_through(lab):
             writer = one if where == "one" else hosts[2]
             process = writer.start(block, shell=True, stdin=subprocess.PIPE)
             if "--collect" in block:
-                # The person at the terminal: a name for each id that is known from elsewhere.
+                # Acts as the user at the terminal, who gives a name for each known id.
                 def answer(process=process):
                     asked = set()
                     while len(asked) < 3:
@@ -65,7 +65,7 @@ def walk_through(lab):
 
 @scenario(short=True)
 def doctor_and_session(lab):
-    """Five hosts that find each other by mDNS: five doctors, then five nodes."""
+    """Five hosts find each other by mDNS: five doctors, then five nodes."""
     _, hosts = lab.hosts(NAMES)
     lab.deal(hosts)
     lab.session(hosts)
@@ -86,7 +86,7 @@ def doctor_and_session(lab):
 
 @scenario()
 def slow_network(lab):
-    """20 ms, 1 % loss and 20 Mbit/s at each of five hosts."""
+    """Each of five hosts has a delay of 20 ms, 1 % loss and 20 Mbit/s."""
     _, hosts = lab.hosts(NAMES, shape=(0.010, 0.005, 2.5e6))
     lab.deal(hosts)
     lab.session(hosts)
@@ -104,7 +104,7 @@ def slow_network(lab):
 
 @scenario()
 def wide_area(lab):
-    """XCLP of all digits among three hosts with round trips of 20 ms, five labels of each class known."""
+    """XCLP on all digits at three hosts with round trips of 20 ms and five known labels of each class."""
     _, hosts = lab.hosts(NAMES[:3], shape=(0.005, 0, 125e6))
     with gzip.open(os.path.join(ROOT, "crates", "data", "data", "digits.csv.gz"), "rt") as file:
         rows = [line.strip().rsplit(",", 1) for line in file]
@@ -135,7 +135,7 @@ def wide_area(lab):
 
 @scenario(short=True)
 def cut_off(lab):
-    """A host loses its cable in the middle of the sum and gets it back: the others go on, and it is given the result."""
+    """A host loses its cable during the sum: the others continue. When it is back, it gets the result."""
     lan, hosts = lab.hosts(NAMES)
     lab.deal(hosts)
     lab.session(hosts, timing=("start_wait_ms=8000", "linger_ms=25000",
@@ -146,7 +146,7 @@ def cut_off(lab):
     lan.cut(lost)
     for node in nodes[:4]:
         node.wait_line("finished", lambda line: '"finished"' in line)
-    # Whether its silence or the lost connection is noticed first depends on how far the sum was.
+    # The progress of the sum decides whether its silence or the lost connection is noticed first.
     lab.said(hosts[0], nodes[0].wait_line("view-failed", lambda line: '"view-failed"' in line))
     lab.ok(f"four go on without {lost.name}, whose cable is out")
     nodes[4].stop(signal.SIGKILL)
@@ -160,7 +160,7 @@ def cut_off(lab):
 
 @scenario()
 def moved(lab):
-    """A host whose address changes between two sessions: mDNS finds it again, the address in the file is told as old."""
+    """The address of a host changes between sessions: mDNS finds it, and doctor reports the old address."""
     _, hosts = lab.hosts(NAMES)
     lab.deal(hosts)
     lab.session(hosts, addresses=lambda host: f"/ip4/10.77.0.{host.number}/tcp/{PORT}")
@@ -171,7 +171,7 @@ def moved(lab):
     mover.address("10.77.0.99/24")
     doctors = [lab.doctor(host, *fixed, wait=10) for host in hosts]
     lab.finds(doctors[0], "ok", "south: ready", "10.77.0.99", "known by mDNS and the session file")
-    # Silence while north still believes that it knows whose address that was, then no route.
+    # First no answer, while the ARP entry of north is still valid, then no route.
     lab.finds(doctors[0], "warning", "south: ", f"/ip4/10.77.0.2/tcp/{PORT} (from the session file)")
     for doctor in doctors:
         doctor.end(0)
@@ -181,7 +181,7 @@ def moved(lab):
 
 @scenario(short=True)
 def two_interfaces(lab):
-    """A host with a second network card that leads nowhere."""
+    """A host has a second network card in a network without other hosts."""
     lan, hosts = lab.hosts(NAMES[:3])
     nowhere = Lan(lab)
     nowhere.plug(hosts[0], "eth1")
@@ -199,7 +199,7 @@ def two_interfaces(lab):
 
 @scenario(short=True, needs=("nft",))
 def quic(lab):
-    """Five hosts that listen on TCP and QUIC, with every TCP port closed by a firewall."""
+    """Five hosts listen on TCP and QUIC, but a firewall closes every TCP port."""
     _, hosts = lab.hosts(NAMES)
     lab.deal(hosts)
     lab.session(hosts)
@@ -207,23 +207,23 @@ def quic(lab):
     for host in hosts:
         host.firewall("iifname eth0 meta l4proto tcp drop")
     doctors = [lab.doctor(host, *both, wait=10) for host in hosts]
-    # The port is another where south dialled, which depends on the identities.
+    # The port differs if south dialled, which depends on the identities.
     lab.finds(doctors[0], "ok", "south: ready at /ip4/10.77.0.2/udp/", "/quic-v1", code=0)
     lab.finish(hosts, *both, doctors=doctors[1:])
 
 
 @scenario(short=True)
 def ipv6_only(lab):
-    """No IPv4 address at all."""
+    """No host has an IPv4 address."""
     _, hosts = lab.hosts(NAMES[:3], family=6)
     lab.deal(hosts)
     lab.session(hosts)
-    # Link-local addresses need their second for duplicate detection before multicast goes out.
+    # Link-local addresses need a second for duplicate detection before multicast works.
     time.sleep(2)
     doctors = [lab.doctor(host, wait=10) for host in hosts]
-    # Who dials depends on the identities, so north may know only that south connected to it.
+    # The identities decide which peer dials, so north may know only that south connected to it.
     lab.finds(doctors[0], "ok", "south: ready", "/ip6/fd77::2/", "known by mDNS only", code=0)
-    # IPv4 has another port, which nobody could reach.
+    # The IPv4 port is another one, which no host could reach.
     if any("is refused" in line for line in doctors[0].lines + doctors[0].errors):
         raise Failed(f"a port of the other family was tried\n{doctors[0].story()}")
     lab.finish(hosts, doctors=doctors[1:])
@@ -231,7 +231,7 @@ def ipv6_only(lab):
 
 @scenario()
 def names(lab):
-    """Addresses by DNS name, no mDNS."""
+    """Peers have addresses with DNS names, and mDNS is off."""
     _, hosts = lab.hosts(NAMES[:3])
     lab.deal(hosts)
     for host in hosts:
@@ -250,7 +250,7 @@ def names(lab):
 
 @scenario()
 def network_key(lab):
-    """With one network key all is well; who has none or another cannot talk, and the doctor says so."""
+    """Peers with the same network key connect. A peer without it cannot, and doctor reports this."""
     _, hosts = lab.hosts(NAMES[:3])
     lab.deal(hosts)
     lab.session(hosts)
@@ -269,7 +269,7 @@ def network_key(lab):
 
 @scenario(short=True)
 def faults(lab):
-    """What the doctor says of each fault."""
+    """Doctor reports each of many faults."""
     _, hosts = lab.hosts(NAMES[:4])
     north, south, harbour, hill = hosts
     three = hosts[:3]
@@ -285,7 +285,7 @@ def faults(lab):
             text = text.replace(old, new)
         host.write("other.toml", text)
 
-    # Nobody runs anything.
+    # No other host runs a program.
     doctor = lab.doctor(north, *fixed, wait=3)
     lab.finds(doctor, "error", "south: nobody listens at", "10.77.0.2", "connection refused", code=3)
     session_of(north, (f'addresses = ["/ip4/10.77.0.2/tcp/{PORT}"]', "addresses = []"))
@@ -293,13 +293,13 @@ def faults(lab):
     session_of(north, ("10.77.0.2", "10.77.0.77"))
     lab.finds(lab.doctor(north, *fixed, session="other", wait=6), "error", "south: ", "cannot be reached", code=3)
 
-    # Two files.
+    # Different session files.
     session_of(harbour, ("gamma = 0.9", "gamma = 0.8"))
     doctors = [lab.doctor(north, *fixed), lab.doctor(south, *fixed), lab.doctor(harbour, *fixed, session="other")]
     lab.finds(doctors[0], "error", "harbour: has another session file: flynn.gamma differs", code=3)
     lab.finds(doctors[2], "error", "north: has another session file: flynn.gamma differs", code=3)
 
-    # A roster that lacks this peer: here, and at another.
+    # A roster without this peer: at this host, and at another one.
     hill.write("wards.toml", north.read("wards.toml").decode())
     lab.finds(lab.doctor(hill, wait=3), "error", "roster: 12D3", "is not in the roster of wards.toml", code=3)
     session_of(harbour, (south.id, hill.id), (f'addresses = ["/ip4/10.77.0.2/tcp/{PORT}"]', "addresses = []"))
@@ -307,14 +307,14 @@ def faults(lab):
     lab.finds(doctors[1], "error", "harbour: ends the connection", "another peer id for this machine", code=3)
     lab.finds(doctors[2], "warning", f"stranger: {south.id}", "is not in this session file", code=3)
 
-    # The address of one leads to another.
+    # The address of one peer leads to another peer.
     session_of(north, (f"/ip4/10.77.0.2/tcp/{PORT}", f"/ip4/10.77.0.3/tcp/{PORT}"))
     lab.doctor(harbour, *fixed, wait=9)
     time.sleep(2)
     lab.finds(lab.doctor(north, *fixed, session="other", wait=5), "error", f"south: somebody else answers at /ip4/10.77.0.3/tcp/{PORT}", harbour.id, code=3)
     time.sleep(3)
 
-    # One identity twice: on another machine, and on this one.
+    # The identity is in use on another machine, and on this one.
     shutil.copytree(f"{south.home}/.config", f"{hill.home}/.config", dirs_exist_ok=True)
     twin = hill.start("join", "wards.toml", "--data", f"{south.home}/my-rows.csv")
     twin.wait_line("listening", lambda line: "listening on /ip4/10." in line)
@@ -326,7 +326,7 @@ def faults(lab):
     node.stop()
     node.end(130)
 
-    # This machine.
+    # Faults of this machine.
     small = os.path.join(north.home, "small")
     os.makedirs(small)
     sh("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small)
@@ -348,7 +348,7 @@ def faults(lab):
 
 @scenario(short=True, needs=("nft",))
 def firewalls(lab):
-    """Silence that looks like a firewall, there and here."""
+    """Doctor recognises firewalls at another host and at its own host."""
     _, hosts = lab.hosts(NAMES[:3])
     north, south, harbour = hosts
     lab.session(hosts, addresses=lambda host: f"/ip4/10.77.0.{host.number}/tcp/{PORT}")

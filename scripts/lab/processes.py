@@ -1,4 +1,4 @@
-"""Commands, and programs whose lines are read."""
+"""Runs commands, and programs whose output lines are read."""
 
 import signal
 import subprocess
@@ -67,5 +67,5 @@ class Process:
         return self.lines + self.errors
 
     def stop(self, number=signal.SIGTERM):
-        # `ip netns exec` becomes the program.
+        # The process of `ip netns exec` becomes the program.
         self.process.send_signal(number)

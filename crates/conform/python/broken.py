@@ -1,11 +1,11 @@
-"""Peers that are broken on purpose, each in one MUST: does `flyswarm-conform check` notice?
+"""Peers that each break one MUST on purpose, to test whether `flyswarm-conform check` finds the flaw.
 
     python3 broken.py NAME [arguments of peer.py...]    runs the peer with that flaw
-    python3 broken.py --list                            the flaws, and what nothing catches
-    python3 broken.py --check PROGRAM [NAME...]         each flaw in its case; exit code 1 if one is missed
+    python3 broken.py --list                            lists the flaws, and the flaws that no case catches
+    python3 broken.py --check PROGRAM [NAME...]         runs the case of each flaw; exit 1 if one is missed
 
-A name is the number of a MUST (tests/vectors/README.md), with a word where it has several flaws. A flaw is
-caught if its case fails and the line of the case names the MUST.
+A name is the number of a MUST (tests/vectors/README.md), followed by a word if the MUST has several flaws. A
+flaw is caught if its case fails and the line of the case names the MUST.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from primitives.encoding import Malformed
 import peer
 import store
 
-BESIDE = 3  # cases at the same time
-LIMIT = 180  # seconds for one case; the check itself gives up sooner
-RACES = ("M10.1",)  # once the others have decided, the same message breaks no rule
+BESIDE = 3  # cases that run at the same time
+LIMIT = 180  # seconds for one case; the check itself stops earlier
+RACES = ("M10.1",)  # the same message breaks no rule after the other peers have decided
 
 
 class Flaw(NamedTuple):
@@ -44,11 +44,11 @@ class Flaw(NamedTuple):
     patch: Callable[[], None]
 
 
-# --- how to break something
+# --- ways to break the peer
 
 
 def instead(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The decorated function takes the place of `owner.name`. Its first argument is what stood there."""
+    """Replaces `owner.name` with the decorated function, whose first argument is the original."""
 
     def put(function: Callable[..., Any]) -> Callable[..., Any]:
         plain = getattr(owner, name)
@@ -59,7 +59,7 @@ def instead(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..
 
 
 def unblamed(*words: str) -> Callable[[], None]:
-    """A message with this fault is dropped, and its sender is not blamed."""
+    """Makes the peer drop messages with these faults without blaming the sender."""
 
     def patch() -> None:
         @instead(machine.Machine, "blame")
@@ -71,7 +71,7 @@ def unblamed(*words: str) -> Callable[[], None]:
 
 
 def unchecked(owner: Any, *names: str) -> Callable[[], None]:
-    """These checks find everything good."""
+    """Makes these checks accept everything."""
 
     def patch() -> None:
         for name in names:
@@ -101,7 +101,7 @@ def room_for_any_length() -> None:
     def integer(plain: Any, self: Any, width: int) -> int:
         n = plain(self, width)
         if width == 8:
-            bytearray(n)  # one byte for each entry
+            bytearray(n)  # allocates one byte for each entry
         return n
 
 
@@ -137,7 +137,7 @@ def payload_is_dropped() -> None:
 
 
 def strangers_come_in() -> None:
-    """A stranger takes the place of some peer until one of the roster comes."""
+    """Admits a stranger as if it were a peer, until a peer of the roster connects."""
     strangers: dict[int, bytes] = {}
 
     @instead(transport.Node, "admitted")
@@ -219,7 +219,7 @@ def repeated_items_count_once() -> None:
 
 
 def releases_at_once() -> None:
-    """Before it checks and acknowledges: by then the others may have decided without it."""
+    """Releases before it checks and acknowledges. After that the others may have decided without it."""
 
     @instead(view.View, "try_accept")
     def try_accept(plain: Any, self: Any) -> None:
@@ -333,8 +333,8 @@ TABLE = [
 FLAWS = {name.replace(" ", "-"): Flaw(name.split(" ")[0], case, what, patch)
          for name, case, what, patch in TABLE}
 
-# MUSTs that no case catches, with the reason. If FLAWS has the name, the flaw was tried, and the case
-# passed.
+# MUSTs whose flaws no case catches, with the reason. If FLAWS has the name, the flaw was tried and the
+# case passed.
 UNCAUGHT = {
     "M1.1": "no case has a session that asks for what a peer may lack",
     "M3.1": "no case has a roster with bad keys; `identity` of the vectors does",
@@ -356,7 +356,7 @@ UNCAUGHT = {
 
 
 def try_often(program: str, name: str) -> tuple[bool, str]:
-    """Whether a flaw is caught. A flaw that shows only if the peer is quicker than the others has more tries."""
+    """Returns whether a flaw is caught, and its line. A flaw that depends on a race has more tries."""
     caught, line = try_flaw(program, name)
     for _ in range(2 if name in RACES else 0):
         if not caught:
@@ -365,7 +365,7 @@ def try_often(program: str, name: str) -> tuple[bool, str]:
 
 
 def try_flaw(program: str, name: str) -> tuple[bool, str]:
-    """Whether a flaw is caught, and the line that says so."""
+    """Returns whether a flaw is caught, and the line to print."""
     flaw = FLAWS[name]
     words = [sys.executable, os.path.abspath(__file__), name]
     command = shlex.join(words) + " {session} --key {key} --data {data} --state {state} --out {out}"

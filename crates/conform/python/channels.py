@@ -1,6 +1,7 @@
-"""What this peer takes from py-libp2p 0.8.1: Noise, multistream-select and Yamux (spec, section 6).
+"""Noise, multistream-select and Yamux from py-libp2p 0.8.1 (spec, section 6).
 
-For bytes that come one by one the socket is read ahead, and a read that got too little waits for more.
+This module reads the socket ahead, because bytes may arrive one by one. A read that is too short waits for
+more bytes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import trio
 
-# `import libp2p` loads hosts, QUIC, DHT and everything else, and takes 1 s. These packages are left
-# empty; their modules are found as usual. `QUICStream` is only named, in a type.
+# `import libp2p` loads all of the library, such as hosts, QUIC and DHT, and takes 1 s. These packages are
+# left empty, but their modules are found as usual. `QUICStream` is used only as the name of a type.
 for package in ("libp2p", "libp2p.network", "libp2p.network.connection", "libp2p.security",
                 "libp2p.transport"):
     sys.modules[package] = importlib.util.module_from_spec(importlib.util.find_spec(package))
@@ -36,23 +37,23 @@ from primitives.crypto import PEER_ID_PREFIX, Identity  # noqa: E402
 
 NOISE, YAMUX = "/noise", "/yamux/1.0.0"
 PIECE = 64 << 10
-GATHER = 0.002  # s, to wait for more data after a read of too little
+GATHER = 0.002  # s, wait for more data after a read that is too short
 logging.getLogger("libp2p").setLevel(logging.CRITICAL)
 
 
 async def select(stream: Any, protocol: str) -> None:
-    """Asks for a protocol."""
+    """Asks the other side for a protocol."""
     await MultiselectClient().select_one_of([protocol], MultiselectCommunicator(stream))
 
 
 async def offer(stream: Any, protocols: list[str]) -> str:
-    """Lets the other side choose."""
+    """Lets the other side choose one of the protocols, and returns it."""
     chosen, _ = await Multiselect(dict.fromkeys(protocols)).negotiate(MultiselectCommunicator(stream))
     return chosen
 
 
 class Ahead:
-    """Reads ahead, as both Noise and Yamux ask for a few bytes first. Knows when something was heard."""
+    """Reads ahead, because Noise and Yamux first ask for a few bytes. Records the time of the last read."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
@@ -71,15 +72,15 @@ class Ahead:
 
 
 class Mux(Yamux):
-    """Without the library's time-out for each frame, a third of the time that a short one takes. Liveness is
-    watched by pings."""
+    """Yamux without the library's time-out for each frame, which takes a third of the time of a short frame.
+    Pings detect a dead connection."""
 
     async def _read_data_body(self, length: int) -> bytes:
         return await read_exactly(self.secured_conn, length)
 
 
 async def secured(stream: trio.SocketStream, identity: Identity, expected: bytes | None) -> SecureSession:
-    """Noise on a connection. Where this side has dialled the other one must hold the expected key."""
+    """Sets up Noise on a connection. If this side dialled, the other side must hold the expected key."""
     tcp = Ahead(TrioTCPStream(stream))
     noise = Noise(create_new_key_pair(identity.seed), create_noise_key_pair().private_key)
     if expected is None:
@@ -115,7 +116,7 @@ class Substream:
     async def write(self, data: bytes) -> None:
         while data:
             room = min(self.stream.send_window, PIECE)
-            if room == 0:  # the library itself waits no longer than 5 s
+            if room == 0:  # the library itself waits at most 5 s
                 await trio.sleep(GATHER)
             else:
                 await self.stream.write(data[:room])

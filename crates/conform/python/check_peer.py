@@ -1,9 +1,9 @@
-"""Runs the machines and the task of this peer against the vectors `flynn`, `sum` and `faults` (spec, section 18).
+"""Checks this peer's machines and task with the vectors `flynn`, `sum` and `faults` (spec, section 18).
 
     python3 check_peer.py [FOLDER OF THE VECTORS]
 
-Each function checks one file; pytest finds them as well. All other vectors are checked by `scripts/check-vectors.py`,
-with the same primitives that this peer has.
+Each function checks one file; pytest finds the functions too. `scripts/check-vectors.py` checks all other
+vectors with the same primitives that this peer uses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def session_of(toml: str) -> Session:
 
 
 def test_session() -> None:
-    """What this peer adds: it refuses sessions that ask for what it lacks (M1.1)."""
+    """Checks that this peer refuses sessions that need features it lacks (M1.1)."""
     lacking = 0
     for x in vectors("session")["good"]:
         try:
@@ -74,7 +74,7 @@ def test_flynn() -> None:
         assert columns.tolist() == x["matrix"] and won.tolist() == x["winners"]
         counts = model.counts_of(s, prepared, labels, seed)
         assert counts.tobytes().hex() == x["counts"]
-        nothing = model.prepared(s, seed, rows[:0], moments)  # for a peer without rows
+        nothing = model.prepared(s, seed, rows[:0], moments)  # rows of a peer without rows
         assert not model.counts_of(s, nothing, labels[:0], seed).any()
     large = d["large"]
     columns = model.matrix(seed, large["m"], large["d"], large["s"]).astype("<u4")

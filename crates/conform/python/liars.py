@@ -1,11 +1,12 @@
-"""Peers that lie on purpose, each in a session of five with four released nodes: is it named, or without effect?
+"""Peers that lie on purpose, to test that a lie is detected or has no effect.
 
     python3 liars.py NAME [arguments of peer.py...]    runs the peer with that lie
-    python3 liars.py --list                            the lies
-    python3 liars.py --check FLYSWARM [NAME...]        each lie in a session; exit code 1 if one does harm
+    python3 liars.py --list                            lists the lies
+    python3 liars.py --check FLYSWARM [NAME...]        runs a session for each lie; exit 1 if one does harm
 
-A lie does no harm if all others end with code 0 and the same model, every sum holds the rows of all of them, nobody
-but the liar is blamed, and the liar has a part in every disagreement of the receipts.
+Each session has the liar and four released nodes. A lie does no harm if all of these hold: the four nodes end
+with code 0 and the same model, every sum contains the rows of all four, only the liar is blamed, and every
+disagreement in the receipts involves the liar.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from primitives.session import parse_session
 import peer
 from session import Session
 
-BESIDE = 2  # sessions at the same time
+BESIDE = 2  # sessions that run at the same time
 LIMIT = 150  # seconds for one session
 PEERS = 5
 
 
 class Lie(NamedTuple):
-    leads: bool  # True if the liar is the first to lead
+    leads: bool  # True if the liar leads the first view
     what: str
     patch: Callable[[], None]
 
@@ -57,7 +58,7 @@ def many_hashes(count: int) -> Callable[[], None]:
 
 
 def signed_otherwise(kind: str, change: Callable[[Any], Any]) -> Callable[[], None]:
-    """Signs another item of this kind than it should."""
+    """Makes the peer sign a changed item of this kind."""
 
     def patch() -> None:
         @instead(machine.Machine, "sign")
@@ -76,7 +77,7 @@ def other_shares(release: Any) -> Any:
 
 
 def in_place_of_reports(say: Callable[[Any, str, int], bool]) -> Callable[[], None]:
-    """Does something in place of a report, unless it leads; true if the report follows all the same."""
+    """Calls `say` instead of sending a report, unless the peer leads. `say` returns True to send it too."""
 
     def patch() -> None:
         @instead(view.View, "reported")
@@ -119,7 +120,7 @@ def false_total() -> None:
 
 
 def leads_and(do: Callable[[Any], None]) -> Callable[[], None]:
-    """Does this in place of the next order, where it leads."""
+    """Calls `do` instead of giving the next order, if the peer leads."""
 
     def patch() -> None:
         @instead(view.View, "next_order")
@@ -176,7 +177,7 @@ LIES = {
 
 
 class Failed(Exception):
-    """What is wrong with a run."""
+    """A run in which the lie did harm."""
 
 
 def ports(count: int) -> list[int]:
@@ -188,7 +189,7 @@ def ports(count: int) -> list[int]:
 
 
 def prepare(flyswarm: str, folder: Path) -> tuple[list[str], list[str]]:
-    """Keys, rows and a session. Gives the names in committee order, and their addresses."""
+    """Makes keys, rows and a session. Returns the names in committee order, and their addresses."""
     names, at = [f"p{i}" for i in range(PEERS)], dict(zip((f"p{i}" for i in range(PEERS)), ports(PEERS)))
     peers, draw = [], random.Random(5)
     for name in names:

@@ -1,9 +1,11 @@
 """The protocol of one peer without input and output: greeting, elections, the end (spec, sections 7, 8, 17).
 
-Its driver calls what is an `event`, and has these methods: `send(to, bulk, header, payload)`;
-`persist(label, file, data)`, which returns once it is on disk; `drop(peer, kind, text)`: close the connection
-with a peer that is blamed, and refuse it from now on; `compute(run, then)`: `then` and the result, or the
-exception, go to `finished`; `say(text)`; `done()`: all is opened; `stop(code, text)`.
+The driver calls the methods that are an `event`. It has these methods itself:
+- `send(to, bulk, header, payload)` sends a message.
+- `persist(label, file, data)` writes a file, and returns when the data is on disk.
+- `drop(peer, kind, text)` closes the connection with a blamed peer, and refuses the peer from now on.
+- `compute(run, then)` runs a job. `then` and the result, or the exception, are passed to `finished`.
+- `say(text)` shows a line, `done()` reports that all sums are opened, `stop(code, text)` ends the peer.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ DEAD_AFTER = 7.25
 
 
 def event(method: Callable[..., None]) -> Callable[..., None]:
-    """What the driver calls, with the time last; then looks at what it makes possible."""
+    """Marks a method that the driver calls, with the time as last argument. `advance` runs after it."""
 
     @functools.wraps(method)
     def run(machine: Machine, *arguments: Any) -> None:
@@ -72,7 +74,7 @@ class Machine:
         self.now = self.started = now
         self.stopped = False
 
-        # values on disk, and the vectors opened from them
+        # values on disk, and the vectors that were opened from them
         self.promised, self.joined, self.lost_state, kept = loaded.small
         self.traces: dict[int, Any] = dict(kept)
         self.accepted: AcceptedState | None = loaded.accepted
@@ -91,18 +93,18 @@ class Machine:
         self.said_in_view: dict[int, bool] = {}
         self.mismatched: set[int] = set()
         self.blamed: set[int] = set()
-        self.complete: set[int] = set()   # peers that have reported that they have everything
+        self.complete: set[int] = set()   # peers that reported that they have all slots
 
         # elections and views
         self.seen = max(self.promised.counter, self.joined.counter)
         self.view: View | None = None
-        self.last_view: View | None = None  # the present view, or the last one
+        self.last_view: View | None = None  # current view, or the last one
         self.failed_views = 0
         self.led_in_vain: Counter[int] = Counter()
-        self.last_alive = self.heard_of_view = now  # in a view, or when a slot was committed
+        self.last_alive = self.heard_of_view = now  # last time in a view, or of a committed slot
         self.done_since: float | None = None
         self.whole = len(self.session.plan)   # number of slots to sum
-        self.refusal: str | None = None   # why the task does not continue after the last of them
+        self.refusal: str | None = None   # reason why the task ends after the last of them
 
         self.proposer = Proposer(self)
         self.transfers = Transfers(self)
@@ -144,14 +146,14 @@ class Machine:
 
     @event
     def leave(self) -> None:
-        """Interrupted: the others are told."""
+        """Ends the view and informs the other peers, because this peer was interrupted."""
         self.fail_view(Reason.Left, self.me)
         self.stop(130, "interrupted")
 
     # --- helpers
 
     def guard(self, run: Callable[[], None], sender: int | None = None) -> None:
-        """Turns what goes wrong into blame, an ended view or the end of the session."""
+        """Runs a function. An exception leads to blame, the end of the view, or the end of the session."""
         if self.stopped:
             return
         try:
@@ -194,7 +196,7 @@ class Machine:
         self.persist(label, Small(self.promised, self.joined, self.lost_state, traces), "small")
 
     def trusted(self) -> set[int]:
-        """Greeted and not blamed."""
+        """Returns the peers that are greeted and not blamed."""
         return set(self.known)
 
     def reachable(self) -> set[int]:
@@ -229,7 +231,7 @@ class Machine:
     # --- greeting (section 7)
 
     def on_message(self, peer: int, message: Any) -> None:
-        """Each kind has its method."""
+        """Passes a message to the method for its kind."""
         kind = type(message).__name__
         if kind not in ("Hello", "Fields"):
             if peer in self.mismatched:
@@ -360,7 +362,7 @@ class Machine:
         self.proposer.on_refuse(peer, message)
 
     def advance(self) -> None:
-        """What the time, or what has just happened, makes possible."""
+        """Continues after an event or when time has passed."""
         self.watch_end()
         if self.stopped:
             return
@@ -441,7 +443,7 @@ class Machine:
         view.own_part("Keys", -1, view.own_key)
 
     def fail_view(self, reason: Reason, suspect: int | None) -> None:
-        """Ends the view, if there is one, because of a member: its parent, if no other is named."""
+        """Ends the view, if there is one, because of a member: by default the parent of this peer."""
         view = self.view
         if view is None:
             return
@@ -536,7 +538,7 @@ class Machine:
         return len(self.committed) >= self.whole
 
     def reopen(self) -> None:
-        """After a restart: opens what was committed before."""
+        """Opens the slots that were committed before a restart."""
         for slot, (committed, total) in enumerate(self.committed):
             self.opened[slot] = opened_vector(self.session, committed, total)
             self.task.check_opened(slot, self.opened[slot])

@@ -25,11 +25,11 @@ SCALINGS = ("none", "unit-norm", "range", "center", "standard", "soft-bins")
 
 
 class DataError(ValueError):
-    """Own rows that do not fit the session."""
+    """Rows of this peer that do not fit the session."""
 
 
 class Refused(Exception):
-    """The rules of section 15 end the session."""
+    """Values for which the rules of section 15 end the session."""
 
 
 def demand(good: bool, text: str) -> None:
@@ -38,8 +38,11 @@ def demand(good: bool, text: str) -> None:
 
 
 def nearest32(text: str) -> float:
-    """The binary32 next to a decimal number: rounded once. On the way is the binary64 next to it or, if that
-    is even and not exact, the odd one on the other side: no odd one is a middle between two binary32."""
+    """Rounds a decimal number to the nearest binary32, with a single rounding.
+
+    The intermediate value is the nearest binary64. If it is even and not exact, it is replaced by the odd
+    binary64 on the other side of the number. An odd binary64 is never half-way between two binary32 numbers.
+    """
     x = float(text)
     if math.isfinite(x) and x != 0.0 and numpy.float64(x).view(numpy.int64) % 2 == 0:
         exact = Decimal(text)
@@ -50,7 +53,7 @@ def nearest32(text: str) -> float:
 
 
 def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """A CSV file without header, the label last."""
+    """Reads a CSV file without header whose last column is the label."""
     classes = {name: n for n, name in enumerate(session.classes)}
     rows, labels = [], []
     with open(path, newline="") as file:
@@ -84,12 +87,12 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
 
 
 def fixed_point(x: float) -> int:
-    """x 2^40, rounded, halves away from zero. Exact, as x has 24 bits."""
+    """Returns x 2^40, rounded with halves away from zero. Exact, because x has 24 bits."""
     return int(x * 2.0**40 + math.copysign(0.5, x))
 
 
 def digits(x: int, count: int) -> list[int]:
-    """Of base 2^40, from -2^39 to below 2^39, lowest first; the last is what is left."""
+    """Returns digits of base 2^40 from -2^39 to below 2^39, lowest first. The last digit is the rest."""
     found = []
     for _ in range(count - 1):
         above = (x + (1 << 39)) >> 40
@@ -109,7 +112,7 @@ def moments_of(rows: numpy.ndarray, squares: bool) -> numpy.ndarray:
 
 
 def typical(rows: numpy.ndarray) -> numpy.ndarray:
-    """The typical rows of a peer: means of the second and the third quarter of each column's values."""
+    """Returns the typical rows of a peer: means of the second and third quarter of each column's values."""
     n = len(rows)
     if n < 40:
         return numpy.empty((0, rows.shape[1]), numpy.float32)
@@ -120,20 +123,20 @@ def typical(rows: numpy.ndarray) -> numpy.ndarray:
 
 
 def column_sums(session: Session, rows: numpy.ndarray) -> bytes:
-    """The vector of `moments`."""
+    """Returns the vector of `moments`."""
     words = moments_of(rows, session.squares).tobytes()
     return words + moments_of(typical(rows), True).tobytes() if session.check_columns else words
 
 
 def joined(words: list[int], size: int, bound: int) -> list[int]:
-    """The integers that words of 40 bits stand for, so many each."""
+    """Returns integers from words of 40 bits, `size` words for each integer."""
     if any(abs(w) > bound for w in words):
         raise Refused("opened moments are out of range")
     return [sum(w << 40 * k for k, w in enumerate(words[at:at + size])) for at in range(0, len(words), size)]
 
 
 class Moments:
-    """Means and deviations, of the opened sum. Refuses what no rows can have."""
+    """Means and deviations from the opened sum. Refuses values that no rows can have."""
 
     def __init__(self, opened: bytes, features: int, squares: bool) -> None:
         words = numpy.frombuffer(opened, "<i8").tolist()
@@ -169,12 +172,12 @@ def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> num
         near = numpy.maximum(0.0, 1.0 - numpy.abs(p[:, :, None] - numpy.arange(bins)))
         x = near.reshape(len(x), bins * session.features)
     elif kind in ("unit-norm", "center", "standard"):
-        x = quotient(x, numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1:]))  # `sum` adds in another order
+        x = quotient(x, numpy.sqrt(numpy.cumsum(x * x, axis=1)[:, -1:]))  # `sum` would add in another order
     return x.astype(numpy.float32)
 
 
 def quotient(x: numpy.ndarray, by: numpy.ndarray) -> numpy.ndarray:
-    """0 where the divisor is 0."""
+    """Returns x / by, and 0 where the divisor is 0."""
     return numpy.divide(x, by, out=numpy.zeros_like(x), where=by != 0)
 
 
@@ -233,7 +236,7 @@ class Task(NamedTuple):
     labels: numpy.ndarray
 
     def vector(self, slot: int, opened: dict[int, bytes]) -> bytes:
-        """The own vector of a slot. `opened` holds what was opened before."""
+        """Returns this peer's vector of a slot. `opened` has the vectors of the slots opened before."""
         session, name = self.session, self.session.plan[slot].name
         present = numpy.bincount(self.labels, minlength=len(session.classes)) > 0
         if name == "coin":
@@ -253,13 +256,13 @@ class Task(NamedTuple):
         return self.opened_moments(opened[2]) if len(session.plan) == 4 else None
 
     def opened_moments(self, opened: bytes) -> Moments:
-        """Those of all rows; what is opened of typical rows is only compared, which this peer leaves out."""
+        """Returns the moments of all rows. Those of typical rows serve comparisons that this peer skips."""
         session = self.session
         words = 1 + (9 if session.squares else 3) * session.features
         return Moments(opened[:8 * words], session.features, session.squares)
 
     def check_opened(self, slot: int, opened: bytes) -> None:
-        """Refusals of section 15."""
+        """Refuses opened values by the rules of section 15."""
         name = self.session.plan[slot].name
         if name == "holders":
             peers, *of_classes = numpy.frombuffer(opened, "<u4").tolist()
@@ -270,7 +273,7 @@ class Task(NamedTuple):
             self.opened_moments(opened)
 
     def may_sum(self, slot: int, members: set[int], opened: dict[int, bytes], holders: list[int]) -> bool:
-        """*Small crowds* (section 10) and what the task demands. `holders` are the members of that slot."""
+        """Checks *Small crowds* (section 10) and the task's rules. `holders` are the members of that slot."""
         if len(members) < 3:
             return False
         if slot <= 1 or 1 not in opened:

@@ -17,7 +17,7 @@ PROGRAM = "peer-py 0.1"
 
 
 def tcp_address(text: str) -> tuple[str, int] | None:
-    """Host and port of a multiaddress over TCP; None for any other."""
+    """Returns host and port of a TCP multiaddress; None for any other address."""
     found = re.fullmatch("/(?:ip[46]|dns[46]?)/([^/]+)/tcp/([0-9]+)(?:/p2p/[^/]+)?", text)
     return (found[1], int(found[2])) if found else None
 
@@ -30,10 +30,10 @@ def listen_at(text: str) -> socket.socket:
 
 
 def run(arguments: argparse.Namespace) -> tuple[int, str]:
-    """Exit code and what to say."""
+    """Runs the peer. Returns the exit code and the text to print."""
     listener = listen_at(arguments.listen)
-    # Imported only now, because they take long: the listener is open, so peers that dial wait and do not
-    # back off.
+    # Imported only now, because the imports take long. The listener is already open, so peers that dial
+    # wait and do not back off.
     import trio
     from machine import Machine
     from model import Task, model_file, read_rows
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("session")
     for name in ("key", "data", "state", "out", "listen"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--randomness", help="from `flyswarm-conform play --prepare`; never with real data")
+    parser.add_argument("--randomness", help="replay `flyswarm-conform play --prepare`; never with real data")
     try:
         code, text = run(parser.parse_args())
     except (ValueError, KeyError, FileNotFoundError) as error:

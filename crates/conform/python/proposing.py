@@ -1,4 +1,4 @@
-"""How a committee member comes to lead (spec, section 8). Section 18.1 lets a peer do without."""
+"""Election of a committee member as leader (spec, section 8). By section 18.1 a peer may leave this out."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ class Proposer:
         self.go_on()
 
     def wait(self, seconds: float) -> None:
-        """Drops the proposal; the waiting begins anew after a while."""
+        """Drops the proposal. The waiting time starts again after `seconds`."""
         self.withdraw()
         self.idle_since = self.machine.now + seconds
 
     def withdraw(self) -> None:
-        """Who has promised it reckons that it began nothing; so does this peer."""
+        """Withdraws the proposal. Like the peers that promised, this peer notes that it began nothing."""
         m, proposal = self.machine, self.proposal
         self.proposal = None
         if proposal is not None and len(proposal.promises) > 1:
             self.marks.began_nothing(m, m.me, proposal.since + m.seconds("proposal_backoff_ms"))
 
     def has_promised(self) -> None:
-        """To another, whose turn it is now."""
+        """Gives way to the peer that has got this peer's promise."""
         m = self.machine
         self.withdraw()
         self.idle_since = max(self.idle_since or 0.0, m.now + m.seconds("proposal_backoff_ms"))
@@ -112,7 +112,7 @@ class Proposer:
             self.wait(m.seconds("proposal_backoff_ms") / 2)
 
     def owed(self) -> tuple[int, Accepted | None, list[int]] | None:
-        """What the promises of a quorum oblige to."""
+        """Returns the obligation from the promises of a quorum; None without a quorum."""
         if self.proposal is None or len(self.proposal.promises) < self.machine.session.quorum:
             return None
         return obligation(list(self.proposal.promises.values()))
@@ -126,13 +126,13 @@ class Proposer:
             return
         slot, accepted, _ = owed
         if committed < slot or len(m.opened) < committed:
-            return  # fetching, opening
+            return  # while it fetches or opens slots
         if committed == len(m.session.plan):
             self.proposal = None
             return
         finish = accepted is not None and committed == slot
         if finish and accepted.value not in m.candidates:
-            return  # fetching
+            return  # while it fetches the value
         promises = [proposal.promises[author] for author in sorted(proposal.promises)]
         parents = tree_of(m.session, proposal.ballot, promises)
         if parents is None:
@@ -147,7 +147,7 @@ class Proposer:
 
 
     def more_may_matter(self, promises: list[Signed[Promised]], parents: dict[int, int | None]) -> bool:
-        """Whether others may still promise, so that no mark has to give way."""
+        """Returns whether further promises may arrive after which no mark has to give way."""
         m, proposal = self.machine, self.proposal
         if m.now - proposal.since >= m.seconds("proposal_backoff_ms") / 2:
             return False
@@ -157,7 +157,7 @@ class Proposer:
 
 
 class Marks:
-    """The marks that this peer knows, and the leases that it gives (section 8)."""
+    """Marks that this peer knows, and leases that it gives (section 8)."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Signed] = {}

@@ -20,7 +20,7 @@ CREDIT_EVERY = 4
 
 @dataclass
 class Edge:
-    """How many chunks have passed between this member and a neighbour."""
+    """Numbers of chunks that passed between this member and a neighbour."""
 
     sent: int = 0
     acked: int = 0     # chunks of `sent` that the neighbour has credited
@@ -39,9 +39,9 @@ class Reduction:
         self.count = chunk_count(self.length)
         self.sum_id = SumId(view.ballot, slot)
         self.started = False
-        self.own: dict[int, numpy.ndarray] = {}   # chunks that are masked
-        self.sums: dict[int, numpy.ndarray] = {}  # of the children's chunks
-        self.added = 0  # chunks that are those of the whole subtree, and have left upward
+        self.own: dict[int, numpy.ndarray] = {}   # own masked chunks
+        self.sums: dict[int, numpy.ndarray] = {}  # sums of the children's chunks
+        self.added = 0  # chunks summed over the subtree and sent to the parent
         self.total: list[bytes] = []
         self.edges = {peer: Edge() for peer in view.neighbours}
 
@@ -68,7 +68,7 @@ class Reduction:
         self.pump()
 
     def pump(self) -> None:
-        """Sends all that can be sent."""
+        """Sends all chunks and credits that can be sent now."""
         view, parent = self.view, self.view.parent
         if view.reduction is not self:
             return

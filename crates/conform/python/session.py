@@ -1,5 +1,5 @@
-"""Sessions in which this peer can take part: only those of the task flynn, without `select`, `[evaluate]`, `[table]`
-and `privacy.epsilon`. A file that asks for any of these is refused (M1.1)."""
+"""Sessions that this peer can join: those of the task flynn without `select`, `[evaluate]`, `[table]` and
+`privacy.epsilon`. A file with any of these is refused (M1.1)."""
 
 from __future__ import annotations
 

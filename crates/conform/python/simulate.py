@@ -1,4 +1,4 @@
-"""Machines among themselves in virtual time, as in the vectors `sum` and `faults` (spec, section 18)."""
+"""Runs several machines in virtual time, as in the vectors `sum` and `faults` (spec, section 18)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from primitives.crypto import Draw, Identity
 from session import Session
 from store import NOTHING, Loaded
 
-STEP = 1000  # microseconds for a frame to arrive, and for a job
+STEP = 1000  # microseconds until a frame arrives or a job ends
 EMPTY = Loaded(NOTHING, None, None, [])
 
 
 class Driver:
-    """Of one machine."""
+    """Driver of one machine."""
 
     def __init__(self, simulation: Simulation, me: int) -> None:
         self.simulation = simulation
@@ -65,19 +65,19 @@ class Simulation:
         return self.us / 1e6
 
     def after(self, run: Callable[[], None]) -> None:
-        """In a step from now."""
+        """Schedules a call one step from now."""
         self.number += 1
         heapq.heappush(self.queue, (self.us + STEP, self.number, run))
 
     def connect(self) -> None:
-        """All up at each other at 1,000."""
+        """Connects all machines with each other at 1,000 microseconds."""
         for me, machine in enumerate(self.machines):
             for other in range(len(self.machines)):
                 if other != me:
                     self.after(lambda m=machine, o=other: m.up(o, self.now))
 
     def run(self, until: int) -> None:
-        """Everything up to and including a time."""
+        """Runs all calls up to and including the time `until`."""
         while self.queue and self.queue[0][0] <= until:
             self.us, _, run = heapq.heappop(self.queue)
             run()

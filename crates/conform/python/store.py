@@ -1,6 +1,7 @@
-"""What must survive a restart, and how it is written (spec, section 10).
+"""State that must survive a restart (spec, section 10).
 
-One file a record: written beside, synced, renamed, and the folder synced. Each ends with a checksum.
+Each record has its own file, which ends with a checksum. A record is written to a new file, synced and
+renamed, and the folder is synced.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from primitives import encoding
 from primitives.encoding import Ballot, Malformed, decode
 
-# `Small` has the values that every peer keeps, and the traces of committee members.
+# `Small` has the values that every peer keeps, and the traces from committee members.
 encoding.define("""
 Small         { promised: Ballot, joined: Ballot, lost_state: bool, traces: Vec<(peer, Trace)> }
 AcceptedState { ballot: Ballot, record: Record, total: Vec<u8> }
@@ -44,7 +45,7 @@ class Store:
         write_whole(self.folder / name, data + hashlib.sha256(data).digest())
 
     def read(self, name: str, kind: str) -> Any:
-        """What was stored, or None."""
+        """Returns the stored value, or None."""
         path = self.folder / name
         if not path.exists():
             return None
@@ -66,7 +67,7 @@ class Store:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Replaces a file, synced, so that a reader sees all of it or none."""
+    """Replaces a file and syncs it, so that a reader sees either the old or the new content."""
     beside = path.with_name(path.name + ".new")
     with open(beside, "wb") as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""Transfer of committed slots and of values that must be finished (spec, section 14): as asker and as asked."""
+"""Transfer of committed slots and of values that must be finished (spec, section 14), on both sides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW = 8
 
 @dataclass
 class Fetching:
-    """What was asked of whom."""
+    """A transfer that this peer has asked for."""
 
     slot: int
     want: Any
@@ -29,7 +29,7 @@ class Fetching:
 
 @dataclass
 class Serving:
-    """What is being sent to one peer."""
+    """A transfer to one peer."""
 
     slot: int
     total: bytes
@@ -66,18 +66,18 @@ class Transfers:
             self.fetching = None
 
     def on_message(self, peer: int, body: Any) -> None:
-        """Each kind has its method."""
+        """Passes a message to the method for its kind."""
         getattr(self, f"on_{type(body).__name__.lower()}")(peer, body)
 
     # --- as the asking peer
 
     def asked(self, peer: int, slot: int | None = None) -> bool:
-        """Whether this is what is being fetched, and from whom."""
+        """Returns whether this peer is fetching from `peer`, and the slot if one is given."""
         fetching = self.fetching
         return fetching is not None and fetching.peer == peer and slot in (None, fetching.slot)
 
     def target(self) -> tuple[int, Any, list[int]] | None:
-        """The slot that is lacking, what of it, and who may have it."""
+        """Returns the slot to fetch, the wanted content, and the peers that may have it; None for no slot."""
         m = self.machine
         slot, view, owed, trusted = len(m.committed), m.view, m.proposer.owed(), m.trusted()
         having = [p for p in trusted if m.known[p] > slot]
@@ -167,7 +167,7 @@ class Transfers:
         self.complete()
 
     def complete(self) -> None:
-        """Takes what was fetched, once all pieces are there."""
+        """Uses the fetched content when all pieces have arrived."""
         fetching, m = self.fetching, self.machine
         if len(fetching.pieces) < chunk_count(m.session.plan[fetching.slot].length):
             return

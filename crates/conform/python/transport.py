@@ -1,7 +1,7 @@
-"""Which connection is kept, substreams, frames, and the loop that drives the machine (spec, section 6).
+"""Connections, substreams, frames, and the loop that drives the machine (spec, section 6).
 
-Each connection has a nursery, and ends when one of its tasks fails or `close` is called. Only then is a write
-cancelled in its middle; each substream has one task that writes.
+Each connection has a nursery, and ends when one of its tasks fails or `close` is called. Only this end can
+cancel a write halfway, because each substream has one task that writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable
 
 import trio
-from channels import Mux, Substream, key_of, multiplexed, offer, secured, select  # before what follows
+from channels import Mux, Substream, key_of, multiplexed, offer, secured, select  # before the imports below
 from libp2p.protocol_muxer.exceptions import MultiselectError
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError
@@ -38,11 +38,11 @@ Address = tuple[str, int]
 
 
 class Broken(Exception):
-    """The other side breaks the rules."""
+    """A violation of the rules by the other side."""
 
 
 class Queue:
-    """What waits to be written on one channel."""
+    """Frames that wait to be written on one channel."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -75,7 +75,7 @@ class Connection:
         self.ended: set[bool] = set()  # channels on which the other side has finished sending
 
     def close(self) -> None:
-        """At once, without a farewell that might block."""
+        """Closes at once, without a last message that might block."""
         self.scope.cancel()
 
     async def mux(self) -> None:
@@ -109,7 +109,7 @@ class Connection:
             await trio.sleep(2.0)
 
     async def watch(self) -> None:
-        """Liveness: looked at every 0.25 s."""
+        """Closes a dead connection. Checks every 0.25 s."""
         while time.monotonic() < max(self.echo_due, self.muxed.secured_conn.heard + OVERDUE):
             await trio.sleep(0.25)
         self.close()
@@ -125,7 +125,7 @@ class Node:
         self.roster = session.roster
         self.names = session.names
         self.links: dict[int, list[Connection]] = {p: [] for p in range(len(self.roster))}
-        self.chosen: dict[int, Connection] = {}  # the machine knows those that are set up
+        self.chosen: dict[int, Connection] = {}  # connections that the machine uses once they are set up
         self.last_up = dict.fromkeys(self.links, time.monotonic())
         self.outcome: tuple[int, str] | None = None  # exit code and text
         self.over = trio.Event()
@@ -149,7 +149,7 @@ class Node:
         return peer
 
     async def establish(self, stream: trio.SocketStream, key: bytes | None = None) -> None:
-        """From a TCP connection to substreams, and on until it breaks. With a key: this side has dialled."""
+        """Sets up a TCP connection and serves it until it breaks. `key` is given if this side dialled."""
         stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
         connection = None
         try:
@@ -209,7 +209,7 @@ class Node:
     async def incoming(self, connection: Connection, stream: Substream) -> None:
         try:
             protocol = await offer(stream, [*CHANNELS, PING])
-        except (MultiselectError, MuxedStreamError):  # the other side asked for another protocol, and left
+        except (MultiselectError, MuxedStreamError):  # the other side asked for another protocol and left
             await stream.reset()
             return
         if protocol == PING:
@@ -224,7 +224,7 @@ class Node:
             raise Broken("a second substream of one protocol")
         connection.incoming[bulk] = stream
         if not self.chooses(peer) and self.chosen.get(peer) is not connection:
-            if peer in self.chosen:  # the choosing peer has lost this connection
+            if peer in self.chosen:  # the choosing peer has lost the old connection
                 self.chosen[peer].close()
                 self.give_up(self.chosen[peer])
             self.chosen[peer] = connection
@@ -275,7 +275,7 @@ class Node:
     # --- events for the machine
 
     def tell(self, event: Callable[..., None], *arguments: Any) -> None:
-        """An error here is not that of a connection, and ends all."""
+        """Passes an event to the machine. An error here is not one of a connection, and ends the node."""
         if self.outcome is not None:
             return
         try:
@@ -328,7 +328,7 @@ class Node:
         self.over.set()
 
     async def run(self, listener: socket.socket, addresses: dict[int, list[Address]]) -> tuple[int, str]:
-        """Exit code and text."""
+        """Runs the node. Returns the exit code and a text."""
         async with trio.open_nursery() as nursery:
             self.nursery = nursery
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(listener))]

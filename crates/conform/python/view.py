@@ -1,6 +1,6 @@
-"""A view: tree, keys, sums, decisions (spec, sections 9 to 13), without input and output.
+"""A view without input and output: tree, keys, sums, decisions (spec, sections 9 to 13).
 
-Leader, inner node and leaf are one class: the leader acts on its own orders like everybody else.
+One class serves the leader, inner nodes and leaves: the leader acts on its own orders like every member.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from reduction import Reduction
 if TYPE_CHECKING:
     from machine import Machine
 
-NO_VALUE = bytes(32)  # acknowledged by a member that does not vote
+NO_VALUE = bytes(32)  # value that a member without a vote acknowledges
 
 
 class EndView(Exception):
-    """The view is over at this member. Its arguments: reason, suspect or None, text."""
+    """End of the view at this member. Its arguments are the reason, the suspect or None, and a text."""
 
 
 def disagree(good: bool, text: str, child: int | None = None) -> None:
-    """Because of the parent, unless a child is named."""
+    """Ends the view unless `good`, because of the parent, or because of `child` if given."""
     if not good:
         raise EndView(Reason.Disagreement, child, text)
 
@@ -62,7 +62,7 @@ def disagree(good: bool, text: str, child: int | None = None) -> None:
 class Round:
     """Reports of one kind for one slot."""
 
-    awaited: set[int]  # children, and this member itself
+    awaited: set[int]  # children and this member
     items: list[Signed] = field(default_factory=list)
 
 
@@ -87,7 +87,7 @@ class View:
         for peer, above in parents.items():
             depths[peer] = 0 if above is None else depths[above] + 1
         self.height, self.depth = max(depths.values()), depths[machine.me]
-        self.waiting_children: dict[int, float] = {}  # not greeted yet, with the time limit
+        self.waiting_children: dict[int, float] = {}  # children not yet greeted, with the time limit
         self.begun = self.looked = self.job_since = self.since = machine.now
         self.heard = {peer: machine.now for peer in self.neighbours}
         self.budget, self.level = 0.0, machine.seconds("view_timeout_ms") + 2.0
@@ -112,8 +112,8 @@ class View:
         self.deal: Signed | None = None
         self.total: bytes | None = None
         self.child_totals: dict[int, bytes] = {}
-        self.record: Record | None = None  # record that was ordered to be accepted
-        self.accepting = False             # ... and is not processed yet
+        self.record: Record | None = None  # record of the order to accept
+        self.accepting = False             # True while that record is not processed
         self.acknowledged = False
 
     def subtree(self, top: int) -> set[int]:
@@ -124,11 +124,11 @@ class View:
         return found
 
     def slot_now(self) -> int:
-        """The slot under way, before any the one with which the view began."""
+        """Returns the current slot, or the first slot of the view if no sum has started."""
         return self.owed_slot if self.slot < 0 else self.slot
 
     def concerns(self, author: int, suspect: int, slot: int) -> bool:
-        """Whether what one says of the other counts (section 9, *End*)."""
+        """Returns whether a failure by `author` that names `suspect` counts (section 9, *End*)."""
         if author == suspect or suspect not in self.parents or abs(slot - self.slot_now()) > 1:
             return False
         near = self.parents[author] == suspect or self.parents[suspect] == author
@@ -163,12 +163,12 @@ class View:
         self.rounds[kind, slot] = Round({*self.children, self.machine.me})
 
     def own_part(self, kind: str, slot: int, item: Signed | None) -> None:
-        """This member has done what an order asks for; its own item is the first of its report."""
+        """Records that this member has followed an order. Its own item comes first in its report."""
         self.rounds[kind, slot].items[:0] = [] if item is None else [item]
         self.reported(kind, slot, self.machine.me)
 
     def reported(self, kind: str, slot: int, member: int) -> None:
-        """Reports, or at the leader gives the next order, once nobody is awaited any more."""
+        """Notes a report. After the last one the member reports, and the leader gives the next order."""
         this = self.rounds[kind, slot]
         this.awaited.remove(member)
         if this.awaited:
@@ -220,7 +220,7 @@ class View:
         self.reported(kind, slot, sender)
 
     def due(self, kind: str, slot: int, below: set[int]) -> set[int]:
-        """Of whom a whole report has an item."""
+        """Returns the members below that must have an item in a complete report."""
         if kind == "Keys":
             return below
         if kind == "TotalReady":
@@ -251,7 +251,7 @@ class View:
     # --- orders
 
     def order_too_long(self, order: Any) -> bool:
-        """Section 9: checked before the order is passed on."""
+        """Returns whether a list of the order is too long (section 9). Called before it is passed on."""
         session, kind = self.session, type(order).__name__
         peers, c = len(session.roster), len(session.committee)
         if kind == "Sum":
@@ -262,8 +262,8 @@ class View:
                 or not all(has_lengths(session, signed.item) for signed in items))
 
     def order_down(self, order: Any) -> None:
-        """Acts on an order and passes it on, if it can be followed: each kind has its method. A `Sum` is passed
-        on when the slots below it are here."""
+        """Acts on an order, by the method for its kind, and passes it on if it can be followed. A `Sum` is
+        passed on when this member has the slots below it."""
         kind = type(order).__name__
         self.ordered(kind, order)
         self.held = order
@@ -301,7 +301,7 @@ class View:
         self.next_order()
 
     def next_order(self) -> None:
-        """Leader: the next slot (section 9)."""
+        """Starts the next slot, at the leader (section 9)."""
         machine, slot = self.machine, len(self.machine.committed)
         if not self.leading or slot == len(self.session.plan):
             return
@@ -330,7 +330,7 @@ class View:
         self.advance()
 
     def advance(self) -> None:
-        """Goes on with what waited for earlier slots or their opening."""
+        """Continues work that waited for earlier slots or their opening."""
         machine = self.machine
         if self.slot != len(machine.committed) or self.slot > len(machine.opened):
             return
@@ -392,10 +392,10 @@ class View:
             self.total = b""
         elif self.total is None:
             if digest not in machine.candidates:
-                return  # the machine fetches it from the leader
+                return  # the machine fetches the total from the leader
             self.total = machine.candidates[digest][1]
         self.accepting = False
-        # A member may have promised a later view that has not begun. It then takes part in this one
+        # A member may have promised a later view that has not begun. It then takes part in this view
         # without a vote.
         free = done is not None or machine.promised <= self.ballot
         votes = machine.in_committee and not machine.lost_state and free
@@ -490,11 +490,11 @@ class View:
             self.budget += self.machine.seconds("compute_ms")
 
     def summed(self) -> None:
-        """The whole total is here."""
+        """Resets the deadline, because the whole total has arrived."""
         self.since, self.budget, self.level = self.machine.now, 0.0, 2.0 + self.transfer(self.slot)
 
     def awaited(self) -> int | None:
-        """The child without which nothing goes on; else it is the parent."""
+        """Returns the child on which progress depends; None if it depends on the parent."""
         reduction = self.reduction
         if reduction is not None and self.record is None and len(reduction.total) < reduction.count:
             late = [c for c in sorted(self.children) if reduction.edges[c].taken <= reduction.added]
@@ -508,7 +508,7 @@ class View:
         return None
 
     def tick(self) -> None:
-        """The look of every second, and what has waited too long."""
+        """Checks the deadlines, and sends keep-alive messages every second."""
         machine, now = self.machine, self.machine.now
         timeout = machine.seconds("view_timeout_ms")
         for child, until in self.waiting_children.items():

@@ -1,16 +1,16 @@
 """The protocol's primitives, written from `protocol-spec.md` alone.
 
-The second peer (`peer`) and the check of the vectors (`vectors`) both use them, so that each stands once in
-Python. Nothing here looks at the Rust code.
+The second peer (`peer`) and the check of the vectors (`vectors`) both use them, so that each primitive has
+one implementation in Python. Nothing here uses the Rust code.
 """
 
-VERSION = 5  # of the protocol
+VERSION = 5  # version of the protocol
 PROTOCOL = b"flyswarm/%d" % VERSION  # every hash and signature begins with it
 
 
 class Refused(ValueError):
-    """What must be refused. `kind` is a class of section 17 or of the vectors; `peer` is who did it, None for
-    the sender."""
+    """An input that must be refused. `kind` is a class of section 17 or of the vectors. `peer` is the peer
+    that caused it, None for the sender."""
 
     def __init__(self, kind: str, text: str = "", peer: int | None = None) -> None:
         super().__init__(kind, text)

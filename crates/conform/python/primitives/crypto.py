@@ -41,7 +41,7 @@ class CryptoError(Refused):
 
 
 def point(data: bytes) -> tuple[int, int]:
-    """x, y of an encoded point of Ed25519; ValueError unless it is one, in the canonical encoding."""
+    """Decodes a point of Ed25519 to x, y. Raises ValueError if it is not a point in canonical encoding."""
     sign, y = data[31] >> 7, int.from_bytes(data, "little") % 2**255
     xx = (y * y - 1) * pow(D * y * y + 1, -1, FIELD) % FIELD
     x = pow(xx, (FIELD + 3) // 8, FIELD)
@@ -60,7 +60,7 @@ def double(p: tuple[int, int]) -> tuple[int, int]:
 
 @functools.lru_cache(4096)
 def is_public_key(key: bytes) -> bool:
-    """Whether this is the canonical encoding of a point, and not of small order."""
+    """Returns whether the key is the canonical encoding of a point that is not of small order."""
     try:
         return len(key) == 32 and double(double(double(point(key)))) != (0, 1)
     except ValueError:
@@ -93,12 +93,12 @@ def signature_input(context: bytes, message: bytes) -> bytes:
 
 
 def item_message(session_id: bytes, author: int, item: Any) -> bytes:
-    """Section 3.1."""
+    """Returns the message that is signed for an item (section 3.1)."""
     return session_id + le16(author) + canonical(type(item).__name__, item)
 
 
 def verify(key: bytes, context: bytes, message: bytes, signature: bytes) -> bool:
-    """Strictly. OpenSSL compares R as bytes: so without cofactor."""
+    """Verifies a signature strictly. OpenSSL compares R as bytes, and therefore without the cofactor."""
     if int.from_bytes(signature[32:], "little") >= ORDER:
         return False
     if not (is_public_key(key) and is_public_key(signature[:32])):
@@ -134,7 +134,7 @@ def read_identity(path: str) -> Identity:
 
 
 def exchange_key_of(public: bytes) -> bytes:
-    """The X25519 image of an Ed25519 key."""
+    """Returns the X25519 key that corresponds to an Ed25519 key."""
     _, y = point(public)
     return ((1 + y) * pow(1 - y, -1, FIELD) % FIELD).to_bytes(32, "little")
 
@@ -142,7 +142,7 @@ def exchange_key_of(public: bytes) -> bytes:
 def agree(secret: bytes, public: bytes) -> bytes:
     try:
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:  # all zero
+    except ValueError:  # the shared secret is all zero
         raise CryptoError("low-order-key", "key is of small order") from None
 
 
@@ -151,7 +151,7 @@ def exchange_public(secret: bytes) -> bytes:
 
 
 def recorded(randomness: dict[str, Any]) -> Draw:
-    """What `flyswarm-conform play --prepare` has written, in the order in which a peer draws it."""
+    """Returns the randomness of `flyswarm-conform play --prepare`, in the order that a peer draws it."""
     digits = [randomness["view_secret"]]
     for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
         digits += [*deal["coefficients"], deal["ephemeral_secret"]]
@@ -178,7 +178,7 @@ def derive(key: bytes, label: str, params: bytes) -> bytes:
 
 
 class Stream:
-    """Bytes that follow from a key. Small pieces are cut from blocks of 4096 bytes."""
+    """Pseudorandom bytes derived from a key. Small pieces are cut from blocks of 4096 bytes."""
 
     def __init__(self, key: bytes, label: str, params: bytes, offset: int = 0) -> None:
         counter = (offset // 16).to_bytes(16, "big")
@@ -216,7 +216,7 @@ def ballot_bytes(ballot: Ballot) -> bytes:
 
 
 def sum_bytes(sum_id: SumId) -> bytes:
-    """ballot || slot"""
+    """Returns ballot || slot."""
     return ballot_bytes(sum_id.ballot) + struct.pack("<I", sum_id.slot)
 
 
@@ -229,13 +229,16 @@ def total_digest(session_id: bytes, sum_id: SumId, total: bytes) -> bytes:
 
 def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: bytes, me: bytes,
                   other: bytes) -> bytes:
-    """`secret` and `public` are of the view; `me` and `other` are identities, which ascend as numbers do."""
+    """Returns the agreement key of two members.
+
+    `secret` and `public` are view keys. `me` and `other` are identities. They are ordered by their bytes.
+    """
     low, high = sorted((me, other))
     return derive(agree(secret, public), "agreement", session_id + ballot_bytes(ballot) + low + high)
 
 
 def add_words(bits: int, vector: bytes, other: bytes, sign: int = 1) -> bytes:
-    """Adds words of so many bits, or takes them off, each modulo 2^bits."""
+    """Adds or subtracts vectors of words of `bits` bits, each word modulo 2^bits."""
     if len(vector) != len(other):
         raise ValueError("vectors of other lengths")
     a, b = (numpy.frombuffer(x, f"<u{bits // 8}") for x in (vector, other))
@@ -244,7 +247,7 @@ def add_words(bits: int, vector: bytes, other: bytes, sign: int = 1) -> bytes:
 
 def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes,
              offset: int = 0) -> None:
-    """Adds a stream to the words of a vector, or takes it off, in place."""
+    """Adds a stream to the words of a vector, or subtracts it, in place."""
     mask = numpy.frombuffer(Stream(key, label, params, offset).take(vector.nbytes), vector.dtype)
     (numpy.add if sign > 0 else numpy.subtract)(vector, mask, out=vector)
 
@@ -268,7 +271,7 @@ def share_of(coefficients: list[int], index: int) -> bytes:
 
 
 def interpolate(shares: dict[int, int], at: int) -> int:
-    """f(at), from f(c + 1) of as many committee indices c as the threshold."""
+    """Returns f(at), from the values f(c + 1) at as many committee indices c as the threshold requires."""
     total = 0
     for i, y in shares.items():
         others = [j for j in shares if j != i]
@@ -316,7 +319,7 @@ def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> by
 
 def make_deal(session_id: bytes, sum_id: SumId, dealer: int, committee: list[bytes], threshold: int,
               draw: Draw) -> tuple[bytes, Deal]:
-    """A pad and what is published of it."""
+    """Draws a pad. Returns the pad and the deal to publish."""
     context = context_of(session_id, sum_id, dealer)
     coefficients = [int.from_bytes(draw(64), "little") % ORDER for _ in range(threshold)]
     shares = [share_of(coefficients, c) for c in range(len(committee))]
@@ -327,7 +330,7 @@ def make_deal(session_id: bytes, sum_id: SumId, dealer: int, committee: list[byt
 
 
 def open_share(session_id: bytes, deal: Signed, index: int, identity: Identity) -> bytes:
-    """The own share of a pad; refuses one that does not match its published hash."""
+    """Returns this peer's share of a pad. Refuses a share that does not match its published hash."""
     try:
         share = unseal(deal_context(session_id, deal), deal.item.sealed, index, identity)
     except CryptoError as error:
@@ -344,7 +347,7 @@ def share_matches(session_id: bytes, deal: Signed, index: int, share: bytes) -> 
 
 
 def rebuild_pad(session_id: bytes, deal: Signed, shares: dict[int, bytes], threshold: int) -> bytes | None:
-    """The pad, from shares that match their hashes; None if it is not sound."""
+    """Rebuilds a pad from shares that match their hashes. Returns None if the pad is not sound."""
     points = {c: int.from_bytes(share, "little") for c, share in list(shares.items())[:threshold]}
     context = deal_context(session_id, deal)
     for c, published in enumerate(deal.item.share_hashes):

@@ -1,4 +1,4 @@
-"""Checks of records, decisions, committed slots and promises, and obligations (spec, sections 8 and 10)."""
+"""Checks of records, decisions, committed slots and promises; obligations (spec, sections 8 and 10)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_MARKS = 256
 
 
 class Fault(Refused):
-    """Somebody has broken a rule. `kind` is one of section 17; without a peer it is the sender's."""
+    """A broken rule. `kind` is one of section 17. Without a peer the sender is at fault."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
 
 
 class Unopenable(Exception):
-    """A decided sum that cannot be opened: the session ends."""
+    """A decided sum that cannot be opened, which ends the session."""
 
 
 def expect(good: bool, kind: str, text: str) -> None:
@@ -33,12 +33,12 @@ def expect(good: bool, kind: str, text: str) -> None:
 
 
 def ascend(members: list[int], limit: int) -> bool:
-    """Whether there are members, in strict order, and all of them below a limit."""
+    """Returns whether there are members, strictly ascending and all below a limit."""
     return members != [] and members == sorted(set(members)) and members[-1] < limit
 
 
 def has_lengths(session: Session, item: Any) -> bool:
-    """Section 3.1: lists in items have lengths."""
+    """Returns whether the lists in an item have valid lengths (section 3.1)."""
     c = len(session.committee)
     if isinstance(item, Deal):
         return len(item.share_hashes) == len(item.sealed.boxes) == c
@@ -80,7 +80,7 @@ def check_record(session: Session, record: Record) -> None:
 
 
 def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, digest: bytes) -> bool:
-    """A quorum of the committee, of one ballot, for this value (section 10)."""
+    """Returns whether a quorum of the committee acknowledges this value in one ballot (section 10)."""
     authors = {a.author for a in acks}
     if not (session.quorum <= len(authors) == len(acks) and authors <= set(session.committee)):
         return False
@@ -95,7 +95,7 @@ def release_fits(session: Session, record: Record, signed: Signed[Release]) -> b
 
 
 def release_matches(session: Session, record: Record, signed: Signed[Release]) -> bool:
-    """One share for each deal, in the order of the deals, each with its published hash."""
+    """Returns whether there is one share for each deal, in order, each with its published hash."""
     if [dealer for dealer, _ in signed.item.shares] != [d.author for d in record.deals]:
         return False
     index = session.committee.index(signed.author)
@@ -104,7 +104,7 @@ def release_matches(session: Session, record: Record, signed: Signed[Release]) -
 
 
 def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -> list[bytes | None]:
-    """Every pad, from releases that match; None for one that is not sound (section 12)."""
+    """Returns every pad, from releases that match; None for a pad that is not sound (section 12)."""
     pads = []
     for place, deal in enumerate(record.deals):
         shares = {session.committee.index(r.author): r.item.shares[place][1] for r in releases}
@@ -135,7 +135,7 @@ def check_committed(session: Session, committed: Committed, slot: int) -> None:
 
 
 def opened_vector(session: Session, committed: Committed, total: bytes) -> bytes:
-    """The seed for the coin, else the sealed total without its pads (sections 10 and 12)."""
+    """Returns the seed for the coin, and the sealed total without its pads otherwise (sections 10 and 12)."""
     value, deals = committed.record.value, committed.record.deals
     if value.sum.slot == 0:
         parts = [le16(d.author) + pad for d, pad in zip(deals, committed.pads) if pad is not None]
@@ -149,7 +149,7 @@ def opened_vector(session: Session, committed: Committed, total: bytes) -> bytes
 
 
 def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) -> None:
-    """Section 8: what *checks* means. The signature last."""
+    """Checks a promise (section 8, *checks*). Signatures are checked last."""
     promise, kind = signed.item.promise, "inconsistent"
     expect(signed.item.ballot == ballot, kind, "a promise of another ballot")
     expect(signed.author in session.committee, kind, "a promise from outside the committee")
@@ -174,7 +174,7 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
 
 
 def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, list[int]]:
-    """The highest number of committed slots, the value of the next that must be finished, and who has it."""
+    """Returns the highest number of committed slots, the value to finish or None, and the peers with it."""
     states = {p.author: p.item.promise for p in promises}
     most = max(state.committed for state in states.values())
     having = {a: state for a, state in states.items() if state.committed == most and state.accepted is not None}
@@ -187,7 +187,7 @@ def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, 
 
 
 def tree_of(session: Session, ballot: Ballot, promises: list[Signed[Promised]]) -> dict[int, int | None] | None:
-    """The parent of each member of the view that begins with these promises (section 8, *Members*)."""
+    """Returns the parent of each member of the view that begins with these promises (8, *Members*)."""
     reached = {p.author: bits(p.item.reached) for p in promises}
     marks = {mark for p in promises for mark in marks_of(p.item.marks)}
     return members_of(session, ballot, reached, marks, obligation(promises)[0])

@@ -1,8 +1,8 @@
 """Messages of the wire and their encoding (spec, sections 2 and 2.1).
 
-The types are read from the specification itself. Structs and variants with parts become named tuples,
-variants without parts their names. A variant is an attribute of its enum: `Message.Hello`, `Order.Sum`. Parts
-without names are called after their types (`PART_NAMES`).
+The types are read from the specification itself. Structs and variants with parts become named tuples. A
+variant without parts is represented by its name. A variant is an attribute of its enum: `Message.Hello`,
+`Order.Sum`. Parts without names get names from their types (`PART_NAMES`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Malformed(Refused):
 
 
 class Out(bytearray):
-    """What is written; a payload goes beside the header."""
+    """Output of an encoder. A payload is kept apart from the header."""
 
     payload = b""
 
@@ -48,7 +48,7 @@ class Out(bytearray):
 
 
 class In:
-    """What is read. It never takes more than is there (M2.2)."""
+    """Input of a decoder. It never reads more bytes than are available (M2.2)."""
 
     def __init__(self, data: bytes, payload: bytes) -> None:
         self.data = data
@@ -132,7 +132,7 @@ def option(inner: Codec) -> Codec:
 
 
 def sequence(make: Callable[..., Any], parts: list[Codec], names: list[str] | None = None) -> Codec:
-    """Parts one after another. Those with names are shown with them, a single one without a name alone."""
+    """Makes a codec of consecutive parts. Named parts are shown with names, a single unnamed part alone."""
 
     def write(out: Out, x: Any) -> None:
         for part, value in zip(parts, x, strict=True):
@@ -156,7 +156,10 @@ def nothing(value: Any) -> Codec:
 
 
 def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
-    """Pairs of what is written (its type, or itself where it has no parts) and how."""
+    """Makes a codec of an enum, from pairs of a variant and its codec.
+
+    A variant is given by its type, or by its name if it has no parts.
+    """
     numbers = {key: n for n, (key, _) in enumerate(variants)}
 
     def write(out: Out, x: Any) -> None:
@@ -179,7 +182,7 @@ def one_of(variants: list[tuple[Any, Codec]]) -> Codec:
 
 
 def later(name: str) -> Codec:
-    """A type that may be defined further down."""
+    """Returns the codec of a type that may be defined later."""
     return Codec(lambda out, x: CODECS[name].write(out, x), lambda data: CODECS[name].read(data),
                  lambda x: CODECS[name].show(x))
 
@@ -191,7 +194,7 @@ CODECS: dict[str, Codec] = {
     "string": Codec(lambda out, x: out.block(x.encode()), In.text),
     "Vec<u8>": Codec(Out.block, In.block, bytes.hex),
     "payload": Codec(lambda out, x: setattr(out, "payload", bytes(x)), In.payload_once)}
-TYPES: dict[str, Any] = {}  # classes of structs, enums
+TYPES: dict[str, Any] = {}  # classes of structs, and enums
 
 
 # --- codecs made from text as in section 2.1
@@ -213,19 +216,19 @@ def codec(kind: str) -> Codec:
 
 
 def split(parts: str) -> list[str]:
-    """What stands in brackets, parted at the commas that are in no further brackets."""
+    """Splits the content of brackets at the commas that are not inside inner brackets."""
     return [part.strip() for part in re.split(r",(?![^(<]*[)>])", parts[1:-1])]
 
 
 def part_name(kind: str, taken: Any) -> str:
-    """Of a part without a name: `message` for a `ViewMessage`."""
+    """Returns the name for an unnamed part, such as `message` for a `ViewMessage`."""
     word = re.match(r"\w+|.", kind)[0]
     names = PART_NAMES.get(word) or [re.findall("[A-Z][a-z]*", word)[-1].lower()]
     return next(name for name in names if name not in taken)
 
 
 def struct_of(name: str, text: str) -> tuple[type, Codec]:
-    """Parts with names in braces, or without in parentheses."""
+    """Makes a struct from parts with names in braces, or without names in parentheses."""
     parts: dict[str, Codec] = {}
     for part in split(text):
         before, _, kind = part.rpartition(": ")
@@ -236,14 +239,14 @@ def struct_of(name: str, text: str) -> tuple[type, Codec]:
 
 
 def enum_of(variants: dict[str, str]) -> tuple[SimpleNamespace, Codec]:
-    """Variants, each with the text of its parts."""
+    """Makes an enum from its variants, each with the text of its parts."""
     coded = {name: struct_of(name, parts) if parts else (name, nothing(name))
              for name, parts in variants.items()}
     return SimpleNamespace(**{name: key for name, (key, _) in coded.items()}), one_of(list(coded.values()))
 
 
 def define(text: str) -> None:
-    """Definitions in the manner of the specification, each from the start of a line."""
+    """Reads definitions in the notation of the specification. Each begins at the start of a line."""
     for definition in re.split(r"\s*\n(?=\w)", text.strip()):
         name, body = re.match(r"(\w+)(?:<T>)?[\s=]*(.*)", definition, re.DOTALL).groups()
         _, *variants = re.split(r"[\s|]*\b\d+ ([A-Z]\w*)\s*", body)
@@ -260,7 +263,7 @@ globals().update(TYPES)
 
 
 def canonical(kind: str, x: Any) -> bytes:
-    """What is signed, hashed or stored."""
+    """Returns the encoding that is signed, hashed or stored."""
     out = Out()
     codec(kind).write(out, x)
     return bytes(out)
@@ -280,19 +283,19 @@ def decode(kind: str, data: bytes, limit: int = LIMIT) -> Any:
 
 
 def shown(kind: str, x: Any) -> Any:
-    """A value as the vectors show it: bytes in hexadecimal digits, a payload left out."""
+    """Returns a value as the vectors show it, with bytes in hexadecimal digits and without a payload."""
     return codec(kind).show(x)
 
 
 def is_bulk(message: Any) -> bool:
-    """Whether a message travels on the bulk channel (section 6)."""
+    """Returns whether a message is sent on the bulk channel (section 6)."""
     inner = getattr(message, "message", getattr(message, "content", None))
     name = type(getattr(inner, "message", inner)).__name__
     return name in ("Chunk", "Head", "Piece", "Bulk")
 
 
 def encode_message(message: Any) -> tuple[bytes, bytes]:
-    """Header and payload."""
+    """Returns header and payload."""
     out = Out()
     codec("Message").write(out, message)
     return bytes(out), out.payload
@@ -309,5 +312,5 @@ def decode_message(header: bytes, payload: bytes, bulk: bool) -> Any:
 
 
 def frame(header: bytes, payload: bytes) -> bytes:
-    """A frame of section 6."""
+    """Returns a frame of section 6."""
     return struct.pack("<II", 4 + len(header) + len(payload), len(header)) + header + payload

@@ -1,4 +1,4 @@
-"""Members and tree of a view, from the promises that it begins with (spec, section 8, *Marks*, *Members*)."""
+"""Members and tree of a view, from the promises at its begin (spec, section 8, *Marks*, *Members*)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .crypto import ballot_bytes, tagged
 from .session import Session
 
 Mark = tuple[Any, int, int, int]  # ballot, author, suspect, slot
-Unit = tuple[Any, int, bool, bool]  # ballot, other end, True if that is the suspect, True if it is living
+Unit = tuple[Any, int, bool, bool]  # ballot, other peer, True if this peer is the suspect, True if living
 
 
 def borne(count: int) -> int:
@@ -16,13 +16,13 @@ def borne(count: int) -> int:
 
 
 def marks_of(signed: list[Any]) -> list[Mark]:
-    """The items that name another than their author."""
+    """Returns the marks of items that name a peer other than their author."""
     return [(s.item.ballot, s.author, s.item.suspect, s.item.slot) for s in signed
             if s.item.suspect is not None and s.item.suspect != s.author]
 
 
 def living(count: int, marks: set[Mark], now: int) -> dict[int, list[Unit]]:
-    """The units of each peer whose pair is kept apart."""
+    """Returns the units of each peer in pairs that are kept apart."""
     step = min(borne(count), 3) + 2
     until: dict[frozenset, int] = {}
     rank: dict[int, int] = {}
@@ -71,12 +71,12 @@ def bits(reached: bytes) -> set[int]:
 
 
 def pairs_of(units: dict[int, list[Unit]]) -> list[tuple[Any, int, int]]:
-    """What keeps pairs apart, oldest first."""
+    """Returns the pairs that are kept apart with their ballots, oldest first."""
     return sorted({(u[0], min(p, u[1]), max(p, u[1])) for p, of in units.items() for u in of})
 
 
 def known_at(count: int, marks: set[Mark], now: int) -> dict[int, list[Unit]]:
-    """The same as `living`, without marks of slots that cannot be known yet."""
+    """Does the same as `living`, without marks of slots that cannot be known yet."""
     return living(count, {m for m in marks if m[3] <= now + 1}, now)
 
 
@@ -85,7 +85,10 @@ def needed(session: Session) -> int:
 
 
 def candidates_of(session: Session, units: dict[int, list[Unit]], reached: dict[int, set[int]]) -> set[int]:
-    """Whom an author reaches over a pair that is not kept apart, and the authors. Marks give way for these."""
+    """Returns the authors, and the peers that an author reaches over a pair that is not kept apart.
+
+    The oldest marks are dropped until there are enough candidates.
+    """
     pairs = pairs_of(units)
     for dropped in range(len(pairs) + 1):
         apart = {(x, y) for _, x, y in pairs[dropped:]}
@@ -101,7 +104,7 @@ def most_out(session: Session, candidates: set[int]) -> int:
 
 
 def barred(session: Session, units: dict[int, list[Unit]], candidates: set[int]) -> list[int]:
-    """Those that may not lead, as far as a quorum of the committee is left."""
+    """Returns the peers that may not lead, as long as a quorum of the committee remains."""
     out: list[int] = []
     for peer in charged(len(session.roster), units, candidates)[:most_out(session, candidates)]:
         if len((candidates - {*out, peer}) & set(session.committee)) < session.quorum:
@@ -112,7 +115,7 @@ def barred(session: Session, units: dict[int, list[Unit]], candidates: set[int])
 
 def left_out(session: Session, units: dict[int, list[Unit]], candidates: set[int],
              authors: set[int]) -> list[int]:
-    """The barred, as far as a quorum of those that have promised is left."""
+    """Returns the barred peers to leave out, as long as a quorum of the peers that promised remains."""
     out: list[int] = []
     for peer in barred(session, units, candidates):
         if peer not in authors or len(authors - {*out, peer}) >= session.quorum:
@@ -122,7 +125,7 @@ def left_out(session: Session, units: dict[int, list[Unit]], candidates: set[int
 
 def members_of(session: Session, ballot: Any, reached: dict[int, set[int]], marks: set[Mark],
                now: int) -> dict[int, int | None] | None:
-    """The parent of each member, each after its parent; None if no view of this leader follows."""
+    """Returns the parent of each member, parents first; None if this leader can have no view."""
     units = known_at(len(session.roster), marks, now)
     pairs, candidates = pairs_of(units), candidates_of(session, units, reached)
     left = candidates - set(left_out(session, units, candidates, set(reached)))
@@ -153,14 +156,14 @@ def members_of(session: Session, ballot: Any, reached: dict[int, set[int]], mark
 
 
 def gives_way(session: Session, marks: set[Mark], now: int, parents: dict[int, int | None]) -> bool:
-    """Whether a barred peer is in this tree, or neighbours that a mark keeps apart."""
+    """Returns whether this tree has a barred peer, or neighbours that a mark keeps apart."""
     units = known_at(len(session.roster), marks, now)
     edges = {(min(p, q), max(p, q)) for p, q in parents.items() if q is not None}
     return bool(barred(session, units, set(parents))) or any((x, y) in edges for _, x, y in pairs_of(units))
 
 
 def largest(peers: set[int], allowed: Any) -> set[int]:
-    """The largest connected set, of equal ones that with the lowest peer."""
+    """Returns the largest connected set; of equally large sets the set with the lowest peer."""
     rest, best = set(peers), set()
     while len(rest) > len(best):
         first = min(rest)

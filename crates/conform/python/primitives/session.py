@@ -26,7 +26,7 @@ def f32(x):
 
 
 def check_booleans(part, name=""):
-    """Those fields, and no others, are true or false."""
+    """Checks that exactly the fields in `BOOLEAN` are true or false."""
     if isinstance(part, dict):
         for inner, value in part.items():
             check_booleans(value, inner)
@@ -34,12 +34,12 @@ def check_booleans(part, name=""):
         for value in part:
             check_booleans(value)
     else:
-        # `clip` is a boolean in a described column, and a number in the section of fedavg.
+        # `clip` is a boolean in a described column, and a number in the section [fedavg].
         need(name == "clip" or isinstance(part, bool) == (name in BOOLEAN), f"{name} is of another type")
 
 
 def noise_of_members(epsilon, delta, rounds, longest, parties):
-    """The budget in 10^-12, and the variance of a member's noise (section 15f, Private rounds)."""
+    """Returns the budget in units of 10^-12 and the variance of a member's noise (15f, Private rounds)."""
     root = -math.log(delta)
     root = epsilon / (math.sqrt(root + epsilon) + math.sqrt(root))
     rho = math.floor(root * root * (1 - 1e-9) * 1e12)
@@ -47,7 +47,7 @@ def noise_of_members(epsilon, delta, rounds, longest, parties):
 
 
 class Setting:
-    """What decides a sketch, but for the seed: the tables `data` and `flynn`, or an entry of `tune.setting` (section 4)."""
+    """Settings of a sketch without its seed: `data` and `flynn`, or one `tune.setting` (section 4)."""
 
     def __init__(self, table, features, classes):
         need(set(table) <= {"scaling", "densify", "m", "s", "rho"}, "unknown field")
@@ -98,7 +98,7 @@ class Slot(NamedTuple):
 
 
 class Session:
-    # Minimum, maximum and default.
+    # Minimum, maximum and default of each field.
     TIMING = {
         "start_wait_ms": (0, 3_600_000, 10_000),
         "proposal_backoff_ms": (1, 3_600_000, 2_000),
@@ -422,7 +422,7 @@ class Session:
 
     @staticmethod
     def checked_addresses(entry):
-        """Of a peer of the roster."""
+        """Returns the addresses of a peer of the roster, after a check."""
         need(set(entry) <= {"name", "peer_id", "addresses"}, "unknown field")
         addresses = entry.get("addresses", [])
         need(len(addresses) <= 16 and all(re.fullmatch(ADDRESS, address) for address in addresses), "addresses")
@@ -431,13 +431,13 @@ class Session:
         return addresses
 
     def cut_off(self, steps):
-        """The part of the series that is missing after so many steps."""
+        """Returns the part of the series that is missing after `steps` steps."""
         s = math.sqrt(1 - self.alpha**2)
         q = (1 - s) / self.alpha
         return 2 * q ** (steps + 1) / ((1 - q) * s) * (1 - self.alpha)
 
     def fits(self, n):
-        """Section 15e: whether n points can be computed on."""
+        """Checks that a computation with n points is possible (section 15e)."""
         k, steps = min(self.k, n - 1), self.steps
         value, roundings, most = 1.01 * 2**21 * 4 * math.sqrt(n), steps**2 * math.sqrt(8 * n * k), math.isqrt(n)
         score = 1.001 * (value + roundings) / (1 - self.alpha) + steps
@@ -465,7 +465,7 @@ class Session:
 
     @functools.cached_property
     def plan(self):
-        """Name, bytes of a word and words of each slot (sections 15 to 15g)."""
+        """Slots of the session: name, bytes of a word, and number of words (sections 15 to 15g)."""
         coin, *others = self.plan_of_task()
         pooled = self.table.pooled() if self.table else []
         words = sum(len(column.get("levels", range(4))) for column in pooled)
@@ -473,7 +473,7 @@ class Session:
         return [Slot(*slot) for slot in (coin, *pooled, *others)]
 
     def column_words(self, squares):
-        """Words of `moments`, with those of typical rows behind them where columns are compared."""
+        """Returns the number of words of `moments`, including typical rows if columns are compared."""
         if self.check_columns:
             return 2 * (1 + 9 * self.features)
         return 1 + self.features * (9 if squares else 3)
@@ -532,7 +532,7 @@ class Session:
         return [*plan, ("counts", 4, counts), ("scores", 4, classes * (1 + 23 * len(self.settings)))]
 
     def checked_fedavg(self, table, data):
-        """The section [fedavg] with its defaults (section 15f)."""
+        """Returns the section [fedavg] with its defaults, after checks (section 15f)."""
         own = {
             "network": "logistic", "hidden": [], "filters": [], "image": [], "rounds": 20, "epochs": 1, "steps": 0,
             "batch": 32, "rate": 0.05, "schedule": "cosine", "momentum": 0.9, "weight_decay": 1e-4, "proximal": 0.0,
@@ -564,7 +564,7 @@ class Session:
         return own
 
     def fedavg_shapes(self):
-        """(outputs, inputs) of each matrix of the network, first to last."""
+        """Returns (outputs, inputs) of each matrix of the network, first to last."""
         own, classes = self.fedavg, len(self.classes)
         widths = [self.features, *own["hidden"], classes]
         if own["network"] != "cnn":
@@ -603,12 +603,12 @@ class Session:
         return [self.roster[peer] for peer in self.committee]
 
     def enough(self, peers):
-        """Section 8: `min_peers` of the roster and a quorum of the committee."""
+        """Returns whether there are `min_peers` peers and a quorum of the committee (section 8)."""
         return len(peers) >= self.min_peers and len(set(peers) & set(self.committee)) >= self.quorum
 
 
 def parse_session(data, kind=Session):
-    """A session from the bytes of its file; `kind` is a class for sessions."""
+    """Reads a session from the bytes of its file. `kind` is the class of the session."""
     need(len(data) <= 1 << 20, "the file is above 1 MiB")
     try:
         return kind(data.decode())

@@ -1,4 +1,4 @@
-"""Described columns of a session file (spec, section 4.3), and checks that all of the file needs."""
+"""Described columns of a session file (spec, section 4.3), and checks for the whole file."""
 
 from __future__ import annotations
 
@@ -142,5 +142,5 @@ class Table:
         return out + (b"" if self.group is None else text(self.group))
 
     def pooled(self):
-        """The columns that all peers fill (section 15g)."""
+        """Returns the columns that all peers fill with a common value (section 15g)."""
         return [column for column in self.columns if "fill_with" in column]

@@ -1,4 +1,4 @@
-"""The files of the vectors, and the counting of what holds."""
+"""Reads the files of the vectors, and counts the checks that pass or fail."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ def check(what, holds):
 
 
 def check_refused(what, expected, function, *args, why=None):
-    """Refused, with the class expected, and where `why` is given for that reason and no other."""
+    """Checks that an input is refused with the expected class, and for the reason `why` if one is given."""
     try:
         function(*args)
         check(f"{what}: refused", False)

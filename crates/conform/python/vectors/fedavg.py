@@ -1,4 +1,4 @@
-"""The vectors `fedavg` and `fedavg-xclp`."""
+"""Checks the vectors `fedavg` and `fedavg-xclp`."""
 
 import math
 import struct
@@ -11,7 +11,7 @@ from vectors.xclp import codes_of, integer_reference
 
 
 def first_weights(session, seed):
-    """The weights that the coin draws."""
+    """Returns the first weights, which the coin determines."""
     stream, weights = Stream(seed, "fedavg/weights", b""), []
     for outputs, inputs in session.fedavg_shapes():
         drawn = struct.unpack(f"<{outputs * (inputs + 1)}I", stream.take(4 * outputs * (inputs + 1)))
@@ -20,7 +20,7 @@ def first_weights(session, seed):
 
 
 def check_fedavg():
-    """Two rounds in which no weight moves, for the rate is next to nothing."""
+    """Checks two rounds in which no weight changes, because the learning rate is almost 0."""
     file = vectors("fedavg")
     session, seed = session_of(file["toml"]), bytes.fromhex(file["seed"])
     one, rounds = 1 << 27, session.fedavg["rounds"]
@@ -105,7 +105,7 @@ def check_fedavg():
 
 
 def held_out_rows(session, seed, count):
-    """The places of the rows that a peer keeps out of training."""
+    """Returns the indices of the rows that a peer holds out."""
     percent = session.fedavg["held_out"]
     draw, order = Stream(seed, "data/split", le(percent, 4)), list(range(count))
     for i in range(count - 1, 0, -1):
@@ -115,7 +115,7 @@ def held_out_rows(session, seed, count):
 
 
 def check_held_out(file, seed):
-    """Which rows are held out, and how the first weights, which never move, predict them."""
+    """Checks the held-out rows, and their predictions by the first weights, which never change."""
     session = session_of(file["toml"])
     check("the slots with rows held out", [name for name, _, _ in session.plan] == file["slots"])
     classes = len(session.classes)
@@ -133,7 +133,7 @@ def check_held_out(file, seed):
     for text, held in zip(file["predictions"], parts):
         confusion, bins, margins = [0] * classes**2, [[0] * 3 for _ in range(10)], [[] for _ in range(classes)]
         for row, label in held:
-            # Only one number of a row is not 0, so binary32 rounds twice.
+            # Only one number of a row is not 0, so two roundings to binary32 are enough.
             scores = [f32(f32(sum(w * x for w, x in zip(matrix[3 * c :], row))) + bias[c]) for c in range(classes)]
             predicted = scores.index(max(scores))
             confidence = 1 / sum(math.exp(score - scores[predicted]) for score in scores)
@@ -165,7 +165,7 @@ def check_held_out(file, seed):
 
 
 def check_ended(file):
-    """The words in place of a round after an early end: the same predictions in parts of 16 bits."""
+    """Checks the words that replace a round after an early end: the same predictions in parts of 16 bits."""
     session = session_of(file["ended_toml"])
     (length,) = (words for name, _, words in session.plan if name == "round-3")
     sizes, carried = [len(labels) for labels in file["labels"]], set()
@@ -181,7 +181,7 @@ def check_ended(file):
 
 
 def check_fedavg_xclp():
-    """What the members sum around a propagation; the network is a logistic one, so that points are rows."""
+    """Checks the sums around a propagation. The network is logistic, so that points are rows."""
     file = vectors("fedavg-xclp")
     session, seed = session_of(file["toml"]), bytes.fromhex(file["seed"])
     names = [name for name, _, _ in session.plan]

@@ -1,4 +1,4 @@
-"""The vectors `flynn`, `evaluate` and `tune`."""
+"""Checks the vectors `flynn`, `evaluate` and `tune`."""
 
 import hashlib
 import math
@@ -70,7 +70,7 @@ def check_flynn():
 
 
 def held_out(session, seed, rows, labels, groups=None):
-    """The rows that are held out, ascending (section 15.4)."""
+    """Returns the held-out rows, ascending (section 15.4)."""
     if groups is not None:
         return held_out_groups(session, seed, labels, groups)
 
@@ -87,7 +87,7 @@ def held_out(session, seed, rows, labels, groups=None):
 
 
 def held_out_groups(session, seed, labels, texts):
-    """The rows of groups that are held out, ascending (section 15.4)."""
+    """Returns the rows of held-out groups, ascending (section 15.4)."""
     texts = [text.split(".")[0] if re.fullmatch("(0|-?[1-9][0-9]*)[.]0+", text) else text for text in texts]
     groups = {text: [row for row, other in enumerate(texts) if other == text] for text in texts}
     classes = range(len(session.classes))
@@ -120,7 +120,7 @@ def check_evaluate():
 
 
 def wide(bins):
-    """The words of bins of confidence of which none has fewer than 10 rows (section 15.4)."""
+    """Returns the words of the bins of confidence, merged so that each has 10 rows or more (15.4)."""
     out, rest, last = [[0] * 3 for _ in bins], [0] * 3, None
     for at, each in enumerate(bins):
         rest = [a + b for a, b in zip(rest, each)]
@@ -132,7 +132,7 @@ def wide(bins):
 
 
 def ranks(first, second):
-    """The words of the pairs of two classes' rows; none of fewer than 10 rows, or of more than 65,536."""
+    """Returns the words for pairs of rows of two classes; 0 for fewer than 10 or more than 65,536 rows."""
     n, m = len(first), len(second)
     if min(n, m) < 10 or max(n, m) > 65_536:
         return [0] * 4
@@ -179,7 +179,7 @@ def check_evaluation(file):
     frequencies = [s / sum(sums) for s in sums]
 
     def probabilities(k, score):
-        """What calibration k states (section 15.5)."""
+        """Returns the probabilities of calibration k (section 15.5)."""
         sharpness = 2.0 ** ((k - 8) // 2) * (math.sqrt(2) if k % 2 else 1)
         least = min(score)
         known = math.isfinite(least)

@@ -1,4 +1,4 @@
-"""The vectors `ot` and `phe`: distances in pairs."""
+"""Checks the vectors `ot` and `phe`: distances between the rows of two peers."""
 
 import hashlib
 import struct
@@ -21,7 +21,10 @@ ZERO = (0, 1, 1, 0)
 
 
 def sqrt_ratio(u, v):
-    """RFC 9496, section 4.2: whether u / v is a square, and the non-negative root of it or of SQRT_M1 times it."""
+    """Returns whether u / v is a square, and the non-negative root of u / v or of SQRT_M1 u / v.
+
+    Source: RFC 9496, section 4.2.
+    """
     r = u * pow(v, 3, FIELD) * pow(u * pow(v, 7, FIELD), (FIELD - 5) // 8, FIELD) % FIELD
     check = v * r * r % FIELD
     if check in (-u % FIELD, -u * SQRT_M1 % FIELD):
@@ -30,7 +33,7 @@ def sqrt_ratio(u, v):
 
 
 def ristretto_decode(data):
-    """RFC 9496, section 4.3.1."""
+    """Decodes a point (RFC 9496, section 4.3.1)."""
     s = int.from_bytes(data, "little")
     u1, u2 = (1 - s * s) % FIELD, (1 + s * s) % FIELD
     v = (-D * u1 * u1 - u2 * u2) % FIELD
@@ -44,7 +47,7 @@ def ristretto_decode(data):
 
 
 def ristretto_encode(point):
-    """RFC 9496, section 4.3.2."""
+    """Encodes a point (RFC 9496, section 4.3.2)."""
     x, y, z, t = point
     u1, u2 = (z + y) * (z - y) % FIELD, x * y % FIELD
     _, root = sqrt_ratio(1, u1 * u2 * u2 % FIELD)
@@ -62,7 +65,7 @@ def ristretto_encode(point):
 
 
 def plus(p, q):
-    """The sum on the twisted Edwards curve, extended coordinates (Hisil, Wong, Carter & Dawson, 2008)."""
+    """Adds points of the twisted Edwards curve in extended coordinates (Hisil et al., 2008)."""
     a, b = (p[1] - p[0]) * (q[1] - q[0]), (p[1] + p[0]) * (q[1] + q[0])
     c, d = 2 * D * p[3] * q[3], 2 * p[2] * q[2]
     e, f, g, h = (b - a) % FIELD, (d - c) % FIELD, (d + c) % FIELD, (b + a) % FIELD
@@ -168,7 +171,7 @@ Q = PRIMES[0] * PRIMES[1]
 
 
 def product(a, b, q):
-    """Of polynomials mod X^4096 + 1 and q, by one product of long integers (Kronecker)."""
+    """Multiplies polynomials mod X^4096 + 1 and q, by one product of long integers (Kronecker)."""
     width = 16
     long = lambda p: int.from_bytes(b"".join(le(x % q, width) for x in p), "little")
     data = (long(a) * long(b)).to_bytes(2 * N * width, "little")
@@ -177,7 +180,7 @@ def product(a, b, q):
 
 
 def drawn(stream, size, count, keep, made):
-    """`count` numbers made of words of `size` bytes, those that are not to be kept skipped."""
+    """Draws words of `size` bytes, skips words that `keep` rejects, and returns `count` made numbers."""
     out = []
     while len(out) < count:
         word = int.from_bytes(stream.take(size), "little")
@@ -242,7 +245,7 @@ def check_phe():
                 h = [int.from_bytes(stream.take(2), "little") % T for _ in rows]
                 answer = []
                 for limb, p in enumerate(PRIMES):
-                    # X^(-k w) is X^(2 N - k w).
+                    # X^(-k w) equals X^(2 N - k w).
                     sums = [[0] * N, [0] * N]
                     for i, ciphertext in enumerate(made):
                         chosen = [0] * N

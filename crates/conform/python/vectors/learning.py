@@ -1,4 +1,4 @@
-"""The arithmetic of rows and models (spec, sections 15 and 15.1): exact fractions, and rows one by one."""
+"""Arithmetic of rows and models with exact fractions, row by row (spec, sections 15 and 15.1)."""
 
 import math
 import struct
@@ -26,7 +26,7 @@ def moments(rows, d, squares):
 
 
 def digits(x, count):
-    """Balanced digits of base 2^40, the lowest first; the last has all that is left."""
+    """Returns balanced digits of base 2^40, lowest first. The last digit is the rest."""
     found = []
     while len(found) < count - 1:
         digit = (x + 2**39) % 2**40 - 2**39
@@ -36,7 +36,7 @@ def digits(x, count):
 
 
 def typical(rows, d):
-    """The two typical rows of at least 40 rows."""
+    """Returns the two typical rows of at least 40 rows, or an empty list for fewer rows."""
     n = len(rows)
     if n < 40:
         return []
@@ -46,7 +46,7 @@ def typical(rows, d):
 
 
 def added(values):
-    """One after another in binary64: `sum` compensates."""
+    """Adds values in order in binary64. Python's `sum` would compensate rounding errors."""
     total = 0.0
     for value in values:
         total += value
@@ -54,7 +54,7 @@ def added(values):
 
 
 def column_sums(rows, session):
-    """The vector of `moments`."""
+    """Returns the vector of `moments`."""
     d = session.features
     if session.check_columns:
         return moments(rows, d, True) + moments(typical(rows, d), d, True)
@@ -62,7 +62,7 @@ def column_sums(rows, session):
 
 
 def opened_moments(total, d, squares):
-    """Means and deviations from the sum of all words; `Refused` where they are the sums of no rows."""
+    """Returns means and deviations from the sum of all words. Raises `Refused` if no rows have these sums."""
     words = struct.unpack(f"<{len(total) // 8}q", total)
     if len(words) != 1 + d * (9 if squares else 3):
         raise Refused("moments")
@@ -85,7 +85,7 @@ def opened_moments(total, d, squares):
 
 
 def scaler(session, total):
-    """The function that scales a row, from the opened moments."""
+    """Returns the function that scales a row, from the opened moments."""
     if total is not None:
         if len(total) == 16 * (1 + 9 * session.features):
             total = total[: len(total) // 2]
@@ -178,7 +178,7 @@ def weight(gamma, c):
 
 
 def readout(session, counts):
-    """w_l(c) as a function of class and count."""
+    """Returns w_l(c) as a function of class and count."""
     classes, gamma = len(session.classes), session.gamma
     sums = [sum(counts[c * session.m : (c + 1) * session.m]) for c in range(classes)]
     held = sum(s > 0 for s in sums)
@@ -197,5 +197,5 @@ def readout(session, counts):
 
 
 def close(found, expected):
-    """Equal, or for the scores that take logarithms equal but for their rounding."""
+    """Returns whether the scores are equal. Scores with logarithms may differ by rounding."""
     return len(found) == len(expected) and all(a == b or abs(a - b) <= 1e-12 * max(abs(a), abs(b)) for a, b in zip(found, expected))

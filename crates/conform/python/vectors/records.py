@@ -1,4 +1,4 @@
-"""The vectors `items`: what is signed, records, committed aggregates, deals and releases."""
+"""Checks the vectors `items`: signed items, records, committed aggregates, deals and releases."""
 
 from primitives import Refused
 from primitives.crypto import Identity, exchange_public, le, make_deal, open_share, rebuild_pad, scalar, share_matches
@@ -53,7 +53,7 @@ def check_item(session, signed):
 
 
 def check_release(session, deals, signed):
-    """The shares {dealer: share} of a release; refuses one of no deal, and one that does not have its hash."""
+    """Returns the shares {dealer: share} of a release. Refuses one without a deal or with another hash."""
     index, shares = session.committee.index(signed.author), {}
     for dealer, share in signed.item.shares:
         deal = next((deal for deal in deals if deal.author == dealer and deal.item.sum == signed.item.sum), None)
@@ -67,7 +67,7 @@ def check_release(session, deals, signed):
 
 
 def check_deal(session, number, item, drawn):
-    """That a deal for this sum is made of what its dealer drew; gives the pad."""
+    """Checks that a deal for this sum follows from the randomness of its dealer. Returns the pad."""
     scalars = [le(scalar(bytes.fromhex(c)), 64) for c in drawn["coefficients"]]
     draws = iter([*scalars, bytes.fromhex(drawn["ephemeral_secret"])])
     pad, deal = make_deal(session.id, number, drawn["dealer"], session.committee_keys(), len(scalars), lambda _: next(draws))

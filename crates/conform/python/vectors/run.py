@@ -1,4 +1,4 @@
-"""All checks; prints what fails, and how many passed."""
+"""Runs all checks. Prints the failed checks and the number of passed checks."""
 
 from primitives import Refused
 

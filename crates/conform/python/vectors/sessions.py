@@ -1,4 +1,7 @@
-"""The vectors `session`, `tree`, `members`: ids, plans, columns, trees, who is in a view, the draw of partners."""
+"""Checks the vectors `session`, `tree` and `members`.
+
+They have ids, plans, columns, trees, members of views, and draws of partners.
+"""
 
 import csv
 import io
@@ -16,7 +19,7 @@ from vectors.learning import moments, opened_moments
 
 
 def row_of(table, cells):
-    """The numbers of a row, from a map of names to texts."""
+    """Returns the numbers of a row, from a map of column names to texts."""
     out = []
     for column in table.columns:
         text, kind, fill = cells[column["name"]].strip(), column["kind"], column.get("fill")
@@ -36,7 +39,7 @@ def row_of(table, cells):
 
 
 def value_of(table, column, text):
-    """Of a number or a date that is there."""
+    """Returns the value of a number or a date that is not missing."""
     if column["kind"] == "number":
         point, groups = (",", ".") if table.comma else (".", ",")
         value = float(text.replace(groups, "").replace(point, "."))
@@ -49,14 +52,14 @@ def value_of(table, column, text):
 
 
 def present_of(table, rows):
-    """Of each such column the texts that are there."""
+    """Returns the texts that are not missing in each column with a common fill."""
     texts = [[row[column["name"]].strip() for row in rows] for column in table.pooled()]
     known = [column["levels"] if column.get("others_missing", False) else texts for column, texts in zip(table.pooled(), texts)]
     return [[text for text in each if text and text not in table.missing and text in of] for of, each in zip(known, texts)]
 
 
 def sums_of(table, rows):
-    """A peer's vectors of `values` and `fills`."""
+    """Returns a peer's vectors of `values` and `fills`."""
     present = present_of(table, rows)
     out = b""
     for column, texts in zip(table.pooled(), present):
@@ -68,7 +71,7 @@ def sums_of(table, rows):
 
 
 def fill(table, fills):
-    """Puts the fills that were opened in the place of `fill_with`."""
+    """Replaces `fill_with` in the columns by the opened fills."""
     words = list(struct.unpack(f"<{len(fills) // 8}Q", fills))
     for column in table.pooled():
         own = [words.pop(0) for _ in column.get("levels", range(4))]
@@ -92,7 +95,7 @@ def degree(p, collusion_threshold):
 
 
 def keys_digest(session, ballot, keys):
-    """keys: [peer, 32 bytes, commitment or None], of all members."""
+    """Returns the digest of `keys`: [peer, 32 bytes, commitment or None] for each member."""
     each = [le(peer, 2) + key + (commitment or b"") for peer, key, commitment in sorted(keys)]
     return tagged("keys", session.id, ballot_bytes(ballot), *each)
 
@@ -121,7 +124,7 @@ def check_sessions():
         trains = session.task in ("flynn", "tune")
         sizes = [session.m, session.s, session.rho] if trains else None
         check("dimension", session.dimension == case["dimension"] and sizes == case["sizes"])
-        # Another program defines the plan of a custom task.
+        # The plan of a custom task is defined by another program.
         plan = None if session.task == "custom" else [list(aggregate) for aggregate in session.plan]
         check("plan", plan == case["plan"])
     for case in file["bad"]:
@@ -181,7 +184,7 @@ def check_sessions():
 
 
 def check_members():
-    """Marks and promises: candidates, who is left out, members, tree."""
+    """Checks candidates, left-out peers, members and trees, from marks and promises."""
     file = vectors("members")
     for case in file["cases"]:
         session, ballot = session_of(file["sessions"][str(case["peers"])]), Ballot(**case["ballot"])
@@ -201,5 +204,5 @@ def check_members():
 
 
 def seed_of(session, pads):
-    """What a coin gives, of the pads that are sound: {dealer: pad}."""
+    """Returns the seed that a coin gives, from the sound pads {dealer: pad}."""
     return tagged("seed", session.id, *(le(dealer, 2) + pad for dealer, pad in pads.items()))

@@ -1,4 +1,4 @@
-"""The vectors `sketch` and `private`."""
+"""Checks the vectors `sketch` and `private`."""
 
 import functools
 import math
@@ -15,7 +15,7 @@ from vectors.xclp import rounded
 
 
 def single(x):
-    """Rounded to binary32."""
+    """Rounds a number to binary32."""
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
@@ -30,8 +30,8 @@ def srp_numbers(seed, rows, width, records):
             radius = math.sqrt(-2 * math.log((u + 1) / 2**53))
             entries += [single(radius * turn(2 * math.pi * (v / 2**53))) for turn in (math.cos, math.sin)]
         for record, number in zip(records, numbers):
-            # A product of two binary32 is exact in binary64. A sum that is then rounded to binary32
-            # equals one rounded once.
+            # A product of two binary32 numbers is exact in binary64. A sum in binary64 that is rounded
+            # to binary32 equals a sum rounded once.
             total = functools.reduce(lambda total, xy: single(total + single(xy[0] * xy[1])), zip(entries, record), 0.0)
             number[plane // planes] |= (total > 0) << (plane % planes)
     return numbers
@@ -171,7 +171,7 @@ def check_sketch():
 
 
 def check_selection(case):
-    """Peers of the task flynn that are drawn by their sketches: every vector of every peer (section 15.2)."""
+    """Checks every vector of every peer if the task flynn draws peers by their sketches (section 15.2)."""
     session, seed = Session(case["toml"]), bytes.fromhex(case["seed"])
     scale, p = scaler(session, None), len(session.roster)
     data = [[part[i : i + 3] for i in range(0, len(part), 3)] for part in case["rows"]]
@@ -205,7 +205,7 @@ def check_selection(case):
 
 
 def check_releases(cases):
-    """Distances of noised sketches, with the noise taken off (section 15d)."""
+    """Checks distances of noised sketches, corrected for the noise (section 15d)."""
     for case in cases:
         own, other, whole = case["own"], case["other"], case["whole"]
         epsilon, rows = float(case["epsilon"]), case["rows"]

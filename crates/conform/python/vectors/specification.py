@@ -1,4 +1,4 @@
-"""What the specification itself shows: worked bytes, trees, and the list of its MUSTs."""
+"""Checks the examples in the specification (worked bytes, trees) and the list of its MUSTs."""
 
 import re
 
@@ -15,7 +15,7 @@ SPEC = SPECIFICATION.read_text()
 
 
 def worked_bytes():
-    """The lines of section 12.1, each (name, bytes), computed from the vectors; None for an empty line."""
+    """Yields (name, bytes) for each line of section 12.1, from the vectors; None for an empty line."""
     file = vectors("items")
     session = session_of(file["toml"])
     number, deal = SumId(Ballot(**file["sum"]["ballot"]), file["sum"]["slot"]), file["deals"][0]
@@ -104,13 +104,13 @@ def check_worked():
 
 
 def tree_of_all(session):
-    """The first view's, where everybody reaches everybody."""
+    """Returns the tree of the first view if all peers reach each other."""
     reached = {author: set(range(len(session.roster))) for author in session.committee}
     return list(members_of(session, Ballot(1, session.committee[0]), reached, set(), 0))
 
 
 def check_trees_shown():
-    """The trees of section 6.2: the sessions they are drawn for, and their order."""
+    """Checks the trees of section 6.2: their sessions and the order of their members."""
     shown = " ".join(SPEC.split("### 6.2")[1].split("## 7.")[0].split())
     session = session_of(vectors("sum")["toml"])
     order = tree_of_all(session)
@@ -122,7 +122,10 @@ def check_trees_shown():
 
 
 def check_musts():
-    """Every numbered MUST has one row in tests/vectors/README.md; the vectors and tests that are named there exist."""
+    """Checks that tests/vectors/README.md has one row for each numbered MUST.
+
+    Also checks that the vectors and tests in these rows exist.
+    """
     numbers = re.findall(r"\[(M\w+\.\d+)\](?!, are)", SPEC)
     rows = re.findall(r"^\| (M\w+\.\d+) \|[^|]*\|([^|]*)\|([^|]*)\|$", (ROOT / "tests/vectors/README.md").read_text(), re.M)
     check("no number twice", len(numbers) == len(set(numbers)))

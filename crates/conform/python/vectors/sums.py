@@ -1,4 +1,4 @@
-"""The vector `sum`: every frame of a session of three."""
+"""Checks the vector `sum`: every frame of a session of three peers."""
 
 import struct
 
@@ -26,7 +26,7 @@ from vectors.wire import innermost, read_frame
 
 
 def signed_of(message):
-    """Everything signed in a message."""
+    """Yields all signed items in a message."""
     if isinstance(message, TYPES["Signed"]):
         yield message
     elif isinstance(message, (list, tuple)):
@@ -35,7 +35,7 @@ def signed_of(message):
 
 
 class Slot:
-    """What the frames of one slot have shown."""
+    """Content of the frames of one slot."""
 
     def __init__(self):
         self.up, self.holds, self.acks, self.total, self.record = {}, set(), {}, b"", None
@@ -63,7 +63,7 @@ def check_sum():
         for signed in signed_of(message):
             check("items are signed by the author", verifies(session, signed))
         names = innermost(shown("Message", message))
-        # The order or report of a view message.
+        # Order or report of a view message.
         inner = message.message[1] if names[:2] in (["View", "Up"], ["View", "Down"]) else None
         match names:
             case ["Hello"]:
@@ -149,7 +149,7 @@ def check_sum():
         check_deal(session, record.value.sum, item, drawn)
     check("every deal is shown", len(file["deals"]) == sum(len(slots[slot].record.deals) for slot in opened))
 
-    # Every peer's vector from its rows and masks, and the sum of all.
+    # Compute every peer's vector from its rows and masks, and the sum of all vectors.
     scale = scaler(session, opened[2])
     rows_of_m = list(matrix(opened[0], session.m, session.dimension, session.s))
     rows = [[list(struct.unpack("<3f", struct.pack("<3f", *row))) for row in data["rows"]] for data in file["data"]]
@@ -183,7 +183,7 @@ def check_sum():
 
 
 def pads_of_sum(file, session, number):
-    """{dealer: pad} of a slot in `sum`, from the shares that were released."""
+    """Returns {dealer: pad} of a slot in `sum`, from the released shares."""
     record = None
     for entry in file["log"]:
         if "header" not in entry:

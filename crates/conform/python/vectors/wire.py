@@ -1,4 +1,4 @@
-"""The vectors of encodings, keys, streams, shares, envelopes, messages and faults."""
+"""Checks the vectors of encodings, keys, streams, shares, envelopes, messages and faults."""
 
 from primitives import Refused
 from primitives.crypto import (
@@ -128,7 +128,7 @@ def check_sharing():
 
 
 def innermost(message):
-    """The names of the variants of a shown message, from the outside."""
+    """Returns the names of the nested variants of a shown message, outermost first."""
     names = []
     while isinstance(message, dict) and len(message) == 1 and next(iter(message))[0].isupper():
         name, message = next(iter(message.items()))
@@ -202,7 +202,7 @@ def check_messages():
 
 
 def check_faults():
-    """Whether a receiver blames needs a whole node; here only that these frames are well formed and the classes known."""
+    """Checks that frames are well formed and classes known. A test of blame would need a whole node."""
     file = vectors("faults")
     classes = {"malformed", "out-of-order", "inconsistent", "bad-signature", "bad-share", "bad-deal", "low-order-key", "two-values"}
     for case in file["blamed"] + file["ignored"]:

@@ -1,4 +1,4 @@
-"""The vectors of `xclp`."""
+"""Checks the vectors of `xclp`."""
 
 import math
 import struct
@@ -24,7 +24,7 @@ def hex16(matrix):
 
 
 def integer_reference(codes, labels, classes, k, bits, alpha, steps, power, balance):
-    """Every stage of section 15e on plain integers."""
+    """Computes every stage of section 15e with plain integers."""
     n = len(codes)
     shift = lambda x, g: (x + (1 << g - 1)) >> g
     distance = [[sum(x != y for x, y in zip(a, b)) for b in codes] for a in codes]
@@ -93,7 +93,7 @@ def integer_reference(codes, labels, classes, k, bits, alpha, steps, power, bala
 
 
 def codes_of(rows, seed, bits):
-    """The codes of rows by the planes of this seed (section 15b)."""
+    """Returns the codes of rows by the planes of this seed (section 15b)."""
     codes = [[] for _ in rows]
     pairs = -(-len(rows[0]) // 2)
     for plane in range(bits):
@@ -109,7 +109,7 @@ def codes_of(rows, seed, bits):
 
 
 def meetings(owners):
-    """Whom each owner meets in each round (section 15b)."""
+    """Returns the partner of each owner in each round (section 15b)."""
     last = owners - 1 + owners % 2
     rounds = []
     for r in range(last):
@@ -122,7 +122,10 @@ def meetings(owners):
 
 
 def lengths_of_vectors(way, n, m, bits):
-    """Lengths of the vectors that come to the owner with n rows, which has fewer, and to the one with m (section 15b)."""
+    """Returns the lengths of the vectors that two owners receive (section 15b).
+
+    The first owner has n rows, the second has m rows, and n is not larger than m.
+    """
     if way == "ot":
         words = [words for _, _, words in pieces_of(n, m, bits)]
         return [[4096] + [128 * m * w for w in words], [32] + [1024 * w for w in words]]
@@ -181,7 +184,7 @@ def check_xclp():
     xor = lambda one, two: bytes(a ^ b for a, b in zip(one, two))
 
     def parcels(words, labels, place, seeds, less):
-        """Parcels, and hashes of the shares; `words` are bytes, `less` takes bytes of a stream off them."""
+        """Returns parcels and hashes of shares. `less` subtracts bytes of a stream from the bytes `words`."""
         hot = b"".join(le(0 if label is None else 1 << label, 8 * -(-classes // 64)) for label in labels)
         *drawn, salt = map(bytes.fromhex, seeds)
         for seed in drawn:
