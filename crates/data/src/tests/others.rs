@@ -166,6 +166,26 @@ fn a_label_that_is_called_like_a_missing_value_is_a_value() {
 }
 
 #[test]
+fn a_pipe_is_kept_unless_it_is_long_or_not_read_from_its_start() {
+    let files = Files::new();
+    let keep = |name: &str, bytes: &[u8]| {
+        let path = files.write(name, bytes);
+        source::keep(&path, 8).map(|()| path).map_err(|error| error.to_string())
+    };
+    let error = keep("a.csv", b"1,2,cats\n").unwrap_err();
+    assert!(error.ends_with("a pipe or device (over 8 bytes): save the rows as a file (gzip is read)"));
+    for bytes in [&b"PAR1...."[..], b"PK\x03\x04"] {
+        let error = keep("b.parquet", bytes).unwrap_err();
+        assert!(error.contains("(Parquet, NPZ and Excel are not read from their start): save"), "{error}");
+    }
+    let path = keep("c.csv", b"1,2,cat\n").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        assert_eq!(load(&path, &Expected::default()).unwrap().values(), [1.0, 2.0]);
+    }
+}
+
+#[test]
 fn a_moment_has_the_day_of_its_time_zone() {
     // The case of `../shared/cases/parquet-time-zone` is by pandas.
     use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
