@@ -1,5 +1,5 @@
 //! Rows that a model has learnt from: said before any figure on them. The file beside a model that tells is
-//! that of [`flyswarm_learn::learnt`]; a model from elsewhere has none, and then nothing is said.
+//! that of [`flyswarm_learn::learnt`]; without it, that nothing is known is said.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,32 +16,50 @@ use crate::data::Dataset;
 /// The largest file that is read: one of 2^23 rows is smaller.
 const LIMIT: u64 = 1 << 28;
 
+/// What is known of the rows that a result has learnt from, or why nothing is.
+pub(super) type Known = Result<LearntRows, String>;
+
 /// What is known of the rows that the result in the file `result` has learnt from.
-pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>, Failure> {
+pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Known, Failure> {
     let path = LearntRows::beside(result);
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut text = Vec::new();
     match File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut text)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Err(format!("{} is not beside it", path.display())));
+        }
         read => read.map_err(|error| for_io(&error, wrong(&error)))?,
     };
-    let found = LearntRows::parse(&text);
-    let found =
-        found.map_err(|error| Failure::Input(wrong(&format!("{error}; without it nothing is said"))))?;
-    if found.result() == digest {
-        return Ok(Some(found));
-    }
-    say(&format!("{}: is of another model, and is left out", path.display()));
-    Ok(None)
+    let found = LearntRows::parse(&text)
+        .map_err(|error| Failure::Input(wrong(&format!("{error}; copy it again, or remove it"))))?;
+    Ok(match found.result() == digest {
+        true => Ok(found),
+        false => Err(format!("{} is of another model", path.display())),
+    })
 }
 
-/// How many of the rows the result has learnt from, if that is known; warns if there are any.
-pub(super) fn overlap(found: Option<&LearntRows>, rows: &Dataset) -> Overlap {
-    let overlap = found.map(|found| found.overlap(rows)).unwrap_or_default();
-    if let Some(warning) = overlap.warning() {
+/// What rows have in common with those that a result has learnt from.
+#[derive(Debug, Clone)]
+pub(super) struct Compared {
+    /// How many are known again, if that is known.
+    pub(super) overlap: Option<Overlap>,
+    /// What to say before any figure on them.
+    pub(super) warning: Option<String>,
+}
+
+/// Compares rows with those that the result has learnt from, and warns.
+pub(super) fn compare(known: &Known, rows: &Dataset) -> Compared {
+    let overlap = known.as_ref().map(|learnt| learnt.overlap(rows));
+    let warning = match &overlap {
+        Ok(overlap) => overlap.warning(),
+        Err(why) => {
+            Some(format!("it cannot be known whether this model has learnt from these rows, because {why}"))
+        }
+    };
+    if let Some(warning) = &warning {
         say(&format!("warning: {warning}"));
     }
-    overlap
+    Compared { overlap: overlap.ok(), warning }
 }
 
 /// Writes what `made` has learnt from, the rows of `data` among it, beside the result in the file `result`.
