@@ -51,12 +51,12 @@ pub(super) fn keep(path: &Path, limit: u64) -> Result<(), DataError> {
     let why = if bytes.len() as u64 > limit {
         format!("over {limit} bytes")
     } else if [&b"PAR1"[..], b"PK"].iter().any(|start| bytes.starts_with(start)) {
-        "Parquet, NPZ and Excel are not read from their start".into()
+        "Parquet, NPZ and Excel need a file".into()
     } else {
         kept.insert(path.into(), bytes.into());
         return Ok(());
     };
-    let problem = format!("a pipe or device ({why}): save the rows as a file (gzip is read)");
+    let problem = format!("a pipe or device ({why}): save the rows as a file");
     Err(DataError::Layout { file: path.into(), problem })
 }
 
