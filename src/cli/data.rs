@@ -36,19 +36,6 @@ pub(super) fn load_drafted(
     Ok((loaded, draft))
 }
 
-/// Refuses rows that can be read only once if a command reads them several times: its answer would be
-/// incomplete.
-pub(super) fn refuse_pipe(path: &Path) -> Result<(), Failure> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_dir() => Err(Failure::Input(format!(
-            "{}: a pipe or device, which can be read once: save the rows as a file (compressed files are \
-             read)",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// Reads the rows of one file: as the session file `columns` describes them, otherwise like
 /// [`load_drafted`].
 pub(super) fn load_whole(

@@ -1,5 +1,5 @@
 //! Warning before figures on rows that a model was trained on. A file next to the model lists these rows
-//! ([`flyswarm_learn::learnt`]). A model from elsewhere has no such file, and then there is no warning.
+//! ([`flyswarm_learn::learnt`]). Without the file, the warning is that nothing is known.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,32 +16,50 @@ use crate::data::Dataset;
 /// Largest file that is read: a file of 2^23 rows is smaller.
 const LIMIT: u64 = 1 << 28;
 
+/// Rows that a result was trained on, or the reason why they are not known.
+pub(super) type Known = Result<LearntRows, String>;
+
 /// Reads the list of rows that the result in the file `result` was trained on.
-pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>, Failure> {
+pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Known, Failure> {
     let path = LearntRows::beside(result);
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let mut text = Vec::new();
     match File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut text)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Err(format!("{} is not beside it", path.display())));
+        }
         read => read.map_err(|error| for_io(&error, wrong(&error)))?,
     };
-    let found = LearntRows::parse(&text);
-    let found =
-        found.map_err(|error| Failure::Input(wrong(&format!("{error}; without it nothing is said"))))?;
-    if found.result() == digest {
-        return Ok(Some(found));
-    }
-    say(&format!("{}: is of another model, and is left out", path.display()));
-    Ok(None)
+    let found = LearntRows::parse(&text)
+        .map_err(|error| Failure::Input(wrong(&format!("{error}; copy it again, or remove it"))))?;
+    Ok(match found.result() == digest {
+        true => Ok(found),
+        false => Err(format!("{} is of another model", path.display())),
+    })
 }
 
-/// Counts the rows that the result was trained on, if the list exists; warns if there are any.
-pub(super) fn overlap(found: Option<&LearntRows>, rows: &Dataset) -> Overlap {
-    let overlap = found.map(|found| found.overlap(rows)).unwrap_or_default();
-    if let Some(warning) = overlap.warning() {
+/// Result of a comparison of rows with those that a result was trained on.
+#[derive(Debug, Clone)]
+pub(super) struct Compared {
+    /// Number of equal rows, if the list is there.
+    pub(super) overlap: Option<Overlap>,
+    /// Warning to show before any figure on the rows.
+    pub(super) warning: Option<String>,
+}
+
+/// Compares rows with those that the result was trained on, and warns.
+pub(super) fn compare(known: &Known, rows: &Dataset) -> Compared {
+    let overlap = known.as_ref().map(|learnt| learnt.overlap(rows));
+    let warning = match &overlap {
+        Ok(overlap) => overlap.warning(),
+        Err(why) => {
+            Some(format!("it cannot be known whether this model has learnt from these rows, because {why}"))
+        }
+    };
+    if let Some(warning) = &warning {
         say(&format!("warning: {warning}"));
     }
-    overlap
+    Compared { overlap: overlap.ok(), warning }
 }
 
 /// Writes the list of rows that `made` was trained on, including those of `data`, next to the result in

@@ -7,7 +7,6 @@ mod predict;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use flyswarm_learn::learnt::Overlap;
 use flyswarm_learn::model::columns::Beside;
 use flyswarm_learn::model::comparison::Comparison;
 use flyswarm_learn::model::figures::{Figures, Sums};
@@ -106,8 +105,8 @@ pub(super) struct Scored {
     alone: Option<f64>,
     /// Columns of the rows compared with those of the training rows, if the model has their spread.
     pub(super) columns: Option<Beside>,
-    /// Number of the rows that the model was trained on.
-    overlap: Overlap,
+    /// Comparison with the rows that the model was trained on.
+    compared: learnt::Compared,
     /// Contents that are missing from a report, a sentence each.
     pub(super) left_out: Vec<String>,
     /// Model, if it is not a network.
@@ -166,8 +165,8 @@ impl Scored {
         value["balanced_accuracy_interval"] = json!([balanced.low, balanced.high]);
         value["headline"] = json!(self.headline());
         value["warnings"] = self.warnings().into();
-        value["rows_learnt_from"] = json!(self.overlap.learnt);
-        value["rows_held_out"] = json!(self.overlap.held_out);
+        value["rows_learnt_from"] = json!(self.compared.overlap.map(|overlap| overlap.learnt));
+        value["rows_held_out"] = json!(self.compared.overlap.map(|overlap| overlap.held_out));
         value["classes"] = figures.per_class.iter().map(|each| json!(each.class)).collect();
         value["digest"] = json!(hex::encode(self.digest));
         if let Some(alone) = self.alone {
@@ -186,7 +185,7 @@ impl Scored {
 
     /// Returns warnings for the user of the model; the warning about training rows comes first.
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.overlap.warning().into_iter().chain(self.warning()).collect()
+        self.compared.warning.clone().into_iter().chain(self.warning()).collect()
     }
 
     /// Returns a warning about the figures.
@@ -237,7 +236,7 @@ pub(super) fn scored(
     let none = || Failure::Input("no rows to predict".into());
     if let Some(network) = Network::load(&arguments.model)? {
         let data = network.rows(data, label, true)?;
-        let overlap = learnt::overlap(learnt::read(&arguments.model, network.digest())?.as_ref(), &data);
+        let compared = learnt::compare(&learnt::read(&arguments.model, network.digest())?, &data);
         let (scores, alone) = (network.scores(&data)?, network.alone(&data)?);
         let (classes, (scaler, names)) = (network.classes(), network.columns());
         let columns = Beside::scaler(&data, names, scaler, None);
@@ -256,7 +255,7 @@ pub(super) fn scored(
             confusion: Confusion::new(classes, data.labels(), &lowest(&scores, classes.len())),
             alone,
             columns,
-            overlap,
+            compared,
             left_out,
             model: None,
             rows: data,
@@ -266,7 +265,7 @@ pub(super) fn scored(
     let model = arguments.load()?;
     let (data, said) = data.load_for(&model, label, true)?;
     said.iter().for_each(|line| say(line));
-    let overlap = learnt::overlap(learnt::read(&arguments.model, model.digest())?.as_ref(), &data);
+    let compared = learnt::compare(&learnt::read(&arguments.model, model.digest())?, &data);
     let (columns, outside) = model.outside(&data);
     let scores = model.predictor().scores(&data)?;
     let classes = model.classes();
@@ -291,7 +290,7 @@ pub(super) fn scored(
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),
         alone: None,
-        overlap,
+        compared,
         left_out: beside.is_none().then(|| no_spread(model.scaler().scaling())).into_iter().collect(),
         columns: beside,
         rows: data,

@@ -9,7 +9,6 @@ use clap::Args;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flyswarm_learn::learner::{Classifier, Settings};
-use flyswarm_learn::learnt::{LearntRows, Overlap};
 use flyswarm_learn::personal::{
     Assessment, Contents, Datastore, Drift, LAMBDAS, Mixture, PersonalError, PersonalModel, Practice, assess,
     trained,
@@ -135,8 +134,8 @@ impl Personalise {
                     network.rows(&data, &self.label, true)
                 });
                 let Network::Global(network) = network else { unreachable!("BUG: just matched") };
-                let learnt = learnt::read(&self.model, network.digest())?;
-                let told = self.make((*network, learnt), rows, validation.transpose()?, &path)?;
+                let known = learnt::read(&self.model, network.digest())?;
+                let told = self.make((*network, known), rows, validation.transpose()?, &path)?;
                 told.print(self.json, out)
             }
             Some(network @ Network::Personal(_)) => {
@@ -167,14 +166,14 @@ impl Personalise {
     /// Makes a personal model of a network, with the list of rows that it was trained on.
     fn make(
         &self,
-        (network, learnt): (Classifier, Option<LearntRows>),
+        (network, known): (Classifier, learnt::Known),
         rows: Dataset,
         validation: Option<Dataset>,
         path: &Path,
     ) -> Result<PersonalSummary, Failure> {
         let contents = self.contents()?;
         // The network must not have been trained on the rows of the comparison.
-        let overlap = learnt::overlap(learnt.as_ref(), validation.as_ref().unwrap_or(&rows));
+        let compared = learnt::compare(&known, validation.as_ref().unwrap_or(&rows));
         let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
         mixture.check()?;
         let (rows, splits, how) = match validation {
@@ -216,13 +215,13 @@ impl Personalise {
         let mixture = Mixture { lambda: found.lambda(), ..mixture };
         let model = PersonalModel::new(network, datastore, mixture, contents)?;
         output::write_private(path, &model.encode(), self.force)?;
-        learnt::write(path, model.digest(), learnt, &rows)?;
-        Ok(self.said((&found, overlap), &model, &how, path))
+        learnt::write(path, model.digest(), known.ok(), &rows)?;
+        Ok(self.said((&found, compared), &model, &how, path))
     }
 
     fn said(
         &self,
-        (found, overlap): (&Assessment, Overlap),
+        (found, compared): (&Assessment, learnt::Compared),
         model: &PersonalModel,
         how: &str,
         path: &Path,
@@ -249,8 +248,8 @@ impl Personalise {
         let value = json!({
             "file": path, "digest": digest, "rows": found.rows, "accuracy": accuracies,
             "better": found.better(), "lambda": lambda, "accuracy_by_lambda": tried.collect::<Vec<_>>(),
-            "keys": keys, "rows_learnt_from": overlap.learnt,
-            "warnings": overlap.warning().into_iter().collect::<Vec<_>>(),
+            "keys": keys, "rows_learnt_from": compared.overlap.map(|overlap| overlap.learnt),
+            "warnings": compared.warning.into_iter().collect::<Vec<_>>(),
         });
         let mut lines = vec![format!("accuracy on {} {how}:", found.rows)];
         let line =
@@ -271,8 +270,8 @@ impl Personalise {
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let drift = self.drift.unwrap_or(Drift::Fifo);
-        let learnt = learnt::read(&self.model, model.digest())?;
-        let overlap = learnt::overlap(learnt.as_ref(), rows);
+        let known = learnt::read(&self.model, model.digest())?;
+        let compared = learnt::compare(&known, rows);
         let said = model.predict(rows.view())?;
         let right = said.iter().zip(rows.labels()).filter(|(said, label)| said == label).count();
         let accuracy = right as f64 / rows.rows() as f64;
@@ -281,13 +280,13 @@ impl Personalise {
         let (keys, digest) = (model.datastore().len(), hex::encode(model.digest()));
         let mut value = json!({
             "rows": rows.rows(), "accuracy_before": accuracy, "keys": keys,
-            "rows_learnt_from": overlap.learnt,
-            "warnings": overlap.warning().into_iter().collect::<Vec<_>>(),
+            "rows_learnt_from": compared.overlap.map(|overlap| overlap.learnt),
+            "warnings": compared.warning.into_iter().collect::<Vec<_>>(),
         });
         let mut text = format!("accuracy on {} new rows, before they came in: {accuracy:.4}\n", rows.rows());
         if drift != Drift::Fixed {
             output::write_private(path, &model.encode(), self.force)?;
-            learnt::write(path, model.digest(), learnt, rows)?;
+            learnt::write(path, model.digest(), known.ok(), rows)?;
             warn(path, None);
             value["file"] = json!(path);
             value["digest"] = json!(digest);
@@ -334,8 +333,8 @@ pub(super) fn made_of(
     let Network::Global(network) = network else {
         return Err(Failure::Input(format!("{}: personal already", model.display())));
     };
-    let learnt = learnt::read(model, network.digest())?;
-    usual.make((*network, learnt), rows, None, out)
+    let known = learnt::read(model, network.digest())?;
+    usual.make((*network, known), rows, None, out)
 }
 
 /// The command's options alone.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
-use super::data::{Reading, refuse_pipe};
+use super::data::Reading;
 use super::{Failure, one_line, output, print, say};
 use crate::data::prepare::problems::Amended;
 use crate::data::prepare::publish::{self, Rule};
@@ -78,7 +78,7 @@ pub(super) fn look(
     label: Option<&LabelColumn>,
     reading: &Reading,
 ) -> Result<Looked, Failure> {
-    refuse_pipe(path)?;
+    data::keep_pipe(path)?;
     let spec = &session.data;
     let usual = if spec.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
     let limits = spec.limits();

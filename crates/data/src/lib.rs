@@ -45,6 +45,7 @@ use labels::{Labels, quoted, whole};
 use prepare::TableSchema;
 use prepare::read::{Dialect, Unseen};
 use source::Source;
+pub use source::keep_pipe;
 
 /// Most features of a row: 2^20. An estimate, far above the 3,072 of CIFAR.
 pub const MAX_FEATURES: usize = 1 << 20;

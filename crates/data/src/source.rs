@@ -3,9 +3,11 @@
 //! Text around the table is handled here, once for all readers: a byte order mark, a line `sep=;`, title
 //! lines, CR line ends, NUL bytes and a last character that is cut off.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -20,6 +22,42 @@ const HEAD_LINES: usize = 20;
 /// Longest row, in bytes: 2^20 fields of 64 characters. Without the limit, a gzip bomb without line ends
 /// or a quote that is never closed would fill the memory.
 pub(super) const MAX_LINE: u64 = 1 << 26;
+
+/// Most bytes of a pipe that are kept.
+const MAX_KEPT: u64 = 1 << 31;
+
+/// Bytes that came through pipes, by their paths.
+static KEPT: Mutex<BTreeMap<PathBuf, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+
+/// Keeps the bytes of a pipe or device, so that the same path can be read again. Keeps nothing of a file.
+///
+/// # Errors
+/// [`DataError`] if the pipe cannot be read, is too long, or has a format that is not read from its start.
+pub fn keep_pipe(path: &Path) -> Result<(), DataError> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        keep(path, MAX_KEPT)?;
+    }
+    Ok(())
+}
+
+pub(super) fn keep(path: &Path, limit: u64) -> Result<(), DataError> {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.contains_key(path) {
+        return Ok(());
+    }
+    let (mut bytes, refuse) = (Vec::new(), |source| DataError::Read { file: path.into(), source });
+    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(refuse)?;
+    let why = if bytes.len() as u64 > limit {
+        format!("over {limit} bytes")
+    } else if [&b"PAR1"[..], b"PK"].iter().any(|start| bytes.starts_with(start)) {
+        "Parquet, NPZ and Excel need a file".into()
+    } else {
+        kept.insert(path.into(), bytes.into());
+        return Ok(());
+    };
+    let problem = format!("a pipe or device ({why}): save the rows as a file");
+    Err(DataError::Layout { file: path.into(), problem })
+}
 
 /// A file or bytes in memory, unzipped during reading.
 pub(super) struct Source {
@@ -45,8 +83,17 @@ impl std::fmt::Debug for Source {
 impl Source {
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let refuse = |source| DataError::Read { file: path.into(), source };
+        if let Some(bytes) = KEPT.lock().unwrap_or_else(PoisonError::into_inner).get(path) {
+            return Self::new(path, Box::new(Cursor::new(Arc::clone(bytes))));
+        }
         let file = File::open(path).map_err(refuse)?;
         Self::new(path, Box::new(BufReader::with_capacity(1 << 16, file)))
+    }
+
+    /// Opens the source again, from its start. Returns `None` for a pipe that was not kept.
+    pub(super) fn again(&self) -> Result<Option<Self>, DataError> {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&self.file);
+        (kept || self.file.is_file()).then(|| Self::open(&self.file)).transpose()
     }
 
     /// Makes a source of this file with nothing left to read.

@@ -303,7 +303,7 @@ fn report_prints_accuracies_and_the_confusion_table() {
         serde_json::from_str(&run_line(folder.path(), "report m --data d.csv --json").unwrap()).unwrap();
     assert_eq!(json["rows"], 300);
     assert_eq!(
-        (parts[0][0], 0),
+        (parts[0][0], 1),
         (json["headline"].as_str().unwrap(), json["warnings"].as_array().unwrap().len())
     );
     assert!(json["accuracy"].as_f64().unwrap() > 0.6);

@@ -4,6 +4,7 @@ use std::fs;
 
 use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_learn::learner::{Architecture, Network};
+use flyswarm_learn::learnt::LearntRows;
 use serde_json::Value;
 
 use super::*;
@@ -143,7 +144,8 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
         |line: &str| -> Value { serde_json::from_str(&run_line(folder.path(), line).unwrap()).unwrap() };
     let learnt = |value: &Value| value["rows_learnt_from"].clone();
     let made = run("personalise n --data d.csv --out p --folds 2 --json");
-    assert_eq!((learnt(&made), &made["warnings"]), (0.into(), &serde_json::json!([])));
+    assert_eq!(learnt(&made), Value::Null, "the network was copied without its file");
+    assert!(made["warnings"][0].as_str().unwrap().ends_with("n.learnt-rows is not beside it"), "{made}");
     assert_eq!(mode(&folder.path().join("p.learnt-rows")), 0o600);
     assert_eq!(learnt(&run("report p --data d.csv --json")), 200);
     assert_eq!(learnt(&run("report p --data v.csv --json")), 0);
@@ -151,6 +153,13 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
     let taken = |out: &str| run(&format!("personalise p --data v.csv --out {out} --force --json"));
     assert_eq!((learnt(&taken("p")), learnt(&taken("q"))), (0.into(), 100.into()));
     assert_eq!(learnt(&run("report q --data d.csv --json")), 200);
+    fs::remove_file(folder.path().join("p.learnt-rows")).unwrap();
+    let unknown = taken("r");
+    assert_eq!(learnt(&unknown), Value::Null);
+    assert!(
+        unknown["warnings"][0].as_str().unwrap().ends_with("p.learnt-rows is not beside it"),
+        "{unknown}"
+    );
 }
 
 #[test]

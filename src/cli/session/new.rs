@@ -14,7 +14,7 @@ use super::collect;
 use super::parse::{PeerArgument, class_range};
 #[cfg(feature = "net")]
 use crate::cli::console::Console;
-use crate::cli::data::{load_drafted, refuse_pipe};
+use crate::cli::data::load_drafted;
 use crate::cli::id::new_run;
 use crate::cli::map::Reading;
 use crate::cli::{Failure, kind, output, print, say};
@@ -429,7 +429,7 @@ impl Common {
             let draft = Draft { preparation, classes, notes: Vec::new(), said: Vec::new() };
             return Ok((Some(draft), None));
         }
-        refuse_pipe(path)?;
+        data::keep_pipe(path)?;
         let expected = self.expected(partly);
         let draft = match draft(path, &expected, rule) {
             Ok(Some(draft)) => draft,

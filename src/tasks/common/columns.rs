@@ -161,23 +161,30 @@ fn robust(data: &Dataset, column: usize, here: Column, there: Column) -> Option<
 /// Returns one line for each kind of finding. `names` may be empty.
 #[must_use]
 pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
-    type Kind = (fn(&Anomaly) -> bool, &'static str);
+    /// What to do.
+    const CONVERT: &str = "; if so, convert the values in a map file (--map): `factor` in [columns.NAME]";
+    type Kind = (fn(&Anomaly) -> bool, &'static str, &'static str);
     let kinds: [Kind; 3] = [
         (
             |odd| matches!(odd, Anomaly::Scale(_)),
             "other units? values spread differently than at the other peers",
+            CONVERT,
         ),
-        (|odd| matches!(odd, Anomaly::Mean(..)), "other units? means far from those of the other peers"),
-        (|odd| matches!(odd, Anomaly::Constant(..)), "constant here only"),
+        (
+            |odd| matches!(odd, Anomaly::Mean(..)),
+            "other units? means far from those of the other peers",
+            CONVERT,
+        ),
+        (|odd| matches!(odd, Anomaly::Constant(..)), "constant here only", ""),
     ];
     let mut out = Vec::new();
-    for (of_kind, what) in kinds {
+    for (of_kind, what, remedy) in kinds {
         let name = |column: usize| {
             names.get(column).map_or_else(|| format!("feature {}", column + 1), |name| format!("{name:?}"))
         };
         let found = findings.iter().filter(|(_, odd)| of_kind(odd));
         let shown: Vec<_> = found.map(|(column, odd)| format!("{} {odd}", name(*column))).collect();
-        out.extend((!shown.is_empty()).then(|| listed(what, shown.into_iter())));
+        out.extend((!shown.is_empty()).then(|| listed(what, shown.into_iter()) + remedy));
     }
     out
 }

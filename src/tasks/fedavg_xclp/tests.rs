@@ -174,3 +174,40 @@ fn everybody_is_told_how_many_labels_were_given_and_found() {
     let figures = task.metrics(counts, &opened);
     assert_eq!((&figures["labels_given"], &figures["labels_found"]), (&json!(3), &json!(13)));
 }
+
+/// What peer 0 has learnt from if it is in the slots for which `there` holds. Enough rows of each class are
+/// held out; no round is better than the first.
+fn learnt(task: &dyn Task, there: impl Fn(&str) -> bool) -> Vec<usize> {
+    let slots = (0..).zip(task.plan()).map(|(slot, aggregate)| {
+        let value = record::Value {
+            sum: SumId { ballot: Ballot::default(), slot },
+            members: everybody().split_off(usize::from(!there(&aggregate.name))),
+            total: [0; 32],
+            deals: [0; 32],
+        };
+        let bytes = if slot == 0 { 32 } else { 4 * aggregate.words as usize };
+        (value, vec![u8::from(aggregate.name == "holders"); bytes].into())
+    });
+    task.learnt_rows(&History::of(slots)).unwrap()
+}
+
+#[test]
+fn rows_are_learnt_from_in_rounds_that_train_and_in_nothing_else() {
+    let head = HEAD.replace("rounds = 4", "rounds = 4\nheld_out = 20\npatience = 1");
+    let task = task(&head, &[Some(0), Some(1), Some(2), None, Some(0)]).unwrap();
+    let rows = learnt(&*task, |_| true);
+    assert!(rows.len() == 4 && rows.contains(&3), "one row with a label is held out: {rows:?}");
+    let but_for = |round: &str| learnt(&*task, |name| !name.starts_with("round-") || name == round);
+    assert_eq!(["round-1", "round-2", "round-3"].map(but_for), [&rows; 3].map(Vec::clone));
+    // Training ends before the fourth, which sums predictions.
+    assert_eq!(but_for("round-4"), Vec::<usize>::new());
+}
+
+#[test]
+fn rows_without_labels_are_learnt_from_once_a_propagation_has_delivered_some() {
+    let task = task(HEAD, &[None; 5]).unwrap();
+    let none = Vec::<usize>::new();
+    assert_eq!(learnt(&*task, |name| name != "round-2"), [0, 1, 2, 3, 4]);
+    assert_eq!(learnt(&*task, |name| !name.starts_with("round-") || name == "round-1"), none);
+    assert_eq!(learnt(&*task, |name| !name.starts_with("labelled-")), none);
+}

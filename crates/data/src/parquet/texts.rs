@@ -7,27 +7,32 @@ use ::parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use ::parquet::data_type::DataType;
 use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::FileMetaData;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::ColumnDescriptor;
+use arrow_schema::{DataType as ArrowType, Schema};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::{BATCH, INDEX, Kind, damaged, kind, not_zipped};
 use crate::prepare::value::{date, typed};
 use crate::{DataError, Source, quoted};
 
 /// What is written for the values of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Written {
     Plain(Kind),
     /// Days since 1970-01-01.
     Days,
-    /// So many of these a day since then.
-    Moments(i64),
+    /// Moments since then: how many units make a second, and the zone whose day counts.
+    Moments(i64, Option<TimeZone>),
 }
 
 impl Written {
-    /// How a column is read, or why it is not.
-    fn of(column: &ColumnDescriptor) -> Result<Self, String> {
-        const DAY_MS: i64 = 86_400_000;
+    /// How a column is read, or why it is not. `arrow` has the time zones of the columns.
+    fn of(column: &ColumnDescriptor, arrow: Option<&Schema>) -> Result<Self, String> {
         let flat = column.max_rep_level() == 0 && column.path().parts().len() == 1;
         if flat && column.path().string().starts_with(INDEX) {
             return Err("an index of pandas".into());
@@ -36,19 +41,18 @@ impl Written {
             (Some(LogicalType::Date), _, Type::INT32) | (None, ConvertedType::DATE, Type::INT32) => {
                 Some(Self::Days)
             }
-            // Its zone is not in the column, so its day is not known; CSV has the day that people see.
-            (Some(LogicalType::Timestamp(moment)), ..) if moment.is_adjusted_to_u_t_c => {
-                return Err("a moment in UTC (its day depends on the time zone)".into());
-            }
             (Some(LogicalType::Timestamp(moment)), _, Type::INT64) => {
-                Some(Self::Moments(match moment.unit {
-                    TimeUnit::MILLIS => DAY_MS,
-                    TimeUnit::MICROS => DAY_MS * 1_000,
-                    TimeUnit::NANOS => DAY_MS * 1_000_000,
-                }))
+                // In UTC the column does not have the day that people see, and CSV has.
+                let zone = moment.is_adjusted_to_u_t_c.then(|| zone(column.name(), arrow)).transpose()?;
+                let units = match moment.unit {
+                    TimeUnit::MILLIS => 1_000,
+                    TimeUnit::MICROS => 1_000_000,
+                    TimeUnit::NANOS => 1_000_000_000,
+                };
+                Some(Self::Moments(units, zone))
             }
-            (None, ConvertedType::TIMESTAMP_MILLIS, Type::INT64) => Some(Self::Moments(DAY_MS)),
-            (None, ConvertedType::TIMESTAMP_MICROS, Type::INT64) => Some(Self::Moments(DAY_MS * 1_000)),
+            (None, ConvertedType::TIMESTAMP_MILLIS, Type::INT64) => Some(Self::Moments(1_000, None)),
+            (None, ConvertedType::TIMESTAMP_MICROS, Type::INT64) => Some(Self::Moments(1_000_000, None)),
             _ => None,
         };
         match dated.filter(|_| flat) {
@@ -56,6 +60,31 @@ impl Written {
             None => kind(column).map(Self::Plain).map_err(|found| format!("of type {found}")),
         }
     }
+}
+
+/// The Arrow schema that pandas and polars write into the file.
+fn arrow(file: &FileMetaData) -> Option<Schema> {
+    let entry = file.key_value_metadata()?.iter().find(|entry| entry.key == "ARROW:schema")?;
+    let bytes = BASE64_STANDARD.decode(entry.value.as_ref()?).ok()?;
+    arrow_ipc::convert::try_schema_from_ipc_buffer(&bytes).ok()
+}
+
+/// The time zone of a column of moments in UTC, or what the column is without one.
+fn zone(name: &str, arrow: Option<&Schema>) -> Result<TimeZone, String> {
+    let field = arrow.and_then(|schema| schema.field_with_name(name).ok());
+    let Some(ArrowType::Timestamp(_, Some(zone))) = field.map(|field| field.data_type()) else {
+        return Err("a moment in UTC (its day depends on the time zone)".into());
+    };
+    DateTimeParser::new()
+        .parse_time_zone_with(&TimeZoneDatabase::bundled(), zone.as_bytes())
+        .map_err(|_| format!("a moment in the unknown time zone {}", quoted(zone.as_bytes())))
+}
+
+/// The day of a moment, in days since 1970-01-01.
+fn day(seconds: i64, zone: Option<&TimeZone>) -> i64 {
+    let moment = Timestamp::from_second(seconds).ok();
+    let offset = zone.zip(moment).map_or(0, |(zone, moment)| zone.to_offset(moment).seconds());
+    (seconds + i64::from(offset)).div_euclid(86_400)
 }
 
 /// The fields of a column in the rows at hand.
@@ -95,7 +124,7 @@ impl Fields {
 
     fn read(
         &mut self,
-        written: Written,
+        written: &Written,
         comma: bool,
         reader: &mut ColumnReader,
     ) -> Result<usize, ParquetError> {
@@ -129,8 +158,8 @@ impl Fields {
             (Written::Days, ColumnReader::Int32ColumnReader(reader)) => {
                 self.fill(reader, |&days, out| put_date(out, days.into()))
             }
-            (Written::Moments(day), ColumnReader::Int64ColumnReader(reader)) => {
-                self.fill(reader, |&moment, out| put_date(out, moment.div_euclid(day)))
+            (Written::Moments(units, zone), ColumnReader::Int64ColumnReader(reader)) => {
+                self.fill(reader, |&moment, out| put_date(out, day(moment.div_euclid(*units), zone.as_ref())))
             }
             _ => Err(ParquetError::General("a column of another type than its schema".into())),
         }
@@ -185,9 +214,10 @@ impl Texts {
         let file = source.file.clone();
         let opened = File::open(&file).map_err(|source| DataError::Read { file: file.clone(), source })?;
         let reader = SerializedFileReader::new(opened).map_err(|error| damaged(&file, &error))?;
-        let columns = reader.metadata().file_metadata().schema_descr().columns();
+        let metadata = reader.metadata().file_metadata();
+        let (columns, arrow) = (metadata.schema_descr().columns(), arrow(metadata));
         let names: Vec<String> = columns.iter().map(|column| column.path().string()).collect();
-        let written = columns.iter().map(|column| Written::of(column)).collect();
+        let written = columns.iter().map(|column| Written::of(column, arrow.as_ref())).collect();
         let fields = names.iter().map(|_| Fields::default()).collect();
         let columns = Vec::new();
         Ok(Self { file, reader, names, written, group: 0, columns, fields, at: 0, count: 0, rows: 0, comma })
@@ -200,7 +230,7 @@ impl Texts {
             let mut count = None;
             for (at, reader) in self.columns.iter_mut().enumerate() {
                 let (Some(reader), Ok(written)) = (reader, &self.written[at]) else { continue };
-                let found = self.fields[at].read(*written, self.comma, reader);
+                let found = self.fields[at].read(written, self.comma, reader);
                 let found = found.map_err(|error| damaged(&self.file, &error))?;
                 if *count.get_or_insert(found) != found {
                     let name = quoted(self.names[at].as_bytes());

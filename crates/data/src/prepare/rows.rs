@@ -184,11 +184,9 @@ impl Rows {
     fn object_names(&self) -> Result<Vec<String>, DataError> {
         let mut names: Vec<String> = self.object()?.into_iter().map(|(name, _)| name).collect();
         // A source that can be read only once has just the names of its first line.
-        if !self.source.file.is_file() {
-            return Ok(names);
-        }
+        let Some(again) = self.source.again()? else { return Ok(names) };
         let mut seen: BTreeSet<String> = names.iter().cloned().collect();
-        let mut again = Self::of(Source::open(&self.source.file)?);
+        let mut again = Self::of(again);
         again.source.begin_text()?;
         while again.take_line()? {
             for (name, _) in again.object()? {

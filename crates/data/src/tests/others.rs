@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::write::{Cell, Table, xlsx};
+use super::write::{Cell, Table, arrow, xlsx};
 use super::*;
 use crate::prepare::{ColumnSpec, Kind, TableSchema};
 
@@ -167,22 +167,42 @@ fn a_label_that_is_called_like_a_missing_value_is_a_value() {
 }
 
 #[test]
-fn a_moment_in_utc_has_no_day() {
-    // The case `../shared/cases/parquet-time-zone` uses pandas; here only the field decides.
+fn a_pipe_is_kept_unless_it_is_long_or_not_read_from_its_start() {
+    let files = Files::new();
+    let keep = |name: &str, bytes: &[u8]| {
+        let path = files.write(name, bytes);
+        source::keep(&path, 8).map(|()| path).map_err(|error| error.to_string())
+    };
+    let error = keep("a.csv", b"1,2,cats\n").unwrap_err();
+    assert!(error.ends_with("a pipe or device (over 8 bytes): save the rows as a file"));
+    for bytes in [&b"PAR1...."[..], b"PK\x03\x04"] {
+        let error = keep("b.parquet", bytes).unwrap_err();
+        assert!(error.contains("(Parquet, NPZ and Excel need a file): save"), "{error}");
+    }
+    let path = keep("c.csv", b"1,2,cat\n").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for _ in 0..2 {
+        assert_eq!(load(&path, &Expected::default()).unwrap().values(), [1.0, 2.0]);
+    }
+}
+
+#[test]
+fn a_moment_has_the_day_of_its_time_zone() {
+    // The case of `../shared/cases/parquet-time-zone` is by pandas.
     use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
-    let file = |utc: bool| {
-        let column = ::parquet::schema::types::Type::primitive_type_builder("seen", Physical::INT64)
-            .with_logical_type(Some(LogicalType::timestamp(utc, TimeUnit::MILLIS)))
+    use ::parquet::schema::types::Type;
+    let file = |unit: TimeUnit, utc: bool, zone: Option<&str>, moments: &[i64]| {
+        let column = Type::primitive_type_builder("seen", Physical::INT64)
+            .with_logical_type(Some(LogicalType::timestamp(utc, unit)))
             .with_repetition(Repetition::REQUIRED);
         let fields = vec![Arc::new(column.build().unwrap())];
-        let schema =
-            ::parquet::schema::types::Type::group_type_builder("rows").with_fields(fields).build().unwrap();
-        let writer =
-            ::parquet::file::writer::SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::default());
-        let mut writer = writer.unwrap();
+        let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build().unwrap());
+        let properties = zone.map(|zone| arrow(&[("seen".into(), zone)])).unwrap_or_default();
+        let mut writer =
+            ::parquet::file::writer::SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
         let mut group = writer.next_row_group().unwrap();
         let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<::parquet::data_type::Int64Type>().write_batch(&[90_000_000], None, None).unwrap();
+        column.typed::<::parquet::data_type::Int64Type>().write_batch(moments, None, None).unwrap();
         column.close().unwrap();
         group.close().unwrap();
         writer.into_inner().unwrap()
@@ -191,11 +211,34 @@ fn a_moment_in_utc_has_no_day() {
     let schema = TableSchema { columns, ..TableSchema::default() };
     let expected = Expected { preparation: Some(&schema), label: LabelColumn::None, ..Expected::default() };
     let files = Files::new();
-    let read = |utc| load(&files.write("a.parquet", &file(utc)), &expected);
-    assert_eq!(read(false).unwrap().values(), [1.0]);
-    let error = read(true).unwrap_err().to_string();
-    assert!(
-        error.contains("column \"seen\" is a moment in UTC (its day depends on the time zone)"),
-        "{error}"
-    );
+    let read = |bytes: &[u8]| {
+        let data = load(&files.write("a.parquet", bytes), &expected).map_err(|error| error.to_string())?;
+        Ok::<_, String>(data.values().to_vec())
+    };
+    for (unit, second) in
+        [(TimeUnit::MILLIS, 1_000), (TimeUnit::MICROS, 1_000_000), (TimeUnit::NANOS, 1_000_000_000)]
+    {
+        // Half past midnight of the first of July and of January 2026 in summer time, five hours behind in
+        // winter; in UTC it is half past four both times.
+        let moments = [20_635, 20_454].map(|day| (day * 86_400 + 4 * 3_600 + 1_800) * second);
+        let days = |utc, zone| read(&file(unit, utc, zone, &moments));
+        assert_eq!(days(true, Some("America/New_York")).unwrap(), [20_635.0, 20_453.0]);
+        assert_eq!(days(true, Some("-04:30")).unwrap(), [20_635.0, 20_454.0]);
+        assert_eq!(days(true, Some("-04:31")).unwrap(), [20_634.0, 20_453.0]);
+        // A column without a zone has its own day, whatever else is said of it.
+        assert_eq!(days(false, Some("-04:31")).unwrap(), [20_635.0, 20_454.0]);
+        for (zone, what) in [
+            (None, "a moment in UTC (its day depends on the time zone)"),
+            (Some("Moon/Base"), "a moment in the unknown time zone \"Moon/Base\""),
+        ] {
+            let error = days(true, zone).unwrap_err();
+            let whole = format!("column \"seen\" is {what}, which is not read: write it as a number");
+            assert!(error.contains(&whole), "{error}");
+        }
+    }
+    // The first and the last moment that fit have no date.
+    for moment in [i64::MIN, i64::MAX] {
+        let error = read(&file(TimeUnit::MILLIS, true, Some("Asia/Tokyo"), &[moment])).unwrap_err();
+        assert!(!error.contains('\n') && error.contains("column \"seen\""), "{error}");
+    }
 }

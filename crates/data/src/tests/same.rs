@@ -1,8 +1,12 @@
 //! One table gives the same rows in every format.
 
-use super::write::{Cell, Style, Table, csv, json_lines, npz, npz_features, parquet, xlsx};
+use super::write::{Cell, Style, Table, Zone, csv, json_lines, npz, npz_features, parquet, xlsx};
 use super::*;
 use crate::prepare::{ColumnSpec, DateOrder, Fill, Kind, TableSchema};
+
+/// Of each a column.
+const ZONES: [Zone; 5] =
+    [("Asia/Tokyo", 540), ("America/Phoenix", -420), ("+05:30", 330), ("-03:30", -210), ("UTC", 0)];
 
 /// Every kind of column; some fields are missing.
 fn table() -> impl Strategy<Value = Table> {
@@ -15,7 +19,7 @@ fn table() -> impl Strategy<Value = Table> {
     let text = |words: &'static [&'static str]| {
         proptest::sample::select(words).prop_map(|word| Cell::Text(word.into())).boxed()
     };
-    let columns: Vec<(&str, BoxedStrategy<Cell>)> = vec![
+    let mut columns: Vec<(&str, BoxedStrategy<Cell>)> = vec![
         ("dose", number.boxed()),
         ("count", any::<i32>().prop_map(|x| Cell::Whole(x.into())).boxed()),
         ("smokes", any::<bool>().prop_map(Cell::Truth).boxed()),
@@ -29,6 +33,11 @@ fn table() -> impl Strategy<Value = Table> {
         ("empty", Just(Cell::Null).boxed()),
         ("outcome", text(&["none", "ill", "TRUE"])),
     ];
+    for zone in ZONES {
+        // Nanoseconds end in 2262.
+        let moment = (1..40_000, 0..86_400).prop_map(move |(day, second)| Cell::Moment(day, second, zone));
+        columns.insert(7, (zone.0, moment.boxed()));
+    }
     (2..12usize).prop_flat_map(move |rows| {
         let cells: Vec<_> = columns
             .clone()
@@ -55,7 +64,11 @@ fn schema(comma: bool) -> TableSchema {
         fill: Fill::NoLevel,
         ..ColumnSpec::new(name, Kind::Category(texts(levels)))
     };
-    let columns = vec![
+    let date = |name: &str| ColumnSpec {
+        fill: Fill::Number(0.0),
+        ..ColumnSpec::new(name, Kind::Date(DateOrder::DayMonthYear))
+    };
+    let mut columns = vec![
         number("dose"),
         number("count"),
         category("smokes", &["TRUE", "FALSE"]),
@@ -63,13 +76,11 @@ fn schema(comma: bool) -> TableSchema {
         category("stage", &["none", "I, early", "II \"late\"", "3"]),
         // pandas writes the whole numbers of a column with missing values in this way.
         category("grade", &["1.0", "2.0", "3.0"]),
-        ColumnSpec {
-            fill: Fill::Number(0.0),
-            ..ColumnSpec::new("seen", Kind::Date(DateOrder::DayMonthYear))
-        },
+        date("seen"),
         number("spelt"),
         number("empty"),
     ];
+    columns.extend(ZONES.map(|zone| date(zone.0)));
     let missing = texts(&["NA", "none"]);
     TableSchema {
         decimal_comma: comma,
@@ -102,8 +113,13 @@ fn plain(table: &Table, row: usize) -> Vec<f32> {
         &["none", "I, early", "II \"late\"", "3"].map(|text| Cell::Text(text.into())),
     ));
     out.extend(one_of("grade", &[1, 2, 3].map(Cell::Whole)));
-    out.push(if let Cell::Day(day) = cell("seen") { *day as f32 } else { 0.0 });
+    let day = |name: &str| match cell(name) {
+        Cell::Day(day) | Cell::Moment(day, ..) => *day as f32,
+        _ => 0.0,
+    };
+    out.push(day("seen"));
     out.extend([number("spelt"), number("empty")].concat());
+    out.extend(ZONES.map(|zone| day(zone.0)));
     out
 }
 

@@ -3,10 +3,15 @@
 use std::io::{Cursor, Write};
 use std::sync::Arc;
 
-use ::parquet::basic::{LogicalType, Repetition, Type as Physical};
+use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::Type;
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow_schema::{DataType, Field, Schema};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Map, Value, json};
 use zip::write::SimpleFileOptions;
 
@@ -22,15 +27,28 @@ pub(super) enum Cell {
     Text(String),
     /// Days since 1970-01-01.
     Day(i32),
+    /// A day there, seconds after its midnight, and the zone.
+    Moment(i32, i32, Zone),
 }
 
-use Cell::{Day, Null, Number, Text, Truth, Whole};
+/// A time zone that was never changed since 1970, and its minutes before UTC.
+pub(super) type Zone = (&'static str, i32);
+
+use Cell::{Day, Moment, Null, Number, Text, Truth, Whole};
 
 /// Columns with names; all have the same number of fields.
 pub(super) type Table = Vec<(String, Vec<Cell>)>;
 
 fn iso(day: i32) -> String {
     date(day.into()).unwrap()
+}
+
+/// Writes a moment as pandas does.
+fn moment(day: i32, second: i32, minutes: i32) -> String {
+    let two = |number: i32| format!("{number:02}");
+    let time = [second / 3600, second / 60 % 60, second % 60].map(two).join(":");
+    let offset = [minutes.abs() / 60, minutes.abs() % 60].map(two).join(":");
+    format!("{} {time}{}{offset}", iso(day), if minutes < 0 { "-" } else { "+" })
 }
 
 /// Spelling of a text file.
@@ -56,6 +74,7 @@ pub(super) fn csv(table: &Table, style: Style) -> Vec<u8> {
         Truth(x) => style.truth[usize::from(*x)].to_owned(),
         Text(text) => text.clone(),
         Day(day) => iso(*day),
+        Moment(day, second, zone) => moment(*day, *second, zone.1),
     };
     let rows = table[0].1.len();
     let names = table.iter().map(|(name, _)| quoted(name.clone())).collect::<Vec<_>>().join(&sign);
@@ -79,12 +98,30 @@ pub(super) fn json_lines(table: &Table) -> Vec<u8> {
                 Truth(x) => json!(x),
                 Text(text) => json!(text),
                 Day(day) => json!(iso(*day)),
+                Moment(day, second, zone) => json!(moment(*day, *second, zone.1)),
             };
             object.insert(name.clone(), value);
         }
         writeln!(out, "{}", Value::Object(object)).unwrap();
     }
     out
+}
+
+/// What pandas and polars say of a file's columns in it: the time zones of some.
+pub(super) fn arrow(zones: &[(String, &str)]) -> Arc<WriterProperties> {
+    let field = |(name, zone): &(String, &str)| {
+        let moment = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, Some((*zone).into()));
+        Field::new(name, moment, true)
+    };
+    let schema = Schema::new(zones.iter().map(field).collect::<Vec<_>>());
+    let (mut tracker, options) = (DictionaryTracker::new(true), IpcWriteOptions::default());
+    let encoded = IpcDataGenerator::default()
+        .schema_to_bytes_with_dictionary_tracker(&schema, &mut tracker, &options)
+        .ipc_message;
+    let length = (encoded.len() as u32).to_le_bytes();
+    let text = BASE64_STANDARD.encode([&[255; 4], &length, &encoded[..]].concat());
+    let entry = KeyValue::new("ARROW:schema".to_owned(), text);
+    Arc::new(WriterProperties::builder().set_key_value_metadata(Some(vec![entry])).build())
 }
 
 pub(super) fn parquet(table: &Table) -> Vec<u8> {
@@ -97,13 +134,19 @@ pub(super) fn parquet(table: &Table) -> Vec<u8> {
             Truth(_) => (Physical::BOOLEAN, None),
             Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
             Day(_) => (Physical::INT32, Some(LogicalType::Date)),
+            Moment(..) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
         };
         let column = Type::primitive_type_builder(name, physical).with_logical_type(logical);
         Arc::new(column.with_repetition(Repetition::OPTIONAL).build().unwrap())
     };
     let fields = table.iter().map(column).collect();
     let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build().unwrap());
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+    let zone = |(name, cells): &(String, Vec<Cell>)| match kind(cells) {
+        Moment(.., zone) => Some((name.clone(), zone.0)),
+        _ => None,
+    };
+    let zones: Vec<(String, &str)> = table.iter().filter_map(zone).collect();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, arrow(&zones)).unwrap();
     let mut group = writer.next_row_group().unwrap();
     for (_, cells) in table {
         let levels: Vec<i16> = cells.iter().map(|cell| i16::from(*cell != Null)).collect();
@@ -124,6 +167,9 @@ pub(super) fn parquet(table: &Table) -> Vec<u8> {
             Truth(_) => put!(BoolType, Truth(x) => *x),
             Text(_) => put!(ByteArrayType, Text(text) => ByteArray::from(text.as_str())),
             Day(_) => put!(Int32Type, Day(day) => *day),
+            Moment(..) => put!(Int64Type, Moment(day, second, zone) => {
+                (i64::from(*day) * 86_400 + i64::from(second - zone.1 * 60)) * 1_000_000_000
+            }),
         };
         column.close().unwrap();
     }
@@ -165,11 +211,12 @@ pub(super) fn npz(table: &Table) -> Vec<u8> {
             Some(Truth(_)) if !null => {
                 npy("|b1", &shape, cells.iter().map(|cell| u8::from(*cell == Truth(true))).collect())
             }
-            Some(Text(_) | Day(_) | Truth(_)) => {
+            Some(Text(_) | Day(_) | Moment(..) | Truth(_)) => {
                 let text = |cell: &Cell| match cell {
                     Text(text) => text.clone(),
                     Truth(x) => if *x { "True" } else { "False" }.into(),
                     Day(day) => iso(*day),
+                    Moment(day, second, zone) => moment(*day, *second, zone.1),
                     _ => String::new(),
                 };
                 npy_texts(&cells.iter().map(text).collect::<Vec<_>>())
@@ -224,6 +271,7 @@ pub(super) fn xlsx(sheets: &[(&str, &Table)]) -> Vec<u8> {
         Text(value) => text(value),
         // Serial numbers count from 1899-12-30.
         Day(day) => format!("<c s=\"1\"><v>{}</v></c>", day + 25_569),
+        Moment(day, second, zone) => text(&moment(*day, *second, zone.1)),
     };
     let sheet = |table: &Table| {
         let names: String = table.iter().map(|(name, _)| text(name)).collect();

@@ -9,14 +9,21 @@ fn has_learnt(folder: &Path, result: [u8; 32], learnt: usize) {
     std::fs::write(folder.join("m.learnt-rows"), known.to_text()).unwrap();
 }
 
+fn unknown(why: &str) -> String {
+    format!("it cannot be known whether this model has learnt from these rows, because {why}")
+}
+
 #[test]
-fn a_report_on_rows_that_the_model_has_learnt_from_says_so_first() {
+fn a_report_on_rows_that_the_model_may_have_learnt_from_says_so_first() {
     let folder = folder(&digits_csv(200, true));
     let report = || -> serde_json::Value {
         let text = run_line(folder.path(), "report m --data d.csv --out r.html --force --json").unwrap();
         serde_json::from_str(&text).unwrap()
     };
-    assert_eq!(report()["rows_learnt_from"], 0, "a model from elsewhere");
+    // A model from elsewhere, or one that was copied without the file.
+    let (found, file) = (report(), folder.path().join("m.learnt-rows"));
+    assert_eq!((&found["rows_learnt_from"], &found["rows_held_out"]), (&json!(null), &json!(null)));
+    assert_eq!(found["warnings"][0], unknown(&format!("{} is not beside it", file.display())));
     has_learnt(folder.path(), small_model(Scaling::Center).digest(), 137);
     let found = report();
     assert_eq!((&found["rows_learnt_from"], &found["rows_held_out"]), (&json!(137), &json!(20)));
@@ -27,16 +34,18 @@ fn a_report_on_rows_that_the_model_has_learnt_from_says_so_first() {
 }
 
 #[test]
-fn learnt_rows_of_another_model_are_left_out_and_damaged_ones_refused() {
+fn learnt_rows_of_another_model_say_nothing_and_damaged_ones_are_refused() {
     let folder = folder(&digits_csv(200, true));
     has_learnt(folder.path(), [1; 32], 137);
     let report = || run_line(folder.path(), "report m --data d.csv --json");
     let found: serde_json::Value = serde_json::from_str(&report().unwrap()).unwrap();
-    assert_eq!(found["rows_learnt_from"], 0);
-    std::fs::write(folder.path().join("m.learnt-rows"), "{}").unwrap();
+    let file = folder.path().join("m.learnt-rows");
+    assert_eq!(found["rows_learnt_from"], json!(null));
+    assert_eq!(found["warnings"][0], unknown(&format!("{} is of another model", file.display())));
+    std::fs::write(&file, "{}").unwrap();
     let error = report().unwrap_err().to_string();
     assert!(
-        error.contains("m.learnt-rows: no learnt rows: ") && error.ends_with("nothing is said"),
+        error.contains("m.learnt-rows: no learnt rows: ") && error.ends_with("copy it again, or remove it"),
         "{error}"
     );
 }

@@ -32,7 +32,7 @@ fn wave(n: usize, mean: f32, spread: f32) -> Vec<f32> {
 }
 
 #[test]
-fn a_file_in_other_units_is_found_by_its_owner() {
+fn a_file_in_other_units_is_found_by_its_owner_who_hears_what_to_do() {
     let (good, more) = (
         rows(&[&wave(60, 70.0, 3.0), &wave(60, 0.0, 1.0)]),
         rows(&[&wave(50, 71.0, 3.0), &wave(50, 0.0, 1.0)]),
@@ -40,11 +40,14 @@ fn a_file_in_other_units_is_found_by_its_owner() {
     assert_eq!(told(&[&good, &more]), []);
     // Thousandths and thousands are found. Next to such a wide spread, pounds instead of kilograms are
     // not.
+    let remedy = "; if so, convert the values in a map file (--map): `factor` in [columns.NAME]";
     for factor in [1000.0, 0.001] {
         let grams = rows(&[&wave(40, 70.0 * factor, 3.0 * factor), &wave(40, 0.0, factor)]);
         let found = told(&[&grams, &good, &more]);
         assert_eq!(found.iter().map(|(column, _)| *column).collect::<Vec<_>>(), [0, 1]);
         assert!(found.iter().all(|(_, odd)| matches!(odd, Anomaly::Scale(_))), "{found:?}");
+        let lines = lines(&found, &[]);
+        assert!(lines.len() == 1 && lines[0].ends_with(remedy), "{lines:?}");
     }
     let shifted = rows(&[&wave(40, 170.0, 3.0), &wave(40, 0.0, 1.0)]);
     let found = told(&[&shifted, &good, &more]);
@@ -54,6 +57,7 @@ fn a_file_in_other_units_is_found_by_its_owner() {
         line.starts_with("other units? means far from those of the other peers: \"weight\" (mean 170"),
         "{line}"
     );
+    assert!(line.ends_with(remedy), "{line}");
 }
 
 #[test]
