@@ -97,7 +97,7 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
         })
         .collect();
     let references: Vec<_> = tasks.iter().map(|(_, task)| task).collect();
-    let (said, _) = Xclp::pooled(&references, planes, None).expect("labels");
+    let (said, _) = Xclp::pooled(&references, planes, None, &[]).expect("labels");
     let class =
         |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
     let line = |(place, said): (usize, &RowLabel)| {

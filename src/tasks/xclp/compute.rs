@@ -151,7 +151,7 @@ impl Compute {
                     if pairwise {
                         return JobResult::Codes(Arc::new(codes), commitment);
                     }
-                    let parcels = parcels(&codes, &rows.labels, plan.classes(), place, &seeds);
+                    let parcels = parcels(&codes, &rows.shared(), plan.classes(), place, &seeds);
                     JobResult::Input(sealed(&parcels), Announced::of(commitment, &parcels))
                 },
                 step,
@@ -184,7 +184,7 @@ impl Compute {
             self.pairs = None;
             let (place, seeds) = self.sharing();
             let (classes, rows) = (self.setup.plan.classes(), self.setup.rows.clone());
-            let labels = rows.map(|rows| rows.labels).unwrap_or_default();
+            let labels = rows.map(|rows| rows.shared()).unwrap_or_default();
             self.job(
                 parts.len() as u64,
                 move || {

@@ -1,5 +1,6 @@
 //! For the test vectors, which are made outside this crate.
 
+pub use super::classes::without_labels;
 pub use super::computed::commitment;
 pub use super::deliver::to_bytes;
 pub use super::pairs::{lengths, masks, partner, rounds};

@@ -1,11 +1,12 @@
 //! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, sections 15b
 //! and 15e).
 //!
-//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has (everybody may
-//! know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
+//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has, and how many
+//! members have labels of each class (everybody may know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
 //! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
 //! their views: `compute` and `deliver`. Members that were not counted in `rows` have no part in them.
 
+pub(crate) mod classes;
 pub(crate) mod compare;
 pub(crate) mod compute;
 pub(crate) mod computed;
@@ -53,20 +54,18 @@ use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
-use crate::sketch::lsh::Codes;
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::Deliver;
 use flyswarm_data::scaling::{self, ColumnSums, Scaler, Scaling};
-use flyswarm_mpc::propagation::integer::reference::{self, Reference};
-use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
+use flyswarm_mpc::propagation::integer::{self, reference};
 #[doc(hidden)]
 pub use labels::RowLabel;
 use labels::labels_text;
 
-/// Slot of `rows`: word p is the number of rows of peer p.
+/// Slot of `rows`: word p is the number of rows of peer p; then how many members have labels of each class.
 const ROWS: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
 const WORDS: usize = 9;
@@ -85,6 +84,8 @@ pub struct Plan {
     scaling: Scaling,
     /// Features of a point.
     features: usize,
+    /// Whether `rows` says how many members have labels of each class.
+    counts_classes: bool,
 }
 
 /// One peer's part.
@@ -118,13 +119,14 @@ impl Plan {
     #[must_use]
     pub fn new(session: Session, spec: XclpSpec) -> Self {
         let (scaling, features) = (session.data.scaling.of_rows(), session.data.features as usize);
-        Self { scaling, features, session, spec }
+        Self { scaling, features, session, spec, counts_classes: true }
     }
 
     /// The plan of a task that propagates labels over points of its own making, with so many features. Its
-    /// slots are the coin, `rows`, `computed` and `labelled`.
+    /// slots are the coin, `rows`, `computed` and `labelled`; the task sees to it that each class has enough
+    /// owners.
     pub(super) fn over(session: Session, spec: XclpSpec, features: usize) -> Self {
-        Self { scaling: Scaling::None, features, session, spec }
+        Self { scaling: Scaling::None, features, session, spec, counts_classes: false }
     }
 
     /// The aggregates of the session.
@@ -132,7 +134,12 @@ impl Plan {
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let aggregate = |name, words, is, reveals| Aggregate::exact(name, 4, words, is, reveals);
         let peers = self.session.roster.len() as u64;
-        let rows = aggregate("rows", peers, "rows of each member", "how many rows each member has");
+        let rows = if self.counts_classes {
+            let reveals = "how many rows each member has, and how many members have labels of each class";
+            aggregate("rows", peers + self.classes() as u64, "rows of each member, labelled classes", reveals)
+        } else {
+            aggregate("rows", peers, "rows of each member", "how many rows each member has")
+        };
         let mut plan = vec![Aggregate::coin(), rows];
         if let Some(squares) = self.scaling.needs_moments() {
             plan.push(columns::aggregate(self.features as u32, ColumnSums::needed(squares)));
@@ -355,65 +362,14 @@ impl Xclp {
         &self.labels
     }
 
-    /// What is said of each row, in the order of the file. Labels that were given stay.
-    #[must_use]
-    pub fn said(&self, output: &reference::Output) -> Vec<RowLabel> {
-        let classes = self.plan.classes();
-        let rows = output.labels.iter().zip(output.coarse.chunks(classes)).zip(&*self.labels);
-        rows.map(|((&found, coarse), &given)| {
-            let label = given.or(found);
-            let part = label.and_then(|label| coarse.get(usize::from(label))).copied().unwrap_or(0);
-            let confidence = f64::from(part) / f64::from(1u32 << COARSE_BITS);
-            RowLabel { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
-        })
-        .collect()
-    }
-
-    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
-    /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
-    /// any, for they may be of more rows than these; else those of these rows. The number of edges of their
-    /// graph is given too.
-    pub fn pooled(
-        tasks: &[&Self],
-        planes: &[u8; 32],
-        moments: Option<&[u8]>,
-    ) -> Result<(Vec<Vec<RowLabel>>, usize), String> {
-        let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
-        let (plan, features) = (&first.plan, first.data.features());
-        let values = tasks.iter().flat_map(|task| task.data.values().iter().copied()).collect();
-        let all =
-            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())?;
-        let scaler = match (plan.scaling.needs_moments(), moments) {
-            (Some(_), Some(moments)) => plan.scaler(Some(moments))?,
-            _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
-        };
-        let labels: Vec<_> = tasks.iter().flat_map(|task| task.labels.iter().copied()).collect();
-        let codes =
-            Codes::of(&scaler.transform(&all), planes, plan.spec.bits as usize).ok_or("bits of a code")?;
-        let numbers = integer::Plan::new(all.rows(), plan.classes(), plan.spec.settings());
-        let numbers = numbers.map_err(|refusal| refusal.to_string())?;
-        let reference = Reference::new(&numbers, &codes, &labels);
-        let mut start = 0;
-        let said = tasks.iter().map(|task| {
-            let rows = start..start + task.data.rows();
-            start = rows.end;
-            let coarse = rows.start * plan.classes()..rows.end * plan.classes();
-            task.said(&reference::Output {
-                labels: reference.output.labels[rows].to_vec(),
-                coarse: reference.output.coarse[coarse].to_vec(),
-            })
-        });
-        let said = said.collect();
-        Ok((said, reference.graph.iter().filter(|weight| **weight > 0).count() / 2))
-    }
-
     fn words(&self, slot: &str) -> Result<Bytes, String> {
         match slot {
             "rows" => {
                 let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
                 let words = (0..self.plan.session.roster.len())
                     .map(|peer| if peer == self.me.index() { rows } else { 0 });
-                Ok(words.flat_map(u32::to_le_bytes).collect())
+                let classes = self.plan.counts_classes.then(|| classes::words(&self.labels, self.plan.classes()));
+                Ok(words.chain(classes.into_iter().flatten()).flat_map(u32::to_le_bytes).collect())
             }
             "moments" => {
                 let squares = self.plan.scaling.needs_moments() == Some(true);
@@ -439,7 +395,7 @@ impl Xclp {
         parties::trio(&candidates, &seat.members, parties::of_one(self.me, &out))?;
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
-        let rows = if owner { Some(self.rows(history)?) } else { None };
+        let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
         let setup = compute::Setup {
             session: seat.session,
             sum: seat.sum,
@@ -460,14 +416,15 @@ impl Xclp {
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 
-    /// This peer's rows, scaled.
-    fn rows(&self, history: &History) -> Result<compute::Rows, String> {
+    /// This peer's rows, scaled, for a view of `members`.
+    fn rows(&self, history: &History, members: &[Peer]) -> Result<compute::Rows, String> {
         let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
         let scaled = self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data);
         has_directions(&scaled)?;
         Ok(compute::Rows {
             data: Arc::new(scaled),
             labels: Arc::clone(&self.labels),
+            without: self.plan.few_owners(history, members).iter().map(|few| few.class).collect(),
             planes: planes(&self.plan.session, history).ok_or("the coin is not open")?,
             salt: derive(&*self.secret, "salt of the input", &self.plan.session.id().0),
         })
@@ -537,7 +494,12 @@ impl Task for Xclp {
         };
         let said = self.said(&output);
         let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
-        let (said, known) = self.with_known(&said);
+        let (mut said, known) = self.with_known(&said);
+        let few = self.few_owners(history);
+        // Nobody can find a label of a class that counts as having none.
+        said.iter_mut().filter(|row| few.iter().any(|few| Some(few.class) == row.label)).for_each(|row| {
+            row.disputed = false;
+        });
         let text = labels_text(&said, &known, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
         let disputed = said.iter().filter(|said| said.disputed).count();
@@ -548,12 +510,18 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
-        let told = compared.map(|(own, line, warnings)| (Some(own), Some(line), warnings));
-        let (own, line, warnings) = told.unwrap_or_default();
+        let compared = compared.map(|(own, line, warnings)| (Some(own), Some(line), warnings));
+        let (own, line, mut warnings) = compared.unwrap_or_default();
         summary.extend(line);
+        let told = self.plan.told_of(&few);
+        warnings.extend(told.iter().cloned());
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
-        Ok(super::Outcome { own, warnings, ..outcome })
+        let mut details = serde_json::Map::new();
+        if !told.is_empty() {
+            details.insert("classes_without_labels".to_owned(), told.into());
+        }
+        Ok(super::Outcome { own, warnings, details, ..outcome })
     }
 
     /// Rows are compared in the exchange before `computed`, if they were counted before it.

@@ -239,8 +239,9 @@ impl Spec for XclpSpec {
     fn protections(&self) -> Protections {
         Protections {
             contributors: Protection::ByTask(
-                "opens how many rows each member has, and needs privacy.min_contributors members with rows, at \
-                 least 2",
+                "opens how many rows each member has and how many members have labels of each class, and needs \
+                 privacy.min_contributors members with rows, at least 2; a class of which fewer have labels \
+                 counts as having none",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL

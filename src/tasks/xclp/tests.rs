@@ -24,7 +24,7 @@ use crate::sketch::lsh::Codes;
 use crate::tasks::Hamming;
 use crate::tasks::exchange::{Content, Exchange, Output, Vocabulary};
 use crate::tasks::xclp::shares::input::{Announced, unpack};
-use crate::tasks::xclp::shares::output::Sealed;
+use crate::tasks::xclp::shares::output::{Sealed, unseal};
 use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
 use flyswarm_mpc::shares::{Bits, Ring, Xor};
@@ -46,6 +46,7 @@ pub(super) fn rows(peer: u16) -> Rows {
     Rows {
         data: Arc::new(Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows")),
         labels: Arc::new((0..count).map(|i| (i % 3 == 0).then_some((i % CLASSES) as u16)).collect()),
+        without: Vec::new(),
         planes: [4; 32],
         salt: Zeroizing::new([peer as u8; 32]),
     }
@@ -144,10 +145,17 @@ pub(super) fn outs() -> Vec<Excluded> {
 }
 
 pub(super) fn expected() -> Answer {
-    let all: Vec<Rows> = owners().iter().map(|(peer, _)| rows(peer.0)).collect();
+    answer(owners().into_iter().map(|(peer, _)| rows(peer.0)))
+}
+
+/// What propagation in one place says of all rows.
+fn answer(all: impl Iterator<Item = Rows>) -> Answer {
+    let all: Vec<Rows> = all.collect();
     let values = all.iter().flat_map(|rows| rows.data.values().to_vec()).collect();
     let data = Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows");
-    let labels: Vec<_> = all.iter().flat_map(|rows| rows.labels.to_vec()).collect();
+    let kept = |rows: &Rows, label: Option<u16>| label.filter(|label| !rows.without.contains(label));
+    let labels: Vec<_> =
+        all.iter().flat_map(|rows| rows.labels.iter().map(|label| kept(rows, *label))).collect();
     Reference::new(&plan(), &Codes::of(&data, &[4; 32], 64).expect("codes"), &labels).output
 }
 
@@ -497,4 +505,32 @@ fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who
     let blamed: Vec<(Peer, Peer)> = other.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
     assert!(!blamed.is_empty() && blamed.iter().all(|(_, peer)| *peer == Peer(2)), "{blamed:?}");
     assert!(computed(&other).is_empty());
+}
+
+#[test]
+fn labels_of_classes_that_count_as_none_are_committed_to_and_not_shared() {
+    let commitments = |net: &Net| -> Vec<[u8; 32]> {
+        owners().iter().map(|(peer, _)| Computed::from_bytes(&net.results[peer]).unwrap().commitment).collect()
+    };
+    let mut plain = Net::computing(&outs());
+    plain.run(|_, _, _, _| {});
+    let all = (0..1u16 << CLASSES).map(|bits| (bits, Hamming::Replicated)).chain([(0b101, Hamming::Ot)]);
+    for (bits, hamming) in all {
+        let without: Vec<u16> = (0..CLASSES as u16).filter(|class| bits >> class & 1 == 1).collect();
+        let mut net = Net::new((0u16..5).map(|me| {
+            let mut setup = setup(me, 1, Excluded::default());
+            setup.hamming = hamming;
+            setup.rows.iter_mut().for_each(|rows| rows.without.clone_from(&without));
+            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+        }));
+        net.run(|_, _, _, _| {});
+        assert_eq!((net.results.len(), &net.blamed), (5, &vec![]));
+        assert_eq!(commitments(&net), commitments(&plain), "{without:?}");
+        let all = owners().into_iter().map(|(peer, _)| rows(peer.0));
+        let expected = answer(all.map(|rows| Rows { without: without.clone(), ..rows }));
+        let sealed: Vec<Sealed> = computed(&net).into_values().map(|(_, sealed)| sealed).collect();
+        let points = 0..plan().points();
+        let [one, two] = [sealed[0].for_owner(0, points.clone()), sealed[1].for_owner(1, points)];
+        assert_eq!(unseal(plan().points(), CLASSES, &one, &two), Some(expected), "{without:?}");
+    }
 }

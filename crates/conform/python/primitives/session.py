@@ -481,7 +481,7 @@ class Session:
     def plan_of_task(self):
         classes = len(self.classes)
         if self.task == "xclp":
-            plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
+            plan = [("coin", 4, 0), ("rows", 4, len(self.roster) + classes)]
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]

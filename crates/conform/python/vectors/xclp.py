@@ -161,6 +161,10 @@ def check_xclp():
     order = sorted(range(file["counted"]), key=lambda peer: tagged("computing party", coin, le(peer, 2)))
     check("who may compute", order[:4] == file["candidates"])
 
+    for have, lost, fewest, without in file["few_owners"]:
+        few = [number for number, owners in enumerate(have) if max(1, owners - lost) < fewest]
+        check("classes that count as having no labels", few == without)
+
     seed = derive(coin, "planes", session.id)
     check("seed of the planes", seed.hex() == file["planes"])
     features, bits = session.features, session.bits

@@ -5,7 +5,7 @@ mod pairs;
 
 use flyswarm::data::Dataset;
 use flyswarm::session::{Peer, Session};
-use flyswarm::tasks::xclp::internals::{candidates, commitment};
+use flyswarm::tasks::xclp::internals::{candidates, commitment, without_labels};
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
@@ -126,6 +126,12 @@ pub(crate) fn xclp() -> Value {
     let output = unseal(8, 2, &one.for_owner(0, 0..8), &two.for_owner(1, 0..8));
     assert_eq!(output, Some(reference.output.clone()));
 
+    // How many owners have labels of each class, how many are lost, how many are asked for; the classes that count
+    // as having none.
+    let cases = [([4, 3, 2, 1, 0], 0, 3), ([4, 3, 2, 1, 0], 1, 3), ([4, 3, 2, 1, 0], 1, 1)];
+    let few_owners = cases
+        .map(|(have, lost, fewest)| json!([have, lost, fewest, without_labels(&have, lost, fewest)]));
+
     let balanced = Plan::new(8, 2, Settings { balance: true, ..spec.settings() }).unwrap();
     let even = Reference::new(&balanced, &codes, &labels);
     json!({
@@ -134,6 +140,7 @@ pub(crate) fn xclp() -> Value {
         "coin": hex(coin),
         "counted": counted.len(),
         "candidates": candidates(&coin, &counted, &[]).iter().map(|peer| peer.0).collect::<Vec<_>>(),
+        "few_owners": few_owners,
         "planes": hex(*planes),
         "rows": values,
         "codes": (0..8).map(|row| hex(codes.row(row)[0].to_le_bytes())).collect::<Vec<_>>(),
