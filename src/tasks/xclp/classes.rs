@@ -26,8 +26,8 @@ pub(super) fn words(labels: &[Option<u16>], classes: usize) -> Vec<u32> {
     (0..classes).map(|class| u32::from(has(class))).collect()
 }
 
-/// The classes of which fewer than `fewest` owners are left for sure, by how many `have` labels of each and how
-/// many counted owners are `lost`.
+/// The classes of which fewer than `fewest` owners are left for sure. `have`: how many owners have labels of
+/// each; `lost`: how many of the counted owners are gone.
 fn few(have: impl Iterator<Item = u32>, lost: usize, fewest: usize) -> Vec<FewOwners> {
     let classes = (0u16..).zip(have).map(|(class, have)| FewOwners { class, have: have as usize, lost });
     // Whoever has labels of a class is an owner of it.
@@ -60,7 +60,8 @@ impl Plan {
         let line = |&FewOwners { class, have, lost }: &FewOwners| {
             let name = self.session.data.classes.get(usize::from(class)).map_or("", String::as_str);
             let peers = if have == 1 { "peer has" } else { "peers have" };
-            let gone = if lost > 0 { format!(" and {lost} of the counted owners left") } else { String::new() };
+            let gone =
+                if lost > 0 { format!(" and {lost} of the counted owners left") } else { String::new() };
             format!(
                 "class {name:?} counts as having no labels: only {have} {peers} labels of it{gone}, and the \
                  session requires {fewest} (privacy.min_contributors)"
@@ -71,7 +72,7 @@ impl Plan {
 }
 
 impl Xclp {
-    /// The classes that count as having no labels in a session that this history is of, because too few of the
+    /// The classes that count as having no labels in the session of this history, because too few of the
     /// owners over whose rows was computed have any.
     #[must_use]
     pub fn without_labels(&self, history: &History) -> Vec<u16> {

@@ -36,8 +36,9 @@ impl Xclp {
 
     /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
     /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
-    /// any, for they may be of more rows than these; else those of these rows. Labels of the classes `without`
-    /// count for nothing ([`Self::without_labels`]). The number of edges of their graph is given too.
+    /// any, for they may be of more rows than these; else those of these rows. Labels of the classes
+    /// `without` count for nothing ([`Self::without_labels`]). The number of edges of their graph is given
+    /// too.
     pub fn pooled(
         tasks: &[&Self],
         planes: &[u8; 32],
@@ -54,8 +55,7 @@ impl Xclp {
             _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
         };
         let labels = tasks.iter().flat_map(|task| task.labels.iter().copied());
-        let labels: Vec<_> =
-            labels.map(|label| label.filter(|label| !without.contains(label))).collect();
+        let labels: Vec<_> = labels.map(|label| label.filter(|label| !without.contains(label))).collect();
         let codes =
             Codes::of(&scaler.transform(&all), planes, plan.spec.bits as usize).ok_or("bits of a code")?;
         let numbers = integer::Plan::new(all.rows(), plan.classes(), plan.spec.settings());

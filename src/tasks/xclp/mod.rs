@@ -2,9 +2,10 @@
 //! and 15e).
 //!
 //! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has, and how many
-//! members have labels of each class (everybody may know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
-//! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
-//! their views: `compute` and `deliver`. Members that were not counted in `rows` have no part in them.
+//! members have labels of each class (everybody may know); `moments` where the scaling needs them;
+//! `computed`, who computed and each owner's commitment to its input; `labelled`, how many rows were
+//! answered. The vectors of the last two come from the exchanges of their views: `compute` and `deliver`.
+//! Members that were not counted in `rows` have no part in them.
 
 pub(crate) mod classes;
 pub(crate) mod compare;
@@ -368,7 +369,8 @@ impl Xclp {
                 let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
                 let words = (0..self.plan.session.roster.len())
                     .map(|peer| if peer == self.me.index() { rows } else { 0 });
-                let classes = self.plan.counts_classes.then(|| classes::words(&self.labels, self.plan.classes()));
+                let classes =
+                    self.plan.counts_classes.then(|| classes::words(&self.labels, self.plan.classes()));
                 Ok(words.chain(classes.into_iter().flatten()).flat_map(u32::to_le_bytes).collect())
             }
             "moments" => {

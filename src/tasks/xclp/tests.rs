@@ -510,7 +510,10 @@ fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who
 #[test]
 fn labels_of_classes_that_count_as_none_are_committed_to_and_not_shared() {
     let commitments = |net: &Net| -> Vec<[u8; 32]> {
-        owners().iter().map(|(peer, _)| Computed::from_bytes(&net.results[peer]).unwrap().commitment).collect()
+        owners()
+            .iter()
+            .map(|(peer, _)| Computed::from_bytes(&net.results[peer]).unwrap().commitment)
+            .collect()
     };
     let mut plain = Net::computing(&outs());
     plain.run(|_, _, _, _| {});

@@ -158,6 +158,7 @@ def check_xclp():
     session = Session(file["toml"])
     coin = bytes.fromhex(file["coin"])
     check("id of an xclp session", session.id.hex() == file["id"])
+    check("id of a usual xclp session", Session(file["usual"]["toml"]).id.hex() == file["usual"]["id"])
     order = sorted(range(file["counted"]), key=lambda peer: tagged("computing party", coin, le(peer, 2)))
     check("who may compute", order[:4] == file["candidates"])
 

@@ -126,6 +126,11 @@ pub(crate) fn xclp() -> Value {
     let output = unseal(8, 2, &one.for_owner(0, 0..8), &two.for_owner(1, 0..8));
     assert_eq!(output, Some(reference.output.clone()));
 
+    // Where the file says nothing.
+    let (head, _) = HEAD.split_once("[xclp]").expect("the section");
+    let usual_text = toml(head, 7);
+    let usual = Session::parse(&usual_text).unwrap().id();
+
     // How many owners have labels of each class, how many are lost, how many are asked for; the classes that count
     // as having none.
     let cases = [([4, 3, 2, 1, 0], 0, 3), ([4, 3, 2, 1, 0], 1, 3), ([4, 3, 2, 1, 0], 1, 1)];
@@ -137,6 +142,7 @@ pub(crate) fn xclp() -> Value {
     json!({
         "toml": text,
         "id": hex(id),
+        "usual": { "toml": usual_text, "id": hex(usual.0) },
         "coin": hex(coin),
         "counted": counted.len(),
         "candidates": candidates(&coin, &counted, &[]).iter().map(|peer| peer.0).collect::<Vec<_>>(),

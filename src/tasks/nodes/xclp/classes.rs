@@ -1,4 +1,4 @@
-//! Classes of which too few owners have labels count as having none.
+//! Classes of which too few owners have labels count as having none; and how many rows an owner may have.
 
 use proptest::prelude::*;
 
@@ -39,8 +39,8 @@ fn owners_of(lab: &Lab, class: u16, peers: &[Peer]) -> usize {
     peers.iter().filter(|peer| lab.tasks[peer.index()].labels().contains(&Some(class))).count()
 }
 
-/// What owners are told, and what they would be told with those classes' labels taken away in all their files,
-/// where nothing counts as none.
+/// What owners are told; and what they would be told without labels of those classes in their files, where
+/// nothing counts as none.
 fn told_and_stripped(lab: &Lab, owners: &[Peer], without: &[u16]) -> [Vec<Vec<RowLabel>>; 2] {
     let histories = lab.histories();
     let stripped = |peer: &Peer| {
@@ -116,6 +116,37 @@ fn a_class_that_has_lost_an_owner_may_count_as_none_and_nobody_is_blamed_for_its
     assert_eq!(*told, [line]);
 }
 
+/// What the slots before `computed` have opened to, over all.
+fn opened(words: &[u32]) -> History {
+    let all: Vec<Peer> = (0..5).map(Peer).collect();
+    let value = |slot: u32| Value {
+        sum: SumId { ballot: Ballot::default(), slot },
+        members: all.clone(),
+        total: [0; 32],
+        deals: [0; 32],
+    };
+    let vector = words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>().into();
+    History::over(&[value(0), value(1)], &[vec![0; 32].into(), vector])
+}
+
+#[test]
+fn by_default_an_owner_brings_at_most_500_rows() {
+    let session = lab(&[10; 5], Scaling::None, 7, spec()).session;
+    let data = digits();
+    let task = |rows: usize| {
+        let part = data.subset(&(0..rows).collect::<Vec<_>>());
+        Xclp::new(session.clone(), spec(), Peer(0), Arc::new(part), vec![None; rows], &[0; 32])
+    };
+    assert!(task(500).is_ok());
+    assert_eq!(task(501).unwrap_err(), "501 rows, the session allows an owner at most 500 (xclp.most_rows)");
+    // What others say of their rows.
+    let plan = Plan::new(session, spec());
+    let check = |rows: u32| plan.check(1, &opened(&[[500, rows, 500, 0, 0].as_slice(), &[0; 10]].concat()));
+    assert_eq!(check(500), Ok(()));
+    let told = "peer-1 has 501 rows, at most 500 are allowed (xclp.most_rows)";
+    assert_eq!(check(501), Err(told.to_owned()));
+}
+
 proptest! {
     #[test]
     fn a_class_counts_exactly_if_enough_owners_are_left_for_sure(
@@ -131,25 +162,18 @@ proptest! {
                 words[5 + usize::from(class)] += 1;
             });
         }
-        let all: Vec<Peer> = (0..5).map(Peer).collect();
-        let value = |slot: u32, members: &[Peer]| Value {
-            sum: SumId { ballot: Ballot::default(), slot },
-            members: members.to_vec(),
-            total: [0; 32],
-            deals: [0; 32],
-        };
-        let vector = words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>().into();
-        let history = History::over(&[value(0, &all), value(1, &all)], &[vec![0; 32].into(), vector]);
+        let (history, all) = (opened(&words), (0..5).map(Peer).collect::<Vec<_>>());
         let left: Vec<Peer> = all.iter().copied().filter(|peer| !lost[peer.index()]).collect();
         let plan = Plan::new(session, spec());
         let without: Vec<u16> = plan.few_owners(&history, &left).iter().map(|few| few.class).collect();
         let gone = 5 - left.len();
         for class in 0..10u16 {
             let has = |peer: &Peer| labels[peer.index()].contains(&Some(class));
-            let (have, here) = (all.iter().filter(|peer| has(peer)).count(), left.iter().filter(|peer| has(peer)).count());
+            let have = all.iter().filter(|peer| has(peer)).count();
+            let here = left.iter().filter(|peer| has(peer)).count();
             // Nobody that is left may be one of fewer than asked for, and nothing else is left out.
             let counts = !without.contains(&class);
-            prop_assert!(!counts || here >= usize::from(fewest) || here == 0 && fewest == 1 || fewest == 1);
+            prop_assert!(!counts || here >= usize::from(fewest) || fewest == 1);
             prop_assert_eq!(counts, fewest == 1 || have >= gone + usize::from(fewest));
         }
     }
