@@ -2,6 +2,7 @@
 
 mod audit;
 mod classes;
+mod copies;
 mod pairs;
 
 use std::collections::{BTreeMap, BTreeSet};

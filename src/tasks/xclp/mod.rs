@@ -59,7 +59,7 @@ use crate::tasks::XclpSpec;
 use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
-use deliver::Deliver;
+use deliver::{Deliver, Delivered, Differing, Senders};
 use flyswarm_data::scaling::{self, ColumnSums, Scaler, Scaling};
 use flyswarm_mpc::propagation::integer::{self, reference};
 #[doc(hidden)]
@@ -72,6 +72,9 @@ const ROWS: u32 = 1;
 const WORDS: usize = 9;
 /// Why a member's rows are not among those that were compared.
 pub(super) const LATE: &str = "this peer came after the rows were counted or compared";
+/// What an owner should know whose labels came from two parties alone.
+const UNCOMPARED: &str = "one of the three computing peers was gone when the labels were sent, so that two copies of each share \
+                          could not be compared: a change by one of the other two would not be seen";
 /// Fewest members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
@@ -103,6 +106,8 @@ pub struct Xclp {
     out: Excluded,
     /// What owners have committed to, as far as this peer has seen.
     seen: FirstCommitments,
+    /// Who has sent this peer different copies of a share of its output.
+    differing: Differing,
     /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
     /// twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
@@ -233,7 +238,16 @@ impl Plan {
         }
     }
 
-    fn senders(&self, history: &History, members: &[Peer]) -> Result<[Peer; 2], String> {
+    /// Why an owner has nothing.
+    fn differing(&self, pair: [Peer; 2]) -> String {
+        let [one, two] = pair.map(|peer| self.session.name(peer));
+        format!(
+            "{one} and {two} sent different copies of one share of this peer's labels: one of the two does not \
+             follow the protocol, and nothing of it was used"
+        )
+    }
+
+    fn senders(&self, history: &History, members: &[Peer]) -> Result<Senders, String> {
         deliver::senders(&self.trio(history)?, members)
             .ok_or_else(|| "of the three that computed fewer than two are left".to_owned())
     }
@@ -243,9 +257,18 @@ impl Plan {
     }
 
     /// What the second exchange gave a peer with so many rows, if it was there to the end.
-    pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
+    fn delivered(&self, history: &History, rows: usize) -> Option<Delivered> {
         let bytes = history.exchanged(self.computed() + 1)?;
-        deliver::from_bytes(bytes, self.classes()).filter(|output| output.labels.len() == rows)
+        let delivered = Delivered::from_bytes(bytes, self.classes())?;
+        Some(delivered).filter(|delivered| match delivered {
+            Delivered::Output(output, _) => output.labels.len() == rows,
+            Delivered::Differing(_) => true,
+        })
+    }
+
+    /// The output of a peer with so many rows, if it got one.
+    pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
+        self.delivered(history, rows)?.output()
     }
 
     /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
@@ -256,7 +279,8 @@ impl Plan {
         result: &Bytes,
     ) -> Result<Bytes, String> {
         if slot > self.computed() {
-            let rows = result.len() / (self.classes() + 2);
+            let output = Delivered::from_bytes(result, self.classes()).and_then(Delivered::output);
+            let rows = output.map_or(0, |output| output.labels.len());
             return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
         }
         let mut words = vec![0; 4 * WORDS * self.session.roster.len()];
@@ -347,6 +371,7 @@ impl Xclp {
             secret,
             out: Excluded::default(),
             seen: FirstCommitments::default(),
+            differing: Differing::default(),
             begun: Arc::default(),
         }
     }
@@ -449,7 +474,7 @@ impl Xclp {
         if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
             return Err("other commitments of owners were decided than came with their inputs".into());
         }
-        let sealed = if senders.contains(&self.me) {
+        let sealed = if senders.contains(&Some(self.me)) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);
             let sealed = shares.and_then(|shares| Sealed::from_bytes(&shares, plan.points(), plan.classes()));
             Some(sealed.ok_or("this peer computed, and its state has nothing of it any more")?)
@@ -461,6 +486,7 @@ impl Xclp {
             owners,
             members: seat.members,
             senders,
+            differing: Arc::clone(&self.differing),
             sealed,
             classes: self.plan.classes(),
             patience_ms: seat.patience_ms,
@@ -491,8 +517,14 @@ impl Task for Xclp {
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
         // Who came after the rows were counted had no part in the exchange, and was given nothing.
-        let Some(output) = self.output(history) else {
-            return Err("the session was finished without this peer: there are no labels for its rows".into());
+        let (output, twice) = match self.plan.delivered(history, self.data.rows()) {
+            Some(Delivered::Output(output, twice)) => (output, twice),
+            Some(Delivered::Differing(pair)) => return Err(self.plan.differing(pair)),
+            None => {
+                return Err(
+                    "the session was finished without this peer: there are no labels for its rows".into()
+                );
+            }
         };
         let said = self.said(&output);
         let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
@@ -517,6 +549,7 @@ impl Task for Xclp {
         summary.extend(line);
         let told = self.plan.told_of(&few);
         warnings.extend(told.iter().cloned());
+        warnings.extend((!twice).then(|| UNCOMPARED.to_owned()));
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
         let mut details = serde_json::Map::new();

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
 use super::computed::{Computed, inputs_digest};
-use super::deliver::{self, Deliver};
+use super::deliver::{self, Deliver, Delivered, Differing};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
@@ -168,6 +168,29 @@ pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     net.results.iter().filter_map(party).collect()
 }
 
+/// Members to whom the shares of those who computed are delivered.
+pub(super) fn delivering(
+    parties: &BTreeMap<u8, (Peer, Sealed)>,
+    members: &[Peer],
+    differing: impl Fn(Peer) -> Differing,
+) -> Net {
+    let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
+    let senders = deliver::senders(&trio.try_into().unwrap(), members).expect("two");
+    let setup = |me: Peer| deliver::Setup {
+        me,
+        owners: owners(),
+        members: members.to_vec(),
+        senders,
+        sealed: parties.values().find(|(peer, _)| *peer == me).map(|(_, sealed)| sealed.clone()),
+        differing: differing(me),
+        classes: CLASSES,
+        patience_ms: 3000,
+        longest_ms: 60_000,
+    };
+    let here = members.iter().filter(|peer| Deliver::takes_part(&setup(**peer), **peer));
+    Net::new(here.map(|&me| (me, Box::new(Deliver::new(setup(me))) as Box<dyn Exchange>)))
+}
+
 #[test]
 fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
     let mut net = Net::computing(&outs());
@@ -176,30 +199,23 @@ fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
     let parties = computed(&net);
     let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
     assert_eq!(trio, [Peer(3), Peer(1), Peer(0)]);
-    for missing in 0..3 {
+    for missing in 0..4 {
         let members: Vec<Peer> =
             (0..5).map(Peer).filter(|peer| missing == 3 || *peer != trio[missing]).collect();
-        let senders = deliver::senders(&trio.clone().try_into().unwrap(), &members).expect("two");
-        let setup = |me: Peer| deliver::Setup {
-            me,
-            owners: owners(),
-            members: members.clone(),
-            senders,
-            sealed: parties.values().find(|(peer, _)| *peer == me).map(|(_, sealed)| sealed.clone()),
-            classes: CLASSES,
-            patience_ms: 3000,
-            longest_ms: 60_000,
-        };
-        let here = members.iter().filter(|peer| Deliver::takes_part(&setup(**peer), **peer));
-        let mut net = Net::new(here.map(|&me| (me, Box::new(Deliver::new(setup(me))) as Box<dyn Exchange>)));
+        let mut net = delivering(&parties, &members, |_| Differing::default());
         net.run(|_, _, _, _| {});
         let expected = expected();
         let mut start = 0;
         for (owner, rows) in owners() {
             if members.contains(&owner) {
-                let answer = deliver::from_bytes(&net.results[&owner], CLASSES).expect("an answer");
+                let Some(Delivered::Output(answer, compared)) =
+                    Delivered::from_bytes(&net.results[&owner], CLASSES)
+                else {
+                    panic!("an answer");
+                };
                 assert_eq!(answer.labels, expected.labels[start..start + rows], "{owner} without {missing}");
                 assert_eq!(answer.coarse, expected.coarse[start * CLASSES..(start + rows) * CLASSES]);
+                assert_eq!(compared, missing == 3, "all shares arrive twice if all three parties send");
             }
             start += rows;
         }
@@ -405,9 +421,23 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
     assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 65]].concat()), None, "a fourth party");
     assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 64]].concat()), None, "a party without shares");
     let answer = Answer { labels: vec![Some(2), None], coarse: vec![1, 2, 61, 0, 0, 0] };
-    assert_eq!(deliver::from_bytes(&deliver::to_bytes(&answer, 3), 3), Some(answer));
-    assert_eq!(deliver::from_bytes(&[3, 0, 1, 1, 1], 3), None, "no such class");
-    assert_eq!(deliver::from_bytes(&[0, 0, 1, 1], 3), None, "cut short");
+    for delivered in [
+        Delivered::Output(answer.clone(), true),
+        Delivered::Output(answer, false),
+        Delivered::Differing([Peer(3), Peer(260)]),
+    ] {
+        assert_eq!(Delivered::from_bytes(&delivered.to_bytes(3), 3), Some(delivered));
+    }
+    for (bytes, what) in [
+        (&[1, 3, 0, 1, 1, 1][..], "no such class"),
+        (&[1, 0, 0, 1, 1], "cut short"),
+        (&[0], "no kind"),
+        (&[4, 0, 0, 1, 1, 1], "another kind"),
+        (&[3, 0, 0, 1], "no pair"),
+        (&[], "nothing"),
+    ] {
+        assert_eq!(Delivered::from_bytes(bytes, 3), None, "{what}");
+    }
 }
 
 /// The parcels of a view: who computed, and what each of them got of each owner.

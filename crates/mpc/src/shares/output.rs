@@ -32,8 +32,8 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// What is sent to the owner of some points: two parties are enough, of which one comes after the other.
-    /// The first (`place` 0) sends both of its shares, the second (1) the one that is missing.
+    /// From what the output of some points follows: two parties are enough, of which one comes after the other.
+    /// The first (`place` 0) gives both of its shares, the second (1) the one that is missing.
     #[must_use]
     pub fn for_owner(&self, place: usize, points: std::ops::Range<usize>) -> Vec<u8> {
         let range = points.start * self.width..points.end * self.width;
@@ -59,7 +59,7 @@ impl Sealed {
     }
 }
 
-/// An owner's output from what the first and the second of two parties sent ([`Sealed::for_owner`]); `None`
+/// An owner's output from two shares and the third, in any order ([`Sealed::for_owner`] gives them); `None`
 /// if it is not that of `points` points and `classes` classes.
 #[must_use]
 pub fn unseal(points: usize, classes: usize, zero: &[u8], one: &[u8]) -> Option<Output> {
