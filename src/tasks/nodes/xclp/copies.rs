@@ -3,6 +3,9 @@
 use std::sync::Mutex;
 
 use super::*;
+use crate::tasks::xclp::Plan;
+use crate::tasks::xclp::deliver::Delivered;
+use flyswarm_mpc::propagation::integer::reference::Output;
 
 #[test]
 fn an_owner_that_got_different_copies_uses_nothing_and_says_whose_they_are() {
@@ -56,4 +59,19 @@ fn labels_that_came_from_two_parties_alone_are_used_and_say_so() {
             "{warnings:?}"
         );
     }
+}
+
+#[test]
+fn rows_of_an_owner_with_different_copies_are_not_counted_as_answered() {
+    let mut session = lab(&[10; 5], Scaling::None, 7, spec()).session;
+    session.data.classes.truncate(3);
+    let plan = Plan::new(session, spec());
+    let counted = |delivered: Delivered| {
+        let bytes = plan.contribution_from_exchange(Peer(0), 3, &delivered.to_bytes(3)).unwrap();
+        u32::from_le_bytes(bytes[..].try_into().unwrap())
+    };
+    let output = Output { labels: vec![Some(2), None], coarse: vec![1, 2, 61, 0, 0, 0] };
+    assert_eq!(counted(Delivered::Output(output.clone(), true)), 2);
+    assert_eq!(counted(Delivered::Output(output, false)), 2);
+    assert_eq!(counted(Delivered::Differing([Peer(1), Peer(2)])), 0);
 }

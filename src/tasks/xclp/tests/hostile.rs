@@ -231,14 +231,26 @@ fn a_hash_of_an_output_from_a_peer_that_does_not_compute_or_a_second_one_is_blam
         }
     });
     assert_eq!(blamed(&net), [Peer(2)].into());
-    let mut net = Net::computing(&outs());
-    net.run(|from, to, body, _| {
-        if from == Peer(0) && to == Peer(1) && matches!(body, Body::Part { what: What::Round(200 | 210), .. })
-        {
-            *body = Body::Holds([1; 32]);
+    for times in [1, 2] {
+        let (mut net, mut said) = (Net::computing(&outs()), false);
+        for peer in (0..5).map(Peer) {
+            net.give(peer, Input::Start);
         }
-    });
-    assert_eq!(blamed(&net), [Peer(0)].into());
+        while let Some((from, to, message)) = net.queue.pop_front() {
+            let (body, _) = read(message.clone()).expect("said by machines");
+            let early = matches!(body, Body::Part { what: What::Round(50), .. });
+            if !said && early && (from, to) == (Peer(0), Peer(1)) {
+                said = true;
+                for _ in 0..times {
+                    let message = content(&Body::Holds([1; 32]), Bytes::new());
+                    net.give(to, Input::Message { from, message });
+                }
+                assert_eq!(blamed(&net).contains(&Peer(0)), times == 2);
+            }
+            net.give(to, Input::Message { from, message });
+        }
+        assert!(said);
+    }
 }
 
 #[test]
@@ -270,5 +282,19 @@ fn a_changed_delivered_share_is_noticed_and_both_that_hold_it_are_named() {
         let mut later = delivering(&parties, &left, differing);
         later.run(|_, _, _, _| {});
         assert_eq!(of(&later, 2), Delivered::Differing(pair));
+    }
+}
+
+#[test]
+fn an_owner_that_loses_any_sender_ends_the_view_and_one_that_loses_another_owner_does_not() {
+    let mut net = Net::computing(&outs());
+    net.run(|_, _, _, _| {});
+    let (parties, members) = (computed(&net), (0..5).map(Peer).collect::<Vec<_>>());
+    for lost in [3, 1, 0, 4] {
+        let mut net = delivering(&parties, &members, |_| Differing::default());
+        net.give(Peer(2), Input::Start);
+        net.give(Peer(2), Input::PeerLost(Peer(lost)));
+        let sends = parties.values().any(|(peer, _)| *peer == Peer(lost));
+        assert_eq!(net.suspects, if sends { vec![(Peer(2), Peer(lost))] } else { Vec::new() });
     }
 }
