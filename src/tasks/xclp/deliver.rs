@@ -1,7 +1,7 @@
 //! The second exchange (spec, section 15e.2): once the committee has decided over whom was computed, the
-//! computing parties send each owner their shares of its output. Each share comes from both parties that hold
-//! it, from one of them as a hash: an owner uses nothing of shares whose two copies differ. The same shares may
-//! be sent again in a later view: what they add up to never changes.
+//! computing parties send each owner their shares of its output. Each share comes from both parties that
+//! hold it, from one of them as a hash: an owner uses nothing of shares whose two copies differ. The same
+//! shares may be sent again in a later view: what they add up to never changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,8 +63,8 @@ pub(crate) enum Delivered {
     Differing([Peer; 2]),
 }
 
-/// An owner's output as it is kept: 1, or 2 if not each share was compared; then for each row LE16 of the label,
-/// 65535 for none, and the coarse scores.
+/// An owner's output as it is kept: 1, or 2 if not each share was compared; then for each row LE16 of the
+/// label, 65535 for none, and the coarse scores.
 #[must_use]
 pub fn to_bytes(output: &reference::Output, compared: bool, classes: usize) -> Bytes {
     let rows = output.labels.iter().zip(output.coarse.chunks(classes.max(1)));
@@ -118,7 +118,8 @@ impl Delivered {
     }
 }
 
-/// What a party sends the owner of these points: its own share; the next one, as a hash if that comes `twice`.
+/// What a party sends the owner of these points: its own share; the next one, as a hash if that comes
+/// `twice`.
 #[must_use]
 pub fn parcel(sealed: &Sealed, points: std::ops::Range<usize>, classes: usize, twice: bool) -> Vec<u8> {
     let range = points.start * (classes + 2)..points.end * (classes + 2);

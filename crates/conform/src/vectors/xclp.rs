@@ -144,8 +144,8 @@ pub(crate) fn xclp() -> Value {
     let usual_text = toml(head, 7);
     let usual = Session::parse(&usual_text).unwrap().id();
 
-    // How many owners have labels of each class, how many are lost, how many are asked for; the classes that count
-    // as having none.
+    // How many owners have labels of each class, how many are lost, how many are asked for; and the classes
+    // that count as having none.
     let cases = [([4, 3, 2, 1, 0], 0, 3), ([4, 3, 2, 1, 0], 1, 3), ([4, 3, 2, 1, 0], 1, 1)];
     let few_owners =
         cases.map(|(have, lost, fewest)| json!([have, lost, fewest, without_labels(&have, lost, fewest)]));

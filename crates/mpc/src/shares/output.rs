@@ -32,8 +32,8 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// From what the output of some points follows: two parties are enough, of which one comes after the other.
-    /// The first (`place` 0) gives both of its shares, the second (1) the one that is missing.
+    /// Shares from which the output of some points follows: two parties are enough, of which one comes after
+    /// the other. The first (`place` 0) gives both of its shares, the second (1) the one that is missing.
     #[must_use]
     pub fn for_owner(&self, place: usize, points: std::ops::Range<usize>) -> Vec<u8> {
         let range = points.start * self.width..points.end * self.width;

@@ -1,5 +1,6 @@
 //! Classes of which too few owners have labels count as having none; and how many rows an owner may have.
 
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
@@ -151,8 +152,8 @@ proptest! {
     #[test]
     fn a_class_counts_exactly_if_enough_owners_are_left_for_sure(
         fewest in 1u16..5,
-        labels in proptest::collection::vec(proptest::collection::vec(proptest::option::of(0u16..10), 1..4), 5),
-        lost in proptest::collection::vec(any::<bool>(), 5),
+        labels in vec(vec(proptest::option::of(0u16..10), 1..4), 5),
+        lost in vec(any::<bool>(), 5),
     ) {
         let session = lab_of(fewest, &[1; 5], Scaling::None, 1, spec()).session;
         let mut words = vec![0u32; 5 + 10];
