@@ -261,7 +261,11 @@ impl Node {
     /// When this node stops to serve others, after lingering until `until`: a peer that is connected and has
     /// not everything yet, such as one that was away, has as long again for a result.
     fn leaves_at(&self, until: Time) -> Time {
-        let more = if self.refusal.is_none() && self.presence.serves() { self.ctx.session.timing.linger_ms } else { 0 };
+        let more = if self.refusal.is_none() && self.presence.serves() {
+            self.ctx.session.timing.linger_ms
+        } else {
+            0
+        };
         until.plus_ms(more)
     }
 

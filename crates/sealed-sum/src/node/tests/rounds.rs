@@ -87,7 +87,8 @@ fn ending(
     let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
     identities.sort_by_key(Identity::public);
     let session = session(&identities, timing);
-    let task = |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS, early, refused }) as Arc<dyn Task>;
+    let task =
+        |peer| Arc::new(Rounds { me: Peer(peer), rounds, words: WORDS, early, refused }) as Arc<dyn Task>;
     Network::with_tasks(identities, session.settings(), (0..u16::from(peers)).map(task).collect(), seed)
 }
 
@@ -265,9 +266,10 @@ fn rounds_survive_single_crashes_and_returns() {
 #[test]
 fn who_ends_by_a_rule_serves_the_slot_that_says_so_until_its_members_have_it() {
     let openers = |net: &Network| -> Vec<Peer> {
-        let opened = net.events.iter().filter(|(.., event)| {
-            matches!(event, Event::Opened(value) if value.sum.slot == 2)
-        });
+        let opened = net
+            .events
+            .iter()
+            .filter(|(.., event)| matches!(event, Event::Opened(value) if value.sum.slot == 2));
         opened.map(|(_, peer, _)| *peer).collect()
     };
     let mut cut_off = 0;
