@@ -191,7 +191,8 @@ impl fmt::Display for Scaling {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Privacy {
     /// Minimum number of peers that must hold rows of a class, and minimum number of members with rows
-    /// in a sum; with fewer the session ends. 1 to the size of the roster. Default 3.
+    /// in a sum; with fewer the session ends. In the task xclp a class of which fewer peers have labels
+    /// counts as having none. 1 to the size of the roster. Default 3.
     pub min_contributors: u16,
     /// Share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above
     /// 64 peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).

@@ -53,7 +53,8 @@ with tempfile.TemporaryDirectory() as folder:
         peers += ["--peer", f"{name}={identity}@{listen[-1]}"]
     session = folder / "session.toml"
     run("session", "new", "xclp", "--name", "bench", "--features", str(given.features), "--set", f"xclp.bits={given.bits}", "--classes",
-        f"0..{given.classes - 1}", *peers, "--set", "timing.linger_ms=20000", "--set", f"xclp.memory_mb={given.memory_mb}", "--out", str(session))
+        f"0..{given.classes - 1}", *peers, "--set", "timing.linger_ms=20000", "--set", f"xclp.memory_mb={given.memory_mb}",
+        "--set", "xclp.most_rows=0", "--set", "privacy.min_contributors=1", "--out", str(session))
     for place, name in enumerate(names[: given.peers]):
         own = range(place * given.points, (place + 1) * given.points)
         lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]

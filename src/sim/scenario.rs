@@ -212,6 +212,7 @@ rho = 32
 gamma = 0.5
 [xclp]
 bits = 1024
+most_rows = 0
 "#;
 
 impl Task {

@@ -97,7 +97,7 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
         })
         .collect();
     let references: Vec<_> = tasks.iter().map(|(_, task)| task).collect();
-    let (said, _) = Xclp::pooled(&references, planes, None).expect("labels");
+    let (said, _) = Xclp::pooled(&references, planes, None, &[]).expect("labels");
     let class =
         |label: Option<u16>| label.map_or(String::new(), |label| data.classes()[usize::from(label)].clone());
     let line = |(place, said): (usize, &RowLabel)| {
@@ -255,9 +255,10 @@ fn with_codes<'a>(files: &'a [(String, Vec<u8>)], words: &BTreeSet<[u8; 8]>) -> 
 /// restart needs: the commitment of an owner, a party's shares of the output, then the owner's output.
 /// It has no row, code, key or share of an input.
 fn only_what_a_restart_needs(swarm: &Swarm, i: usize, files: &[(String, Vec<u8>)]) {
-    let (row, rows) = (digits().classes().len() + 2, |i: usize| swarm.parts[i].len());
-    let mut lengths = BTreeSet::from([0, 4, 65, 4 * PEERS, 4 * 9 * PEERS]);
-    lengths.extend((i < OWNERS).then(|| rows(i) * row));
+    let classes = digits().classes().len();
+    let (row, rows) = (classes + 2, |i: usize| swarm.parts[i].len());
+    let mut lengths = BTreeSet::from([0, 4, 65, 4 * (PEERS + classes), 4 * 9 * PEERS]);
+    lengths.extend((i < OWNERS).then(|| 1 + rows(i) * row));
     for owners in 0..1u32 << OWNERS {
         let points: usize = (0..OWNERS).filter(|i| owners >> i & 1 == 1).map(rows).sum();
         lengths.insert(65 + 2 * points * row);

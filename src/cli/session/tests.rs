@@ -315,6 +315,21 @@ fn distances_are_made_as_the_option_says_and_the_file_the_id_and_the_summary_hav
 }
 
 #[test]
+fn a_session_of_labels_warns_of_copies_of_a_known_person() {
+    let folder = tempfile::tempdir().unwrap();
+    let sentence = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
+                    session); xclp.most_rows limits the rows of an owner";
+    for more in ["xclp", "xclp --hamming ot", "fedavg-xclp --network logistic"] {
+        let words = format!("{more} --force");
+        let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let told = shown(&path, false).unwrap();
+        assert!(told.contains(sentence), "{more}: {told}");
+        let limit = told.contains("at most 500 rows of an owner");
+        assert_eq!(limit, more.starts_with("xclp"), "{more}: {told}");
+    }
+}
+
+#[test]
 fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let words = "fedavg-xclp --network mlp --hidden 5 --rounds 8 --set xclp.bits=128 --set xclp.k=4 --after 2 \

@@ -43,10 +43,11 @@ impl FedavgXclpSpec {
         Self { after: fedavg.rounds / 2, fedavg, xclp: Self::usual(), refresh: 10 }
     }
 
-    /// Returns the usual propagation.
+    /// Returns the usual propagation. It does not limit the rows of an owner: most of them have labels, and
+    /// all members learn from these.
     #[must_use]
     pub fn usual() -> XclpSpec {
-        XclpSpec { power: 3, ..XclpSpec::default() }
+        XclpSpec { power: 3, most_rows: 0, ..XclpSpec::default() }
     }
 
     /// Returns the number of propagations in a session.

@@ -120,7 +120,7 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
     let seen: Vec<History> = histories.iter().map(|history| history.without(1, 2)).collect();
     let planes = xclp::planes(&pooled, &seen[0]).unwrap();
     let moments = seen[0].vector(2).map(|bytes| &bytes[..]);
-    let (expected, _) = Xclp::pooled(&alone.iter().collect::<Vec<_>>(), &planes, moments).unwrap();
+    let (expected, _) = Xclp::pooled(&alone.iter().collect::<Vec<_>>(), &planes, moments, &[]).unwrap();
     for (at, (task, said)) in alone.iter().zip(&expected).enumerate() {
         assert_eq!(&task.said(&task.output(&seen[at]).unwrap()), said, "peer {at}");
         let file = |outcome: Result<crate::tasks::Outcome, String>| outcome.unwrap().file;

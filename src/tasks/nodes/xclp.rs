@@ -1,6 +1,8 @@
 //! Runs whole nodes that propagate labels, with crashes at every stage of the exchange.
 
 mod audit;
+mod classes;
+mod copies;
 mod pairs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +107,7 @@ impl Lab {
         let tasks: Vec<&Xclp> = owners.iter().map(|peer| &*self.tasks[peer.index()]).collect();
         let planes = xclp::planes(&self.session, first).unwrap();
         let moments = first.vector(2).filter(|_| first.committed() == 5).map(|bytes| &bytes[..]);
-        let (pooled, _) = Xclp::pooled(&tasks, &planes, moments).unwrap();
+        let (pooled, _) = Xclp::pooled(&tasks, &planes, moments, &tasks[0].without_labels(first)).unwrap();
         let mut told = Vec::new();
         for (peer, expected) in owners.iter().zip(&pooled) {
             let Some(history) = histories.get(peer) else { continue };

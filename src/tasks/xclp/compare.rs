@@ -40,12 +40,13 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
         .filter_map(|(&peer, history)| Some((peer, of(&peer).said(&of(&peer).output(history)?))))
         .collect();
     let planes = finished.values().find_map(|history| self::planes(session, history))?;
+    let without = of(&run.first()?.0).without_labels(history);
     let all: Vec<&Xclp> = owners.iter().map(of).collect();
-    let pooled = Xclp::pooled(&all, &planes, moments).ok()?.0;
+    let pooled = Xclp::pooled(&all, &planes, moments, &without).ok()?.0;
     let asks = |peer: &&Peer| rows.parts[peer.index()].labels.contains(&None);
     let size = |peer: &&Peer| rows.parts[peer.index()].data.rows();
     let largest = owners.iter().filter(asks).max_by_key(size).or_else(|| owners.iter().max_by_key(size))?;
-    let alone = Xclp::pooled(&[of(largest)], &planes, moments).ok()?.0;
+    let alone = Xclp::pooled(&[of(largest)], &planes, moments, &[]).ok()?.0;
     let (mut of_swarm, mut together, mut by_itself) = (Share::default(), Share::default(), Share::default());
     let (mut equal, mut hash) = (true, Sha256::new());
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {

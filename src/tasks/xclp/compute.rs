@@ -10,6 +10,7 @@
 //! 4. Owners announce hashes of their shares; when all have, they send each computing party its shares of
 //!    codes, or of distances, and labels, all from fresh randomness.
 //! 5. The parties compare what was announced and go through the rounds of the program ([`Party`]).
+//! 6. Every two of them compare the share of the output that both hold ([`agree`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +41,7 @@ use crate::tasks::xclp::shares::round::Side;
 use crate::tasks::xclp::shares::{Keys, Party, Turn};
 use flyswarm_mpc::propagation::integer::Plan;
 
+pub(super) mod agree;
 mod messages;
 
 /// What a job gives.
@@ -79,6 +81,8 @@ pub(crate) struct Compute {
     early: Vec<(Peer, What, bool, Bytes)>,
     party: Option<Party>,
     sealed: Option<Sealed>,
+    /// Hashes of shares of the output, as the other parties hold them.
+    held: BTreeMap<Peer, [u8; 32]>,
     /// A party that has to say which owner has announced something else to it, and for how many heartbeats
     /// it has been waited for.
     alone: Option<(Peer, u64)>,
@@ -112,6 +116,7 @@ impl Compute {
             early: Vec::new(),
             party: None,
             sealed: None,
+            held: BTreeMap::new(),
             alone: None,
             over: false,
         }
@@ -151,7 +156,7 @@ impl Compute {
                     if pairwise {
                         return JobResult::Codes(Arc::new(codes), commitment);
                     }
-                    let parcels = parcels(&codes, &rows.labels, plan.classes(), place, &seeds);
+                    let parcels = parcels(&codes, &rows.shared(), plan.classes(), place, &seeds);
                     JobResult::Input(sealed(&parcels), Announced::of(commitment, &parcels))
                 },
                 step,
@@ -184,7 +189,7 @@ impl Compute {
             self.pairs = None;
             let (place, seeds) = self.sharing();
             let (classes, rows) = (self.setup.plan.classes(), self.setup.rows.clone());
-            let labels = rows.map(|rows| rows.labels).unwrap_or_default();
+            let labels = rows.map(|rows| rows.shared()).unwrap_or_default();
             self.job(
                 parts.len() as u64,
                 move || {
@@ -381,7 +386,10 @@ impl Compute {
                     let (work, brief) = (work_of_a_round(&self.setup.plan), turn.is_brief());
                     self.work(work, brief, move || JobResult::Turn(turn.run()), step);
                 }
-                Action::Output(Outcome::Sealed(sealed)) => self.sealed = Some(sealed),
+                Action::Output(Outcome::Sealed(sealed)) => {
+                    self.sealed = Some(sealed);
+                    self.show_hashes(step);
+                }
                 Action::Output(Outcome::Cheats(places)) => {
                     for place in places {
                         let owner = self.setup.owners[place].0;
@@ -443,7 +451,7 @@ impl Compute {
     fn advance(&mut self, step: &mut Step<Vocabulary>) {
         self.pair_up(step);
         let shared_out = self.setup.rows.is_none() || self.sent;
-        let computed = self.number().is_none() || self.sealed.is_some();
+        let computed = self.number().is_none() || self.sealed.is_some() && self.unconfirmed().is_none();
         let idle = self.outgoing.waits().is_none() && !self.watch.is_busy();
         if self.over || self.trio.is_none() || !shared_out || !computed || !idle {
             return;
@@ -472,6 +480,9 @@ impl Compute {
             true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
             false => 0,
         };
+        if let Some(peer) = self.unconfirmed() {
+            return Some((4 + after, peer));
+        }
         if let Some(party) = &self.party {
             return party.waits().map(|peer| (3 + after, peer));
         }

@@ -1,11 +1,14 @@
-//! The second exchange (spec, section 15e.2): once the committee has decided over whom was computed, two of
-//! the computing parties send each owner their shares of its output. The same shares may be sent again in a
-//! later view: what they add up to never changes.
+//! The second exchange (spec, section 15e.2): once the committee has decided over whom was computed, the
+//! computing parties send each owner their shares of its output. Each share comes from both parties that
+//! hold it, from one of them as a hash: an owner uses nothing of shares whose two copies differ. The same
+//! shares may be sent again in a later view: what they add up to never changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use super::compute::agree::hash;
 use super::talk::{Body, Incoming, Outgoing, What, read, tell};
 use super::watch::Watch;
 use crate::protocol::view::Reason;
@@ -24,49 +27,105 @@ pub(crate) struct Setup {
     pub owners: Vec<(Peer, usize)>,
     /// The view's members.
     pub members: Vec<Peer>,
-    /// Two computing parties of whom the second comes after the first.
-    pub senders: [Peer; 2],
+    /// The computing parties that are members, by their numbers.
+    pub senders: Senders,
     /// What this peer holds, if it is one of them.
     pub sealed: Option<Sealed>,
     /// Classes.
     pub classes: usize,
+    /// Two parties of whose copies this peer has seen that they differ.
+    pub differing: Differing,
     /// How long nothing may come from a peer that is waited for, milliseconds.
     pub patience_ms: u64,
     /// How long all may last, milliseconds.
     pub longest_ms: u64,
 }
 
-/// Two computing parties in `members` of whom the second comes after the first.
+/// Computing parties that send, by their numbers; at least two of them are there.
+pub(crate) type Senders = [Option<Peer>; 3];
+
+/// Two parties whose copies of a share of this peer's output differed. It outlives a view.
+pub(crate) type Differing = Arc<Mutex<Option<[Peer; 2]>>>;
+
+/// The computing parties in `members`, if these are two at least.
 #[must_use]
-pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<[Peer; 2]> {
-    let pairs = (0..3).map(|first| [trio[first], trio[(first + 1) % 3]]);
-    pairs.into_iter().find(|pair| pair.iter().all(|peer| members.contains(peer)))
+pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<Senders> {
+    let here = trio.map(|peer| members.contains(&peer).then_some(peer));
+    (here.iter().flatten().count() >= 2).then_some(here)
 }
 
-/// An owner's output as it is kept: for each row LE16 of the label, 65535 for none, then the coarse scores.
+/// What the exchange gives an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    /// Its output; whether each share came from both parties that hold it.
+    Output(reference::Output, bool),
+    /// Nothing: these two sent different copies of a share.
+    Differing([Peer; 2]),
+}
+
+/// An owner's output as it is kept: 1, or 2 if not each share was compared; then for each row LE16 of the
+/// label, 65535 for none, and the coarse scores.
 #[must_use]
-pub fn to_bytes(output: &reference::Output, classes: usize) -> Bytes {
+pub fn to_bytes(output: &reference::Output, compared: bool, classes: usize) -> Bytes {
     let rows = output.labels.iter().zip(output.coarse.chunks(classes.max(1)));
-    rows.flat_map(|(label, coarse)| {
+    let rows = rows.flat_map(|(label, coarse)| {
         label.unwrap_or(u16::MAX).to_le_bytes().into_iter().chain(coarse.iter().copied())
-    })
-    .collect()
+    });
+    std::iter::once(if compared { 1 } else { 2 }).chain(rows).collect()
 }
 
-/// As [`to_bytes`] makes it; `None` if it is not.
+impl Delivered {
+    /// As it is kept: as [`to_bytes`] makes it, or 3 and LE16 of both parties.
+    #[must_use]
+    pub(crate) fn to_bytes(&self, classes: usize) -> Bytes {
+        match self {
+            Self::Output(output, compared) => to_bytes(output, *compared, classes),
+            Self::Differing(pair) => {
+                std::iter::once(3).chain(pair.iter().flat_map(|peer| peer.0.to_le_bytes())).collect()
+            }
+        }
+    }
+
+    /// As [`Delivered::to_bytes`] makes it; `None` if it is not.
+    #[must_use]
+    pub(crate) fn from_bytes(bytes: &[u8], classes: usize) -> Option<Self> {
+        let (&kind, rows) = bytes.split_first()?;
+        if kind == 3 {
+            let peer = |at: usize| Some(Peer(u16::from_le_bytes(*rows.get(at..)?.first_chunk()?)));
+            return (rows.len() == 4).then_some(Self::Differing([peer(0)?, peer(2)?]));
+        }
+        let mut output = reference::Output::default();
+        if !rows.len().is_multiple_of(classes + 2) || kind == 0 || kind > 3 {
+            return None;
+        }
+        for row in rows.chunks_exact(classes + 2) {
+            let (label, coarse) = row.split_first_chunk::<2>()?;
+            let label = u16::from_le_bytes(*label);
+            output.labels.push((label != u16::MAX).then_some(label));
+            output.coarse.extend(coarse);
+        }
+        let known = output.labels.iter().flatten().all(|&label| usize::from(label) < classes);
+        known.then_some(Self::Output(output, kind == 1))
+    }
+
+    /// The output, if there is one.
+    #[must_use]
+    pub(crate) fn output(self) -> Option<reference::Output> {
+        match self {
+            Self::Output(output, _) => Some(output),
+            Self::Differing(_) => None,
+        }
+    }
+}
+
+/// What a party sends the owner of these points: its own share; the next one, as a hash if that comes
+/// `twice`.
 #[must_use]
-pub(crate) fn from_bytes(bytes: &[u8], classes: usize) -> Option<reference::Output> {
-    let mut output = reference::Output::default();
-    if !bytes.len().is_multiple_of(classes + 2) {
-        return None;
-    }
-    for row in bytes.chunks_exact(classes + 2) {
-        let (label, coarse) = row.split_first_chunk::<2>()?;
-        let label = u16::from_le_bytes(*label);
-        output.labels.push((label != u16::MAX).then_some(label));
-        output.coarse.extend(coarse);
-    }
-    output.labels.iter().flatten().all(|&label| usize::from(label) < classes).then_some(output)
+pub fn parcel(sealed: &Sealed, points: std::ops::Range<usize>, classes: usize, twice: bool) -> Vec<u8> {
+    let range = points.start * (classes + 2)..points.end * (classes + 2);
+    let next = &sealed.next[range.clone()];
+    let hashed = hash(next);
+    [&sealed.own[range], if twice { &hashed } else { next }].concat()
 }
 
 /// One peer's part in the second exchange.
@@ -76,6 +135,7 @@ pub(crate) struct Deliver {
     watch: Watch,
     outgoing: Outgoing,
     incoming: BTreeMap<Peer, Incoming>,
+    /// What came of each party.
     shares: BTreeMap<Peer, Vec<u8>>,
     over: bool,
 }
@@ -98,7 +158,7 @@ impl Deliver {
     #[must_use]
     pub(crate) fn takes_part(setup: &Setup, peer: Peer) -> bool {
         setup.members.contains(&peer)
-            && (setup.senders.contains(&peer) || setup.owners.iter().any(|(owner, _)| *owner == peer))
+            && (setup.senders.contains(&Some(peer)) || setup.owners.iter().any(|(owner, _)| *owner == peer))
     }
 
     /// The owners in this view, each with its points.
@@ -115,18 +175,29 @@ impl Deliver {
         self.setup.owners.iter().find(|(peer, _)| *peer == self.setup.me).map(|(_, rows)| *rows)
     }
 
-    /// Which of the two senders a peer is.
-    fn place(&self, peer: Peer) -> Option<usize> {
-        self.setup.senders.iter().position(|sender| *sender == peer)
+    /// The number of a party that sends.
+    fn number(&self, peer: Peer) -> Option<usize> {
+        self.setup.senders.iter().position(|sender| *sender == Some(peer))
+    }
+
+    /// Whether the second share of a party comes from the next one, too.
+    fn twice(&self, number: usize) -> bool {
+        self.setup.senders[(number + 1) % 3].is_some()
+    }
+
+    /// Bytes of what a party sends this owner of so many rows.
+    fn length(&self, number: usize, rows: usize) -> usize {
+        let share = rows * (self.setup.classes + 2);
+        share + if self.twice(number) { 32 } else { share }
     }
 
     fn start(&mut self, now: Time, step: &mut Step<Vocabulary>) {
         self.watch.start(now, step);
-        let (Some(place), Some(sealed)) = (self.place(self.setup.me), self.setup.sealed.take()) else {
+        let (Some(number), Some(sealed)) = (self.number(self.setup.me), self.setup.sealed.take()) else {
             return;
         };
         for (owner, points) in self.owners() {
-            let shares = sealed.for_owner(place, points);
+            let shares = parcel(&sealed, points, self.setup.classes, self.twice(number));
             if owner == self.setup.me {
                 self.shares.insert(owner, shares);
             } else {
@@ -140,8 +211,8 @@ impl Deliver {
         let (body, data) = read(content)?;
         match body {
             Body::Part { what: What::Output, last } => {
-                let (rows, place) = self.own_rows().zip(self.place(from)).ok_or(NOT_MINE)?;
-                let length = rows * (self.setup.classes + 2) * (2 - place);
+                let (rows, number) = self.own_rows().zip(self.number(from)).ok_or(NOT_MINE)?;
+                let length = self.length(number, rows);
                 if !last {
                     tell([from], &Body::Credit, step);
                 }
@@ -169,32 +240,78 @@ impl Deliver {
         let result = match self.own_rows() {
             None => Bytes::new(),
             Some(rows) => {
-                let [one, two] = self.setup.senders.map(|sender| self.shares.get(&sender));
-                let (Some(one), Some(two)) = (one, two) else { return };
-                let Some(output) = unseal(rows, self.setup.classes, one, two) else {
+                let Some(delivered) = self.differing().or_else(|| self.delivered(rows)) else { return };
+                let Some(delivered) = delivered else {
                     return self.fail(Reason::Disagreement, None, step);
                 };
-                to_bytes(&output, self.setup.classes)
+                delivered.to_bytes(self.setup.classes)
             }
         };
         self.over = true;
         step.output(Output::Finished(result));
     }
 
+    /// Nothing is used once copies have differed: who is left in a later view may be the one that deviates.
+    fn differing(&self) -> Option<Option<Delivered>> {
+        let pair = *self.setup.differing.lock().unwrap_or_else(PoisonError::into_inner);
+        pair.map(|pair| Some(Delivered::Differing(pair)))
+    }
+
+    /// What this owner gets, once everything is there; `Some(None)` if it is no output.
+    fn delivered(&self, rows: usize) -> Option<Option<Delivered>> {
+        if self.missing().is_some() {
+            return None;
+        }
+        let length = rows * (self.setup.classes + 2);
+        let parts: [Option<(&[u8], &[u8])>; 3] =
+            self.setup.senders.map(|sender| self.shares.get(&sender?)?.split_at_checked(length));
+        let mut shares = parts.map(|part| part.map_or(&[][..], |(own, _)| own));
+        for (number, part) in parts.iter().enumerate() {
+            let Some((_, next)) = part else { continue };
+            let after = (number + 1) % 3;
+            if !self.twice(number) {
+                shares[after] = next;
+            } else if hash(shares[after])[..] != **next
+                && let (Some(one), Some(two)) = (self.setup.senders[number], self.setup.senders[after])
+            {
+                *self.setup.differing.lock().unwrap_or_else(PoisonError::into_inner) = Some([one, two]);
+                return Some(Some(Delivered::Differing([one, two])));
+            }
+        }
+        let output = unseal(rows, self.setup.classes, &[shares[0], shares[1]].concat(), shares[2]);
+        let compared = self.setup.senders.iter().all(Option::is_some);
+        Some(output.map(|output| Delivered::Output(output, compared)))
+    }
+
+    /// A party of which an owner still waits for shares.
+    fn missing(&self) -> Option<Peer> {
+        self.own_rows()?;
+        self.setup.senders.into_iter().flatten().find(|sender| !self.shares.contains_key(sender))
+    }
+
+    /// Whether something is still to come from a peer, or waits for it.
+    fn needs(&self, peer: Peer) -> bool {
+        let owes = self.own_rows().is_some() && !self.shares.contains_key(&peer);
+        self.outgoing.is_waiting(peer) || owes && self.number(peer).is_some()
+    }
+
     fn waits(&self) -> Option<Peer> {
-        let missing = || self.setup.senders.into_iter().find(|sender| !self.shares.contains_key(sender));
-        self.outgoing.waits().or_else(|| self.own_rows().and_then(|_| missing()))
+        self.outgoing.waits().or_else(|| self.missing())
     }
 }
 
 impl Exchange for Deliver {
     fn peers(&self) -> Vec<Peer> {
         let me = self.setup.me;
-        if self.setup.senders.contains(&me) {
-            let owners = self.owners().into_iter().map(|(peer, _)| peer);
-            return owners.filter(|peer| *peer != me).collect();
+        let mut peers = BTreeSet::new();
+        if self.number(me).is_some() {
+            peers.extend(self.owners().into_iter().map(|(peer, _)| peer));
         }
-        self.setup.senders.to_vec()
+        if self.own_rows().is_some() {
+            peers.extend(self.setup.senders.into_iter().flatten());
+        }
+        peers.remove(&me);
+        peers.into_iter().collect()
     }
 
     fn roles(&self) -> Roles {
@@ -219,7 +336,7 @@ impl Exchange for Deliver {
                     self.fail(Reason::Stalled, Some(peer), &mut step);
                 }
             }
-            Input::PeerLost(peer) if self.waits() == Some(peer) => {
+            Input::PeerLost(peer) if self.needs(peer) => {
                 self.fail(Reason::Lost, Some(peer), &mut step);
             }
             Input::Done(_) | Input::PeerUp(_) | Input::PeerLost(_) => {}

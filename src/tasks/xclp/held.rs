@@ -106,7 +106,7 @@ impl Xclp {
         let (kept, scaled) = (scaler.transform(&kept), scaler.transform(&rows));
         let near = Neighbours::new(&kept).ok_or("no label was given")?.predict(NEIGHBOURS, &scaled);
         let seed = planes(&self.plan.session, history).ok_or("the coin is not open")?;
-        let (alone, _) = Self::pooled(&[self], &seed, None)?;
+        let (alone, _) = Self::pooled(&[self], &seed, None, &[])?;
         let told = |said: &[RowLabel]| -> Vec<u16> {
             held.iter().zip(&near).map(|(&row, &near)| said[row].label.unwrap_or(near)).collect()
         };

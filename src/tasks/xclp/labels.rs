@@ -1,4 +1,11 @@
-//! The file of labels that a peer is given for its own rows.
+//! What a peer is told of its own rows: labels, the file of them, and what they must be.
+
+use super::Xclp;
+use crate::data::Dataset;
+use crate::sketch::lsh::Codes;
+use flyswarm_data::scaling::Scaler;
+use flyswarm_mpc::propagation::integer::reference::{self, Reference};
+use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 
 /// The label of a row after propagation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,6 +17,63 @@ pub struct RowLabel {
     pub confidence: f64,
     /// Whether the row was given another label than its largest score says.
     pub disputed: bool,
+}
+
+impl Xclp {
+    /// What is said of each row, in the order of the file. Labels that were given stay.
+    #[must_use]
+    pub fn said(&self, output: &reference::Output) -> Vec<RowLabel> {
+        let classes = self.plan.classes();
+        let rows = output.labels.iter().zip(output.coarse.chunks(classes)).zip(&*self.labels);
+        rows.map(|((&found, coarse), &given)| {
+            let label = given.or(found);
+            let part = label.and_then(|label| coarse.get(usize::from(label))).copied().unwrap_or(0);
+            let confidence = f64::from(part) / f64::from(1u32 << COARSE_BITS);
+            RowLabel { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
+        })
+        .collect()
+    }
+
+    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
+    /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
+    /// any, for they may be of more rows than these; else those of these rows. Labels of the classes
+    /// `without` count for nothing ([`Self::without_labels`]). The number of edges of their graph is given
+    /// too.
+    pub fn pooled(
+        tasks: &[&Self],
+        planes: &[u8; 32],
+        moments: Option<&[u8]>,
+        without: &[u16],
+    ) -> Result<(Vec<Vec<RowLabel>>, usize), String> {
+        let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
+        let (plan, features) = (&first.plan, first.data.features());
+        let values = tasks.iter().flat_map(|task| task.data.values().iter().copied()).collect();
+        let all =
+            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())?;
+        let scaler = match (plan.scaling.needs_moments(), moments) {
+            (Some(_), Some(moments)) => plan.scaler(Some(moments))?,
+            _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
+        };
+        let labels = tasks.iter().flat_map(|task| task.labels.iter().copied());
+        let labels: Vec<_> = labels.map(|label| label.filter(|label| !without.contains(label))).collect();
+        let codes =
+            Codes::of(&scaler.transform(&all), planes, plan.spec.bits as usize).ok_or("bits of a code")?;
+        let numbers = integer::Plan::new(all.rows(), plan.classes(), plan.spec.settings());
+        let numbers = numbers.map_err(|refusal| refusal.to_string())?;
+        let reference = Reference::new(&numbers, &codes, &labels);
+        let mut start = 0;
+        let said = tasks.iter().map(|task| {
+            let rows = start..start + task.data.rows();
+            start = rows.end;
+            let coarse = rows.start * plan.classes()..rows.end * plan.classes();
+            task.said(&reference::Output {
+                labels: reference.output.labels[rows].to_vec(),
+                coarse: reference.output.coarse[coarse].to_vec(),
+            })
+        });
+        let said = said.collect();
+        Ok((said, reference.graph.iter().filter(|weight| **weight > 0).count() / 2))
+    }
 }
 
 /// Label and confidence of each row, its place in the data file from 1, whether its label was `given` with

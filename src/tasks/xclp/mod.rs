@@ -1,11 +1,13 @@
 //! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, sections 15b
 //! and 15e).
 //!
-//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has (everybody may
-//! know); `moments` where the scaling needs them; `computed`, who computed and each owner's commitment to its
-//! input; `labelled`, how many rows were answered. The vectors of the last two come from the exchanges of
-//! their views: `compute` and `deliver`. Members that were not counted in `rows` have no part in them.
+//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has, and how many
+//! members have labels of each class (everybody may know); `moments` where the scaling needs them;
+//! `computed`, who computed and each owner's commitment to its input; `labelled`, how many rows were
+//! answered. The vectors of the last two come from the exchanges of their views: `compute` and `deliver`.
+//! Members that were not counted in `rows` have no part in them.
 
+pub(crate) mod classes;
 pub(crate) mod compare;
 pub(crate) mod compute;
 pub(crate) mod computed;
@@ -53,25 +55,26 @@ use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
-use crate::sketch::lsh::Codes;
 use crate::tasks::XclpSpec;
 use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
-use deliver::Deliver;
+use deliver::{Deliver, Delivered, Differing, Senders};
 use flyswarm_data::scaling::{self, ColumnSums, Scaler, Scaling};
-use flyswarm_mpc::propagation::integer::reference::{self, Reference};
-use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
+use flyswarm_mpc::propagation::integer::{self, reference};
 #[doc(hidden)]
 pub use labels::RowLabel;
 use labels::labels_text;
 
-/// Slot of `rows`: word p is the number of rows of peer p.
+/// Slot of `rows`: word p is the number of rows of peer p; then how many members have labels of each class.
 const ROWS: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
 const WORDS: usize = 9;
 /// Why a member's rows are not among those that were compared.
 pub(super) const LATE: &str = "this peer came after the rows were counted or compared";
+/// What an owner should know whose labels came from two parties alone.
+const UNCOMPARED: &str = "one of the three computing peers was gone when the labels were sent, so that two copies of each share \
+                          could not be compared: a change by one of the other two would not be seen";
 /// Fewest members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
 /// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
@@ -85,6 +88,8 @@ pub struct Plan {
     scaling: Scaling,
     /// Features of a point.
     features: usize,
+    /// Whether `rows` says how many members have labels of each class.
+    counts_classes: bool,
 }
 
 /// One peer's part.
@@ -101,6 +106,8 @@ pub struct Xclp {
     out: Excluded,
     /// What owners have committed to, as far as this peer has seen.
     seen: FirstCommitments,
+    /// Who has sent this peer different copies of a share of its output.
+    differing: Differing,
     /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
     /// twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
@@ -118,13 +125,14 @@ impl Plan {
     #[must_use]
     pub fn new(session: Session, spec: XclpSpec) -> Self {
         let (scaling, features) = (session.data.scaling.of_rows(), session.data.features as usize);
-        Self { scaling, features, session, spec }
+        Self { scaling, features, session, spec, counts_classes: true }
     }
 
     /// The plan of a task that propagates labels over points of its own making, with so many features. Its
-    /// slots are the coin, `rows`, `computed` and `labelled`.
+    /// slots are the coin, `rows`, `computed` and `labelled`; the task sees to it that each class has enough
+    /// owners.
     pub(super) fn over(session: Session, spec: XclpSpec, features: usize) -> Self {
-        Self { scaling: Scaling::None, features, session, spec }
+        Self { scaling: Scaling::None, features, session, spec, counts_classes: false }
     }
 
     /// The aggregates of the session.
@@ -132,7 +140,12 @@ impl Plan {
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let aggregate = |name, words, is, reveals| Aggregate::exact(name, 4, words, is, reveals);
         let peers = self.session.roster.len() as u64;
-        let rows = aggregate("rows", peers, "rows of each member", "how many rows each member has");
+        let rows = if self.counts_classes {
+            let reveals = "how many rows each member has, and how many members have labels of each class";
+            aggregate("rows", peers + self.classes() as u64, "rows of each member, labelled classes", reveals)
+        } else {
+            aggregate("rows", peers, "rows of each member", "how many rows each member has")
+        };
         let mut plan = vec![Aggregate::coin(), rows];
         if let Some(squares) = self.scaling.needs_moments() {
             plan.push(columns::aggregate(self.features as u32, ColumnSums::needed(squares)));
@@ -225,7 +238,16 @@ impl Plan {
         }
     }
 
-    fn senders(&self, history: &History, members: &[Peer]) -> Result<[Peer; 2], String> {
+    /// Why an owner has nothing.
+    fn differing(&self, pair: [Peer; 2]) -> String {
+        let [one, two] = pair.map(|peer| self.session.name(peer));
+        format!(
+            "{one} and {two} sent different copies of one share of this peer's labels: one of the two does not \
+             follow the protocol, and nothing of it was used"
+        )
+    }
+
+    fn senders(&self, history: &History, members: &[Peer]) -> Result<Senders, String> {
         deliver::senders(&self.trio(history)?, members)
             .ok_or_else(|| "of the three that computed fewer than two are left".to_owned())
     }
@@ -235,9 +257,18 @@ impl Plan {
     }
 
     /// What the second exchange gave a peer with so many rows, if it was there to the end.
-    pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
+    fn delivered(&self, history: &History, rows: usize) -> Option<Delivered> {
         let bytes = history.exchanged(self.computed() + 1)?;
-        deliver::from_bytes(bytes, self.classes()).filter(|output| output.labels.len() == rows)
+        let delivered = Delivered::from_bytes(bytes, self.classes())?;
+        Some(delivered).filter(|delivered| match delivered {
+            Delivered::Output(output, _) => output.labels.len() == rows,
+            Delivered::Differing(_) => true,
+        })
+    }
+
+    /// The output of a peer with so many rows, if it got one.
+    pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
+        self.delivered(history, rows)?.output()
     }
 
     /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
@@ -248,7 +279,8 @@ impl Plan {
         result: &Bytes,
     ) -> Result<Bytes, String> {
         if slot > self.computed() {
-            let rows = result.len() / (self.classes() + 2);
+            let output = Delivered::from_bytes(result, self.classes()).and_then(Delivered::output);
+            let rows = output.map_or(0, |output| output.labels.len());
             return Ok(u32::try_from(rows).unwrap_or(u32::MAX).to_le_bytes().to_vec().into());
         }
         let mut words = vec![0; 4 * WORDS * self.session.roster.len()];
@@ -339,6 +371,7 @@ impl Xclp {
             secret,
             out: Excluded::default(),
             seen: FirstCommitments::default(),
+            differing: Differing::default(),
             begun: Arc::default(),
         }
     }
@@ -355,65 +388,15 @@ impl Xclp {
         &self.labels
     }
 
-    /// What is said of each row, in the order of the file. Labels that were given stay.
-    #[must_use]
-    pub fn said(&self, output: &reference::Output) -> Vec<RowLabel> {
-        let classes = self.plan.classes();
-        let rows = output.labels.iter().zip(output.coarse.chunks(classes)).zip(&*self.labels);
-        rows.map(|((&found, coarse), &given)| {
-            let label = given.or(found);
-            let part = label.and_then(|label| coarse.get(usize::from(label))).copied().unwrap_or(0);
-            let confidence = f64::from(part) / f64::from(1u32 << COARSE_BITS);
-            RowLabel { label, confidence, disputed: given.is_some() && found.is_some() && given != found }
-        })
-        .collect()
-    }
-
-    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
-    /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
-    /// any, for they may be of more rows than these; else those of these rows. The number of edges of their
-    /// graph is given too.
-    pub fn pooled(
-        tasks: &[&Self],
-        planes: &[u8; 32],
-        moments: Option<&[u8]>,
-    ) -> Result<(Vec<Vec<RowLabel>>, usize), String> {
-        let Some(first) = tasks.first() else { return Ok((Vec::new(), 0)) };
-        let (plan, features) = (&first.plan, first.data.features());
-        let values = tasks.iter().flat_map(|task| task.data.values().iter().copied()).collect();
-        let all =
-            Dataset::new(features, values, Vec::new(), Vec::new()).map_err(|error| error.to_string())?;
-        let scaler = match (plan.scaling.needs_moments(), moments) {
-            (Some(_), Some(moments)) => plan.scaler(Some(moments))?,
-            _ => Scaler::fit(&plan.scaling, &all).map_err(|error| error.to_string())?,
-        };
-        let labels: Vec<_> = tasks.iter().flat_map(|task| task.labels.iter().copied()).collect();
-        let codes =
-            Codes::of(&scaler.transform(&all), planes, plan.spec.bits as usize).ok_or("bits of a code")?;
-        let numbers = integer::Plan::new(all.rows(), plan.classes(), plan.spec.settings());
-        let numbers = numbers.map_err(|refusal| refusal.to_string())?;
-        let reference = Reference::new(&numbers, &codes, &labels);
-        let mut start = 0;
-        let said = tasks.iter().map(|task| {
-            let rows = start..start + task.data.rows();
-            start = rows.end;
-            let coarse = rows.start * plan.classes()..rows.end * plan.classes();
-            task.said(&reference::Output {
-                labels: reference.output.labels[rows].to_vec(),
-                coarse: reference.output.coarse[coarse].to_vec(),
-            })
-        });
-        let said = said.collect();
-        Ok((said, reference.graph.iter().filter(|weight| **weight > 0).count() / 2))
-    }
-
     fn words(&self, slot: &str) -> Result<Bytes, String> {
         match slot {
             "rows" => {
                 let rows = u32::try_from(self.data.rows()).map_err(|_| "too many rows".to_owned())?;
                 let words = (0..self.plan.session.roster.len())
                     .map(|peer| if peer == self.me.index() { rows } else { 0 });
-                Ok(words.flat_map(u32::to_le_bytes).collect())
+                let classes =
+                    self.plan.counts_classes.then(|| classes::words(&self.labels, self.plan.classes()));
+                Ok(words.chain(classes.into_iter().flatten()).flat_map(u32::to_le_bytes).collect())
             }
             "moments" => {
                 let squares = self.plan.scaling.needs_moments() == Some(true);
@@ -439,7 +422,7 @@ impl Xclp {
         parties::trio(&candidates, &seat.members, parties::of_one(self.me, &out))?;
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
-        let rows = if owner { Some(self.rows(history)?) } else { None };
+        let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
         let setup = compute::Setup {
             session: seat.session,
             sum: seat.sum,
@@ -460,14 +443,15 @@ impl Xclp {
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 
-    /// This peer's rows, scaled.
-    fn rows(&self, history: &History) -> Result<compute::Rows, String> {
+    /// This peer's rows, scaled, for a view of `members`.
+    fn rows(&self, history: &History, members: &[Peer]) -> Result<compute::Rows, String> {
         let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
         let scaled = self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data);
         has_directions(&scaled)?;
         Ok(compute::Rows {
             data: Arc::new(scaled),
             labels: Arc::clone(&self.labels),
+            without: self.plan.few_owners(history, members).iter().map(|few| few.class).collect(),
             planes: planes(&self.plan.session, history).ok_or("the coin is not open")?,
             salt: derive(&*self.secret, "salt of the input", &self.plan.session.id().0),
         })
@@ -490,7 +474,7 @@ impl Xclp {
         if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
             return Err("other commitments of owners were decided than came with their inputs".into());
         }
-        let sealed = if senders.contains(&self.me) {
+        let sealed = if senders.contains(&Some(self.me)) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);
             let sealed = shares.and_then(|shares| Sealed::from_bytes(&shares, plan.points(), plan.classes()));
             Some(sealed.ok_or("this peer computed, and its state has nothing of it any more")?)
@@ -502,6 +486,7 @@ impl Xclp {
             owners,
             members: seat.members,
             senders,
+            differing: Arc::clone(&self.differing),
             sealed,
             classes: self.plan.classes(),
             patience_ms: seat.patience_ms,
@@ -532,12 +517,23 @@ impl Task for Xclp {
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
         // Who came after the rows were counted had no part in the exchange, and was given nothing.
-        let Some(output) = self.output(history) else {
-            return Err("the session was finished without this peer: there are no labels for its rows".into());
+        let (output, twice) = match self.plan.delivered(history, self.data.rows()) {
+            Some(Delivered::Output(output, twice)) => (output, twice),
+            Some(Delivered::Differing(pair)) => return Err(self.plan.differing(pair)),
+            None => {
+                return Err(
+                    "the session was finished without this peer: there are no labels for its rows".into()
+                );
+            }
         };
         let said = self.said(&output);
         let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
-        let (said, known) = self.with_known(&said);
+        let (mut said, known) = self.with_known(&said);
+        let few = self.few_owners(history);
+        // Nobody can find a label of a class that counts as having none.
+        said.iter_mut().filter(|row| few.iter().any(|few| Some(few.class) == row.label)).for_each(|row| {
+            row.disputed = false;
+        });
         let text = labels_text(&said, &known, self.classes());
         let unknown = said.iter().filter(|said| said.label.is_none()).count();
         let disputed = said.iter().filter(|said| said.disputed).count();
@@ -548,12 +544,19 @@ impl Task for Xclp {
         if disputed > 0 {
             summary.push(format!("{disputed} of the given labels are disputed"));
         }
-        let told = compared.map(|(own, line, warnings)| (Some(own), Some(line), warnings));
-        let (own, line, warnings) = told.unwrap_or_default();
+        let compared = compared.map(|(own, line, warnings)| (Some(own), Some(line), warnings));
+        let (own, line, mut warnings) = compared.unwrap_or_default();
         summary.extend(line);
+        let told = self.plan.told_of(&few);
+        warnings.extend(told.iter().cloned());
+        warnings.extend((!twice).then(|| UNCOMPARED.to_owned()));
         let digest = Sha256::digest(&text).into();
         let outcome = super::Outcome::new(text.into_bytes(), digest).with_summary(summary.join("; "));
-        Ok(super::Outcome { own, warnings, ..outcome })
+        let mut details = serde_json::Map::new();
+        if !told.is_empty() {
+            details.insert("classes_without_labels".to_owned(), told.into());
+        }
+        Ok(super::Outcome { own, warnings, details, ..outcome })
     }
 
     /// Rows are compared in the exchange before `computed`, if they were counted before it.

@@ -82,10 +82,20 @@ pub(crate) struct Rows {
     pub data: Arc<Dataset>,
     /// Of each row its class, where that is known.
     pub labels: Arc<Vec<Option<u16>>>,
+    /// Classes that count as having no labels in this view: labels of these are committed to, not shared.
+    pub without: Vec<u16>,
     /// The seed of the planes.
     pub planes: [u8; 32],
     /// What makes the commitment tell nothing.
     pub salt: Zeroizing<[u8; 32]>,
+}
+
+impl Rows {
+    /// The labels that are shared out.
+    #[must_use]
+    pub(super) fn shared(&self) -> Vec<Option<u16>> {
+        self.labels.iter().map(|label| label.filter(|label| !self.without.contains(label))).collect()
+    }
 }
 
 impl std::fmt::Debug for Rows {

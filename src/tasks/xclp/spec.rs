@@ -17,6 +17,11 @@ use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, 
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task xclp: 3 compute, and every two peers talk");
 
+/// The usual limit on the rows of an owner. k + 1 = 11 copies of a known person's features read that person's
+/// label: so an owner reads at most 45 persons a session, where the measured attack read 100. All rows count,
+/// because nobody sees which have a label, and a made-up label costs an owner nothing.
+pub(crate) const MOST_ROWS: u32 = 500;
+
 /// How the computing parties come to shares of distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hamming {
@@ -81,6 +86,13 @@ impl std::str::FromStr for Hamming {
     }
 }
 
+/// What every owner should know of the others.
+const COPIES: &str = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
+                      session); xclp.most_rows limits the rows of an owner (docs/labels.md)";
+/// The same where owners make shares of distances.
+const UNCHECKED: &str = "nobody can check distances in pairs: an owner that deviates can read the label of one \
+                         foreign row for each made-up row of its own (docs/hamming.md)";
+
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct XclpSpec {
@@ -107,7 +119,8 @@ pub struct XclpSpec {
     pub few_rows: bool,
     /// Whether an owner may have more than half of the rows. Default false.
     pub large_owner: bool,
-    /// Most rows of an owner; 0: no limit of its own. Each row is a query on the labels of others. Default 0.
+    /// Most rows of an owner; 0: no limit of its own. Each row is a query on the labels of others. Default
+    /// 500; 0 with the task fedavg-xclp.
     pub most_rows: u32,
     /// Most sessions of a series; 0: no limit. Each session is another answer. Default 0.
     pub most_sessions: u32,
@@ -147,7 +160,8 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
     large_owner at large_owner: flag, "";
     most_rows at most_rows: whole(0, 10_000),
         "Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session is a \
-         question about the labels of others.";
+         question about the labels of others. With 500 rows an owner can read the labels of 45 persons whose \
+         features it knows.";
     most_sessions at most_sessions: whole(0, 1_000_000), "";
     memory_mb at memory_mb: whole(128, 65_536),
         "Megabytes that a computing party may take; with more rows than that is enough for the session ends, and a \
@@ -168,7 +182,7 @@ impl Default for XclpSpec {
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,
-            most_rows: 0,
+            most_rows: MOST_ROWS,
             most_sessions: 0,
             memory_mb: 1024,
         }
@@ -239,8 +253,9 @@ impl Spec for XclpSpec {
     fn protections(&self) -> Protections {
         Protections {
             contributors: Protection::ByTask(
-                "opens how many rows each member has, and needs privacy.min_contributors members with rows, at \
-                 least 2",
+                "opens how many rows each member has and how many members have labels of each class, and needs \
+                 privacy.min_contributors members with rows, at least 2; a class of which fewer have labels \
+                 counts as having none",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL
@@ -314,12 +329,12 @@ impl Spec for XclpSpec {
             "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}{hamming}, \
              computing: {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
-        [("xclp", text)].into_iter().chain(self.caution().map(|text| ("caution", text.to_owned()))).collect()
+        let cautions = if self.hamming.is_pairwise() { &[COPIES, UNCHECKED][..] } else { &[COPIES] };
+        let cautions = cautions.iter().map(|text| ("caution", (*text).to_owned()));
+        [("xclp", text)].into_iter().chain(cautions).collect()
     }
 
     fn caution(&self) -> Option<&'static str> {
-        let unchecked = "nobody can check distances in pairs: an owner that deviates can read the label of one \
-                         foreign row for each made-up row of its own (docs/hamming.md)";
-        (self.hamming != Hamming::Replicated).then_some(unchecked)
+        Some(if self.hamming.is_pairwise() { UNCHECKED } else { COPIES })
     }
 }

@@ -37,6 +37,8 @@ pub enum Body {
     Commitment([u8; 32]),
     /// Hashes of the owner's shares 0, 1 and 2, to everybody, before any share leaves.
     Copies([[u8; 32]; 3]),
+    /// To another computing party: the hash of the share of the output that both hold.
+    Holds([u8; 32]),
 }
 
 /// A vector.

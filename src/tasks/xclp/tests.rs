@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
 use super::computed::{Computed, inputs_digest};
-use super::deliver::{self, Deliver};
+use super::deliver::{self, Deliver, Delivered, Differing};
 use super::talk::{Body, What, content, read};
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
@@ -24,7 +24,7 @@ use crate::sketch::lsh::Codes;
 use crate::tasks::Hamming;
 use crate::tasks::exchange::{Content, Exchange, Output, Vocabulary};
 use crate::tasks::xclp::shares::input::{Announced, unpack};
-use crate::tasks::xclp::shares::output::Sealed;
+use crate::tasks::xclp::shares::output::{Sealed, unseal};
 use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
 use flyswarm_mpc::shares::{Bits, Ring, Xor};
@@ -46,6 +46,7 @@ pub(super) fn rows(peer: u16) -> Rows {
     Rows {
         data: Arc::new(Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows")),
         labels: Arc::new((0..count).map(|i| (i % 3 == 0).then_some((i % CLASSES) as u16)).collect()),
+        without: Vec::new(),
         planes: [4; 32],
         salt: Zeroizing::new([peer as u8; 32]),
     }
@@ -144,10 +145,17 @@ pub(super) fn outs() -> Vec<Excluded> {
 }
 
 pub(super) fn expected() -> Answer {
-    let all: Vec<Rows> = owners().iter().map(|(peer, _)| rows(peer.0)).collect();
+    answer(owners().into_iter().map(|(peer, _)| rows(peer.0)))
+}
+
+/// What propagation in one place says of all rows.
+fn answer(all: impl Iterator<Item = Rows>) -> Answer {
+    let all: Vec<Rows> = all.collect();
     let values = all.iter().flat_map(|rows| rows.data.values().to_vec()).collect();
     let data = Dataset::new(FEATURES, values, Vec::new(), Vec::new()).expect("rows");
-    let labels: Vec<_> = all.iter().flat_map(|rows| rows.labels.to_vec()).collect();
+    let kept = |rows: &Rows, label: Option<u16>| label.filter(|label| !rows.without.contains(label));
+    let labels: Vec<_> =
+        all.iter().flat_map(|rows| rows.labels.iter().map(|label| kept(rows, *label))).collect();
     Reference::new(&plan(), &Codes::of(&data, &[4; 32], 64).expect("codes"), &labels).output
 }
 
@@ -160,6 +168,29 @@ pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     net.results.iter().filter_map(party).collect()
 }
 
+/// Members to whom the shares of those who computed are delivered.
+pub(super) fn delivering(
+    parties: &BTreeMap<u8, (Peer, Sealed)>,
+    members: &[Peer],
+    differing: impl Fn(Peer) -> Differing,
+) -> Net {
+    let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
+    let senders = deliver::senders(&trio.try_into().unwrap(), members).expect("two");
+    let setup = |me: Peer| deliver::Setup {
+        me,
+        owners: owners(),
+        members: members.to_vec(),
+        senders,
+        sealed: parties.values().find(|(peer, _)| *peer == me).map(|(_, sealed)| sealed.clone()),
+        differing: differing(me),
+        classes: CLASSES,
+        patience_ms: 3000,
+        longest_ms: 60_000,
+    };
+    let here = members.iter().filter(|peer| Deliver::takes_part(&setup(**peer), **peer));
+    Net::new(here.map(|&me| (me, Box::new(Deliver::new(setup(me))) as Box<dyn Exchange>)))
+}
+
 #[test]
 fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
     let mut net = Net::computing(&outs());
@@ -168,30 +199,26 @@ fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
     let parties = computed(&net);
     let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
     assert_eq!(trio, [Peer(3), Peer(1), Peer(0)]);
-    for missing in 0..3 {
-        let members: Vec<Peer> =
-            (0..5).map(Peer).filter(|peer| missing == 3 || *peer != trio[missing]).collect();
-        let senders = deliver::senders(&trio.clone().try_into().unwrap(), &members).expect("two");
-        let setup = |me: Peer| deliver::Setup {
-            me,
-            owners: owners(),
-            members: members.clone(),
-            senders,
-            sealed: parties.values().find(|(peer, _)| *peer == me).map(|(_, sealed)| sealed.clone()),
-            classes: CLASSES,
-            patience_ms: 3000,
-            longest_ms: 60_000,
-        };
-        let here = members.iter().filter(|peer| Deliver::takes_part(&setup(**peer), **peer));
-        let mut net = Net::new(here.map(|&me| (me, Box::new(Deliver::new(setup(me))) as Box<dyn Exchange>)));
+    for missing in [Some(trio[0]), Some(trio[1]), Some(trio[2]), None] {
+        let members: Vec<Peer> = (0..5).map(Peer).filter(|peer| Some(*peer) != missing).collect();
+        let mut net = delivering(&parties, &members, |_| Differing::default());
         net.run(|_, _, _, _| {});
         let expected = expected();
         let mut start = 0;
         for (owner, rows) in owners() {
             if members.contains(&owner) {
-                let answer = deliver::from_bytes(&net.results[&owner], CLASSES).expect("an answer");
-                assert_eq!(answer.labels, expected.labels[start..start + rows], "{owner} without {missing}");
+                let Some(Delivered::Output(answer, compared)) =
+                    Delivered::from_bytes(&net.results[&owner], CLASSES)
+                else {
+                    panic!("an answer");
+                };
+                assert_eq!(
+                    answer.labels,
+                    expected.labels[start..start + rows],
+                    "{owner} without {missing:?}"
+                );
                 assert_eq!(answer.coarse, expected.coarse[start * CLASSES..(start + rows) * CLASSES]);
+                assert_eq!(compared, missing.is_none(), "all shares arrive twice if all three parties send");
             }
             start += rows;
         }
@@ -397,9 +424,23 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
     assert_eq!(Computed::from_bytes(&[&[4][..], &[0; 65]].concat()), None, "a fourth party");
     assert_eq!(Computed::from_bytes(&[&[1][..], &[0; 64]].concat()), None, "a party without shares");
     let answer = Answer { labels: vec![Some(2), None], coarse: vec![1, 2, 61, 0, 0, 0] };
-    assert_eq!(deliver::from_bytes(&deliver::to_bytes(&answer, 3), 3), Some(answer));
-    assert_eq!(deliver::from_bytes(&[3, 0, 1, 1, 1], 3), None, "no such class");
-    assert_eq!(deliver::from_bytes(&[0, 0, 1, 1], 3), None, "cut short");
+    for delivered in [
+        Delivered::Output(answer.clone(), true),
+        Delivered::Output(answer, false),
+        Delivered::Differing([Peer(3), Peer(260)]),
+    ] {
+        assert_eq!(Delivered::from_bytes(&delivered.to_bytes(3), 3), Some(delivered));
+    }
+    for (bytes, what) in [
+        (&[1, 3, 0, 1, 1, 1][..], "no such class"),
+        (&[1, 0, 0, 1, 1], "cut short"),
+        (&[0], "no kind"),
+        (&[4, 0, 0, 1, 1, 1], "another kind"),
+        (&[3, 0, 0, 1], "no pair"),
+        (&[], "nothing"),
+    ] {
+        assert_eq!(Delivered::from_bytes(bytes, 3), None, "{what}");
+    }
 }
 
 /// The parcels of a view: who computed, and what each of them got of each owner.
@@ -497,4 +538,35 @@ fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who
     let blamed: Vec<(Peer, Peer)> = other.blamed.iter().map(|(by, peer, _)| (*by, *peer)).collect();
     assert!(!blamed.is_empty() && blamed.iter().all(|(_, peer)| *peer == Peer(2)), "{blamed:?}");
     assert!(computed(&other).is_empty());
+}
+
+#[test]
+fn labels_of_classes_that_count_as_none_are_committed_to_and_not_shared() {
+    let commitments = |net: &Net| -> Vec<[u8; 32]> {
+        owners()
+            .iter()
+            .map(|(peer, _)| Computed::from_bytes(&net.results[peer]).unwrap().commitment)
+            .collect()
+    };
+    let mut plain = Net::computing(&outs());
+    plain.run(|_, _, _, _| {});
+    let all = (0..1u16 << CLASSES).map(|bits| (bits, Hamming::Replicated)).chain([(0b101, Hamming::Ot)]);
+    for (bits, hamming) in all {
+        let without: Vec<u16> = (0..CLASSES as u16).filter(|class| bits >> class & 1 == 1).collect();
+        let mut net = Net::new((0u16..5).map(|me| {
+            let mut setup = setup(me, 1, Excluded::default());
+            setup.hamming = hamming;
+            setup.rows.iter_mut().for_each(|rows| rows.without.clone_from(&without));
+            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+        }));
+        net.run(|_, _, _, _| {});
+        assert_eq!((net.results.len(), &net.blamed), (5, &vec![]));
+        assert_eq!(commitments(&net), commitments(&plain), "{without:?}");
+        let all = owners().into_iter().map(|(peer, _)| rows(peer.0));
+        let expected = answer(all.map(|rows| Rows { without: without.clone(), ..rows }));
+        let sealed: Vec<Sealed> = computed(&net).into_values().map(|(_, sealed)| sealed).collect();
+        let points = 0..plan().points();
+        let [one, two] = [sealed[0].for_owner(0, points.clone()), sealed[1].for_owner(1, points)];
+        assert_eq!(unseal(plan().points(), CLASSES, &one, &two), Some(expected), "{without:?}");
+    }
 }

@@ -202,7 +202,7 @@ class Session:
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
-        self.most_rows, self.most_sessions = xclp.get("most_rows", 0), xclp.get("most_sessions", 0)
+        self.most_rows, self.most_sessions = xclp.get("most_rows", 0 if both else 500), xclp.get("most_sessions", 0)
         need(0 <= self.most_rows <= 10_000 and 0 <= self.most_sessions <= 1_000_000, "xclp")
         need(self.most_sessions in (0, *range(series["number"] if "series" in file else 1, self.most_sessions + 1)), "series")
         self.memory_mb = xclp.get("memory_mb", 1024)
@@ -481,7 +481,7 @@ class Session:
     def plan_of_task(self):
         classes = len(self.classes)
         if self.task == "xclp":
-            plan = [("coin", 4, 0), ("rows", 4, len(self.roster))]
+            plan = [("coin", 4, 0), ("rows", 4, len(self.roster) + classes)]
             if self.scaling in ("center", "standard", "soft-bins"):
                 plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
             return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]

@@ -161,8 +161,13 @@ def check_xclp():
     session = Session(file["toml"])
     coin = bytes.fromhex(file["coin"])
     check("id of an xclp session", session.id.hex() == file["id"])
+    check("id of a usual xclp session", Session(file["usual"]["toml"]).id.hex() == file["usual"]["id"])
     order = sorted(range(file["counted"]), key=lambda peer: tagged("computing party", coin, le(peer, 2)))
     check("who may compute", order[:4] == file["candidates"])
+
+    for have, lost, fewest, without in file["few_owners"]:
+        few = [number for number, owners in enumerate(have) if max(1, owners - lost) < fewest]
+        check("classes that count as having no labels", few == without)
 
     seed = derive(coin, "planes", session.id)
     check("seed of the planes", seed.hex() == file["planes"])
@@ -232,6 +237,20 @@ def check_xclp():
     settings = classes, session.k, bits, session.alpha, session.steps, session.power
     for stage, values in integer_reference(codes, labels, *settings, session.balance).items():
         check(f"integer reference, {stage}", values == file["reference"][stage])
+    found = file["delivered"]
+    shares = [bytes.fromhex(share) for share in found["shares"]]
+    check("hashes of shares of the output", [tagged("output", share).hex() for share in shares] == found["holds"])
+    width, (first, end) = classes + 2, found["rows"]
+    rows_of = [share[width * first : width * end] for share in shares]
+    sent = [(rows_of[i] + tagged("output", rows_of[(i + 1) % 3])).hex() for i in range(3)]
+    check("what an owner gets of its output", sent == found["sent"])
+    check("the same without a party", [(rows_of[0] + rows_of[1]).hex(), sent[2]] == found["without_1"])
+    whole = xor(xor(*shares[:2]), shares[2])
+    opened = [whole[at : at + width] for at in range(0, len(whole), width)]
+    marks = [int.from_bytes(row[:2], "little") for row in opened]
+    told = [mark - 0x8000 if mark & 0x8000 else None for mark in marks]
+    check("labels of the shares", told == file["reference"]["labels"])
+    check("coarse scores of the shares", [score for row in opened for score in row[2:]] == file["reference"]["coarse"])
     made = integer_reference(codes, labels, *settings, True)
     for stage in ("scores", "labels", "coarse"):
         check(f"balanced classes, {stage}", made[stage] == file["balanced"][stage])

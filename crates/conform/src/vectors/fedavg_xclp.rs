@@ -125,7 +125,7 @@ pub(crate) fn fedavg_xclp() -> Value {
                 let own = peer * ROWS..(peer + 1) * ROWS;
                 let coarse = output.coarse[own.start * classes..own.end * classes].to_vec();
                 let own = reference::Output { labels: output.labels[own].to_vec(), coarse };
-                history.set_exchanged(slot, to_bytes(&own, classes));
+                history.set_exchanged(slot, to_bytes(&own, true, classes));
             }
         }
     }

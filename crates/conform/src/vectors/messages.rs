@@ -139,6 +139,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("exchange working", exchange(Body::KeepAlive)),
         ("exchange commitment", exchange(Body::Commitment([8; 32]))),
         ("exchange copies", exchange(Body::Copies([[1; 32], [2; 32], [3; 32]]))),
+        ("exchange holds", exchange(Body::Holds([4; 32]))),
     ]
 }
 

@@ -5,7 +5,7 @@ mod pairs;
 
 use flyswarm::data::Dataset;
 use flyswarm::session::{Peer, Session};
-use flyswarm::tasks::xclp::internals::{candidates, commitment};
+use flyswarm::tasks::xclp::internals::{candidates, commitment, output_hash, parcel, without_labels};
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
@@ -125,15 +125,41 @@ pub(crate) fn xclp() -> Value {
     let Outcome::Sealed(two) = &ended.results[1] else { panic!("honest") };
     let output = unseal(8, 2, &one.for_owner(0, 0..8), &two.for_owner(1, 0..8));
     assert_eq!(output, Some(reference.output.clone()));
+    // What the owner of rows 2 to 4 gets of each party: from all three, and if party 1 is gone.
+    let sealed = ended.results.each_ref().map(|outcome| match outcome {
+        Outcome::Sealed(sealed) => sealed,
+        other => panic!("{other:?}"),
+    });
+    let sends = |number: usize, twice: bool| hex(parcel(sealed[number], 2..5, 2, twice));
+    let delivered = json!({
+        "shares": sealed.map(|sealed| hex(&sealed.own)),
+        "holds": sealed.map(|sealed| hex(output_hash(&sealed.own))),
+        "rows": [2, 5],
+        "sent": [sends(0, true), sends(1, true), sends(2, true)],
+        "without_1": [sends(0, false), sends(2, true)],
+    });
+
+    // Where the file says nothing.
+    let (head, _) = HEAD.split_once("[xclp]").expect("the section");
+    let usual_text = toml(head, 7);
+    let usual = Session::parse(&usual_text).unwrap().id();
+
+    // How many owners have labels of each class, how many are lost, how many are asked for; and the classes
+    // that count as having none.
+    let cases = [([4, 3, 2, 1, 0], 0, 3), ([4, 3, 2, 1, 0], 1, 3), ([4, 3, 2, 1, 0], 1, 1)];
+    let few_owners =
+        cases.map(|(have, lost, fewest)| json!([have, lost, fewest, without_labels(&have, lost, fewest)]));
 
     let balanced = Plan::new(8, 2, Settings { balance: true, ..spec.settings() }).unwrap();
     let even = Reference::new(&balanced, &codes, &labels);
     json!({
         "toml": text,
         "id": hex(id),
+        "usual": { "toml": usual_text, "id": hex(usual.0) },
         "coin": hex(coin),
         "counted": counted.len(),
         "candidates": candidates(&coin, &counted, &[]).iter().map(|peer| peer.0).collect::<Vec<_>>(),
+        "few_owners": few_owners,
         "planes": hex(*planes),
         "rows": values,
         "codes": (0..8).map(|row| hex(codes.row(row)[0].to_le_bytes())).collect::<Vec<_>>(),
@@ -161,6 +187,7 @@ pub(crate) fn xclp() -> Value {
                 .map(|parcel| hex(parcel.as_slice())),
             "received": from_parts.map(|hash| hex(hash.finalize())),
         },
+        "delivered": delivered,
         "balanced": {
             "scores": even.scores, "labels": even.output.labels, "coarse": even.output.coarse,
             "received": received(balanced),

@@ -32,8 +32,8 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
-    /// Returns the data for the owner of some points. Two parties suffice, one right after the other. The
-    /// first (`place` 0) sends both of its shares, the second (1) sends the missing one.
+    /// Returns shares from which the output of some points follows. Two parties are enough, one right after
+    /// the other: the first (`place` 0) gives both of its shares, the second (1) the missing one.
     #[must_use]
     pub fn for_owner(&self, place: usize, points: std::ops::Range<usize>) -> Vec<u8> {
         let range = points.start * self.width..points.end * self.width;
@@ -60,9 +60,8 @@ impl Sealed {
     }
 }
 
-/// Returns an owner's output from the data of the first and the second of two parties
-/// ([`Sealed::for_owner`]). Returns `None` if they are not an output of `points` points and `classes`
-/// classes.
+/// Returns an owner's output from two shares and the third, in any order ([`Sealed::for_owner`] gives
+/// them). Returns `None` if they are not an output of `points` points and `classes` classes.
 #[must_use]
 pub fn unseal(points: usize, classes: usize, zero: &[u8], one: &[u8]) -> Option<Output> {
     let width = classes + 2;

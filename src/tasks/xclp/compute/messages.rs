@@ -58,6 +58,7 @@ impl Compute {
                 self.compute_if_all_is_here(step);
                 Ok(())
             }
+            Body::Holds(hash) => self.holds(from, hash, step),
             Body::Credit => self.outgoing.credit(from, step),
             Body::KeepAlive => Ok(()),
             Body::Part { what, last } => self.part(from, what, last, data, step),

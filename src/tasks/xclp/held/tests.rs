@@ -124,7 +124,7 @@ proptest! {
         let kept = scaled.subset(&gave);
         let near = Neighbours::new(&kept).unwrap().predict(NEIGHBOURS, &scaled);
         let planes = planes(&task.plan.session, &history).unwrap();
-        let alone = Xclp::pooled(&[&peer(&given, Vec::new())], &planes, None).unwrap().0.concat();
+        let alone = Xclp::pooled(&[&peer(&given, Vec::new())], &planes, None, &[]).unwrap().0.concat();
         let mut counts = [[[0u64; 10]; 10]; 3];
         let mut apart = [(); 2].map(|()| vec![[0; 2]; 10]);
         for row in (0..count).filter(|&row| known[row].is_some() && given.labels[row].is_none()) {

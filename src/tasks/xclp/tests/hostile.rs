@@ -184,3 +184,117 @@ fn a_party_that_spoils_a_round_gets_no_honest_party_blamed() {
     }
     assert!(doubts > 0, "marks that are not k a row are seen");
 }
+
+#[test]
+fn two_parties_that_hold_a_share_of_the_output_differently_are_kept_apart_before_the_decision() {
+    // Peers 3, 1 and 0 compute. Peer 0 says that it holds something else, or gives peer 1 another last share.
+    for claims in [true, false] {
+        let outs = outs();
+        let rounds = std::cell::Cell::new(0);
+        let mut plain = Net::computing(&outs);
+        plain.run(|from, to, body, data| {
+            if let (Peer(0), Peer(1), Body::Part { what: What::Round(round), .. }) = (from, to, body)
+                && !data.is_empty()
+            {
+                rounds.set((*round).max(rounds.get()));
+            }
+        });
+        assert_eq!(computed(&plain).len(), 3);
+        let mut net = Net::computing(&outs);
+        net.run(|from, to, body, data| match body {
+            Body::Holds(hash) if claims && from == Peer(0) && to == Peer(1) => hash[0] ^= 1,
+            Body::Part { what: What::Round(round), .. }
+                if !claims && from == Peer(0) && to == Peer(1) && *round == rounds.get() =>
+            {
+                data.iter_mut().for_each(|byte| *byte ^= 1);
+            }
+            _ => {}
+        });
+        assert_eq!((&net.blamed, computed(&net).contains_key(&1)), (&vec![], false), "{claims}");
+        // Only the liar itself could say otherwise.
+        let pair = [(Peer(1), Peer(0)), (Peer(0), Peer(1))];
+        assert!(net.suspects.contains(&pair[0]) && net.suspects.iter().all(|mark| pair.contains(mark)));
+        assert_eq!(*outs[1].lock().unwrap(), [Peer(0)].into(), "they compute together no more");
+        let mut next = Net::computing(&outs);
+        next.run(|_, _, _, _| {});
+        let trio: Vec<Peer> = computed(&next).values().map(|(peer, _)| *peer).collect();
+        assert_eq!(trio, [Peer(3), Peer(1), Peer(4)]);
+    }
+}
+
+#[test]
+fn a_hash_of_an_output_from_a_peer_that_does_not_compute_or_a_second_one_is_blamed() {
+    let mut net = Net::computing(&outs());
+    net.run(|from, to, body, _| {
+        if from == Peer(2) && to == Peer(1) && matches!(body, Body::Copies(_)) {
+            *body = Body::Holds([1; 32]);
+        }
+    });
+    assert_eq!(blamed(&net), [Peer(2)].into());
+    for times in [1, 2] {
+        let (mut net, mut said) = (Net::computing(&outs()), false);
+        for peer in (0..5).map(Peer) {
+            net.give(peer, Input::Start);
+        }
+        while let Some((from, to, message)) = net.queue.pop_front() {
+            let (body, _) = read(message.clone()).expect("said by machines");
+            let early = matches!(body, Body::Part { what: What::Round(50), .. });
+            if !said && early && (from, to) == (Peer(0), Peer(1)) {
+                said = true;
+                for _ in 0..times {
+                    let message = content(&Body::Holds([1; 32]), Bytes::new());
+                    net.give(to, Input::Message { from, message });
+                }
+                assert_eq!(blamed(&net).contains(&Peer(0)), times == 2);
+            }
+            net.give(to, Input::Message { from, message });
+        }
+        assert!(said);
+    }
+}
+
+#[test]
+fn a_changed_delivered_share_is_noticed_and_both_that_hold_it_are_named() {
+    let mut net = Net::computing(&outs());
+    net.run(|_, _, _, _| {});
+    let (parties, members) = (computed(&net), (0..5).map(Peer).collect::<Vec<_>>());
+    let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
+    // Peer 2 has six rows, a share of them 30 bytes; the hash of the next share stands behind them.
+    for (liar, at) in (0..3).flat_map(|liar| [0, 29, 30, 61].map(|at| (liar, at))) {
+        let seen: Vec<Differing> = (0..5).map(|_| Differing::default()).collect();
+        let differing = |me: Peer| seen[me.index()].clone();
+        let mut net = delivering(&parties, &members, differing);
+        net.run(|from, to, body, data| {
+            if (from, to) == (trio[liar], Peer(2)) && matches!(body, Body::Part { what: What::Output, .. }) {
+                assert_eq!(data.len(), 62);
+                data[at] ^= 1;
+            }
+        });
+        let other = trio[if at < 30 { (liar + 2) % 3 } else { (liar + 1) % 3 }];
+        let of = |net: &Net, peer: u16| Delivered::from_bytes(&net.results[&Peer(peer)], CLASSES).unwrap();
+        let Delivered::Differing(pair) = of(&net, 2) else { panic!("{liar} {at}: it is not noticed") };
+        assert_eq!(BTreeSet::from(pair), [trio[liar], other].into(), "{liar} {at}");
+        // Nobody is blamed alone, and the others have what is theirs.
+        assert!(net.blamed.is_empty() && net.failed.is_empty());
+        assert!([0, 3].iter().all(|&peer| matches!(of(&net, peer), Delivered::Output(_, true))));
+        // In a later view one of the two may be gone, perhaps the honest one: nothing is used all the same.
+        let left: Vec<Peer> = members.iter().copied().filter(|peer| *peer != other).collect();
+        let mut later = delivering(&parties, &left, differing);
+        later.run(|_, _, _, _| {});
+        assert_eq!(of(&later, 2), Delivered::Differing(pair));
+    }
+}
+
+#[test]
+fn an_owner_that_loses_any_sender_ends_the_view_and_one_that_loses_another_owner_does_not() {
+    let mut net = Net::computing(&outs());
+    net.run(|_, _, _, _| {});
+    let (parties, members) = (computed(&net), (0..5).map(Peer).collect::<Vec<_>>());
+    for lost in [3, 1, 0, 4] {
+        let mut net = delivering(&parties, &members, |_| Differing::default());
+        net.give(Peer(2), Input::Start);
+        net.give(Peer(2), Input::PeerLost(Peer(lost)));
+        let sends = parties.values().any(|(peer, _)| *peer == Peer(lost));
+        assert_eq!(net.suspects, if sends { vec![(Peer(2), Peer(lost))] } else { Vec::new() });
+    }
+}

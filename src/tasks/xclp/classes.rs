@@ -1,0 +1,85 @@
+//! Classes of which too few owners have labels (spec, section 15b): such a class counts as having none.
+//!
+//! A class with one labelled row would show that row: every score of the class says how near it is. So `rows`
+//! opens how many members have labels of each class, and owners share no label of a class for which these
+//! are fewer than `privacy.min_contributors`. Each of them has at least one label, so there are then as many
+//! labels, too.
+
+use super::{Plan, ROWS, Xclp};
+use crate::session::Peer;
+use crate::tasks::History;
+
+/// A class that counts as having no labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FewOwners {
+    /// The class.
+    pub class: u16,
+    /// Members that have labels of it, as `rows` says.
+    pub have: usize,
+    /// Counted owners that are gone: each of them may be one of these.
+    pub lost: usize,
+}
+
+/// Of each class 1 if there are labels of it, else 0.
+pub(super) fn words(labels: &[Option<u16>], classes: usize) -> Vec<u32> {
+    let has = |class: usize| labels.iter().flatten().any(|&label| usize::from(label) == class);
+    (0..classes).map(|class| u32::from(has(class))).collect()
+}
+
+/// The classes of which fewer than `fewest` owners are left for sure. `have`: how many owners have labels of
+/// each; `lost`: how many of the counted owners are gone.
+fn few(have: impl Iterator<Item = u32>, lost: usize, fewest: usize) -> Vec<FewOwners> {
+    let classes = (0u16..).zip(have).map(|(class, have)| FewOwners { class, have: have as usize, lost });
+    // Whoever has labels of a class is an owner of it.
+    classes.filter(|few| few.have.saturating_sub(few.lost).max(1) < fewest).collect()
+}
+
+/// The same classes, for the test vectors.
+#[cfg(feature = "internals")]
+pub fn without_labels(have: &[u32], lost: usize, fewest: usize) -> Vec<u16> {
+    few(have.iter().copied(), lost, fewest).iter().map(|few| few.class).collect()
+}
+
+impl Plan {
+    /// The classes that count as having no labels where the rows of `members` are compared.
+    pub(crate) fn few_owners(&self, history: &History, members: &[Peer]) -> Vec<FewOwners> {
+        if !self.counts_classes {
+            return Vec::new();
+        }
+        let counted = self.counted(history);
+        let gone = counted.iter().filter(|(peer, rows)| **rows > 0 && !members.contains(peer));
+        let (lost, fewest) = (gone.count(), usize::from(self.session.privacy.min_contributors));
+        let words = history.vector(ROWS).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
+        let have = words.iter().skip(self.session.roster.len()).map(|&word| u32::from_le_bytes(word));
+        few(have, lost, fewest)
+    }
+
+    /// A line for each of these classes of which there are labels.
+    pub(super) fn told_of(&self, few: &[FewOwners]) -> Vec<String> {
+        let fewest = self.session.privacy.min_contributors;
+        let line = |&FewOwners { class, have, lost }: &FewOwners| {
+            let name = self.session.data.classes.get(usize::from(class)).map_or("", String::as_str);
+            let peers = if have == 1 { "peer has" } else { "peers have" };
+            let gone =
+                if lost > 0 { format!(" and {lost} of the counted owners left") } else { String::new() };
+            format!(
+                "class {name:?} counts as having no labels: only {have} {peers} labels of it{gone}, and the \
+                 session requires {fewest} (privacy.min_contributors)"
+            )
+        };
+        few.iter().filter(|few| few.have > 0).map(line).collect()
+    }
+}
+
+impl Xclp {
+    /// The classes that count as having no labels in the session of this history, because too few of the
+    /// owners over whose rows was computed have any.
+    #[must_use]
+    pub fn without_labels(&self, history: &History) -> Vec<u16> {
+        self.few_owners(history).iter().map(|few| few.class).collect()
+    }
+
+    pub(crate) fn few_owners(&self, history: &History) -> Vec<FewOwners> {
+        self.plan.few_owners(history, history.members(self.plan.computed()))
+    }
+}
