@@ -59,12 +59,15 @@ impl Plan {
         let fewest = self.session.privacy.min_contributors;
         let line = |&FewOwners { class, have, lost }: &FewOwners| {
             let name = self.session.data.classes.get(usize::from(class)).map_or("", String::as_str);
-            let peers = if have == 1 { "peer has" } else { "peers have" };
-            let gone =
-                if lost > 0 { format!(" and {lost} of the counted owners left") } else { String::new() };
+            let peers = if have == 1 { "1 peer".to_owned() } else { format!("{have} peers") };
+            let found = match lost {
+                0 => format!("only {peers} gave labels of it"),
+                1 => format!("{peers} gave labels of it, 1 owner has left since"),
+                _ => format!("{peers} gave labels of it, {lost} owners have left since"),
+            };
             format!(
-                "class {name:?} counts as having no labels: only {have} {peers} labels of it{gone}, and the \
-                 session requires {fewest} (privacy.min_contributors)"
+                "class {name:?} counts as having no labels: {found}, and the session requires {fewest} \
+                 (privacy.min_contributors)"
             )
         };
         few.iter().filter(|few| few.have > 0).map(line).collect()

@@ -74,7 +74,7 @@ fn a_class_with_one_labelled_row_is_as_if_it_had_none() {
     assert_ne!(Xclp::pooled(&tasks, &planes, None, &[]).unwrap().0, stripped);
 
     let outcome = |peer: u16| lab.tasks[usize::from(peer)].outcome(&lab.histories()[&Peer(peer)], 0).unwrap();
-    let line = "class \"8\" counts as having no labels: only 1 peer has labels of it, and the session requires 3 \
+    let line = "class \"8\" counts as having no labels: only 1 peer gave labels of it, and the session requires 3 \
                 (privacy.min_contributors)";
     for peer in 0..4 {
         let outcome = outcome(peer);
@@ -112,8 +112,8 @@ fn a_class_that_has_lost_an_owner_may_count_as_none_and_nobody_is_blamed_for_its
     let [told, stripped] = told_and_stripped(&lab, &left, &[0]);
     assert_eq!(told, stripped);
     let told = &lab.tasks[left[0].index()].outcome(&lab.histories()[&left[0]], 0).unwrap().warnings;
-    let line = "class \"0\" counts as having no labels: only 3 peers have labels of it and 1 of the counted \
-                owners left, and the session requires 3 (privacy.min_contributors)";
+    let line = "class \"0\" counts as having no labels: 3 peers gave labels of it, 1 owner has left since, and \
+                the session requires 3 (privacy.min_contributors)";
     assert_eq!(*told, [line]);
 }
 
