@@ -26,12 +26,16 @@ pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>
         read => read.map_err(|error| for_io(&error, wrong(&error)))?,
     };
     let found = LearntRows::parse(&text);
-    let found =
-        found.map_err(|error| Failure::Input(wrong(&format!("{error}; without it nothing is said"))))?;
+    let found = found.map_err(|error| {
+        Failure::Input(wrong(&format!(
+            "{error}; without this file, training rows \
+                                                             are not found"
+        )))
+    })?;
     if found.result() == digest {
         return Ok(Some(found));
     }
-    say(&format!("{}: is of another model, and is left out", path.display()));
+    say(&format!("{}: belongs to another model and is ignored", path.display()));
     Ok(None)
 }
 

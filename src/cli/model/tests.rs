@@ -241,7 +241,7 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
     write("less.csv", named_csv(|i| i, Some(63), 20));
     let told = refused("predict m --data less.csv");
     assert!(told.contains("column 64 is called \"digit\", the model says \"p63\""), "{told}");
-    assert!(told.ends_with("(if one is a label: --label last, or its name or number)"), "{told}");
+    assert!(told.ends_with("(if one column is the label: --label last, or its name or number)"), "{told}");
     let told = refused("report m --data less.csv");
     assert!(told.contains("no column is called \"p63\", which the model has"), "{told}");
     write("other.csv", named_csv(|i| i, None, 20).replacen("p7,", "age,", 1));
@@ -263,26 +263,35 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
     let far = |text: &str| text.replacen("\n0,0,", "\n0,1e20,", 1);
     write("named.csv", plain.clone());
     let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
-    assert!(one.ends_with("d.csv: neither file nor model has names of columns: names not compared"), "{one}");
+    assert!(
+        one.ends_with("d.csv: the file and the model have no column names: names are not checked"),
+        "{one}"
+    );
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
     assert!(
-        one.ends_with("the model has no names of columns: taken as they stand, names not compared"),
+        one.ends_with(
+            "the model has no column names: the columns are used in the order of the file, \
+                       names are not checked"
+        ),
         "{one}"
     );
     named_model(folder.path(), Scaling::Standard);
     assert!(said(folder.path(), "named.csv").is_empty(), "{:?}", said(folder.path(), "named.csv"));
     let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
     assert!(
-        one.ends_with("has no names of columns: taken in the order of the model, names not compared"),
+        one.ends_with(
+            "has no column names: the columns are used in the order of the model, names are \
+                       not checked"
+        ),
         "{one}"
     );
     write("named.csv", named);
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
-    assert!(one.ends_with("columns brought into the order of the model, by their names"), "{one}");
+    assert!(one.ends_with("columns reordered by name to match the model"), "{one}");
     write("named.csv", far(&plain));
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
-    let expected = "1 of 50 rows are far outside what the model has learnt: \"p1\" in 1 (learnt 0.3038 +- 0.9069; \
-                    farthest 100000000000000000000)";
+    let expected = "1 of 50 rows are far outside the range of the training rows: \"p1\" in 1 (in \
+                    training 0.3038 +- 0.9069; farthest 100000000000000000000)";
     assert!(one.ends_with(expected), "{one}");
     let text = run_line(folder.path(), "report m --data named.csv --json").unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -589,5 +598,5 @@ fn two_models_are_compared_by_origin_rows_settings_and_what_they_say_of_rows() {
     assert_eq!(value["rows"]["balanced_accuracy"].as_array().map(Vec::len), Some(2));
     let refused = |line: &str| run_line(folder.path(), line).unwrap_err().to_string();
     assert!(refused("inspect a b a").starts_with("3 files: `inspect` takes one, or two models to compare"));
-    assert!(refused("inspect a --data d.csv").starts_with("--data: two models are compared by rows"));
+    assert!(refused("inspect a --data d.csv").starts_with("--data compares two models on these rows"));
 }

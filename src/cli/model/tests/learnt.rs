@@ -36,7 +36,7 @@ fn learnt_rows_of_another_model_are_left_out_and_damaged_ones_refused() {
     std::fs::write(folder.path().join("m.learnt-rows"), "{}").unwrap();
     let error = report().unwrap_err().to_string();
     assert!(
-        error.contains("m.learnt-rows: no learnt rows: ") && error.ends_with("nothing is said"),
+        error.contains("m.learnt-rows: no learnt rows: ") && error.ends_with("training rows are not found"),
         "{error}"
     );
 }

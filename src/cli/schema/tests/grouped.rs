@@ -49,7 +49,7 @@ fn without_a_group_column_visits_bring_the_advice_to_name_one() {
     new(folder.path(), "--from visits.csv").unwrap();
     let said = run_line(folder.path(), "schema check s.toml --data visits.csv").unwrap();
     assert!(
-        said.contains("ids that come back in several rows") && said.contains("session new --group"),
+        said.contains("ids that occur in several rows") && said.contains("session new --group"),
         "{said}"
     );
 }
