@@ -195,12 +195,11 @@ impl DataArguments {
             _ if model.preparation().is_some() => None,
             _ if loaded.reordered => Some("columns reordered by name to match the model"),
             (false, true) => Some(
-                "has no column names: the columns are used in the order of the model, names are not \
-                      checked",
+                "has no column names: the columns are used in the order of the model, names are not checked",
             ),
             (true, false) => Some(
-                "the model has no column names: the columns are used in the order of the file, \
-                      names are not checked",
+                "the model has no column names: the columns are used in the order of the file, names are \
+                 not checked",
             ),
             (true, true) => Some("the file and the model have no column names: names are not checked"),
             (false, false) => None,

@@ -27,10 +27,7 @@ pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Option<LearntRows>
     };
     let found = LearntRows::parse(&text);
     let found = found.map_err(|error| {
-        Failure::Input(wrong(&format!(
-            "{error}; without this file, training rows \
-                                                             are not found"
-        )))
+        Failure::Input(wrong(&format!("{error}; without this file, training rows are not found")))
     })?;
     if found.result() == digest {
         return Ok(Some(found));

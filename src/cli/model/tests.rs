@@ -270,8 +270,8 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
     assert!(
         one.ends_with(
-            "the model has no column names: the columns are used in the order of the file, \
-                       names are not checked"
+            "the model has no column names: the columns are used in the order of the file, names are not \
+             checked"
         ),
         "{one}"
     );
@@ -280,8 +280,7 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
     let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
     assert!(
         one.ends_with(
-            "has no column names: the columns are used in the order of the model, names are \
-                       not checked"
+            "has no column names: the columns are used in the order of the model, names are not checked"
         ),
         "{one}"
     );
