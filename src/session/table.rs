@@ -379,8 +379,9 @@ pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut 
         field("The column of the class.", "label", quoted(label), out)?;
     }
     if let Some(group) = group {
-        let about = "Rows with the same text in this column, such as those of one patient, are never parted between \
-                     learning and testing. The column is no feature and stays with each peer.";
+        let about = "Rows with the same text in this column, such as those of one patient, are never \
+                     split between learning and testing. The column is no feature and stays with each \
+                     peer.";
         field(about, "group", quoted(group), out)?;
     }
     writeln!(

@@ -330,8 +330,8 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         if counts(0) || counts(1) {
             found.check_count(aside, expected)?;
             let problem = format!(
-                "line {}: 0, 1, 2 and so on may be names of columns or a row: `header = true` or `false` in the map \
-                 file says which",
+                "line {}: 0, 1, 2 and so on may be column names or a row: `header = true` or `false` in \
+                 the map file says which",
                 found.line
             );
             return Err(DataError::Layout { file: found.file.into(), problem });

@@ -239,7 +239,7 @@ fn a_draft_says_all_that_others_see_and_keeps_the_rest_here() {
     run_line(folder.path(), &new).unwrap();
     let said = crate::cli::SAID.take().unwrap();
     for line in [
-        "  names of columns: \"mrn\", \"age\", \"smoker\", \"ward\", \"kind\"",
+        "  column names: \"mrn\", \"age\", \"smoker\", \"ward\", \"kind\"",
         "  levels of \"smoker\": \"no\", \"yes\"",
         "  levels of \"ward\": \"north\"",
         "  classes: \"sick\", \"well\"",

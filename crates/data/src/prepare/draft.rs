@@ -235,9 +235,8 @@ impl Survey {
                 "{ragged} rows have another number of columns than the header and were not looked at"
             ));
         }
-        out.said.extend(
-            sideways.iter().map(|hint| format!("warning: {hint}. All peers see the names of columns")),
-        );
+        out.said
+            .extend(sideways.iter().map(|hint| format!("warning: {hint}. All peers see the column names")));
         for at in (0..names.len()).filter(|at| names[*at].is_empty() && !dropped.contains(at)) {
             out.said.push(format!("column {} has no name and is left out", at + 1));
         }

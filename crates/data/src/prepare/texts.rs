@@ -134,8 +134,8 @@ pub(super) fn header_of_values(names: &[Likeness]) -> Option<String> {
     // A single column may have the same name as one of its levels.
     (values > 1).then(|| {
         format!(
-            "{values} of {} texts are like the values below: names of columns are expected, which all peers see \
-             (`header = true` in the map file if these are names)",
+            "{values} of {} texts are like the values below: column names are expected, which all peers \
+             see (`header = true` in the map file if these are names)",
             names.len()
         )
     })
