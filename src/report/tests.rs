@@ -217,7 +217,7 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
         ("\"xclp\"", CLASSES, "", "hold_out = 20"),
     ] {
         let page = page_of(&session(task, data, sections));
-        assert!(page.contains("<h2>How good the result is</h2>") && page.contains(told), "{task}: {page}");
+        assert!(page.contains("<h2>Quality of the result</h2>") && page.contains(told), "{task}: {page}");
     }
     // A sketch predicts nothing.
     assert!(!page_of(&session("\"sketch\"", "", "")).contains("<h2>How good"));
@@ -264,7 +264,7 @@ fn warnings_stand_first_and_a_receipt_alone_counts_them() {
     let page = render(&["a constant column", "worse than alone"]);
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not in {page}"));
     assert!(place("<h2>Warnings</h2>") < place("<p class=\"verdict bad\">worse than alone</p>"));
-    assert!(place("worse than alone</p>") < place("<h2>How good the model is</h2>"));
+    assert!(place("worse than alone</p>") < place("<h2>Quality of the model</h2>"));
     let page = render(&[]);
     assert!(page.contains("was warned while the session ran (columns: 2, quality: 1)"), "{page}");
     receipt["warnings"] = json!({});

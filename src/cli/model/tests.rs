@@ -193,11 +193,14 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     // Its page has the picture, and the columns if the network has their spread: mean 1, deviation 4.
     run("report n --data d.csv --out n.report.html");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
-    assert!(page.contains("aria-label=\"Calibration: stated") && !page.contains("beside the pool"));
+    assert!(page.contains("aria-label=\"Calibration: stated") && !page.contains("compared with the pool"));
     made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
     run("report n --data d.csv --out n.report.html --force");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
-    assert!(page.contains("d.csv beside the pool</h2>") && page.contains("flyswarm personalise"), "{page}");
+    assert!(
+        page.contains("d.csv compared with the pool</h2>") && page.contains("flyswarm personalise"),
+        "{page}"
+    );
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
 }
 
@@ -356,7 +359,7 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     // The scaling of this model keeps no spread.
     assert!(
         own.contains("a file with the scaling center keeps no spread")
-            && !own.contains("beside the pool</h2>")
+            && !own.contains("compared with the pool</h2>")
     );
     run_line(folder.path(), "report m --data d.csv --out r.html").expect("it replaces its own page");
     #[cfg(unix)]
