@@ -391,14 +391,14 @@ pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut 
     }
     writeln!(
         out,
-        "# Of each column: kind \"number\", \"category\" or \"ordinal\" (with levels), \"date\" or \
-         \"ignored\";\n# fill: replaces a missing value, absent: such rows are refused, \"\": no \
-         level;\n# fill_with instead of fill: \"mean\" of numbers and dates, \"most-frequent\" of \
-         levels, of all peers'\n# values: all peers see these sums (docs/formats.md);\n# indicator: one \
-         more number says that it was missing; others_missing: a text that is not a level\n# counts as \
-         missing, absent: such rows are refused; min and max: rows outside are refused,\n# with clip = \
-         true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n# \
-         \"month-day-year\"."
+        "# Of each column: kind \"number\", \"category\" or \"ordinal\" (with levels), \"date\" or \"ignored\";\n\
+         # fill: replaces a missing value, absent: such rows are refused, \"\": no level;\n\
+         # fill_with instead of fill: \"mean\" of numbers and dates, \"most-frequent\" of levels, of all peers'\n\
+         # values: all peers see these sums (docs/formats.md);\n\
+         # indicator: a second feature marks missing values; others_missing: a text that is not a level\n\
+         # counts as missing, absent: such rows are refused; min and max: rows outside are refused,\n\
+         # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
+         # \"month-day-year\"."
     )?;
     for (at, column) in columns.iter().enumerate() {
         writeln!(out)?;
