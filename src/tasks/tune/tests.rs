@@ -156,7 +156,7 @@ fn more_rows_right_than_there_are_ends_the_session_for_everybody() {
     let slot = task.plan().len() as u32 - 1;
     assert_eq!(
         task.check(slot, &History::of_vectors(&opened)),
-        Err("the opened scores are not those of any rows".into())
+        Err("the opened scores cannot come from rows".into())
     );
 }
 
