@@ -91,9 +91,8 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                     p { strong { (figures.headline("held-out rows")) "." } }
                     p {
                         "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
-                        " % were held out (" (figures.swarm.rows) " rows together) and predicted in \
-                                                                   three ways: by a model of all peers' \
-                                                                   other rows (" b { "swarm" } "), by a model of the peer's own other rows ("
+                        " % were held out (" (figures.swarm.rows) " rows together) and predicted in three ways: by a \
+                         model of all peers' other rows (" b { "swarm" } "), by a model of the peer's own other rows ("
                         b { "alone" } "), and by its 5 nearest own rows (" b { "neighbours" } "). Only sums over all \
                          peers were opened. " (last)
                     }
@@ -220,30 +219,9 @@ fn details(figures: &Figures) -> Markup {
         ))
         @if let (Some(Share { value, low, high }), Some(second)) = (figures.auc, figures.per_class.get(1)) {
             p {
-                "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})")) ": \
-                                                                                                      how \
-                                                                                                      often \
-                                                                                                      the \
-                                                                                                      model \
-                                                                                                      gives \
-                                                                                                      a \
-                                                                                                      row \
-                                                                                                      of " (second.class) " \
-                                                                                                                           a \
-                                                                                                                           higher \
-                                                                                                                           score \
-                                                                                                                           for " (second.class) " \
-                                                                                                                                                 than \
-                                                                                                                                                 a \
-                                                                                                                                                 row \
-                                                                                                                                                 of \
-                                                                                                                                                 the \
-                                                                                                                                                 other \
-                                                                                                                                                 class \
-                                                                                                                                                 at \
-                                                                                                                                                 the \
-                                                                                                                                                 same \
-                                                                                                                                                 peer."
+                "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})"))
+                ": how often the model gives a row of " (second.class) " a higher score for " (second.class)
+                " than a row of the other class at the same peer."
             }
         }
         h3 { "Confusion matrix" }

@@ -115,8 +115,7 @@ fn learnt(results: &Results) -> Markup {
                 }
             }
             @for line in guesses { p { (line) "." } }
-            @for (name, set) in &results.left_out { p { (name) " was skipped: data set " (set) " not \
-                                                                                                found." } }
+            @for (name, set) in &results.left_out { p { (name) " was skipped: data set " (set) " not found." } }
         }
     }
 }

@@ -324,13 +324,10 @@ impl Other {
         let port = port(address).map_or("its port".to_owned(), |port| format!("TCP port {port}"));
         match touch {
             Touch::Connected => Finding::new(Level::Ok, "address", format!("answers at {at}")),
-            Touch::Refused => Finding::new(level, "refused", format!("no program listens at {at}: \
-                                                                      connection refused")).advise(
+            Touch::Refused => Finding::new(level, "refused", format!("no program listens at {at}: connection refused")).advise(
                 "is `flyswarm join` or `doctor` running there? An address in the session file needs the same --listen each time",
             ),
-            Touch::Silence => Finding::new(level, "firewall", format!("no answer at {at} within 4 s: \
-                                                                       probably a firewall, or the \
-                                                                       machine is off"))
+            Touch::Silence => Finding::new(level, "firewall", format!("no answer at {at} within 4 s: probably a firewall, or the machine is off"))
                 .advise(format!("open {port} there; check that its address has not changed")),
             Touch::Failed(why) => Finding::new(level, "address", format!("{at} cannot be reached: {why}"))
                 .advise("check that both machines are on the same network and that the address is right"),

@@ -89,9 +89,7 @@ pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
             "The figures of the rounds below are of training rows. With `held_out` in `[fedavg]` there \
              are also figures of held-out rows."
         }
-        _ => {
-            "See the rounds below: accuracy on held-out rows. Their predictions were not shared."
-        }
+        _ => "See the rounds below: accuracy on held-out rows. Their predictions were not shared.",
     }
 }
 

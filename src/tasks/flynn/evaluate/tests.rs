@@ -347,8 +347,7 @@ fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
     // All three must be in the sum.
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == CALIBRATION).unwrap() as u32;
     let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
-    let told =
-        "only 3 peers hold out 4 rows, and 1 of them are gone; the session requires 3 \
+    let told = "only 3 peers hold out 4 rows, and 1 of them are gone; the session requires 3 \
          (privacy.min_contributors)";
     assert_eq!(plan.allows_held_out(slot, &history, &[Peer(0), Peer(2)]), Err(told.to_owned()));
     assert_eq!(plan.allows_held_out(slot, &history, &[0, 1, 2].map(Peer)), Ok(()));
