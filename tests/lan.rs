@@ -235,7 +235,7 @@ fn an_identity_that_runs_already_is_not_shown_again() {
     ward.swarm.start(0, &["--listen", &listen]);
     ward.swarm.wait_event(0, "waiting");
     let report = ward.run(0, "session.toml", &["--wait", "2"]);
-    report.line("error    twice: `flyswarm join` runs on this machine", &["is locked", "end it"]);
+    report.line("error    twice: `flyswarm join` runs on this machine", &["is locked", "stop it"]);
     assert_eq!(report.code, Some(3));
     // The same key has a second state: another folder, as on another machine. Its address answers with
     // this identity.
