@@ -128,7 +128,7 @@ impl std::fmt::Debug for Interposed {
 fn about(session: &Session, identity: &Identity) -> Value {
     let me = session.peer(&identity.public()).map_or("", |me| session.name(me));
     let privacy = match &session.privacy.noise {
-        Some(_) => "The session is private: noise is added to every sum.",
+        Some(_) => "The session is private: noise is added to every sum over rows.",
         None => "Sums are exact: there is no formal limit on what they reveal about a single row.",
     };
     json!({
