@@ -57,7 +57,8 @@ pub enum LedgerError {
     },
     /// The file system cannot lock the file.
     #[error(
-        "{path}: the file system has no locks (NFS?): keep the key, and the ledger beside it, on a local disk ({error})"
+        "{path}: the file system has no locks (NFS?): keep the key and the ledger, which is next to it, \
+         on a local disk ({error})"
     )]
     NoLocks {
         /// Path of the ledger.
@@ -66,7 +67,7 @@ pub enum LedgerError {
         error: io::Error,
     },
     /// Another process keeps the ledger locked.
-    #[error("{0}: another process has the ledger open and did not let go of it within 10 s")]
+    #[error("{0}: another process uses the ledger and did not release it within 10 s")]
     Locked(PathBuf),
     /// A line is not a valid charge.
     #[error("{path}: line {line} of the ledger is damaged: {error}")]

@@ -79,8 +79,8 @@ impl Page<'_> {
                 section {
                     h2 { "This peer's own rows" }
                     p {
-                        "Its own held-out rows alone. Nobody else has these figures, and the receipt does not hold \
-                         them."
+                        "Only its own held-out rows. No other peer has these figures, and they are not \
+                         in the receipt."
                     }
                     (figures::own(&own))
                 }
@@ -133,7 +133,7 @@ impl Page<'_> {
 fn scored(rows: Rows<'_>) -> Markup {
     html! {
         section {
-            h2 { "How good the model is on " (rows.name) }
+            h2 { "Quality of the model on " (rows.name) }
             (figures::one(rows.figures, &format!("{} rows", rows.figures.rows), "model"))
             @if let Some(found) = rows.beside {
                 h3 { "Compared with a model of these rows only" }
@@ -141,7 +141,7 @@ fn scored(rows: Rows<'_>) -> Markup {
                     (found.swarm.rows) " of these rows were held out and predicted in three ways: by the model as it is ("
                     b { "swarm" } "), by one with its settings that learns from the other rows of this file ("
                     b { "alone" } "), and by the " (NEIGHBOURS) " nearest of these (" b { "neighbours" }
-                    "). If the model has learnt from these rows itself, its own figure here is too good; the two \
+                    "). If the model was trained on these rows, its figure here is too good; the two \
                      others have not seen the rows."
                 }
                 (figures::compared(found, Whose::File))

@@ -66,7 +66,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
         let output = flyswarm(folder.path(), words);
         // Only a command that reads rows prints a line that names were not compared.
         let said = if words.contains(&"--data") {
-            "kept/bob.csv: neither file nor model has names of columns: names not compared\n"
+            "kept/bob.csv: the file and the model have no column names: names are not checked\n"
         } else {
             ""
         };

@@ -158,6 +158,6 @@ fn what_does_not_fit_the_session_is_refused_before_anything_is_sent() {
     let stranger = Peer::builder(session.clone(), Identity::from_seed(random())).state_dir(folder.path());
     assert!(refused(stranger.data(features.clone(), labels.clone())).contains("is not in the roster"));
     let homeless = Peer::builder(session.clone(), identity()).data(features, labels);
-    assert_eq!(refused(homeless), "neither a state folder nor a key file is named");
+    assert_eq!(refused(homeless), "no folder for the state: name a state folder or a key file");
     assert_eq!(refused(builder()), "the task flynn has no peers without rows");
 }

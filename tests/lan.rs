@@ -171,12 +171,12 @@ fn nobody_there_is_told_with_the_address_that_was_tried() {
     let report = ward.run(0, "session.toml", &["--wait", "2"]);
     report.could_not_start("1 of 3 peers are ready, 3 are needed");
     report.line(
-        "error    bob: nobody listens at /ip4/127.0.0.1/tcp/",
+        "error    bob: no program listens at /ip4/127.0.0.1/tcp/",
         &["connection refused", "is `flyswarm join`"],
     );
     ward.other("bare.toml", |session| session.roster.iter_mut().for_each(|entry| entry.addresses.clear()));
     let report = ward.run(0, "bare.toml", &["--wait", "1"]);
-    report.line("error    bob: nothing heard from it", &["mDNS is off", "write its address"]);
+    report.line("error    bob: no contact", &["mDNS is off", "write its address"]);
     ward.other("nowhere.toml", |session| {
         session.roster[1].addresses = vec!["/dns4/nowhere.invalid/tcp/4001".into()];
     });
@@ -198,7 +198,7 @@ fn another_session_file_is_told_with_its_field_at_both_ends() {
     let doctors: Vec<_> = (0..3).map(|i| ward.start(i, files[i], &["--wait", "20"])).collect();
     let reports: Vec<_> = doctors.into_iter().map(Report::end).collect();
     let differs = "has another session file: flynn.gamma, name differs";
-    reports[0].line("error    carol: ", &[differs, "give everyone the same file"]);
+    reports[0].line("error    carol: ", &[differs, "give all peers the same file"]);
     reports[0].line("ok       bob: ready", &[]);
     reports[0].could_not_start("2 of 3 peers are ready, 3 are needed");
     reports[2].line("error    alice: ", &[differs]);
@@ -222,7 +222,7 @@ fn a_roster_that_lacks_a_peer_is_told_here_and_by_the_peer() {
     let files = ["session.toml", "session.toml", "without.toml"];
     let doctors: Vec<_> = (0..3).map(|i| ward.start(i, files[i], &["--wait", "6"])).collect();
     let reports: Vec<_> = doctors.into_iter().map(Report::end).collect();
-    reports[0].line("error    carol: ends the connection at ", &["another peer id for this machine"]);
+    reports[0].line("error    carol: closes the connection at ", &["another peer id for this machine"]);
     let me = ward.swarm.keys[0].public().to_string();
     reports[2]
         .line(&format!("warning  stranger: {me} at /ip4/127.0.0.1/tcp/"), &["is not in this session file"]);
@@ -235,7 +235,7 @@ fn an_identity_that_runs_already_is_not_shown_again() {
     ward.swarm.start(0, &["--listen", &listen]);
     ward.swarm.wait_event(0, "waiting");
     let report = ward.run(0, "session.toml", &["--wait", "2"]);
-    report.line("error    twice: `flyswarm join` runs on this machine", &["is locked", "end it"]);
+    report.line("error    twice: `flyswarm join` runs on this machine", &["is locked", "stop it"]);
     assert_eq!(report.code, Some(3));
     // The same key has a second state: another folder, as on another machine. Its address answers with
     // this identity.
@@ -245,7 +245,7 @@ fn an_identity_that_runs_already_is_not_shown_again() {
         "mine.toml",
         &["--wait", "5", "--state", "elsewhere", "--listen", "/ip4/127.0.0.1/tcp/0"],
     );
-    report.line(&format!("error    twice: this identity is in use at {listen}"), &["end the node there"]);
+    report.line(&format!("error    twice: this identity is in use at {listen}"), &["stop the node there"]);
     assert_eq!(report.code, Some(3));
     let report = ward.run(1, "mine.toml", &["--wait", "1"]);
     assert_eq!(report.code, Some(3), "{report:#?}");
@@ -258,7 +258,7 @@ fn an_address_that_leads_to_another_peer_is_told_with_its_id() {
     ward.other("crossed.toml", |session| session.roster[1].addresses = vec![ward.listen(2)]);
     let report = ward.run(0, "crossed.toml", &["--wait", "4"]);
     let id = peer_id(&ward.swarm.keys[2].public()).to_string();
-    report.line("error    bob: somebody else answers at /ip4/127.0.0.1/tcp/", &[&id, "new key"]);
+    report.line("error    bob: another peer answers at /ip4/127.0.0.1/tcp/", &[&id, "new key"]);
     Report::end(carol);
 }
 
@@ -300,13 +300,13 @@ fn a_peer_with_another_network_key_or_none_is_told_so() {
     let reports: Vec<_> = doctors.into_iter().map(Report::end).collect();
     reports[0].line("ok       bob: ready", &[]);
     for (i, j) in [(0, 2), (2, 0)] {
-        let begins = format!("error    {}: something answers at ", NAMES[j]);
+        let begins = format!("error    {}: a program answers at ", NAMES[j]);
         reports[i].line(&begins, &["it may use no network key or another one", "flyswarm id --network-key"]);
     }
     let doctors =
         [ward.start(0, "session.toml", &[wait, keys[0]].concat()), ward.start(1, "session.toml", wait)];
     let reports = doctors.map(Report::end);
-    reports[1].line("error    alice: something answers at ", &["it may use a network key"]);
+    reports[1].line("error    alice: a program answers at ", &["it may use a network key"]);
 }
 
 /// Runs a doctor as peer 0 (or 1); a peer made of libp2p's own parts connects to it.

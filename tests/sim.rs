@@ -248,7 +248,7 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
     assert!(page.contains("keys") && page.contains("crash is over"), "runs and faults are named");
     // The results come first. Every factor of bytes or time below 1 is explained.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
-    let order = ["Results", "same as in one place", "Cost", "Against one party", "Each run"];
+    let order = ["Results", "same as in one place", "Cost", "Comparison with one party", "Each run"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
     // These runs have faults, and so no factor.
     assert!(page.contains("Runs with faults have no factor (-)") && !page.contains(" x slower"));
@@ -292,7 +292,7 @@ fn rows_are_held_out_in_a_scenario_and_the_model_is_still_that_of_the_rows_in_on
         assert!(
             page.contains(" x slower</td>") && page.contains("test is slower than one party with all rows")
         );
-        assert!(page.contains("by the swarm's own figures") && page.contains("Confusion matrix"));
+        assert!(page.contains("Quality of the model") && page.contains("Confusion matrix"));
     }
     let wrong = run_all(&parse("[task]\nevaluate = { held_out = 60 }\n").unwrap(), &mut |_| {}).unwrap_err();
     assert!(wrong.to_string().contains("evaluate.held_out is 60, must be 1 to 50"), "{wrong}");

@@ -205,7 +205,7 @@ def test_what_fit_gives_must_be_a_pair(figures):
 
 def test_what_is_no_trainer_and_what_is_no_such_session_are_refused(swarm, digits):
     made = swarm(features=64, classes="0..9", flynn={"m": 512, "rho": 16}, no_evaluate=True)
-    with pytest.raises(ValueError, match="a trainer goes with the task fedavg, not with flynn"):
+    with pytest.raises(ValueError, match="a trainer works only with the task fedavg, not with flynn"):
         FedAvg(made.session, Descent()).join(*digits, key=made.keys["peer0"], mdns=False)
     with pytest.raises(TypeError, match="has no get_weights"):
         FedAvg(made.session, object())

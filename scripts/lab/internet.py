@@ -98,11 +98,11 @@ def behind_nat(lab):
     lab.session(hosts, *relays(wan.at(lighthouse, PORT)), addresses=public, timing=SLOW)
     lighthouse.write("wards.toml", harbour.read("wards.toml").decode())
     doctor = lambda host: lab.doctor(host, "--no-mdns", *fixed.get(host.name, []), wait=15)
-    lab.finds(doctor(wan.hidden[0]), "warning", "relay: ", "nobody listens there")
+    lab.finds(doctor(wan.hidden[0]), "warning", "relay: ", "no program listens there")
     relay = wan.relay(lighthouse, PORT)
     doctors = [doctor(host) for host in hosts]
-    lab.finds(doctors[1], "ok", "relay: ", "gives this machine a place", code=0)
-    lab.finds(doctors[1], "note", "south: is reached through a relay alone", code=0)
+    lab.finds(doctors[1], "ok", "relay: ", "accepts a reservation", code=0)
+    lab.finds(doctors[1], "note", "south: is reached only through a relay", code=0)
     lab.finds(doctors[1], "ok", "harbour: ready", harbour.at, code=0)
     for each in doctors:
         each.end(0)

@@ -287,9 +287,9 @@ def faults(lab):
 
     # No other host runs a program.
     doctor = lab.doctor(north, *fixed, wait=3)
-    lab.finds(doctor, "error", "south: nobody listens at", "10.77.0.2", "connection refused", code=3)
+    lab.finds(doctor, "error", "south: no program listens at", "10.77.0.2", "connection refused", code=3)
     session_of(north, (f'addresses = ["/ip4/10.77.0.2/tcp/{PORT}"]', "addresses = []"))
-    lab.finds(lab.doctor(north, *fixed, session="other", wait=3), "error", "south: nothing heard", "mDNS does not know it", code=3)
+    lab.finds(lab.doctor(north, *fixed, session="other", wait=3), "error", "south: no contact", "mDNS did not find it", code=3)
     session_of(north, ("10.77.0.2", "10.77.0.77"))
     lab.finds(lab.doctor(north, *fixed, session="other", wait=6), "error", "south: ", "cannot be reached", code=3)
 
@@ -304,14 +304,14 @@ def faults(lab):
     lab.finds(lab.doctor(hill, wait=3), "error", "roster: 12D3", "is not in the roster of wards.toml", code=3)
     session_of(harbour, (south.id, hill.id), (f'addresses = ["/ip4/10.77.0.2/tcp/{PORT}"]', "addresses = []"))
     doctors = [lab.doctor(north, *fixed), lab.doctor(south, *fixed), lab.doctor(harbour, *fixed, session="other")]
-    lab.finds(doctors[1], "error", "harbour: ends the connection", "another peer id for this machine", code=3)
+    lab.finds(doctors[1], "error", "harbour: closes the connection", "another peer id for this machine", code=3)
     lab.finds(doctors[2], "warning", f"stranger: {south.id}", "is not in this session file", code=3)
 
     # The address of one peer leads to another peer.
     session_of(north, (f"/ip4/10.77.0.2/tcp/{PORT}", f"/ip4/10.77.0.3/tcp/{PORT}"))
     lab.doctor(harbour, *fixed, wait=9)
     time.sleep(2)
-    lab.finds(lab.doctor(north, *fixed, session="other", wait=5), "error", f"south: somebody else answers at /ip4/10.77.0.3/tcp/{PORT}", harbour.id, code=3)
+    lab.finds(lab.doctor(north, *fixed, session="other", wait=5), "error", f"south: another peer answers at /ip4/10.77.0.3/tcp/{PORT}", harbour.id, code=3)
     time.sleep(3)
 
     # The identity is in use on another machine, and on this one.
@@ -331,7 +331,7 @@ def faults(lab):
     os.makedirs(small)
     sh("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small)
     lab.mounts.append(small)
-    lab.finds(lab.doctor(north, "--state", "small", wait=2), "error", "disk: ", "free in", "make room", code=3)
+    lab.finds(lab.doctor(north, "--state", "small", wait=2), "error", "disk: ", "free in", "free some space", code=3)
     with open(os.path.join(small, "filler"), "wb") as file:
         try:
             file.write(b"x" * 262144)
@@ -356,8 +356,8 @@ def firewalls(lab):
 
     south.firewall(f"tcp dport {PORT} drop")
     doctors = [lab.doctor(host, *fixed, wait=12) for host in hosts]
-    lab.finds(doctors[1], "warning", f"its connection to this machine's TCP port {PORT} gets no answer in 3 s: looks like a firewall")
-    lab.finds(doctors[0], "warning", "south: no answer at /ip4/10.77.0.2/", "looks like a firewall")
+    lab.finds(doctors[1], "warning", f"its connection to this machine's TCP port {PORT} gets no answer in 3 s: probably a firewall")
+    lab.finds(doctors[0], "warning", "south: no answer at /ip4/10.77.0.2/", "probably a firewall")
     for doctor in doctors:
         doctor.end(0)
     lab.ok("a session could start: south dials")
@@ -368,4 +368,4 @@ def firewalls(lab):
     harbour.firewall("udp dport 5353 drop")
     doctors = [lab.doctor(host, *fixed, wait=8) for host in hosts]
     lab.finds(doctors[0], "note", "harbour: not seen by mDNS", code=0)
-    lab.finds(doctors[2], "warning", "mdns: nobody of the roster was found by mDNS", "UDP port 5353", code=0)
+    lab.finds(doctors[2], "warning", "mdns: mDNS found no peer of this session", "UDP port 5353", code=0)

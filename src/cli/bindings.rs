@@ -93,7 +93,7 @@ pub fn trained_by(
 ) -> Result<Builder, Failure> {
     let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else {
         return Err(Failure::Input(format!(
-            "a trainer goes with the task fedavg, not with {}",
+            "a trainer works only with the task fedavg, not with {}",
             session.task
         )));
     };

@@ -135,10 +135,8 @@ impl DataArguments {
             return Ok((loaded, said));
         }
         let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
-            _ if loaded.reordered => {
-                Some("columns brought into the order of the session file, by their names")
-            }
-            (false, true) => Some("no names of columns: taken in the order of the session file"),
+            _ if loaded.reordered => Some("columns reordered by name to match the session file"),
+            (false, true) => Some("no column names: the columns are used in the order of the session file"),
             _ => None,
         };
         Ok((loaded, said.map(|said| format!("{}: {said}", self.data.display()))))
@@ -162,7 +160,7 @@ impl DataArguments {
             ..self.reading.expected(label)
         };
         let loaded = data::load_named(&self.data, &expected).map_err(|error| {
-            let hint = "if one is a label: --label last, or its name or number";
+            let hint = "if one column is the label: --label last, or its name or number";
             match &error {
                 DataError::Features { found, expected, labelled: false, .. }
                     if *found == expected + 1 && !matched =>
@@ -182,14 +180,15 @@ impl DataArguments {
         })?;
         let said = match (model.columns().is_empty(), loaded.columns.is_empty()) {
             _ if model.preparation().is_some() => None,
-            _ if loaded.reordered => Some("columns brought into the order of the model, by their names"),
-            (false, true) => {
-                Some("has no names of columns: taken in the order of the model, names not compared")
-            }
-            (true, false) => {
-                Some("the model has no names of columns: taken as they stand, names not compared")
-            }
-            (true, true) => Some("neither file nor model has names of columns: names not compared"),
+            _ if loaded.reordered => Some("columns reordered by name to match the model"),
+            (false, true) => Some(
+                "has no column names: the columns are used in the order of the model, names are not checked",
+            ),
+            (true, false) => Some(
+                "the model has no column names: the columns are used in the order of the file, names are \
+                 not checked",
+            ),
+            (true, true) => Some("the file and the model have no column names: names are not checked"),
             (false, false) => None,
         };
         let mut lines: Vec<_> =
@@ -231,8 +230,8 @@ impl DataArguments {
     fn ungrouped(&self, table: &TableSchema, loaded: &Loaded) -> Option<String> {
         let group = table.group.as_ref().filter(|_| loaded.data.groups().is_none())?;
         Some(format!(
-            "{}: no column {group:?}: rows of one group are split between learning and testing, so figures look too \
-             good",
+            "{}: no column {group:?}: rows of one group can be both training and test rows, so results \
+             look too good",
             self.data.display()
         ))
     }
@@ -244,7 +243,7 @@ impl DataArguments {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        let text = format!("columns that are not described are left out: {}{more}", shown.join(", "));
+        let text = format!("columns that are not described are ignored: {}{more}", shown.join(", "));
         (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
     }
 
@@ -256,9 +255,9 @@ impl DataArguments {
             .collect();
         let more = match loaded.unseen.len() - shown.len() {
             0 => String::new(),
-            more => format!(", and {more} levels more"),
+            more => format!(", and {more} more"),
         };
-        let text = format!("levels that the model does not know, taken for none: {}{more}", shown.join(", "));
+        let text = format!("unknown categories, treated as missing: {}{more}", shown.join(", "));
         (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
     }
 
@@ -284,8 +283,8 @@ impl DataArguments {
             let name =
                 names.map_or_else(|| format!("feature {}", outside.column + 1), |name| format!("{name:?}"));
             let learnt = match model.known(outside.column) {
-                ColumnRange::Spread(mean, 0.0) => format!("always {mean:.4} when learnt"),
-                ColumnRange::Spread(mean, deviation) => format!("learnt {mean:.4} +- {deviation:.4}"),
+                ColumnRange::Spread(mean, 0.0) => format!("always {mean:.4} in training"),
+                ColumnRange::Spread(mean, deviation) => format!("in training {mean:.4} +- {deviation:.4}"),
                 ColumnRange::Bounds(lo, hi) => format!("bounds {lo} to {hi}"),
                 ColumnRange::Mean(_) | ColumnRange::Nothing => String::new(),
             };
@@ -294,10 +293,10 @@ impl DataArguments {
         let shown: Vec<_> = shown.collect();
         let more = match columns.len() - shown.len() {
             0 => String::new(),
-            more => format!(", and {more} columns more"),
+            more => format!(", and {more} more columns"),
         };
         Some(format!(
-            "{}: {rows} of {} rows are far outside what the model has learnt: {}{more}",
+            "{}: {rows} of {} rows are far outside the range of the training rows: {}{more}",
             self.data.display(),
             loaded.data.rows(),
             shown.join(", ")

@@ -116,7 +116,10 @@ impl Demo {
         else {
             let names: Vec<_> = kinds().filter(|kind| kind.demo.is_some()).map(|kind| kind.name).collect();
             let names = names.join(", ");
-            return Err(Failure::Input(format!("the task {:?} has no demo; these have: {names}", self.task)));
+            return Err(Failure::Input(format!(
+                "the task {:?} has no demo; tasks with a demo: {names}",
+                self.task
+            )));
         };
         let options = [
             ("select", self.select.is_some()),
@@ -245,14 +248,14 @@ impl Verdict {
         let equal = same && right && failures.is_empty();
         let says = match (equal, exact) {
             (true, true) => {
-                "The results agree: among the peers, and with the comparison in one place.".into()
+                "All peers have the same result, and it equals the result from all rows in one place.".into()
             }
             (true, false) => {
                 "All peers have the same result, which has noise; the comparison in one place has none."
                     .into()
             }
             (false, _) if failures.is_empty() => {
-                "the peers' results differ, or are not what the rows give in one place".into()
+                "the peers' results differ from each other or from the result of all rows in one place".into()
             }
             (false, _) => failures.join("; "),
         };

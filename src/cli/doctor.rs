@@ -134,7 +134,11 @@ impl Doctor {
         let mut examination = Examination::new(&session, others, config.mdns, network_key.is_some());
         examination.chosen = self.network.chosen();
         examination.relays = Relays::new(&config.relays);
-        super::say(&format!("looking for {} others for up to {} s", examination.others.len(), self.wait));
+        super::say(&format!(
+            "looking for {} other peers for up to {} s",
+            examination.others.len(),
+            self.wait
+        ));
         if alone {
             // Its identity would disturb the other node, or is not in the roster: addresses can be tried
             // without it.
@@ -176,7 +180,7 @@ impl Doctor {
                 alone = true;
                 let text = format!("{public} is not in the roster of {}", self.session.display());
                 let advice =
-                    "name the right key with --key, or have this id put into everybody's session file";
+                    "give the right key with --key, or add this id to the session file of every peer";
                 printer.say(&Finding::new(Level::Error, "roster", text).advise(advice))?;
             }
         }
@@ -188,11 +192,11 @@ impl Doctor {
                     "`flyswarm join` runs on this machine with this session and identity ({} is locked)",
                     state.display()
                 );
-                let advice = "wait for it or end it: one identity can take part only once";
+                let advice = "wait until it ends or stop it: an identity can take part only once";
                 printer.say(&Finding::new(Level::Error, "twice", text).advise(advice))?;
             }
             Err(error) => {
-                let advice = "mend its rights, or choose another folder with --state";
+                let advice = "fix its permissions, or choose another folder with --state";
                 printer.say(&Finding::new(Level::Error, "disk", error.to_string()).advise(advice))?;
             }
         }
@@ -224,14 +228,15 @@ impl Doctor {
             && !examination.here().mdns_works
             && examination.others.values().any(|other| other.up.is_some())
         {
-            let text = "nobody of the roster was found by mDNS";
-            let advice = "see that UDP port 5353 is open for multicast here; until then every address must be in the session file";
+            let text = "mDNS found no peer of this session";
+            let advice = "check that UDP port 5353 is open for multicast here; until then every address \
+                          must be in the session file";
             printer.say(&Finding::new(Level::Warning, "mdns", text).advise(advice))?;
         }
         for (peer, address) in &examination.strangers {
             let text = format!("{peer} at {address} is not in this session file and was turned away");
-            let advice =
-                "if it should take part, its id is missing or wrong here: compare with `flyswarm id` there";
+            let advice = "if it should take part, its id is missing or wrong in this file: compare with \
+                          `flyswarm id` there";
             printer.say(&Finding::new(Level::Warning, "stranger", text).advise(advice))?;
         }
         let count = session.roster.len();
@@ -258,9 +263,10 @@ fn twin(
     let observer = match Observer::start() {
         Ok(observer) => observer,
         Err(error) => {
-            let advice = "the addresses in the session file are all there is then";
-            printer
-                .say(&Finding::new(Level::Warning, "mdns", format!("cannot look: {error}")).advise(advice))?;
+            let advice = "only the addresses in the session file can be used";
+            printer.say(
+                &Finding::new(Level::Warning, "mdns", format!("cannot search: {error}")).advise(advice),
+            )?;
             return Ok(false);
         }
     };
@@ -286,7 +292,7 @@ fn twin(
 fn twin_finding(address: &Multiaddr) -> Finding {
     let text = format!("this identity is in use at {address}");
     let advice =
-        "end the node there; if that is another machine, make it a key of its own (`flyswarm id --new`)";
+        "stop the node there; if it is another machine, make another key for it (`flyswarm id --new`)";
     Finding::new(Level::Error, "twice", text).advise(advice)
 }
 
@@ -401,7 +407,7 @@ impl<'a> Examination<'a> {
         let (network, events) = match Network::spawn(config.clone()) {
             Ok(started) => started,
             Err(error) => {
-                let advice = "end what uses it, or choose another address with --listen";
+                let advice = "stop the program that uses it, or choose another address with --listen";
                 printer.say(&Finding::new(Level::Error, "listen", error.to_string()).advise(advice))?;
                 self.only_touch(wait);
                 return Ok(());
@@ -464,13 +470,15 @@ impl<'a> Examination<'a> {
         let (inner, outer): (Vec<_>, Vec<_>) = self.listening.iter().partition(|address| loopback(address));
         for address in &outer {
             let finding = Finding::new(Level::Ok, "listening", address.to_string());
-            let advice = "the port changes with every run; where a firewall must know it: --listen /ip4/0.0.0.0/tcp/4001";
+            let advice = "the port changes with every run; if a firewall needs a fixed port: --listen \
+                          /ip4/0.0.0.0/tcp/4001";
             printer.say(&if self.chosen { finding } else { finding.advise(advice) })?;
         }
         if outer.is_empty() {
             let inner = inner.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let text = format!("only on this machine itself ({inner}): no other can reach it");
-            let advice = "connect it to a network, or listen on one with --listen /ip4/0.0.0.0/tcp/4001";
+            let text = format!("only on this machine itself ({inner}): no other machine can reach it");
+            let advice = "connect this machine to a network, or listen on one with --listen \
+                          /ip4/0.0.0.0/tcp/4001";
             printer.say(&Finding::new(Level::Warning, "listening", text).advise(advice))?;
         }
         Ok(())
@@ -484,7 +492,8 @@ impl<'a> Examination<'a> {
             Event::ListenFailed { address, reason } => {
                 let text = format!("no longer on {address}: {reason}");
                 printer.say(
-                    &Finding::new(Level::Error, "listen", text).advise("see that the interface is up"),
+                    &Finding::new(Level::Error, "listen", text)
+                        .advise("check that the network interface is up"),
                 )?;
             }
             Event::Twin { address } => {

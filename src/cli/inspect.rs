@@ -55,9 +55,9 @@ impl Inspect {
                 written(writeln!(out, "{}", text.trim_end()), "standard output")
             }
             [a, b] => print(out, &compare::compared(a, b, self)?),
-            [_] => {
-                Err(Failure::Input("--data: two models are compared by rows, and one file is given".into()))
-            }
+            [_] => Err(Failure::Input(
+                "--data compares two models on these rows, but only one file is given".into(),
+            )),
             files => Err(Failure::Input(format!(
                 "{} files: `inspect` takes one, or two models to compare; --digest takes any number",
                 files.len()

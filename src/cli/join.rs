@@ -128,8 +128,8 @@ impl std::fmt::Debug for Interposed {
 fn about(session: &Session, identity: &Identity) -> Value {
     let me = session.peer(&identity.public()).map_or("", |me| session.name(me));
     let privacy = match &session.privacy.noise {
-        Some(_) => "The session is private: noise is added to what is opened.",
-        None => "Sums are opened exactly, and what they tell of single rows has no bound.",
+        Some(_) => "The session is private: noise is added to every sum over rows.",
+        None => "Sums are exact: there is no formal limit on what they reveal about a single row.",
     };
     json!({
         "kind": "flyswarm join", "title": session.name,
@@ -247,15 +247,15 @@ impl Join {
         let refused = |text: &str| Err(Failure::Input(format!("{}: {text}", self.session.display())));
         match (session.privacy.noise, &self.dataset) {
             (Some(_), None) => refused(
-                "a private session needs --dataset NAME, under which the ledger adds up what it spends",
+                "a private session needs --dataset NAME: under this name the ledger adds up the budget spent",
             ),
             (Some(_), Some(name)) => {
                 check_name("--dataset", name)?;
                 Ok(Some(Budget { dataset: name.clone(), limit: self.budget }))
             }
-            (None, _) if self.budget.is_some() => {
-                refused("--budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
-            }
+            (None, _) if self.budget.is_some() => refused(
+                "--budget: the session has no privacy.epsilon, and exact sums have no formal privacy limit",
+            ),
             (None, Some(name)) if session.task.kind().shared == Shared::Shares => {
                 check_name("--dataset", name)?;
                 Ok(Some(Budget { dataset: name.clone(), limit: None }))
@@ -323,7 +323,7 @@ impl Join {
             let (url, kept) = (live.url(), kept_page(&receipt));
             let replaces = self.force || output::begins(&kept, BEGINNING);
             output::check(&kept, replaces)?;
-            let text = format!("page at {url}; at the end it is kept in {}", kept.display());
+            let text = format!("page at {url}; saved at the end as {}", kept.display());
             progress.tell(&json!({"event": "page", "url": url, "kept": kept}), &text);
         }
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());

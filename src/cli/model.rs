@@ -217,8 +217,9 @@ impl Scored {
 /// Explains why columns are not compared.
 fn no_spread(scaling: &Scaling) -> String {
     format!(
-        "Columns beside those of the pool: a file with the scaling {} keeps no spread of what was learnt from; those \
-         with standard and soft-bins do. The page that join wrote has them where the session opened them.",
+        "Columns compared with the pool: a model with the scaling {} keeps no deviations of the training \
+         rows; models with standard or soft-bins do. The page that join wrote has them if the session \
+         opened them.",
         scaling.name()
     )
 }

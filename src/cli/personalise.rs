@@ -125,7 +125,7 @@ impl Personalise {
         self.fine_tuned_out.iter().try_for_each(|path| output::check(path, self.force))?;
         match network {
             Some(Network::Global(_)) if self.drift.is_some() => {
-                Err(Failure::Input("--drift: goes with a personal model, and this is a network".into()))
+                Err(Failure::Input("--drift: works only with a personal model, and this is a network".into()))
             }
             Some(network @ Network::Global(_)) => {
                 let rows = network.rows(&self.data, &self.label, true)?;
@@ -331,7 +331,7 @@ pub(super) fn made_of(
     };
     let rows = network.rows(&usual.data, &usual.label, true)?;
     let Network::Global(network) = network else {
-        return Err(Failure::Input(format!("{}: personal already", model.display())));
+        return Err(Failure::Input(format!("{}: already a personal model", model.display())));
     };
     let known = learnt::read(model, network.digest())?;
     usual.make((*network, known), rows, None, out)
@@ -347,11 +347,15 @@ struct Usual {
 
 fn warn(personal: &Path, tuned: Option<&Path>) {
     say(&format!(
-        "{}: holds representations of private rows and their classes; only you can read it: keep it so",
+        "{}: holds representations of private rows and their classes; only you can read it: keep these \
+         permissions",
         personal.display()
     ));
     if let Some(tuned) = tuned {
-        say(&format!("{}: has been trained on private rows, which may be told from it", tuned.display()));
+        say(&format!(
+            "{}: was trained on private rows, and parts of them may be recovered from it",
+            tuned.display()
+        ));
     }
 }
 

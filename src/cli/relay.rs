@@ -111,12 +111,14 @@ impl Relay {
                 Event::Listening(address) => {
                     (json!({"event": "listening", "address": address}), format!("relays = [\"{address}\"]"))
                 }
-                Event::Reserved(peer) => {
-                    (json!({"event": "reserved", "peer": name(peer)}), format!("{} has a place", name(peer)))
-                }
-                Event::Left(peer) => {
-                    (json!({"event": "left", "peer": name(peer)}), format!("{} has no place", name(peer)))
-                }
+                Event::Reserved(peer) => (
+                    json!({"event": "reserved", "peer": name(peer)}),
+                    format!("{} has a reservation", name(peer)),
+                ),
+                Event::Left(peer) => (
+                    json!({"event": "left", "peer": name(peer)}),
+                    format!("{} has no reservation", name(peer)),
+                ),
                 Event::Opened(from, to) => (
                     json!({"event": "opened", "from": name(from), "to": name(to)}),
                     format!("{} is connected to {}", name(from), name(to)),
@@ -127,7 +129,7 @@ impl Relay {
                 ),
                 Event::Denied(peer, why) => (
                     json!({"event": "denied", "peer": name(peer), "reason": why}),
-                    format!("{} was turned down: {why}", name(peer)),
+                    format!("{} was refused: {why}", name(peer)),
                 ),
             };
             progress.tell(&value, &text);
@@ -178,7 +180,7 @@ impl Metrics {
         registry.register("places", "Peers that others reach through this relay", self.places.clone());
         registry.register("circuits", "Connections that are passed on", self.circuits.clone());
         registry.register("circuits_opened", "Connections that were passed on so far", self.opened.clone());
-        registry.register("denied", "Requests that were turned down", self.denied.clone());
+        registry.register("denied", "Requests that were refused", self.denied.clone());
         Server::start("flyswarm-metrics", address, move |request| {
             match (request.method(), request.uri().path()) {
                 (&Method::GET, "/metrics") => {

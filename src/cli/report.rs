@@ -99,7 +99,7 @@ impl Report {
             // A receipt of another model next to this one must not be shown as this one's.
             let same = is_of(receipt, &digest);
             if !same {
-                say("warning: the receipt is not that of this model, and is left out");
+                say("warning: the receipt belongs to another model and is ignored");
             }
             same
         });

@@ -111,14 +111,15 @@ fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> 
     let expected = Expected { label: LabelColumn::None, drop: &[], ..expected.clone() };
     // The reader has already reported an error that prevents the search.
     let found = draft::repeated_ids(path, &expected, &used).ok().filter(|found| !found.is_empty())?;
-    let what = "ids that come back in several rows; if they are a patient's, held-out rows are not new patients and \
-                results look too good: let all agree on `group` in [table] (session new --group)";
+    let what = "ids that occur in several rows; if they are patient ids, held-out rows are not new \
+                patients and results look too good: agree with all peers on `group` in [table] (session \
+                new --group)";
     Some(("repeated", notices::listed(what, found.iter().map(|name| format!("{name:?}")))))
 }
 
 /// Lists texts that are not levels and count as missing.
 fn rare(problems: &Problems) -> Option<(&'static str, String)> {
-    let what = "texts that are no levels and count as missing";
+    let what = "texts that are not levels and count as missing";
     let shown = problems.unseen.iter();
     let shown = shown.map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows));
     (!problems.unseen.is_empty()).then(|| ("others", notices::listed(what, shown)))
@@ -150,10 +151,7 @@ impl Check {
                 output::write(&self.session, file.as_bytes(), true)?;
                 text = line + "\n";
             } else {
-                say(&format!(
-                    "{}: nothing is added, because these problems are left",
-                    self.session.display()
-                ));
+                say(&format!("{}: nothing is added, because these problems remain", self.session.display()));
             }
         }
         let Looked { loaded, problems, warnings } = looked;
@@ -223,11 +221,10 @@ impl Check {
         let comma = reading.map().decimal_comma.unwrap_or(preparation.decimal_comma);
         let lines = suggest::draft(&problems, &rename, preparation, &session.data.classes, comma);
         let text = match lines.is_empty() {
-            true => format!("# {} is as the session says: no map file is needed\n", self.data.display()),
-            false => format!(
-                "# Drafted from {}: look it over, and give it with --map\n{lines}",
-                self.data.display()
-            ),
+            true => format!("# {} matches the session: no map file is needed\n", self.data.display()),
+            false => {
+                format!("# Drafted from {}: check it, and pass it with --map\n{lines}", self.data.display())
+            }
         };
         print(out, &text)
     }

@@ -154,7 +154,7 @@ fn nobody(path: &Path, file: &File, results: &Results) -> Result<(), Failure> {
     };
     let why = run.unfinished.first().map_or("", |(_, reason)| reason);
     Err(Failure::Session(format!(
-        "{}: {}: nobody has the result ({why}); finished = 0 in [expect] says that this is meant",
+        "{}: {}: no peer has the result ({why}); if this is intended, set finished = 0 in [expect]",
         path.display(),
         run.name
     )))
@@ -200,7 +200,7 @@ mod tests {
         write(ALONE);
         let error = run_line(folder.path(), "simulate alone.toml").unwrap_err();
         assert_eq!(error.code(), 3, "{error}");
-        assert!(error.to_string().contains("alone: nobody has the result ("), "{error}");
+        assert!(error.to_string().contains("alone: no peer has the result ("), "{error}");
         write(&format!("{ALONE}[expect]\nfinished = 0\n"));
         run_line(folder.path(), "simulate alone.toml").unwrap();
     }

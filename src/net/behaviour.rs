@@ -308,7 +308,7 @@ impl Behaviour {
             return refuse("shutting down");
         }
         if self.events.is_crowded() {
-            return refuse("the caller does not keep up");
+            return refuse("the program does not read its events fast enough");
         }
         let relayed = is_relayed(address);
         let gives_way = |connection: &&Connection| connection.held.is_some() && !connection.shut && !relayed;

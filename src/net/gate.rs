@@ -168,7 +168,7 @@ impl Transport for Gated {
                         Either::Left((upgraded, _)) => upgraded,
                         Either::Right(_) => Err(io::Error::new(
                             io::ErrorKind::ConnectionAborted,
-                            "did not say in time who it is, and others were waiting",
+                            "did not identify itself in time, and other connections were waiting",
                         )),
                     }
                 });

@@ -75,18 +75,14 @@ impl Metrics {
         let sizes = Family::<Labels, Gauge>::default();
         registry.register("aggregate_bytes", "Size of an aggregate in bytes", sizes.clone());
         registry.register("views", "Views begun", metrics.views.clone());
-        registry.register(
-            "views_failed",
-            "Views that ended before their time, by reason",
-            metrics.views_failed.clone(),
-        );
+        registry.register("views_failed", "Views that failed, by reason", metrics.views_failed.clone());
         registry.register("faults", "Rules broken, by peer", metrics.faults.clone());
         registry.register(
             "strangers",
             "Connections refused because the identity is not in the roster",
             metrics.strangers.clone(),
         );
-        registry.register("finished", "1 once the result is there", metrics.finished.clone());
+        registry.register("finished", "1 if the result is complete", metrics.finished.clone());
         for peer in ctx.session.peers().filter(|peer| *peer != ctx.me) {
             let labels = vec![("peer", ctx.session.name(peer).to_owned())];
             metrics.connected.get_or_create(&labels).set(0);

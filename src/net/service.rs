@@ -292,10 +292,10 @@ fn observe(
         &event
         && let Some(place) = places.iter_mut().find(|place| place.listener == Some(*listener_id))
     {
-        tracing::info!(address = %place.address, "no place at this relay");
+        tracing::info!(address = %place.address, "no reservation at this relay");
         // Withdraws the reported address if the reservation was active.
         if place.failures == 0 {
-            let reason = "the relay ended the reservation, or gives none".to_owned();
+            let reason = "the relay ended or refused the reservation".to_owned();
             events.send(Event::ListenFailed { address: place.address.clone(), reason });
         }
         place.lost();

@@ -27,11 +27,12 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
     let input = |text: &str| Err(Error::Input(text.to_owned()));
     match (session.privacy.noise, budget) {
         (Some(_), None) => input(
-            "a private session needs a budget: a name under which the ledger adds up what its rows spend",
+            "a private session needs a budget with a name: under this name the ledger adds up the budget \
+             spent",
         ),
         (Some(_), Some(budget)) => Ok(check_name("data set", &budget.dataset)?),
         (None, Some(Budget { limit: Some(_), .. })) => {
-            input("budget: the session has no privacy.epsilon, and what exact sums tell has no bound")
+            input("budget: the session has no privacy.epsilon, and exact sums have no formal privacy limit")
         }
         (None, Some(budget)) if is_query(session) => Ok(check_name("data set", &budget.dataset)?),
         (None, Some(_)) => {

@@ -258,7 +258,7 @@ impl Builder {
                 Protected::of_program(task, &session, (me, rows)).map_err(Error::Input)?
             }
             (Some(_), Some(_)) => {
-                return Err(Error::Input(format!("task {}: is built in, no other is taken", session.task)));
+                return Err(Error::Input(format!("task {} is built in; remove `.task(...)`", session.task)));
             }
             (None, None) => return Err(not_built_in(&session)),
             (None, Some(kind)) => {
@@ -426,7 +426,9 @@ pub(crate) fn state_folder(
     let folder = match (asked, key) {
         (Some(folder), _) => folder.to_owned(),
         (None, Some(key)) => key.with_file_name("state"),
-        (None, None) => return Err(Error::Input("neither a state folder nor a key file is named".into())),
+        (None, None) => {
+            return Err(Error::Input("no folder for the state: name a state folder or a key file".into()));
+        }
     };
     Ok(folder.join(id).join(session.id().to_string()))
 }

@@ -306,7 +306,7 @@ impl fmt::Display for Event {
             Self::Metrics { address } => write!(f, "metrics at http://{address}/metrics"),
             Self::Twin { address } => write!(
                 f,
-                "another node uses this identity at {address}: end one of them, or make it a key of its own"
+                "another node uses this identity at {address}: stop one of them, or make another key for it"
             ),
             Self::Stranger { peer, address } => write!(f, "refused {peer} at {address}: not in the roster"),
             Self::Joined { peer } => write!(f, "connected to {peer}"),
@@ -316,10 +316,11 @@ impl fmt::Display for Event {
             }
             Self::Blamed { peer, fault } => write!(f, "{peer} broke a rule: {fault}"),
             Self::StateLost { shown_by } => {
-                let whose = shown_by.as_deref().unwrap_or("the mark beside the key");
+                let whose = shown_by.as_deref().unwrap_or("the mark next to the key");
                 write!(
                     f,
-                    "the state of this session is lost or older than {whose} knows: this peer does not vote in it"
+                    "the state of this session is lost or older than the one {whose} shows: this peer \
+                     does not vote in it"
                 )
             }
             Self::View { view, members } => write!(f, "view {view} begins with {}", members.join(", ")),
@@ -348,10 +349,10 @@ impl fmt::Display for Event {
                 if let Some(own_rows) = own_rows.as_ref().filter(|own_rows| !own_rows.left_out.is_empty()) {
                     write!(f, "; {own_rows}")?;
                 }
-                write!(f, "; here for the others for up to {lingers} s more")
+                write!(f, "; serving other peers for up to {lingers} s")
             }
             Self::Finished { lingers, .. } => {
-                write!(f, "the others have their results; here for them for up to {lingers} s more")
+                write!(f, "the other peers have their results; serving them for up to {lingers} s")
             }
             // The receipt is for programs.
             Self::Receipt { .. } => Ok(()),
@@ -366,8 +367,8 @@ impl fmt::Display for Event {
                 let names = without_result.join(", ");
                 write!(
                     f,
-                    "no result was seen at {names}: {} is kept; run the same command again when {names} is \
-                     there, to serve the result",
+                    "no result was seen at {names}: {} is kept; run the same command again when {names} \
+                     is online, to serve the result",
                     folder.display()
                 )
             }
@@ -380,16 +381,16 @@ impl fmt::Display for Event {
 
 fn why(author: &str, reason: Reason, suspect: Option<&str>) -> String {
     let Some(suspect) = suspect else {
-        return format!("its leader {author} ended it, to take in more peers or because too few are left");
+        return format!("its leader {author} ended it to add peers, or because too few are left");
     };
     let said = match reason {
         Reason::Lost => format!("{author} lost its connection to {suspect}"),
-        Reason::Stalled => format!("{author} says that nothing came from {suspect}"),
+        Reason::Stalled => format!("{author} received nothing from {suspect}"),
         Reason::Fault => format!("{author} says that {suspect} broke a rule"),
         Reason::Disagreement => {
             format!("{author} and {suspect} say different things about each other")
         }
         Reason::Left | Reason::Ended => return format!("{author} left"),
     };
-    format!("{said}; the two are kept apart for some rounds")
+    format!("{said}; the two do not exchange data for some rounds")
 }

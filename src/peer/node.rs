@@ -94,8 +94,8 @@ pub(super) fn panicked() -> Error {
 fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     let hint = match keyed {
         _ if begun => {
-            "if they have finished: ask one of them to run its `flyswarm join` again and start this one again; \
-             it then gets the result"
+            "if they have finished: ask one of them to run its `flyswarm join` again, then start this \
+             peer again to get the result"
         }
         true => "none of them answered, and this peer uses a network key: all need the same one",
         false => "none of them answered: if they use a network key, give it with --network-key",

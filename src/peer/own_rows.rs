@@ -11,7 +11,7 @@ use crate::session::Peer;
 use crate::tasks::{History, RowUse, Task};
 
 /// Reason if the peer was not a member of the sum.
-const ABSENT: &str = "this peer was not there";
+const ABSENT: &str = "this peer was absent";
 
 /// Opened sums that include a peer's rows, among the sums that are made of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -85,7 +85,7 @@ fn sentence(places: &[(&str, Option<&'static str>)]) -> String {
     }
     if included.is_empty() {
         let reasons: Vec<_> = by_reason.iter().map(|(reason, _)| *reason).collect();
-        let why = if reasons.is_empty() { "no sum is made of rows".to_owned() } else { reasons.join("; ") };
+        let why = if reasons.is_empty() { "no sum uses rows".to_owned() } else { reasons.join("; ") };
         return format!("your rows are in none of the sums: {why}");
     }
     if by_reason.is_empty() {

@@ -94,7 +94,7 @@ impl fmt::Display for Waits {
             few => few.join(", "),
         };
         let (what, then) = match self.what {
-            Awaited::Roster if names.is_empty() => return f.write_str("everybody is connected"),
+            Awaited::Roster if names.is_empty() => return f.write_str("all peers are connected"),
             Awaited::Roster => (format!("waits for {names}"), "begins without them in"),
             Awaited::Enough => (format!("too few peers: waits for {names}"), "gives up in"),
             Awaited::View => ("waits for a view".to_owned(), "gives up in"),

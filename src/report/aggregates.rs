@@ -65,7 +65,8 @@ pub(super) fn decided(receipt: &Value) -> Markup {
             @if !disagreements.is_empty() {
                 h3 { "Peers that do not agree" }
                 ul { @for each in disagreements { li { (text(&each["text"])) "." } } }
-                p { "One of the two may break a rule, or their connection is bad; nobody else can tell which." }
+                p { "One of the two may break a rule, or their connection is bad; no other peer can tell \
+                     which." }
             }
             h3 { "Cost" }
             (table("Time and bytes of this peer, by stage", &["stage", "time", "sent"], stages))
@@ -127,9 +128,9 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
              follows from them:"
         }
         (_, true) => {
-            "The numbers by which rows are compared left this machine only as secret shares; one share alone tells \
-             nothing. Two computing members that put their shares together know every hash, distance, label \
-             and score. Every member knows:"
+            "The numbers by which rows are compared left this machine only as secret shares; one share \
+             alone reveals nothing. Two computing members that put their shares together know every \
+             hash, distance, label and score. Every member knows:"
         }
         _ => {
             "No row left this machine, and this peer's numbers left it only under masks, as part of a sum. Every \
@@ -145,12 +146,14 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     }
     let together = match (private, answers) {
         (true, _) => {
-            "All other members together can subtract their own numbers from a sum: what is left is this peer's numbers \
-             with noise, and the budget below bounds what these tell. Sessions on the same rows add up."
+            "All other members together can subtract their own numbers from a sum: what is left is this \
+             peer's numbers with noise, and the budget below limits what these reveal. Sessions on the \
+             same rows add up."
         }
         (_, true) => {
-            "A peer that asked has labels and coarse scores of its own rows, which depend on the rows of all peers: a \
-             score can tell it that a row of that class is near. Sessions on the same rows add up."
+            "A peer that asked has labels and coarse scores of its own rows, which depend on the rows of \
+             all peers: a score can reveal that a row of that class is near. Sessions on the same rows \
+             add up."
         }
         _ => {
             "All other members together can subtract their own numbers from a sum: what is left is this peer's. \
@@ -188,25 +191,26 @@ fn budget(receipt: &Value) -> String {
             false => "",
         };
         return format!(
-            "No budget was spent: {why}, and what they tell of a single row has no bound.{other}"
+            "No budget was spent: {why}, so there is no formal limit on what they reveal about a single \
+             row.{other}"
         );
     }
     let mode = text(&privacy["mode"]);
     let unit = match mode {
         "per-party" => {
-            "each peer drew noise for its own numbers and spent an equal part. That is what a person may lose who has \
-             a row at every peer"
+            "each peer drew noise for its own numbers and spent an equal part. This limits the privacy \
+             loss of a person with a row at every peer"
         }
         "parallel" => {
-            "each peer drew noise for its own numbers. That is what a person may lose who has a row at one peer; with \
-             rows at k peers it is k times as much"
+            "each peer drew noise for its own numbers. This limits the privacy loss of a person with a \
+             row at one peer; with rows at k peers the loss is up to k times as large"
         }
         "central" => {
-            "all peers drew the noise of the total together. That is what a person may lose who has a row at one peer, \
-             as long as no more peers pool what they know than privacy.colluders says; with rows at k \
-             peers it is k times as much"
+            "all peers drew the noise of the total together. This limits the privacy loss of a person \
+             with a row at one peer, if at most privacy.colluders peers pool their knowledge; with rows \
+             at k peers the loss is up to k times as large"
         }
-        _ => "the session file says what that protects",
+        _ => "the session file states what this protects",
     };
     format!("The session spent epsilon = {} ({mode}): {unit}.", text(&privacy["epsilon"]))
 }

@@ -16,13 +16,13 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
         rows.map_or_else(|| "This peer's columns".to_owned(), |rows| format!("The columns of {rows}"));
     let pool = match beside.pool_rows {
         Some(rows) => format!("all {rows} rows that were counted; a peer that was counted is part of it"),
-        None => "all rows that the model has learnt from".to_owned(),
+        None => "all training rows of the model".to_owned(),
     };
     let shown = &beside.columns[..beside.columns.len().min(MOST)];
     let reach = shown.iter().map(reach).filter(|reach| reach.is_finite()).fold(2.0, f64::max).min(8.0);
     html! {
         section {
-            h2 { (whose) " beside the pool" }
+            h2 { (whose) " compared with the pool" }
             p {
                 "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
                  the dot is the mean here, the line through it one deviation either way. The distance \
@@ -30,7 +30,7 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
                  difference of deviations\u{b2}). A large distance is not an error: patients may differ."
             }
             @if shown.is_empty() {
-                p { "There are no columns." }
+                p { "No columns." }
             } @else {
                 (table(
                     &format!("Mean \u{b1} deviation of each column over {} rows, sorted by distance", beside.rows),

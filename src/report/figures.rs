@@ -52,12 +52,12 @@ fn interval(share: Share) -> String {
 /// Makes the figures of a receipt, or gives the reason why it has none.
 pub(super) fn of_session(receipt: &Value) -> Markup {
     if receipt["evaluation"].is_object() {
-        return pooled(&receipt["evaluation"], "How good the model is");
+        return pooled(&receipt["evaluation"], "Quality of the model");
     }
     let Some(note) = receipt["evaluation_note"].as_str() else { return html! {} };
     html! {
         section {
-            h2 { "How good the result is" }
+            h2 { "Quality of the result" }
             p {
                 @for (at, part) in note.split('`').enumerate() {
                     @if at % 2 == 1 { code { (part) } } @else { (part) }
@@ -70,8 +70,8 @@ pub(super) fn of_session(receipt: &Value) -> Markup {
 /// Makes the figures of the rows of all peers, under this title.
 pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     let last = match found["learn_all"].as_bool() {
-        Some(false) => "The model that was written does not learn from them either, but is hashed otherwise.",
-        _ => "The model that was written learns from all rows, so it should be no worse.",
+        Some(false) => "The final model is not trained on them either, but has another hash matrix.",
+        _ => "The final model is trained on all rows, so it should be at least as good.",
     };
     let unscored = found["classes_not_scored"].as_array().map_or(&[][..], Vec::as_slice);
     let unscored = unscored.iter().map(text).collect::<Vec<_>>().join(", ");
@@ -92,7 +92,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                     p {
                         "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
                         " % were held out (" (figures.swarm.rows) " rows together) and predicted in three ways: by a \
-                         model of everybody's other rows (" b { "swarm" } "), by a model of the peer's own other rows ("
+                         model of all peers' other rows (" b { "swarm" } "), by a model of the peer's own other rows ("
                         b { "alone" } "), and by its 5 nearest own rows (" b { "neighbours" } "). Only sums over all \
                          peers were opened. " (last)
                     }
@@ -100,12 +100,12 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                 }
                 None if found["contradictory"] == true => {
                     p.verdict.bad {
-                        "The opened figures contradict each other: some peer has added numbers that no rows have. The \
-                         model does not depend on them."
+                        "The opened figures contradict each other: some peer has added figures that \
+                         cannot come from rows. The model does not depend on them."
                     }
                 }
                 None if found["pooled"].is_object() => {
-                    p { "The figures of the receipt are those of another version of this program." }
+                    p { "The figures of the receipt were written by another version of this program." }
                 }
                 None => { p { "No peer held out rows that could be scored." } }
             }
@@ -219,9 +219,9 @@ fn details(figures: &Figures) -> Markup {
         ))
         @if let (Some(Share { value, low, high }), Some(second)) = (figures.auc, figures.per_class.get(1)) {
             p {
-                "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})")) ": how often the \
-                 model finds that a row of " (second.class) " looks more like " (second.class) " than a row of the \
-                 other class at the same peer does."
+                "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})"))
+                ": how often the model gives a row of " (second.class) " a higher score for " (second.class)
+                " than a row of the other class at the same peer."
             }
         }
         h3 { "Confusion matrix" }
@@ -229,8 +229,9 @@ fn details(figures: &Figures) -> Markup {
         @if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
             h3 { "Calibration" }
             p {
-                "A model states the probability of each prediction, as `predict --scores` prints it. On the \
-                 line it would be right as often as it states; below it is too sure of itself."
+                "The model states a probability for each prediction (`predict --scores` prints it). On \
+                 the line, predictions are right as often as stated; below the line, the model is \
+                 overconfident."
             }
             (pictures::calibration(bins))
             (table(

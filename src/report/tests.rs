@@ -212,12 +212,12 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
         ("\"flynn\"", &*unit, &*noise, "paid for from the budget"),
         ("\"flynn\"\nselect = \"sketch\"", CLASSES, &*drawn, "If peers are drawn"),
         ("\"tune\"", CLASSES, &*tune, "file of settings says"),
-        ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "that the network learns from"),
-        ("\"fedavg\"", CLASSES, HELD, "that are held out"),
+        ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "of training rows"),
+        ("\"fedavg\"", CLASSES, HELD, "accuracy on held-out rows"),
         ("\"xclp\"", CLASSES, "", "hold_out = 20"),
     ] {
         let page = page_of(&session(task, data, sections));
-        assert!(page.contains("<h2>How good the result is</h2>") && page.contains(told), "{task}: {page}");
+        assert!(page.contains("<h2>Quality of the result</h2>") && page.contains(told), "{task}: {page}");
     }
     // A sketch predicts nothing.
     assert!(!page_of(&session("\"sketch\"", "", "")).contains("<h2>How good"));
@@ -250,7 +250,7 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     assert_eq!(page.matches("<table").count(), page.matches("<caption>").count());
     assert!(page.contains("aria-label=\"Calibration: stated"));
     // Without own figures the page does not mention own rows.
-    assert!(!page.contains("own held-out rows alone. Nobody"));
+    assert!(!page.contains("Only its own held-out rows. No other"));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn warnings_stand_first_and_a_receipt_alone_counts_them() {
     let page = render(&["a constant column", "worse than alone"]);
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not in {page}"));
     assert!(place("<h2>Warnings</h2>") < place("<p class=\"verdict bad\">worse than alone</p>"));
-    assert!(place("worse than alone</p>") < place("<h2>How good the model is</h2>"));
+    assert!(place("worse than alone</p>") < place("<h2>Quality of the model</h2>"));
     let page = render(&[]);
     assert!(page.contains("was warned while the session ran (columns: 2, quality: 1)"), "{page}");
     receipt["warnings"] = json!({});
@@ -402,7 +402,7 @@ fn noise_and_its_budget_are_told_by_mode() {
     let exact = "No budget was spent: sums are exact";
     for (mode, unit) in [
         ("per-party", "spent an equal part"),
-        ("parallel", "has a row at one peer; with rows"),
+        ("parallel", "with a row at one peer; with rows"),
         ("central", "drew the noise of the total together"),
     ] {
         let noise = format!("{FLYNN}[privacy]\nepsilon = 0.5\nmode = \"{mode}\"\ntop = 8");

@@ -124,14 +124,15 @@ impl ColumnChecks {
 
     /// Writes the field in the section `[data]`.
     pub(super) fn write_field(&self, out: &mut String) -> fmt::Result {
-        let about = "Each peer compares its columns with the sum over all; it alone is told what is odd.";
+        let about = "Each peer compares its columns with the sum over all peers; only this peer sees the \
+                     warnings.";
         field(about, "check_columns", self.compare, out)
     }
 
     /// Writes the sections `[columns.NAME]`.
     pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
         for (name, Bounds { min, max }) in &self.limits {
-            writeln!(out, "# Rows outside are refused, by their line.")?;
+            writeln!(out, "# Rows outside these limits are refused; the error names the line.")?;
             writeln!(out, "[columns.{}]", quoted(name))?;
             min.iter().try_for_each(|min| writeln!(out, "min = {min:?}"))?;
             max.iter().try_for_each(|max| writeln!(out, "max = {max:?}"))?;

@@ -88,12 +88,13 @@ impl CommitteeSpec {
             return Ok(());
         }
         writeln!(out, "[committee]")?;
-        let about = "\"byzantine\" (default from four members on): less than a third may do what they like; \
-                     \"crash\": all follow the protocol, and a minority may be away.";
+        let about = "\"byzantine\" (default from four members on): fewer than a third may break the \
+                     protocol; \"crash\": all follow the protocol, and a minority may be absent.";
         let name = if self.faults.is_some() { "faults" } else { "# faults" };
         field(about, name, quoted(&self.faults(roster).to_string()), out)?;
         let about = format!(
-            "Who votes and holds shares, 3 to {COMMITTEE} names; without it the session's hash draws them."
+            "Peers that vote and hold shares, 3 to {COMMITTEE} names; by default the session's hash \
+             draws them."
         );
         match &self.members[..] {
             [] => field(&about, "# members", "[...]", out)?,

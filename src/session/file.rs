@@ -160,14 +160,15 @@ impl Session {
         writeln!(out, "{ID_COMMENT}{}\n", self.id())?;
         writeln!(out, "name = {}", quoted(name))?;
         run.write_toml(out)?;
-        field(&format!("What is computed: {}.", task.about()), "task", quoted(task.name()), out)?;
+        field(&format!("Task: {}.", task.about()), "task", quoted(task.name()), out)?;
         if self.selects() {
             let about = "Only peers that are drawn by their sketches train; see [sketch].";
             field(about, "select", quoted("sketch"), out)?;
         }
         let least = task.smallest_view(peers);
         let about = format!(
-            "Go on with at least so many peers: {least} (a majority, and what the task needs) to {peers}."
+            "Smallest number of peers to continue with: {least} (a majority, and the minimum of the \
+             task) to {peers}."
         );
         field(&about, "min_peers", min_peers, out)?;
         if !relays.is_empty() {
@@ -205,7 +206,7 @@ impl Session {
         task.write_toml(data, out)?;
 
         writeln!(out, "[privacy]")?;
-        let about = format!("A class held by fewer peers is refused: 1 to {peers}.");
+        let about = format!("A class is refused if fewer peers have rows of it: 1 to {peers}.");
         field(&about, "min_contributors", privacy.min_contributors, out)?;
         let about = "Share of the peers that may collude without learning one peer's part: 0.01 to 0.99.";
         field(about, "collusion_threshold", format_args!("{:?}", privacy.collusion_threshold), out)?;
@@ -222,7 +223,7 @@ impl Session {
         }
         writeln!(
             out,
-            "# The {} peers. Addresses (multiaddresses) may be left out where mDNS finds the peer.",
+            "# The {} peers. Addresses (multiaddresses) may be left out if mDNS finds the peer.",
             peers
         )?;
         for entry in roster {

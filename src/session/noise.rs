@@ -281,7 +281,7 @@ impl NoiseSpec {
         let Self { epsilon, delta, top, mode, colluders, unit } = self;
         field(&format!("Differential privacy: the budget, {EPSILON_LIMIT}."), "epsilon", epsilon, out)?;
         if let Some(delta) = delta {
-            let about = format!("The chance that it does not hold, {DELTA_LIMIT}.");
+            let about = format!("Probability that this bound does not hold, {DELTA_LIMIT}.");
             field(&about, "delta", format_args!("{:?}", delta.to_f64()), out)?;
         }
         if *top > 0 {
@@ -289,9 +289,9 @@ impl NoiseSpec {
                 "Counts of a release (with the mode central: of the total) that are kept: 1 to m x classes.";
             field(about, "top", top, out)?;
         }
-        let about = "What the budget is for: one row at every peer (\"per-party\"), or one row at one peer, by each \
-                     peer alone (\"parallel\") or in the total alone (\"central\"); or all rows of one peer in the \
-                     totals of all rounds (\"member\", with the task fedavg).";
+        let about = "The budget protects one row at every peer (\"per-party\"), or one row at one peer, \
+                     by noise of each peer alone (\"parallel\") or only in the total (\"central\"); or \
+                     all rows of one peer in the totals of all rounds (\"member\", with the task fedavg).";
         field(about, "mode", format_args!("\"{mode}\""), out)?;
         if mode.in_shares() {
             let about = "Peers that may pool their knowledge: 1 or 2, fewer than min_peers and than a committee \
@@ -300,8 +300,9 @@ impl NoiseSpec {
         }
         if let PrivacyUnit::Group { group_rows } = unit {
             let about = format!(
-                "In place of one row: all rows of one group (table.group). A peer uses at most so many of each \
-                 group, 1 to {MOST_GROUP_ROWS}, and the noise is so many times as large."
+                "The budget protects all rows of one group (table.group) instead of one row. A peer uses \
+                 at most group_rows rows of each group, 1 to {MOST_GROUP_ROWS}; the noise is group_rows \
+                 times as large."
             );
             field(&about, "unit", "\"group\"", out)?;
             writeln!(out, "group_rows = {group_rows}")?;

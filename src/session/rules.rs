@@ -163,17 +163,17 @@ pub(crate) static TIMING: [(&str, &[Row<Timing>]); 2] = [
         "timing",
         fields! { "timing";
             start_wait_ms at start_wait_ms: whole(0, HOUR_MS),
-                "How long to wait for the whole roster before going on with those present: 0 to 3600000.";
+                "Time to wait for the whole roster before continuing with the peers present: 0 to 3600000.";
             proposal_backoff_ms at proposal_backoff_ms: whole(1, HOUR_MS),
                 "The peer of rank r proposes after r times this without progress: 1 to 3600000.";
             view_timeout_ms at view_timeout_ms: whole(3_000, HOUR_MS),
                 "A view without progress for this long has failed: 3000 to 3600000.";
             no_quorum_timeout_ms at no_quorum_timeout_ms: whole(1, 24 * HOUR_MS),
-                "When too few peers are reachable for this long, give up: 1 to 86400000.";
+                "If too few peers are reachable for this long, the session ends: 1 to 86400000.";
             compute_ms at compute_ms: whole(1, 24 * HOUR_MS),
                 "The longest computation that still counts as progress: 1 to 86400000.";
             linger_ms at linger_ms: whole(0, 24 * HOUR_MS),
-                "How long a finished peer stays to serve the others: 0 to 86400000.";
+                "Time that a finished peer stays to serve the others: 0 to 86400000.";
             regroup_interval_ms at regroup_interval_ms: whole(0, 24 * HOUR_MS),
                 "Waiting peers enlarge a view at most once per this time, when a slot ends: 0 to 86400000.";
         },
@@ -182,7 +182,7 @@ pub(crate) static TIMING: [(&str, &[Row<Timing>]); 2] = [
         "limits",
         fields! { "limits";
             max_views at max_views: whole(24, 1_000),
-                "After so many failed views in a row the session ends with an error: 24 to 1000.";
+                "Number of failed views in a row after which the session ends with an error: 24 to 1000.";
         },
     ),
 ];

@@ -372,24 +372,30 @@ pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut 
     let delimiter = delimiter.map_or("auto".into(), |byte| char::from(byte).to_string());
     let about = "\"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".";
     field(about, "delimiter", quoted(&delimiter), out)?;
-    let about = "Whether decimals follow a comma; a peer whose file differs says so in its map file.";
+    let about = "true if decimals follow a comma; a peer whose file differs sets this in its map file.";
     field(about, "decimal_comma", decimal_comma, out)?;
-    field("Texts that stand for a missing value, beside an empty field.", "missing", list(missing), out)?;
+    field(
+        "Texts that stand for a missing value, in addition to an empty field.",
+        "missing",
+        list(missing),
+        out,
+    )?;
     if let Some(label) = label {
         field("The column of the class.", "label", quoted(label), out)?;
     }
     if let Some(group) = group {
-        let about = "Rows with the same text in this column, such as those of one patient, are never parted between \
-                     learning and testing. The column is no feature and stays with each peer.";
+        let about = "Rows with the same text in this column, such as those of one patient, are never \
+                     split between training and test rows. The column is not a feature, and its texts \
+                     stay with each peer.";
         field(about, "group", quoted(group), out)?;
     }
     writeln!(
         out,
         "# Of each column: kind \"number\", \"category\" or \"ordinal\" (with levels), \"date\" or \"ignored\";\n\
-         # fill: what takes the place of a missing value, absent: such rows are refused, \"\": no level;\n\
-         # fill_with in place of fill: \"mean\" of numbers and dates, \"most-frequent\" of levels, of all peers'\n\
-         # values: everybody is told these sums (docs/formats.md);\n\
-         # indicator: one more number says that it was missing; others_missing: a text that is no level\n\
+         # fill: replaces a missing value, absent: such rows are refused, \"\": no level;\n\
+         # fill_with instead of fill: \"mean\" of numbers and dates, \"most-frequent\" of levels, of all peers'\n\
+         # values: all peers see these sums (docs/formats.md);\n\
+         # indicator: a second feature marks missing values; others_missing: a text that is not a level\n\
          # counts as missing, absent: such rows are refused; min and max: rows outside are refused,\n\
          # with clip = true become the limit; order of a date: \"year-month-day\", \"day-month-year\" or\n\
          # \"month-day-year\"."

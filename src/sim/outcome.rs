@@ -174,8 +174,9 @@ impl RunReport {
         let committee = self.spent_ms(&[Stage::Accept, Stage::Release, Stage::Open]);
         let rest = (training.session_ms - training.slowest_ms - sums - committee).max(0.0);
         Some(format!(
-            "{} is slower than one party with all rows, which needs {} and so leaves little to divide. Of the {} of the \
-             session the longest computation of a peer took {}, sums {}, the committee {}, and waiting for others {}.",
+            "{} is slower than one party with all rows, which needs only {}. Of the {} of the session \
+             the longest computation of a peer took {}, sums {}, the committee {}, and waiting for \
+             others {}.",
             self.name,
             time(training.alone_ms),
             time(training.session_ms),
@@ -196,7 +197,7 @@ pub(crate) const TRAINING: [&str; 9] = [
     "own part",
     "sums",
     "committee",
-    "all in all",
+    "whole session",
     "without M",
 ];
 
@@ -218,10 +219,9 @@ pub(crate) fn training(runs: &[RunReport]) -> (Vec<Vec<String>>, Vec<String>) {
 }
 
 /// Remark for slower runs: the purpose of a session.
-const SLOWER: &str =
-    "Few rows are not worth dividing for speed; what a session is for is that nobody shows its rows.";
+const SLOWER: &str = "With few rows a session is not faster; its purpose is that no peer shows its rows.";
 /// Reason why a run has no factor.
-const FAULTS: &str = "Runs with faults have no factor (-): their time is mostly waiting for whoever is gone.";
+const FAULTS: &str = "Runs with faults have no factor (-): most of their time is waiting for absent peers.";
 
 impl Training {
     /// Returns the time of one party divided by that of the session; below 1 the session is slower.

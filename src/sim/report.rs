@@ -40,13 +40,13 @@ pub fn render(results: &Results) -> String {
     let failed: usize = results.runs.iter().map(|run| run.violations.len()).sum();
     let checked: u64 = results.runs.iter().map(|run| run.checked).sum();
     let title = |run: &RunReport| match results.runs.len() {
-        1 => "How good the model is, by the swarm's own figures".to_owned(),
-        _ => format!("How good the model of {} is, by the swarm's own figures", run.name),
+        1 => "Quality of the model on held-out rows".to_owned(),
+        _ => format!("Quality of the model of {} on held-out rows", run.name),
     };
     let sections = html! {
         @if failed == 0 {
             p.verdict.good {
-                "All checks held: " (checked) " openings, results and accusations were looked at."
+                "All checks held: " (checked) " openings, results and accusations were checked."
             }
         } @else {
             p.verdict.bad { (failed) " checks failed." }
@@ -100,10 +100,10 @@ fn learnt(results: &Results) -> Markup {
             h2 { "Results" }
             @if measured {
                 p {
-                    "Accuracy is that on rows that nobody trained on, with its 95 % interval. " b { "In one place" }
+                    "Accuracy on rows that no model was trained on, with a 95 % interval. " b { "In one place" }
                     ": the model of all peers' rows together. " b { "Largest alone" } ": the model of the peer with the \
                      most rows (of the task xclp: its labels for its own rows). " b { "Same as in one place" }
-                    ": added up without a protocol, the members' parts give the same bits."
+                    ": the members' parts, added without a protocol, give the same bits."
                 }
             }
             (table("Results of every run", &columns, rows))
@@ -115,7 +115,7 @@ fn learnt(results: &Results) -> Markup {
                 }
             }
             @for line in guesses { p { (line) "." } }
-            @for (name, set) in &results.left_out { p { (name) " was left out: " (set) " is not there." } }
+            @for (name, set) in &results.left_out { p { (name) " was skipped: data set " (set) " not found." } }
         }
     }
 }
@@ -179,12 +179,12 @@ fn training(results: &Results) -> Markup {
     let (rows, why) = outcome::training(&results.runs);
     let rows = rows.into_iter().map(|row| row.iter().map(|text| html! { (text) }).collect());
     html! {
-        h3 { "Against one party with all rows" }
+        h3 { "Comparison with one party that has all rows" }
         p {
-            "By the rates of the scenario: one party that has all rows, against the session from its first view to the \
-             last result. " b { "M" } ": drawing the lifting matrix, which every party does."
+            "Times at the rates of the scenario: one party that has all rows, and the session from its \
+             first view to the last result. " b { "M" } ": drawing the lifting matrix, which every party does."
         }
-        (table("Time of the session beside that of one party", &TRAINING, rows))
+        (table("Time of the session and of one party", &TRAINING, rows))
         @for why in why { p { (why) } }
     }
 }
@@ -220,8 +220,8 @@ fn section(run: &RunReport, open: bool) -> Markup {
             }
             h3 { "Stages" }
             p {
-                "What each peer was doing; a dot marks the committee, a tick the result, a number what went wrong. Times \
-                 in which nobody was in a view are cut short." (shown)
+                "Stages of each peer; a dot marks the committee, a tick the result, a number a problem. \
+                 Times in which no peer was in a view are shortened." (shown)
             }
             (legend())
             (scrolled(&format!("Stages of {}", run.name), &time_line::draw(run)))

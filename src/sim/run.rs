@@ -435,7 +435,7 @@ pub(super) fn expected(
     }
     for (peer, how) in world.tampered() {
         if !how.blamed_with().is_empty() && !blamed.contains(&peer) {
-            let text = format!("{peer} tampers ({}) and nobody blames it", how.name());
+            let text = format!("{peer} tampers ({}) and no peer blames it", how.name());
             world.checks.violated(now, Check::Blamed, text);
         }
     }

@@ -516,7 +516,7 @@ fn take_table(table: &mut Table, name: &str) -> Result<Option<Table>, ScenarioEr
     match table.remove(name) {
         None => Ok(None),
         Some(Value::Table(inner)) => Ok(Some(inner)),
-        Some(_) => Err(ScenarioError(format!("{name} is no table"))),
+        Some(_) => Err(ScenarioError(format!("{name} is not a table"))),
     }
 }
 
@@ -527,7 +527,7 @@ fn take_variants(table: &mut Table) -> Result<Vec<Table>, ScenarioError> {
             .into_iter()
             .map(|item| match item {
                 Value::Table(inner) => Ok(inner),
-                _ => Err(ScenarioError("variant is no table".into())),
+                _ => Err(ScenarioError("variant is not a table".into())),
             })
             .collect(),
         Some(_) => Err(ScenarioError("variant must be written as [[variant]]".into())),

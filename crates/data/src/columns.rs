@@ -167,7 +167,7 @@ impl Header<'_> {
         let features = count - dropped.len() - usize::from(label.is_some());
         if features == 0 {
             return self.refuse(match (label, count) {
-                (Some(_), 1) => "one column, the label: expected at least one feature beside it".into(),
+                (Some(_), 1) => "one column, the label: expected at least one feature".into(),
                 _ => "no column is left: expected at least one feature".into(),
             });
         }

@@ -279,7 +279,7 @@ fn other_delimiter(found: &Header) -> Result<(), DataError> {
     }
     let shown = if delimiter == b'\t' { "tab".to_owned() } else { format!("'{}'", char::from(delimiter)) };
     refuse(format!(
-        "line 1: one column; {count}, parted by {shown}? then delimiter = {shown} in the map file"
+        "line 1: one column; {count}, separated by {shown}? then delimiter = {shown} in the map file"
     ))
 }
 
@@ -330,8 +330,8 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         if counts(0) || counts(1) {
             found.check_count(aside, expected)?;
             let problem = format!(
-                "line {}: 0, 1, 2 and so on may be names of columns or a row: `header = true` or `false` in the map \
-                 file says which",
+                "line {}: 0, 1, 2 and so on may be column names or a row: `header = true` or `false` in \
+                 the map file says which",
                 found.line
             );
             return Err(DataError::Layout { file: found.file.into(), problem });
@@ -344,7 +344,7 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         return ask(
             at,
             field,
-            "a number as in other columns of this line, or to be told that it is a header",
+            "a number as in other columns of this line, or a header (then `header = true`)",
         );
     }
     // A first row with only missing values is not a header.
@@ -376,7 +376,7 @@ fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
         NoNumber::OtherDecimal => {
             "a number; a decimal comma is read with `decimal_comma = true` in the map file".into()
         }
-        NoNumber::Ambiguous => "a number without a sign between thousands".into(),
+        NoNumber::Ambiguous => "a number without a thousands separator".into(),
         NoNumber::Limit => "a number; agree on what counts for values below or above a limit".into(),
         NoNumber::Percent | NoNumber::Unit => "a number without a unit".into(),
         NoNumber::Minus => "a number; write a minus as -, without brackets".into(),

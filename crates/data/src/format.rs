@@ -120,7 +120,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 const PICKLE: &str = "a pickle of Python, never opened here: save it as Parquet or CSV";
 const IMAGE: &str = "an image: rows are read from tables only";
-const HTML: &str = "a page of HTML, perhaps a login page in place of the file: download or export it again";
+const HTML: &str = "a page of HTML, perhaps a login page instead of the file: download or export it again";
 const BINARY: &str =
     "binary data or damaged, not a table as text: save the table as CSV UTF-8, .xlsx or Parquet";
 const FEATHER: &str = "a Feather (Arrow) file: save it as Parquet (df.to_parquet) or CSV";

@@ -280,8 +280,8 @@ pub fn load_named(path: &Path, expected: &Expected) -> Result<Loaded, DataError>
     }
     if let Some(group) = expected.group {
         let problem = format!(
-            "the group column {group:?} needs described columns, and this file is read as numbers: save it as a \
-             table with names of columns (CSV, Excel, JSON lines, Parquet)"
+            "the group column {group:?} needs described columns, and this file is read as numbers: save \
+             it as a table with column names (CSV, Excel, JSON lines, Parquet)"
         );
         return Err(DataError::Layout { file: path.into(), problem });
     }

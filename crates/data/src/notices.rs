@@ -92,13 +92,15 @@ impl Notice {
     fn title(&self) -> &'static str {
         match self {
             Self::Id(_) => {
-                "whole numbers that count or name rows; they tell nothing about new rows, leave them out (kind = \"ignored\")"
+                "whole numbers that count or name rows; they do not help with new rows: leave them out \
+                 (kind = \"ignored\")"
             }
             Self::Coarse(_) => {
                 "whole numbers above 2^24, which are rounded until rows look alike; are they ids?"
             }
             Self::Answer(_) => {
-                "one column alone tells the class; if it is known only afterwards, or defines the class, leave it out"
+                "one column alone determines the class; if it is known only afterwards, or defines the \
+                 class, leave it out"
             }
             Self::Code(..) | Self::Day(..) => "values that look like codes for missing",
             Self::Constant(_) => "the same value in all rows",
@@ -121,7 +123,8 @@ impl fmt::Display for Notice {
             Self::Constant(None) => f.write_str("(one level, or none)"),
             Self::Twins(rows) => write!(
                 f,
-                "{rows} rows equal an earlier one; was the file joined twice, or do patients come back (then --group)?"
+                "{rows} rows equal an earlier one; was the file joined twice, or do patients have \
+                 several rows (then --group)?"
             ),
         }
     }
@@ -141,8 +144,8 @@ impl fmt::Display for Ids {
 #[must_use]
 pub fn group_advice(name: &str) -> String {
     format!(
-        "its ids come back in several rows; if these are of one patient, `--group {name}` keeps them together, because \
-         otherwise held-out rows are not new patients and results look too good"
+        "its ids occur in several rows; if these are of one patient, `--group {name}` keeps them \
+         together, because otherwise held-out rows are not new patients and results look too good"
     )
 }
 
@@ -168,7 +171,7 @@ pub fn listed(what: &str, found: impl Iterator<Item = String>) -> String {
     let mut shown: Vec<String> = found.collect();
     let more = shown.len().saturating_sub(NAMED);
     shown.truncate(NAMED);
-    let more = if more == 0 { String::new() } else { format!(", and {more} columns more") };
+    let more = if more == 0 { String::new() } else { format!(", and {more} more columns") };
     format!("{what}: {}{more}", shown.join(", "))
 }
 

@@ -155,7 +155,7 @@ pub enum ScalingError {
     #[error("{0} rows in all, expected 1 to {MAX_ROWS} to compute means")]
     Rows(u64),
     /// The words cannot be the sums of any rows, because some peer sent other words.
-    #[error("the sums for feature {0} are not those of any rows")]
+    #[error("the sums for feature {0} cannot come from rows")]
     Inconsistent(usize),
     /// The scaling needs moments, and none were given.
     #[error("scaling {0} needs means{1} over all peers")]

@@ -153,7 +153,7 @@ impl SiteMap {
         let file = source.file.clone();
         let layout = |problem: String| DataError::Layout { file: file.clone(), problem };
         if !Rows::takes(format) || expected.header == Some(false) {
-            let problem = "the map file names columns, and this file has no names of columns";
+            let problem = "the map file names columns, and this file has no column names";
             return Err(layout(problem.into()));
         }
         let mut rows = Rows::open(source, format, expected)?;

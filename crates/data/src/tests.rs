@@ -72,7 +72,8 @@ fn each_bad_csv_field_is_named_by_line_and_column() {
         ("1,2,3,cat\n", ", line 1: 3 features beside the label, expected 2"),
         (
             "1,x,cat\n",
-            ", line 1, column 2: found \"x\", expected a number as in other columns of this line, or to be told that it is a header (`header` in the map file)",
+            ", line 1, column 2: found \"x\", expected a number as in other columns of this line, or a \
+             header (then `header = true`) (`header` in the map file)",
         ),
         ("", ": no rows: the file is empty"),
         ("a,b,c\n", ": no rows after the header"),

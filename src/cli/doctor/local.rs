@@ -49,12 +49,12 @@ pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
         Ok(false) => None,
         Ok(true) => {
             let text = format!("the state of this session ({}) is lost, or an older copy", state.display());
-            let advice = "`join` takes part and does not vote in this session any more; if the state is elsewhere, name \
-                          its folder with --state";
+            let advice = "`join` takes part, but does not vote in this session any more; if the state is \
+                          in another folder, name that folder with --state";
             Some(Finding::new(Level::Warning, "state", text).advise(advice))
         }
         Err(error) => {
-            let advice = "put back the state of this session, or make a new session with `session next`";
+            let advice = "restore the state of this session, or make a new session with `session next`";
             Some(Finding::new(Level::Error, "state", error.to_string()).advise(advice))
         }
     }
@@ -104,14 +104,14 @@ fn place(what: &str, folder: &Path, needed: u64) -> Finding {
         file.sync_all()
     });
     if let Err(error) = written {
-        let text = format!("{name}, where {what} goes, cannot be written to: {error}");
+        let text = format!("{name}, the folder for {what}, is not writable: {error}");
         return Finding::new(Level::Error, "disk", text)
-            .advise("make room, mend its rights, or choose another folder");
+            .advise("free some space, fix its permissions, or choose another folder");
     }
     match free(there) {
         Ok(free) => room(what, &name, free, needed),
         Err(error) => {
-            Finding::new(Level::Warning, "disk", format!("{name}: the space left is not known: {error}"))
+            Finding::new(Level::Warning, "disk", format!("{name}: the free space is unknown: {error}"))
         }
     }
 }
@@ -124,14 +124,14 @@ fn free(folder: &Path) -> io::Result<u64> {
 
 #[cfg(not(unix))]
 fn free(_: &Path) -> io::Result<u64> {
-    Err(io::Error::other("this system is not asked"))
+    Err(io::Error::other("not supported on this system"))
 }
 
 fn room(what: &str, name: &str, free: u64, needed: u64) -> Finding {
-    let text = format!("{} free in {name} for {what}, which may take {}", megabytes(free), megabytes(needed));
+    let text = format!("{} free in {name} for {what}, which may need {}", megabytes(free), megabytes(needed));
     if free < needed {
         Finding::new(Level::Error, "disk", text)
-            .advise("make room, or choose another folder with --state or --out")
+            .advise("free some space, or choose another folder with --state or --out")
     } else {
         Finding::new(Level::Ok, "disk", text)
     }
@@ -183,8 +183,8 @@ mod tests {
         let full = room("state", "/var", 5_000_000, 20_000_000);
         assert_eq!(
             full.line(),
-            "error    disk: 5.0 MB free in /var for state, which may take 20 MB; make room, or choose another folder with \
-             --state or --out"
+            "error    disk: 5.0 MB free in /var for state, which may need 20 MB; free some space, or \
+             choose another folder with --state or --out"
         );
         assert_eq!(room("state", "/var", 30_000_000, 20_000_000).level, Level::Ok);
     }

@@ -47,7 +47,7 @@ impl Touch {
                     .and_then(|runtime| runtime.block_on(net::addresses_of(&name)))
                     .map_err(|error| format!("{name} is not known to DNS: {error}"))
             }
-            _ => Err("neither a number nor a DNS name".to_owned()),
+            _ => Err("not an IP address and not a DNS name".to_owned()),
         };
         let places = match found {
             Ok(places) => places,
@@ -195,7 +195,7 @@ impl Other {
                 "has another session file: {fields} differs (its session {}..., ours {}...)",
                 ids.0, ids.1
             );
-            let advice = "give everyone the same file; `flyswarm session check` prints its id";
+            let advice = "give all peers the same file; `flyswarm session check` prints its id";
             findings.push(Finding::new(missing, "session", text).advise(advice));
         } else {
             let runs = match self.about.as_ref().map(|about| about.role) {
@@ -208,13 +208,15 @@ impl Other {
             findings.push(Finding::new(Level::Ok, "peer", text));
         }
         if self.up.as_ref().is_some_and(net::is_relayed) {
-            let text = "is reached through a relay alone: neither of the two has dialled the other";
-            let advice = "for a direct way open a TCP port at one of them, have it join with --listen \
-                          /ip4/0.0.0.0/tcp/PORT, and write its address into the session file";
+            let text = "is reached only through a relay: neither machine has a direct connection to the \
+                        other";
+            let advice = "for a direct connection open a TCP port at one of them, run `flyswarm join` \
+                          there with --listen /ip4/0.0.0.0/tcp/PORT, and write its address into the \
+                          session file";
             findings.push(Finding::new(Level::Note, "relayed", text).advise(advice));
         }
         if let Some(why) = &self.unanswered {
-            let text = format!("answers no questions ({why}): times and rates are not known");
+            let text = format!("does not answer questions ({why}): round trip and rates are unknown");
             findings.push(Finding::new(Level::Note, "probe", text));
         }
         if let Some(answers) = &self.answers {
@@ -222,7 +224,8 @@ impl Other {
         }
         if here.mdns_works && self.found.is_empty() {
             let text = "not seen by mDNS, although it can be reached";
-            let advice = "no harm while its address is in everybody's session file; else open UDP port 5353 for multicast";
+            let advice = "this is fine if its address is in the session file; otherwise open UDP port \
+                          5353 for multicast";
             findings.push(Finding::new(Level::Note, "mdns", text).advise(advice));
         }
         // Addresses that work need no further line.
@@ -242,13 +245,14 @@ impl Other {
         if self.touched.is_empty() && self.not_up.is_empty() {
             let (text, advice) = if here.mdns {
                 (
-                    "nothing heard from it: mDNS does not know it and the session file has no address",
-                    "see that it is on, on this network, and runs `flyswarm join` or `doctor`; where the network keeps \
-                     multicast (UDP port 5353) back, write its address into the session file",
+                    "no contact: mDNS did not find it and the session file has no address",
+                    "check that it is on, is on this network and runs `flyswarm join` or `doctor`; if \
+                     the network blocks multicast (UDP port 5353), write its address into the session \
+                     file",
                 )
             } else {
                 (
-                    "nothing heard from it: the session file has no address, and mDNS is off",
+                    "no contact: the session file has no address, and mDNS is off",
                     "leave out --no-mdns, or write its address into the session file",
                 )
             };
@@ -257,7 +261,7 @@ impl Other {
         let mut findings = Vec::new();
         if let (Some(address), Some(why)) = (&self.up, &self.unanswered) {
             let text = format!(
-                "is there at {address} ({}), but does not say what it runs: {why}",
+                "responds at {address} ({}), but does not name its program: {why}",
                 self.source(address)
             );
             findings.push(Finding::new(missing, "probe", text).advise("install the same flyswarm on both"));
@@ -272,7 +276,7 @@ impl Other {
                 let text = format!("speaks another protocol version at {at}: {why}");
                 Finding::new(missing, "version", text).advise("install the same flyswarm on both")
             } else {
-                let text = format!("ends the connection at {at} as soon as it knows who calls: {why}");
+                let text = format!("closes the connection at {at} when it sees this machine's id: {why}");
                 let advice = "its session file may have another peer id for this machine, or it runs another version: compare \
                               `flyswarm id` with both files, and `flyswarm --version`";
                 Finding::new(missing, "roster", text).advise(advice)
@@ -290,7 +294,7 @@ impl Other {
             let connected = matches!(self.touched.get(address), Some(Some(Touch::Connected)) | None);
             if connected && !self.others.contains_key(address) {
                 let text = format!(
-                    "something answers at {address} ({}), but not as flyswarm does: {why}",
+                    "a program answers at {address} ({}), but not like flyswarm: {why}",
                     self.source(address)
                 );
                 let advice = format!("it may use {key}: {compare}; or the port belongs to another program");
@@ -301,11 +305,10 @@ impl Other {
             match touch {
                 Some(Touch::Connected) if findings.is_empty() && !self.others.contains_key(address) => {
                     let text = format!(
-                        "something answers at {address} ({}), but no handshake follows",
+                        "a program answers at {address} ({}), but no handshake follows",
                         self.source(address)
                     );
-                    let advice =
-                        format!("it may use {key}: {compare}; or it is overloaded, or another program");
+                    let advice = format!("it may use {key}: {compare}; or it is overloaded, or not flyswarm");
                     findings.push(Finding::new(missing, "network-key", text).advise(advice));
                 }
                 Some(Touch::Connected) | None => {}
@@ -321,20 +324,21 @@ impl Other {
         let port = port(address).map_or("its port".to_owned(), |port| format!("TCP port {port}"));
         match touch {
             Touch::Connected => Finding::new(Level::Ok, "address", format!("answers at {at}")),
-            Touch::Refused => Finding::new(level, "refused", format!("nobody listens at {at}: connection refused")).advise(
+            Touch::Refused => Finding::new(level, "refused", format!("no program listens at {at}: connection refused")).advise(
                 "is `flyswarm join` or `doctor` running there? An address in the session file needs the same --listen each time",
             ),
-            Touch::Silence => Finding::new(level, "firewall", format!("no answer at {at} within 4 s: looks like a firewall, or it is off"))
-                .advise(format!("there, open {port}; see that the address is still its own")),
+            Touch::Silence => Finding::new(level, "firewall", format!("no answer at {at} within 4 s: probably a firewall, or the machine is off"))
+                .advise(format!("open {port} there; check that its address has not changed")),
             Touch::Failed(why) => Finding::new(level, "address", format!("{at} cannot be reached: {why}"))
-                .advise("see that both machines are on the same network and that the address is right"),
+                .advise("check that both machines are on the same network and that the address is right"),
         }
     }
 
     fn impostors(&self, level: Level) -> Vec<Finding> {
         let finding = |(address, who): (&Multiaddr, &PeerId)| {
-            let text = format!("somebody else answers at {address} ({}): {who}", self.source(address));
-            let advice = "the address now belongs to another, or the machine has a new key: compare `flyswarm id` there";
+            let text = format!("another peer answers at {address} ({}): {who}", self.source(address));
+            let advice = "another machine has this address now, or the machine has a new key: compare \
+                          `flyswarm id` there";
             Finding::new(level, "identity", text).advise(advice)
         };
         self.others.iter().map(finding).collect()
@@ -374,8 +378,8 @@ fn judged(answers: &Answers, asked: Option<u16>, here: Here<'_>) -> Vec<Finding>
     if answers.clock_ahead.abs() > CLOCK {
         let direction = if answers.clock_ahead < 0.0 { "behind" } else { "ahead of" };
         let text = format!("its clock is {:.0} s {direction} this machine's", answers.clock_ahead.abs());
-        let advice =
-            "set both by NTP; the session does not mind, but receipts and logs would not fit together";
+        let advice = "set both clocks by NTP; the session works without it, but times in receipts and \
+                      logs would not match";
         findings.push(Finding::new(Level::Warning, "clock", text).advise(advice));
     }
     if let Some((out, back)) = answers.rates {
@@ -392,7 +396,7 @@ fn judged(answers: &Answers, asked: Option<u16>, here: Here<'_>) -> Vec<Finding>
         let what = match reach {
             Reach::Connected => return findings,
             Reach::Refused => "is refused",
-            Reach::Silence => "gets no answer in 3 s: looks like a firewall on this machine",
+            Reach::Silence => "gets no answer in 3 s: probably a firewall on this machine",
             Reach::Failed => "fails",
         };
         let text = format!("its connection to this machine's TCP port {port} {what}");

@@ -41,21 +41,21 @@ impl Relays {
 
 fn finding(relay: &PeerId, address: &Multiaddr, given: bool) -> Finding {
     if given {
-        return Finding::new(Level::Ok, "relay", format!("{relay} at {address} gives this machine a place"));
+        return Finding::new(Level::Ok, "relay", format!("{relay} at {address} accepts a reservation"));
     }
     let at = format!("{relay} at {address}");
     let (text, advice) = match Touch::of(address) {
         Touch::Connected => (
-            format!("{at} answers, but gives this machine no place"),
-            "see that it runs `flyswarm relay` with this session file and the same network key, and that its peer id is \
-             still its own",
+            format!("{at} responds, but refuses a reservation"),
+            "check that it runs `flyswarm relay` with this session file and the same network key, and \
+             that its peer id has not changed",
         ),
-        Touch::Refused => (format!("{at}: nobody listens there"), "is `flyswarm relay` running there?"),
+        Touch::Refused => (format!("{at}: no program listens there"), "is `flyswarm relay` running there?"),
         Touch::Silence => (
             format!("{at}: no answer within 4 s"),
-            "a firewall may keep this machine from it, or it is off; a relay may listen on TCP port 443",
+            "a firewall may block it, or it is off; a relay may listen on TCP port 443",
         ),
-        Touch::Failed(why) => (format!("{at} cannot be reached: {why}"), "see that the address is right"),
+        Touch::Failed(why) => (format!("{at} cannot be reached: {why}"), "check the address"),
     };
     Finding::new(Level::Warning, "relay", text).advise(advice)
 }
@@ -84,11 +84,11 @@ mod tests {
         assert!(relays.are_heard());
         let said = |relays: &Relays| relays.findings().iter().map(|f| format!("{f:?}")).collect::<String>();
         let text = said(&relays);
-        assert!(text.contains("answers, but gives this machine no place"), "{text}");
-        assert!(text.contains("nobody listens there"), "{text}");
+        assert!(text.contains("responds, but refuses a reservation"), "{text}");
+        assert!(text.contains("no program listens there"), "{text}");
         relays.note(&place(&all[0]), true);
         relays.note(&place(&all[1]), true);
         let text = said(&relays);
-        assert_eq!(text.matches("gives this machine a place").count(), 2, "{text}");
+        assert_eq!(text.matches("accepts a reservation").count(), 2, "{text}");
     }
 }

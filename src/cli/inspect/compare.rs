@@ -36,7 +36,7 @@ pub(super) fn compared(a: &Path, b: &Path, options: &Inspect) -> Result<String, 
     }
     let mut text = match (a.digest() == b.digest(), lines.is_empty()) {
         (true, true) => "the same model\n".to_owned(),
-        (true, false) => "the same model, but for where it comes from\n".to_owned(),
+        (true, false) => "the same model with another origin\n".to_owned(),
         (false, _) => String::new(),
     };
     lines.iter().for_each(|(what, a, b)| text += &format!("{what:<10} {a}  ->  {b}\n"));

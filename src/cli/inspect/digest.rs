@@ -49,7 +49,7 @@ fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
 /// Returns SHA-256 of the session's id and of each sum's name, members and sealed total, in their order.
 /// Each text is preceded by its length.
 fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
-    let wrong = |what: &str| Failure::Input(format!("{}: no receipt: {what}", file.display()));
+    let wrong = |what: &str| Failure::Input(format!("{}: not a receipt: {what}", file.display()));
     let failed = |error| output::for_io(&error, format!("{}: {error}", file.display()));
     let mut text = String::new();
     std::fs::File::open(file).map_err(failed)?.take(LIMIT).read_to_string(&mut text).map_err(failed)?;
@@ -61,13 +61,13 @@ fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
         hash.update(text);
         Ok::<(), Failure>(())
     };
-    put(&receipt["session"], "session is no text")?;
-    for aggregate in receipt["aggregates"].as_array().ok_or_else(|| wrong("aggregates is no list"))? {
-        put(&aggregate["name"], "the name of an aggregate is no text")?;
-        let members = aggregate["members"].as_array().ok_or_else(|| wrong("members is no list"))?;
+    put(&receipt["session"], "session is not a text")?;
+    for aggregate in receipt["aggregates"].as_array().ok_or_else(|| wrong("aggregates is not a list"))? {
+        put(&aggregate["name"], "the name of an aggregate is not a text")?;
+        let members = aggregate["members"].as_array().ok_or_else(|| wrong("members is not a list"))?;
         put(&Value::String(members.len().to_string()), "")?;
-        members.iter().try_for_each(|member| put(member, "a member is no text"))?;
-        put(&aggregate["sealed_total"], "a sealed_total is no text")?;
+        members.iter().try_for_each(|member| put(member, "a member is not a text"))?;
+        put(&aggregate["sealed_total"], "a sealed_total is not a text")?;
     }
     Ok(hash.finalize().into())
 }

@@ -36,7 +36,7 @@ fn receipts_of_one_session_have_one_digest_whoever_has_them_and_others_another()
     // The end of one name and the start of the next.
     assert_ne!(digest(&RECEIPT.replace("\"a\", \"b\"", "\"ab\", \"\"")), first);
     std::fs::write(folder.path().join("r.json"), RECEIPT.replace("[\"a\", \"b\"]", "1")).unwrap();
-    assert!(told(folder.path(), &["r.json"]).unwrap_err().ends_with("no receipt: members is no list"));
+    assert!(told(folder.path(), &["r.json"]).unwrap_err().ends_with("not a receipt: members is not a list"));
 }
 
 #[test]

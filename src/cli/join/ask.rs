@@ -41,5 +41,5 @@ pub(in crate::cli) fn worth(session: &Session, rows: usize) -> Result<(), Failur
 }
 
 fn stopped(forecast: &str) -> Failure {
-    Failure::Input(format!("{forecast}; nothing was spent (--yes joins all the same)"))
+    Failure::Input(format!("{forecast}; nothing was spent (--yes joins anyway)"))
 }

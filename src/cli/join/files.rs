@@ -108,7 +108,8 @@ impl Files {
         let own = self.own.lock().ok().and_then(|own| own.clone());
         let columns = own.as_ref().is_some_and(|own| own["columns"].is_object());
         let left_out = (self.out.is_some() && !columns).then(|| {
-            "This peer's columns beside those of the pool: the session opened no means and spreads of columns."
+            "This peer's columns compared with the pool: the session opened no means and deviations of \
+             columns."
                 .to_owned()
         });
         let page = Page {
@@ -139,7 +140,8 @@ impl Files {
             queries => format!(" Their labels were asked for in {queries} sessions of the task xclp."),
         };
         Some(format!(
-            "By this peer's ledger the rows {:?} have now spent epsilon = {} in all private sessions.{queries}",
+            "According to this peer's ledger, the rows {:?} have now spent epsilon = {} in all private \
+             sessions.{queries}",
             total.dataset, total.spent
         ))
     }

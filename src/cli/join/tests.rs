@@ -68,7 +68,7 @@ fn the_network_that_a_session_starts_from_is_the_one_beside_its_file_with_that_d
     std::fs::write(file("x.safetensors"), "none of ours").unwrap();
     other.save(&file("other.safetensors")).unwrap();
     let error = made(&named(&digest), None).unwrap_err();
-    assert!(error.contains("put its file, NAME.safetensors, beside the session file"), "{error}");
+    assert!(error.contains("put its file, NAME.safetensors, next to the session file"), "{error}");
     assert!(error.ends_with(&format!("has the digest {digest}")), "{error}");
     right.save(&file("right.safetensors")).unwrap();
     assert_eq!(made(&named(&digest), None), Ok(true));

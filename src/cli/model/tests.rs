@@ -57,7 +57,7 @@ fn predict_prints_one_class_a_line_with_or_without_a_label_column() {
     let error = run_line(labelled.path(), "predict m --data d.csv").unwrap_err();
     assert_eq!(error.code(), 2);
     assert!(
-        error.to_string().contains("65 features and no label column, expected 64 (if one is a label"),
+        error.to_string().contains("no label column, expected 64 (if one column is the label"),
         "{error}"
     );
 }
@@ -193,11 +193,13 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     // Its page has the picture, and the columns if the network has their spread: mean 1, deviation 4.
     run("report n --data d.csv --out n.report.html");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
-    assert!(page.contains("aria-label=\"Calibration: stated") && !page.contains("beside the pool"));
+    assert!(
+        page.contains("aria-label=\"Calibration: stated") && !page.contains("compared with the pool</h2>")
+    );
     made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
     run("report n --data d.csv --out n.report.html --force");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
-    assert!(page.contains("d.csv beside the pool</h2>") && page.contains("flyswarm personalise"), "{page}");
+    assert!(page.contains("compared with the pool</h2>") && page.contains("flyswarm personalise"), "{page}");
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
 }
 
@@ -241,7 +243,7 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
     write("less.csv", named_csv(|i| i, Some(63), 20));
     let told = refused("predict m --data less.csv");
     assert!(told.contains("column 64 is called \"digit\", the model says \"p63\""), "{told}");
-    assert!(told.ends_with("(if one is a label: --label last, or its name or number)"), "{told}");
+    assert!(told.ends_with("(if one column is the label: --label last, or its name or number)"), "{told}");
     let told = refused("report m --data less.csv");
     assert!(told.contains("no column is called \"p63\", which the model has"), "{told}");
     write("other.csv", named_csv(|i| i, None, 20).replacen("p7,", "age,", 1));
@@ -263,26 +265,20 @@ fn names_that_are_not_compared_are_told_and_rows_far_outside_are_counted_by_colu
     let far = |text: &str| text.replacen("\n0,0,", "\n0,1e20,", 1);
     write("named.csv", plain.clone());
     let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
-    assert!(one.ends_with("d.csv: neither file nor model has names of columns: names not compared"), "{one}");
+    assert!(one.ends_with("the file and the model have no column names: names are not checked"), "{one}");
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
-    assert!(
-        one.ends_with("the model has no names of columns: taken as they stand, names not compared"),
-        "{one}"
-    );
+    assert!(one.ends_with("columns are used in the order of the file, names are not checked"), "{one}");
     named_model(folder.path(), Scaling::Standard);
     assert!(said(folder.path(), "named.csv").is_empty(), "{:?}", said(folder.path(), "named.csv"));
     let [one] = &said(folder.path(), "d.csv")[..] else { panic!() };
-    assert!(
-        one.ends_with("has no names of columns: taken in the order of the model, names not compared"),
-        "{one}"
-    );
+    assert!(one.ends_with("columns are used in the order of the model, names are not checked"), "{one}");
     write("named.csv", named);
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
-    assert!(one.ends_with("columns brought into the order of the model, by their names"), "{one}");
+    assert!(one.ends_with("columns reordered by name to match the model"), "{one}");
     write("named.csv", far(&plain));
     let [one] = &said(folder.path(), "named.csv")[..] else { panic!() };
-    let expected = "1 of 50 rows are far outside what the model has learnt: \"p1\" in 1 (learnt 0.3038 +- 0.9069; \
-                    farthest 100000000000000000000)";
+    let expected = "1 of 50 rows are far outside the range of the training rows: \"p1\" in 1 (in \
+                    training 0.3038 +- 0.9069; farthest 100000000000000000000)";
     assert!(one.ends_with(expected), "{one}");
     let text = run_line(folder.path(), "report m --data named.csv --json").unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -347,8 +343,8 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     }
     // The scaling of this model keeps no spread.
     assert!(
-        own.contains("a file with the scaling center keeps no spread")
-            && !own.contains("beside the pool</h2>")
+        own.contains("a model with the scaling center keeps no deviations")
+            && !own.contains("compared with the pool</h2>")
     );
     run_line(folder.path(), "report m --data d.csv --out r.html").expect("it replaces its own page");
     #[cfg(unix)]
@@ -589,5 +585,5 @@ fn two_models_are_compared_by_origin_rows_settings_and_what_they_say_of_rows() {
     assert_eq!(value["rows"]["balanced_accuracy"].as_array().map(Vec::len), Some(2));
     let refused = |line: &str| run_line(folder.path(), line).unwrap_err().to_string();
     assert!(refused("inspect a b a").starts_with("3 files: `inspect` takes one, or two models to compare"));
-    assert!(refused("inspect a --data d.csv").starts_with("--data: two models are compared by rows"));
+    assert!(refused("inspect a --data d.csv").starts_with("--data compares two models on these rows"));
 }

@@ -120,7 +120,7 @@ fn what_cannot_be_made_personal_is_refused_by_name() {
     };
     for (line, text) in [
         ("personalise d.csv --data d.csv", "not a network of the task fedavg"),
-        ("personalise n --data d.csv --drift fifo", "goes with a personal model"),
+        ("personalise n --data d.csv --drift fifo", "works only with a personal model"),
         ("personalise n --data d.csv --label none", "expected a column of labels"),
         ("personalise n --data d.csv --capacity 0", "must be above 0, at most 1"),
         (

@@ -83,7 +83,7 @@ fn a_suggested_map_file_makes_the_rows_fit() {
     let said = run_line(folder.path(), check).unwrap();
     assert_eq!(said, "ok: south.csv: 2 rows of 3 features\n");
     let said = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
-    assert!(said.ends_with("is as the session says: no map file is needed\n"), "{said}");
+    assert!(said.ends_with("matches the session: no map file is needed\n"), "{said}");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_draft_says_all_that_others_see_and_keeps_the_rest_here() {
     run_line(folder.path(), &new).unwrap();
     let said = crate::cli::SAID.take().unwrap();
     for line in [
-        "  names of columns: \"mrn\", \"age\", \"smoker\", \"ward\", \"kind\"",
+        "  column names: \"mrn\", \"age\", \"smoker\", \"ward\", \"kind\"",
         "  levels of \"smoker\": \"no\", \"yes\"",
         "  levels of \"ward\": \"north\"",
         "  classes: \"sick\", \"well\"",
@@ -280,7 +280,7 @@ fn a_draft_says_all_that_others_see_and_keeps_the_rest_here() {
     assert_eq!(Session::parse(&text).unwrap().data.columns.len(), 4);
     let said = run_line(folder.path(), "schema check s.toml --data rows.csv").unwrap();
     assert!(
-        said.starts_with("warning: rows.csv: texts that are no levels and count as missing: \"ward\""),
+        said.starts_with("warning: rows.csv: texts that are not levels and count as missing: \"ward\""),
         "{said}"
     );
 }
@@ -298,7 +298,7 @@ fn what_a_machine_alone_can_know_is_a_warning() {
     let said = run_line(folder.path(), "schema check s.toml --data south.csv").unwrap();
     for line in [
         "warning: south.csv: values that look like codes for missing: \"age\" (-999 in 3 rows)",
-        "warning: south.csv: ids that come back in several rows; if they are a patient's",
+        "warning: south.csv: ids that occur in several rows; if they are patient ids",
     ] {
         assert!(said.contains(line), "{said}");
     }
@@ -393,9 +393,9 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
     std::fs::write(folder.path().join("other.csv"), other.replace("p7\tmale", "p7\tdiverse")).unwrap();
     let arguments = DataArguments::of(folder.path().join("other.csv"));
     let (_, said) = arguments.load_for(&model, &LabelColumn::None, false).unwrap();
-    let told = "levels that the model does not know, taken for none: \"sex\" \"diverse\" in 1 rows";
+    let told = "unknown categories, treated as missing: \"sex\" \"diverse\" in 1 rows";
     assert!(said.iter().any(|line| line.ends_with(told)), "{said:?}");
-    assert!(said.iter().any(|line| line.ends_with("not described are left out: \"id\"")), "{said:?}");
+    assert!(said.iter().any(|line| line.ends_with("not described are ignored: \"id\"")), "{said:?}");
     std::fs::write(folder.path().join("other.csv"), other.replace("\t27,5", "\t27.5")).unwrap();
     let error = run_line(folder.path(), "predict m.toml --data other.csv").unwrap_err();
     assert!(error.to_string().contains("line 9, column \"age\": found \"27.5\""), "{error}");

@@ -84,7 +84,7 @@ pub(super) fn choose(
 ) -> Result<Vec<Entry>, Failure> {
     if found.is_empty() {
         let advice = "run `flyswarm id --announce 600` on the other machines";
-        return Err(Failure::Input(format!("nobody was found on this network by mDNS: {advice}")));
+        return Err(Failure::Input(format!("mDNS found no identity on this network: {advice}")));
     }
     let entry = |key: &PublicKey, name: String| Entry { key: *key, name, addresses: Vec::new() };
     let mut admitted = Vec::new();
@@ -100,13 +100,15 @@ pub(super) fn choose(
                 match (ends.next(), ends.next()) {
                     (Some(key), None) => admitted.push(entry(key, name.clone())),
                     (None, _) => {
-                        let text =
-                            format!("--admit {name}={ending}: none of the {} found ends so", found.len());
+                        let text = format!(
+                            "--admit {name}={ending}: none of the {} ids found ends like this",
+                            found.len()
+                        );
                         return Err(Failure::Input(text));
                     }
                     (Some(_), Some(_)) => {
                         return Err(Failure::Input(format!(
-                            "--admit {name}={ending}: more than one ends so"
+                            "--admit {name}={ending}: more than one id ends like this"
                         )));
                     }
                 }
@@ -117,7 +119,7 @@ pub(super) fn choose(
         for (key, addresses) in found {
             let at = addresses.iter().filter_map(place).collect::<Vec<_>>().join(", ");
             let terminal = |error: std::io::Error| Failure::Environment(format!("the terminal: {error}"));
-            writeln!(questions, "{key} at {at}: its name? (nothing leaves it out)").map_err(terminal)?;
+            writeln!(questions, "{key} at {at}: its name? (empty: do not add it)").map_err(terminal)?;
             let mut name = String::new();
             answers.read_line(&mut name).map_err(terminal)?;
             if !name.trim().is_empty() {
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(chosen(&found, &[&north], "").unwrap(), [("north".to_owned(), keys[1])]);
         assert_eq!(chosen(&found, &[&north, "all"], "").unwrap().len(), 3, "named ones are admitted once");
         let error = chosen(&found, &["north=zzzzzzzzzz"], "").unwrap_err();
-        assert_eq!(error.to_string(), "--admit north=zzzzzzzzzz: none of the 3 found ends so");
+        assert_eq!(error.to_string(), "--admit north=zzzzzzzzzz: none of the 3 ids found ends like this");
         assert!("north=123456789".parse::<Admit>().is_err() && "some".parse::<Admit>().is_err());
         assert!(chosen(&Discovered::new(), &["all"], "").unwrap_err().to_string().contains("id --announce"));
     }

@@ -204,19 +204,19 @@ impl NewArguments {
 fn shown_to_others(session: &Session) -> Vec<String> {
     let data = &session.data;
     let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
-    let mut lines = vec!["the others see in the file, of these rows:".to_owned()];
+    let mut lines = vec!["the other peers see this about these rows in the file:".to_owned()];
     let mut line = |what: &str, texts: &[String]| {
         if !texts.is_empty() {
             lines.push(format!("  {what}: {}", list(texts)));
         }
     };
     let Some(table) = &data.preparation else {
-        line("names of columns", &data.columns);
+        line("column names", &data.columns);
         line("classes", &data.classes);
         return lines;
     };
     let names = table.columns.iter().map(|column| &column.name).chain(&table.label).chain(&table.group);
-    line("names of columns", &names.cloned().collect::<Vec<_>>());
+    line("column names", &names.cloned().collect::<Vec<_>>());
     for column in &table.columns {
         line(&format!("levels of {:?}", column.name), column.levels());
     }
@@ -321,11 +321,12 @@ impl Common {
     fn check_classes(&self, described: &ColumnSpec, needed: bool) -> Result<(), Failure> {
         match (&*described.classes, &*self.from) {
             ([class], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
-                "{}: only one class is in its labels: {class:?}. Name the classes of all peers: --classes {class},OTHER",
+                "{}: only one class found in the labels: {class:?}. Name the classes of all peers: \
+                 --classes {class},OTHER",
                 file.display()
             ))),
             ([], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
-                "{}: no classes: --label names the column that has them, or --classes the classes",
+                "{}: no classes: name the label column with --label, or the classes with --classes",
                 file.display()
             ))),
             _ => Ok(()),
@@ -352,7 +353,7 @@ impl Common {
         let (first, last) = match (&*self.from, rows_for) {
             ([], None) => return Ok(described),
             ([], Some(option)) => {
-                return Err(Failure::Input(format!("--{option}: --from is needed for its rows")));
+                return Err(Failure::Input(format!("--{option} needs rows: give a file with --from")));
             }
             ([one], _) => (one, one),
             ([first, last], Some(_)) => (first, last),
@@ -371,7 +372,7 @@ impl Common {
                 let expected = self.expected(partly);
                 let loaded = data::load_named(first, &expected)?;
                 if loaded.columns.is_empty() {
-                    let text = format!("{}: no names of columns, expected them for --from", first.display());
+                    let text = format!("{}: no column names, expected them for --from", first.display());
                     return Err(Failure::Input(text));
                 }
                 if let Some(hint) = transposed(&loaded.columns, loaded.data.rows() as u64) {
@@ -447,7 +448,7 @@ impl Common {
         }
         if draft.preparation.width() == 0 {
             let text =
-                "no column is left as a feature, for the reasons above: change the file, or --min-rows";
+                "no column is left as a feature (see the reasons above): change the file, or --min-rows";
             return Err(Failure::Input(format!("{}: {text}", path.display())));
         }
         let described = Expected {

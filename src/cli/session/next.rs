@@ -122,23 +122,21 @@ fn difference(next: &Session, changed: usize) -> String {
     let hide = next.privacy.min_contributors.max(2);
     let names: Vec<_> = next.peers().take(3).map(|peer: Peer| next.name(peer)).collect();
     let noise = if next.privacy.noise.is_some() {
-        "; the noise bounds what each tells, and budgets add up"
+        "; the noise limits what each model reveals, and budgets add up"
     } else {
         ""
     };
     let now = match changed {
-        0 => {
-            "no peer changes here, but whoever replaces rows while the others do not shows them the same way"
-                .into()
-        }
+        0 => "no peer changes here, but a peer that alone replaces its rows reveals them in the same way"
+            .into(),
         1 => "1 peer changes here".to_owned(),
         some => format!("{some} peers change here"),
     };
     let who = names.join(", ");
     format!(
-        "whoever has the models of two sessions (all peers do: {who} ...) can subtract class sizes and means: \
-         if one peer alone comes, goes or changes its rows, the difference is what it brought. \
-         At least {hide} must change at once to hide one (privacy.min_contributors); {now}{noise}"
+        "all peers ({who} ...) have the models of both sessions and can subtract class sizes and means: \
+         if only one peer joins, leaves or changes its rows, the difference is that peer's part. At \
+         least {hide} peers must change at once to hide one (privacy.min_contributors); {now}{noise}"
     )
 }
 

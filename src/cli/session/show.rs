@@ -84,7 +84,7 @@ fn described(preparation: &TableSchema) -> Vec<String> {
         first += &format!("; label {label:?}");
     }
     if let Some(group) = group {
-        first += &format!("; rows with the same {group:?} are never parted");
+        first += &format!("; rows with the same {group:?} are never split");
     }
     if let Some(byte) = delimiter {
         first += &format!("; delimiter {:?}", char::from(*byte));
@@ -151,11 +151,11 @@ impl fmt::Display for Shown {
         line("name", &self.name)?;
         line("run id", &format!("{}, made {}", self.run_id, self.created))?;
         if let Some(Series { number, parent }) = &self.series {
-            line("series", &format!("the {number}. of its series, after {parent}"))?;
+            line("series", &format!("number {number} of its series, after {parent}"))?;
         }
         line("task", &self.task)?;
         if let Some(select) = self.select {
-            line("select", &format!("{select}: only the rows of drawn peers are learnt from"))?;
+            line("select", &format!("{select}: only drawn peers train"))?;
         }
         let padded = if data.densify { " (padded)" } else { "" };
         line(
@@ -183,7 +183,7 @@ impl fmt::Display for Shown {
         let mut about = format!("{:.3} of the peers may collude", privacy.collusion_threshold);
         // A private session opens no counts of holders to check.
         if privacy.noise.is_none() {
-            about = format!("a class needs {} holders, {about}", privacy.min_contributors);
+            about = format!("a class needs rows at {} peers, {about}", privacy.min_contributors);
         }
         line("privacy", &about)?;
         let mut headings = std::iter::once("protections").chain(std::iter::repeat(""));
@@ -198,14 +198,14 @@ impl fmt::Display for Shown {
                 let unit = match unit {
                     PrivacyUnit::Row => String::new(),
                     PrivacyUnit::Group { group_rows } => {
-                        format!(", for all rows of a group, at most {group_rows} of which are used")
+                        format!(", for all rows of a group, of which at most {group_rows} are used")
                     }
                 };
                 return line("", &format!("epsilon = {epsilon}, {mode}, {kept}{colluders}{unit}"));
             };
             let delta = delta.to_f64();
             line("", &format!("epsilon = {epsilon}, delta = {delta:?}, {mode}, every round{colluders}"))?;
-            line("", &"all rows of one peer could be others: what is opened hides which, up to that")?;
+            line("", &"this budget protects all rows of one peer together")?;
         }
         for (section, rows) in &TIMING {
             let fields = fields::values(rows, timing).into_iter();
@@ -226,11 +226,11 @@ impl fmt::Display for Shown {
         )?;
         let bears = match self.faults {
             Faults::Crash => format!(
-                "crash: {} of them may be away; one that deviates may open an aggregate twice",
+                "crash: {} of them may be absent; one that breaks the protocol may open an aggregate twice",
                 self.may_be_away
             ),
             Faults::Byzantine => format!(
-                "byzantine: {} of them may be away or do what they like",
+                "byzantine: {} of them may be absent or break the protocol",
                 self.may_be_away.min(self.may_deviate)
             ),
         };

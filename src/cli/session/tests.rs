@@ -171,7 +171,7 @@ fn names_of_columns_come_from_the_command_line_or_a_file_of_rows() {
             &["--features", "age,weight", "--set", "data.features=3"][..],
             "the length of data.columns is 2, must be 3",
         ),
-        (&["--from", &bare], "bare.csv: no names of columns, expected them for --from"),
+        (&["--from", &bare], "bare.csv: no column names, expected them for --from"),
         (&["--from", &long], "column 1 is called \"xxx"),
         (&["--from", &rows, "--features", "a"], "cannot be used with"),
         (&[], "data.features is absent, must be a number, or a [table]"),
@@ -235,7 +235,7 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
     assert_eq!(session.task.get::<FlynnSpec>().unwrap().select, Some(spec));
     let shown = shown(&path, false).unwrap();
     for line in [
-        "select       sketch: only the rows of drawn peers are learnt from\n",
+        "select       sketch: only drawn peers train\n",
         "sketch       srp, 40 rows of 64 counters (10244 bytes)\n",
         "selection    3 of all peers, temperature 0.5\n",
     ] {
@@ -414,7 +414,7 @@ fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_tak
     assert_eq!((&session.data.scaling, session.data.checks.compare), (&Scaling::None, false));
     let shown = shown(&path, false).unwrap();
     assert!(shown.contains("epsilon = 100, delta = 0.01, member, every round, 1 may collude\n"), "{shown}");
-    assert!(shown.contains("all rows of one peer could be others"), "{shown}");
+    assert!(shown.contains("this budget protects all rows of one peer"), "{shown}");
     let line = forecast(&session, 1).unwrap().unwrap().text;
     assert!(
         line.starts_with("forecast: in each of 2 rounds noise of ") && line.contains("rho 65.3139"),

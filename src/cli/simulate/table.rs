@@ -61,15 +61,11 @@ pub(super) fn render(results: &Results) -> String {
         out.push_str(&training(&results.runs));
     }
     for (run, found) in results.runs.iter().filter_map(|run| Some((run, run.evaluation.as_ref()?))) {
-        let told = found["headline"].as_str().unwrap_or("no figures of held-out rows");
+        let told = found["headline"].as_str().unwrap_or("no accuracy on held-out rows");
         let _ = writeln!(out, "{}: {told}", run.name);
     }
     for (run, ranking) in results.runs.iter().filter_map(|run| Some((run, run.ranking.as_ref()?))) {
-        let pooled = if ranking.equal {
-            "those of the rows in one place"
-        } else {
-            "NOT those of the rows in one place"
-        };
+        let pooled = if ranking.equal { "the same as in one place" } else { "NOT the same as in one place" };
         let _ = writeln!(
             out,
             "{}: distances are {pooled}; they rank {} peers as the total variation of their classes does, Spearman {:.3}",
@@ -84,7 +80,7 @@ pub(super) fn render(results: &Results) -> String {
         let _ = writeln!(out, "{}", crate::cli::one_line(line));
     });
     for (name, set) in &results.left_out {
-        let _ = writeln!(out, "{name} was left out: {set} is not there");
+        let _ = writeln!(out, "{name} was skipped: data set {set} not found");
     }
     match &results.runs[..] {
         [run] => out.push_str(&details(run)),

@@ -39,7 +39,7 @@ fn a_sentence_says_why_rows_are_left_out() {
     );
     assert_eq!(
         said(&[("holders", Some(ABSENT)), ("counts", Some(ABSENT))]),
-        "your rows are in none of the sums: this peer was not there"
+        "your rows are in none of the sums: this peer was absent"
     );
     assert_eq!(
         said(&[("holders", Some(ABSENT)), ("counts", None)]),
@@ -49,5 +49,5 @@ fn a_sentence_says_why_rows_are_left_out() {
         said(&[("rows", None), ("labelled-1", None)]),
         "your rows are in all sums: labelled 1 and in rows"
     );
-    assert_eq!(said(&[]), "your rows are in none of the sums: no sum is made of rows");
+    assert_eq!(said(&[]), "your rows are in none of the sums: no sum uses rows");
 }

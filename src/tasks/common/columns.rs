@@ -167,7 +167,7 @@ pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
     let kinds: [Kind; 3] = [
         (
             |odd| matches!(odd, Anomaly::Scale(_)),
-            "other units? values spread differently than at the other peers",
+            "other units? deviations differ from those of the other peers",
             CONVERT,
         ),
         (
@@ -210,12 +210,12 @@ pub(crate) fn aggregate(features: u32, sums: ColumnSums) -> Aggregate {
     let (is, reveals) = match sums {
         ColumnSums::Means => ("means of columns", "mean of every column over all rows together"),
         ColumnSums::Spreads => {
-            ("means and spreads of columns", "mean and spread of every column over all rows together")
+            ("means and deviations of columns", "mean and deviation of every column over all rows together")
         }
         ColumnSums::Compared => (
-            "means and spreads of columns",
-            "mean and spread of every column over all rows together, and over two typical rows of each peer with \
-             at least 40: means of the second and of the third quarter of its values",
+            "means and deviations of columns",
+            "mean and deviation of every column over all rows together, and over two typical rows of \
+             each peer with at least 40: means of the second and of the third quarter of its values",
         ),
     };
     Aggregate::exact("moments", 8, words, is, reveals)

@@ -44,16 +44,16 @@ pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate
             "values",
             4,
             columns,
-            "who has values of each column that all peers fill",
-            "how many members have a value of each column that is filled by what all have",
+            "number of members with values of each column that is filled from all peers",
+            "how many members have a value of each column that is filled from all peers",
         );
         let fills = Aggregate::exact(
             "fills",
             8,
             preparation.pooled_words() as u64,
-            "what takes the place of missing values",
-            "of each such column how many values there are and their mean, or how many rows have each level; a \
-             small number tells that a member has such a row",
+            "values that replace missing values",
+            "of each such column how many values there are and their mean, or how many rows have each \
+             level; a small number reveals that a member has such a row",
         );
         let at = plan.len().min(VALUES as usize);
         plan.splice(at..at, [values, fills]);
@@ -137,10 +137,10 @@ impl Filled {
         for (column, word) in self.preparation()?.pooled().zip(values.as_chunks::<4>().0) {
             let counted = u32::from_le_bytes(*word) as usize;
             if counted.saturating_sub(lost) < minimum.max(1) {
-                let gone =
-                    if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
+                let gone = if lost > 0 { format!(", and {lost} of them are gone") } else { String::new() };
                 return Err(format!(
-                    "only {counted} members have values of column {:?}{gone}; privacy.min_contributors is {minimum}",
+                    "column {:?}: only {counted} peers have values{gone}; the session requires {minimum} \
+                     (privacy.min_contributors)",
                     column.name
                 ));
             }

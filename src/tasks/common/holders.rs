@@ -17,11 +17,11 @@ pub(crate) const HOLDERS: u32 = 1;
 #[must_use]
 pub(crate) fn aggregate(classes: usize) -> Aggregate {
     let (is, reveals) = match classes {
-        0 => ("who has rows", "how many members have rows"),
+        0 => ("number of members with rows", "how many members have rows"),
         _ => (
-            "who has rows of which class",
-            "how many members have rows, have rows of each class and, if rows are held out, hold some of it out, and \
-             enough of all classes to calibrate probabilities",
+            "number of members with rows of each class",
+            "how many members have rows and rows of each class; if rows are held out, how many hold out \
+             rows of each class, and enough rows to calibrate probabilities",
         ),
     };
     Aggregate::exact("holders", 4, 1 + classes as u64, is, reveals)
@@ -77,8 +77,8 @@ pub(crate) fn allows_scored(
     for ((class, scored), peers) in classes.zip(holding_out(session, at, opened)) {
         if scored && (peers as usize).saturating_sub(lost) < minimum {
             return Err(format!(
-                "only {peers} members hold rows of class {class} out, and {lost} of those counted are gone; \
-                 privacy.min_contributors is {minimum}"
+                "class {class}: only {peers} peers hold out rows, and {lost} of them are gone; the \
+                 session requires {minimum} (privacy.min_contributors)"
             ));
         }
     }
@@ -147,7 +147,7 @@ pub(crate) fn refuse_uncounted(
         .find(|((_, own), counted)| **own > 0 && **counted == [0; 4])
     {
         Some(((class, _), _)) => {
-            Err(format!("nobody had rows of class {class} when the session counted who holds what"))
+            Err(format!("class {class}: no peer had rows when the session counted them"))
         }
         None => Ok(()),
     }
@@ -172,16 +172,17 @@ pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) 
     let minimum = usize::from(session.privacy.min_contributors);
     let Some(holders) = opened.get(at as usize) else { return Ok(()) };
     let (words, _) = holders.as_chunks::<4>();
-    let classes = session.data.classes.iter().map(|class| format!("rows of class {class}"));
-    for (name, &word) in std::iter::once("rows".to_owned()).chain(classes).zip(words) {
+    let classes = session.data.classes.iter().map(|class| format!("class {class}: "));
+    for (class, &word) in std::iter::once(String::new()).chain(classes).zip(words) {
         let counted = u32::from_le_bytes(word) as usize;
         // A class without any rows needs no protection.
-        let absent = counted == 0 && name != "rows";
+        let absent = counted == 0 && !class.is_empty();
         if !absent && counted.saturating_sub(lost) < minimum {
-            let gone =
-                if lost > 0 { format!(", and {lost} of those counted are gone") } else { String::new() };
+            let have = if counted == 1 { "peer has" } else { "peers have" };
+            let gone = if lost > 0 { format!(", and {lost} of them are gone") } else { String::new() };
             return Err(format!(
-                "only {counted} members have {name}{gone}; privacy.min_contributors is {minimum}"
+                "{class}only {counted} {have} rows{gone}; the session requires {minimum} \
+                 (privacy.min_contributors)"
             ));
         }
     }

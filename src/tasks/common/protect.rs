@@ -82,7 +82,7 @@ impl Protections {
         let minimum = session.privacy.min_contributors;
         let private = session.privacy.noise.is_some();
         let exact = |on: String| match private {
-            true => "off: privacy.epsilon, which allows no exact sums".to_owned(),
+            true => "off, because privacy.epsilon allows no exact sums".to_owned(),
             false => on,
         };
         let compares = match session.data.checks.compare {

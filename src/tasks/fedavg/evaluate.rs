@@ -29,11 +29,11 @@ pub(super) struct Evaluated {
 impl Plan {
     /// Returns the aggregate of the predictions.
     pub(super) fn predicted(classes: usize) -> Aggregate {
-        let reveals = "how right and wrong predictions of each class fall, where a small number tells that a \
-                       member has such a row; how sure and how well ordered predictions are, of at least 10 \
-                       rows of each peer";
+        let reveals = "the confusion matrix of the held-out rows, in which a small number reveals that a \
+                       member has such a row; calibration and ranking of the predictions, over at least \
+                       10 rows of each peer";
         let words = Sums::length(classes, true) as u64;
-        Aggregate::exact("predictions", 8, words, "how good the network is, by class", reveals)
+        Aggregate::exact("predictions", 8, words, "quality of the network, by class", reveals)
     }
 
     /// Returns which classes the sum of `slot` scores. Enough members must hold out rows of the class,

@@ -65,9 +65,9 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
         if new.get("fedavg.held_out").is_none() {
             new.propose("fedavg.held_out", HELD_OUT);
             new.said.push(format!(
-                "{HELD_OUT} % of each peer's rows are kept for tests, which say how good the network is; it \
-                 never learns from them. With `--set fedavg.held_out=0` it learns from all rows, and nobody \
-                 is told (docs/networks.md)"
+                "{HELD_OUT} % of each peer's rows are held out to test the network; it is never trained \
+                 on them. With `--set fedavg.held_out=0` it trains on all rows, and no accuracy is \
+                 reported (docs/networks.md)"
             ));
         }
         let given = ["epochs", "rounds"].iter().any(|name| new.get(&format!("fedavg.{name}")).is_some());
@@ -86,13 +86,10 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
 pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
     match spec.held_out {
         0 => {
-            "The figures of the rounds below are of rows that the network learns from. With `held_out` in \
-             `[fedavg]` they are of others too."
+            "The figures of the rounds below are of training rows. With `held_out` in `[fedavg]` there \
+             are also figures of held-out rows."
         }
-        _ => {
-            "See the rounds below: accuracy on rows that are held out. Nobody was told how they are \
-             predicted."
-        }
+        _ => "See the rounds below: accuracy on held-out rows. Their predictions were not shared.",
     }
 }
 

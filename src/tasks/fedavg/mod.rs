@@ -469,7 +469,7 @@ impl Task for Fedavg {
         let present = trains.iter().filter(|peer| members.contains(peer)).count();
         if present < self.plan.fewest() {
             let fewest = self.plan.fewest();
-            return Err(format!("only {present} of the members that train are there, {fewest} are needed"));
+            return Err(format!("only {present} of the members that train are present, {fewest} are needed"));
         }
         if self.plan.sums_predictions(slot, history) {
             let scored = (HOLDERS, self.plan.scored(slot, history));
@@ -542,7 +542,7 @@ impl Task for Fedavg {
             if let Some(noise) = &self.plan.noise {
                 let members = history.members(self.plan.last() - 1).len();
                 let told = format!(
-                    "epsilon {}, delta {:?}: no figures are told",
+                    "epsilon {}, delta {:?}: no accuracy is reported",
                     noise.epsilon,
                     noise.delta.to_f64()
                 );

@@ -124,7 +124,7 @@ impl Plan {
         if self.noise.is_none() {
             let reveals = "loss and accuracy of the last network over all rows with a label";
             let words = words::FIGURES as u64 + 1;
-            plan.push(Aggregate::exact("scores", 4, words, "how good the network is", reveals));
+            plan.push(Aggregate::exact("scores", 4, words, "quality of the network", reveals));
         }
         if self.predicts() {
             plan.push(Self::predicted(data.classes.len()));

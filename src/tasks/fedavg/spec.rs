@@ -113,19 +113,19 @@ struct Section {
 
 static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
     network at shape: word(Shape),
-        "\"logistic\" (regression), \"mlp\" (hidden layers of so many units) or \"cnn\" (three convolutions with so \
-         many filters, then a hidden layer).";
+        "\"logistic\" (regression), \"mlp\" (`hidden`: units of each hidden layer) or \"cnn\" (`filters` \
+         of three convolutions, then a hidden layer).";
     hidden at hidden: list(1, 1 << 20), "";
     filters at filters: list(1, 4096), "";
     image at image: list(1, 65_536), "Channels, height and width of a row.";
     rounds at spec.rounds: whole(1, 10_000),
-        "In each round a member passes so often over its rows, in batches of so many; or takes so many steps (0: \
-         passes are counted).";
+        "In each round a member makes `epochs` passes over its rows, in batches of `batch` rows; or \
+         `steps` steps (0: `epochs` counts).";
     epochs at spec.epochs: whole(1, 1_000), "";
     steps at spec.steps: whole(0, 1_000_000), "";
     batch at spec.batch: whole(1, 65_536), "";
     schedule at spec.schedule: word(Schedule),
-        "How the learning rate goes from round to round, \"constant\" or \"cosine\"; and the first rate.";
+        "Schedule of the learning rate over the rounds, \"constant\" or \"cosine\"; and the first rate.";
     rate at spec.rate: number(f64::MIN_POSITIVE, 10.0, "above 0, at most 10"), "";
     momentum at spec.momentum: number(0.0, 0.999, "0 to 0.999"), "";
     weight_decay at spec.weight_decay: number(0.0, 1.0, "0 to 1"), "";
@@ -138,14 +138,14 @@ static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
     held_out at spec.held_out: within(Limit::new("fedavg.held_out", 0, 50).saying(" percent")),
         "Percent of each member's rows that are kept for tests: 0 to 50.";
     flip at spec.flip: flag,
-        "Whether images are turned over, and by how many pixels they are moved at most.";
+        "true if images are flipped at random; and the largest shift in pixels.";
     shift at spec.shift: whole(0, 64), "";
     patience at spec.patience: whole(0, 10_000),
-        "Training ends after so many rounds in a row in which the loss of the kept rows was not lower than before, \
-         and the best round's weights are the result (0: all rounds, the last). With the task fedavg-xclp \
-         rounds count from the first that learns from found labels.";
+        "Training ends after this number of rounds in a row without a lower loss on the held-out rows, \
+         and the best round's weights are the result (0: all rounds, the last). With the task \
+         fedavg-xclp rounds count from the first that learns from found labels.";
     initial at spec.initial: digest,
-        "The digest of the network that the session starts from; its file lies beside this one.";
+        "Digest of the network that the session starts from; its file is next to this one.";
 };
 
 /// Most hidden layers.

@@ -297,7 +297,7 @@ proptest! {
             // Two of four drawn members may be away, and after an early end also one that holds out a
             // class.
             Err(error) => {
-                let away = spec(&session).patience > 0 && error.contains("hold rows of class");
+                let away = spec(&session).patience > 0 && error.contains("peers hold out rows");
                 prop_assert!(options.starts_with("members") || away, "{error}");
             }
         }
@@ -486,7 +486,7 @@ fn a_peer_without_rows_is_refused_and_so_is_a_round_of_too_few_that_train() {
     assert_eq!(trains.len(), 4, "three and one in reserve");
     let others: Vec<_> = (0..6).map(Peer).filter(|peer| !trains[..2].contains(peer)).collect();
     let error = tasks[0].allows(3, &history, &others).unwrap_err();
-    assert_eq!(error, "only 2 of the members that train are there, 3 are needed");
+    assert_eq!(error, "only 2 of the members that train are present, 3 are needed");
     let rounds: std::collections::BTreeSet<_> =
         (3..6).map(|slot| tasks[0].plan.trains(slot, &history)).collect();
     assert!(rounds.len() > 1, "another draw in another round");

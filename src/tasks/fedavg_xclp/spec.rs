@@ -31,8 +31,8 @@ pub struct FedavgXclpSpec {
 /// The section `[pseudo_labels]`.
 static FIELDS: &[Row<FedavgXclpSpec>] = fields::fields! { "pseudo_labels";
     after at after: whole(0, 9_999),
-        "So many rounds train on given labels alone. Then labels are propagated to the other rows, and again after \
-         every so many rounds.";
+        "The first `after` rounds train only on given labels. Then labels are propagated to the other \
+         rows, and again every `refresh` rounds.";
     refresh at refresh: whole(1, 10_000), "";
 };
 

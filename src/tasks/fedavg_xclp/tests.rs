@@ -135,7 +135,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
         let opened = history((points + part) as usize, &everybody(), &[2, 2, 0, 0]);
         task.allows(points + part, &opened, &everybody()).unwrap();
         let told = task.allows(points + part, &opened, &everybody()[1..]).unwrap_err();
-        assert!(told.starts_with("only 2 members have rows, and 1 of those counted are gone"), "{told}");
+        assert!(told.starts_with("only 2 peers have rows, and 1 of them are gone"), "{told}");
     }
 }
 

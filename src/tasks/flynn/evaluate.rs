@@ -160,8 +160,8 @@ impl Plan {
         let peers = self.holding_many_out(opened);
         if self.calibrates(opened) && (peers as usize).saturating_sub(lost) < minimum.max(1) {
             return Err(format!(
-                "only {peers} members hold {} rows out, and {lost} of those counted are gone; \
-                 privacy.min_contributors is {minimum}",
+                "only {peers} peers hold out {} rows, and {lost} of them are gone; the session requires \
+                 {minimum} (privacy.min_contributors)",
                 self.many()
             ));
         }

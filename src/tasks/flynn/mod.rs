@@ -95,7 +95,7 @@ pub enum FlynnError {
     #[error("{0}")]
     Data(String),
     /// The opened sums do not form a valid model.
-    #[error("the opened sums make no model: {0}")]
+    #[error("the sums do not form a valid model: {0}")]
     Model(#[from] ModelError),
     /// The session's parameters do not form a valid sketch.
     #[error("{0}")]
@@ -157,12 +157,12 @@ impl Plan {
         let classes = data.classes.len();
         let reveals = match self.selection {
             Some(_) => {
-                "the model: counts of hashes over the rows of the drawn peers; the fewer they are, the more it \
-                 tells of each"
+                "the model: counts of hashes over the rows of the drawn peers; the fewer peers, the more \
+                 it reveals about each"
             }
             None => {
-                "the model: counts of hashes over all rows. With three members each of them knows the sum of \
-                 the two others"
+                "the model: counts of hashes over all rows. With three members, each can compute the sum \
+                 of the two others"
             }
         };
         let words = self.model.counts(classes) as u64;
@@ -185,19 +185,19 @@ impl Plan {
             plan.push(columns::aggregate(data.features, sums));
         }
         if self.evaluate.is_some() {
-            let reveals = "counts of all rows that were not held out, under a second matrix: more about rows that \
-                           few others resemble";
+            let reveals = "counts of all rows that were not held out, under a second matrix: reveals \
+                           more about rows that few others resemble";
             let is = "a model without the held-out rows";
             plan.push(Aggregate { name: evaluate::LEARNT.into(), is, reveals, ..counts.clone() });
-            let reveals = "how likely the held-out rows are to models that differ in how sure they are: their \
-                           number, and sums over all of them, at least ten";
-            let (is, words) = ("how sure predictions may be", Losses::WORDS as u64);
+            let reveals = "the likelihood of the held-out rows under models that differ in confidence: \
+                           the number of rows, and sums over at least ten rows";
+            let (is, words) = ("calibration of the probabilities", Losses::WORDS as u64);
             plan.push(Aggregate::exact(evaluate::CALIBRATION, 8, words, is, reveals));
-            let reveals = "how right and wrong predictions of each class fall, where a small number tells that \
-                           a member has such a row; how sure and how well ordered predictions are, of at \
-                           least 10 rows of each peer";
+            let reveals = "the confusion matrix of the held-out rows, in which a small number reveals \
+                           that a member has such a row; calibration and ranking of the predictions, \
+                           over at least 10 rows of each peer";
             let words = Evaluation::length(classes) as u64;
-            plan.push(Aggregate::exact(evaluate::SCORES, 8, words, "how good the model is", reveals));
+            plan.push(Aggregate::exact(evaluate::SCORES, 8, words, "quality of the model", reveals));
         }
         plan.push(counts);
         plan
@@ -348,7 +348,7 @@ impl Flynn {
     fn enough_drawn(&self, drawn: usize) -> Result<(), String> {
         if drawn < SMALLEST_SUM {
             return Err(format!(
-                "only {drawn} of the drawn peers are there; a sum of their rows needs {SMALLEST_SUM}"
+                "only {drawn} of the drawn peers are present; a sum of their rows needs {SMALLEST_SUM}"
             ));
         }
         Ok(())
@@ -460,7 +460,7 @@ impl Task for Flynn {
         let session = &self.plan.session;
         let Some(draw) = draw else { return Ok(outcome) };
         Ok(Outcome {
-            summary: format!("learnt from {}", sketch::names(session, &draw.chosen).join(", ")),
+            summary: format!("trained on {}", sketch::names(session, &draw.chosen).join(", ")),
             details: sketch::selection(session, &draw),
             ..outcome
         })

@@ -98,13 +98,14 @@ pub(crate) fn other_task(rows: &Dataset) -> Option<String> {
     if largest * 100 >= all * RARE {
         let percent = largest * 100 / all.max(1);
         return Some(format!(
-            "{percent} % of the rows are in one class: flynn finds more of the others, and has fewer rows right in \
-             all, often fewer than always the largest class; {network} is for rows right (docs/quality.md)"
+            "{percent} % of the rows are in one class: flynn has a higher recall for the other classes \
+             and a lower accuracy, often lower than always predicting the largest class; if accuracy \
+             matters: {network} (docs/quality.md)"
         ));
     }
     (counts.len() > 2).then(|| {
         format!(
-            "of tables with {} classes a network is often better: {network} (docs/quality.md)",
+            "for tables with {} classes a network is often better: {network} (docs/quality.md)",
             counts.len()
         )
     })
@@ -120,7 +121,8 @@ pub(crate) fn fill(file: &mut NewFile) -> Result<(), SessionError> {
         (Some(path), ..) => Settings::read(Path::new(path))?,
         (None, Some(seconds), Some(rows)) => {
             if file.is_private() {
-                let limit = "left out with --epsilon: settings that are found on rows tell of them, outside the budget";
+                let limit = "left out with --epsilon: settings found on rows reveal something about \
+                             them, outside the budget";
                 return Err(SessionError::value("--tuning", "given", limit));
             }
             let refused = || SessionError::value("--tuning", seconds, "1 to 86400 seconds");
@@ -275,7 +277,7 @@ mod tests {
             other_task(&Dataset::new(1, vec![0.5; labels.len()], labels, classes).unwrap())
         };
         assert!(of(&[75, 25]).is_some_and(|line| line.starts_with("75 % of the rows are in one class")));
-        assert!(of(&[30, 30, 40]).is_some_and(|line| line.starts_with("of tables with 3 classes")));
+        assert!(of(&[30, 30, 40]).is_some_and(|line| line.starts_with("for tables with 3 classes")));
         assert_eq!(of(&[74, 26]), None);
         assert_eq!((of(&[60, 0]), of(&[40, 9])), (None, None), "too little to say");
     }

@@ -157,7 +157,7 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
         assert_eq!(allows(known, slot, &chosen), Ok(()), "peers that were not drawn are not missed");
         assert_eq!(allows(known, slot, &[&chosen[..3], &others].concat()), Ok(()));
         let error = allows(known, slot, &[&chosen[..2], &others].concat()).unwrap_err();
-        assert_eq!(error, "only 2 of the drawn peers are there; a sum of their rows needs 3");
+        assert_eq!(error, "only 2 of the drawn peers are present; a sum of their rows needs 3");
     }
     // One drawn peer leaves before the count, so the count is three. The loss of one more is too many.
     values[5] = value(5, &[&chosen[..3], &others].concat());
@@ -165,10 +165,10 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     fewer[5] = std::iter::repeat_n(3u32, 11).flat_map(u32::to_le_bytes).collect();
     let members: Vec<Peer> = chosen[1..].iter().chain(&others).copied().map(Peer).collect();
     let error = tasks[0].allows(6, &History::over(&values, &fewer[..6]), &members).unwrap_err();
-    assert!(error.starts_with("only 3 members have rows, and 1 of those counted are gone"), "{error}");
+    assert!(error.starts_with("only 3 peers have rows, and 1 of them are gone"), "{error}");
     assert_eq!(
         allows(&values[..4], 4, &[0, 1]).unwrap_err(),
-        "only 6 members have rows, and 4 of those counted are gone; privacy.min_contributors is 3"
+        "only 6 peers have rows, and 4 of them are gone; the session requires 3 (privacy.min_contributors)"
     );
 }
 
@@ -250,7 +250,7 @@ fn a_class_that_nobody_had_when_the_holders_were_counted_is_not_brought_in_later
         |missing| holders::refuse_uncounted(&session, 1, &digits().class_counts(10), &counted(missing));
     assert_eq!(refused(None), Ok(()));
     for class in [0, 9] {
-        assert!(refused(Some(class)).unwrap_err().contains("nobody had rows of class"));
+        assert!(refused(Some(class)).unwrap_err().contains("no peer had rows"));
     }
 }
 

@@ -133,7 +133,7 @@ pub enum TaskError {
     #[error("{0} is not open")]
     Closed(&'static str),
     /// A peer has published an impossible distance or sketch.
-    #[error("{0} has published {1}, which is none of any records")]
+    #[error("{0} published an invalid {1}")]
     Published(Peer, &'static str),
 }
 
@@ -248,7 +248,7 @@ impl Plan {
         // No distance is above the square root of 2, but with noise one may seem to be.
         let most = selection::score(if self.epsilon.is_some() { f64::INFINITY } else { 2f64.sqrt() });
         match scores.iter().position(|&score| score > most) {
-            Some(peer) => Err(TaskError::Published(place(peer), "a distance")),
+            Some(peer) => Err(TaskError::Published(place(peer), "distance")),
             None => Ok(scores),
         }
     }
@@ -262,7 +262,7 @@ impl Plan {
                 let release = PrivateSketch::from_words(words, rows, range)?;
                 let nothing = words.iter().all(|&word| word == 0);
                 if !nothing && release.releases() != 1 {
-                    return Err(TaskError::Published(place(peer), "a sketch"));
+                    return Err(TaskError::Published(place(peer), "sketch"));
                 }
                 Ok(Some(release).filter(|release| release.records() > 0))
             };
@@ -279,7 +279,7 @@ impl Plan {
                 sum.abs_diff(1 << 30) <= range as u64 / 2
             };
             if !words.chunks_exact(range).all(sound) {
-                return Err(TaskError::Published(place(peer), "a sketch"));
+                return Err(TaskError::Published(place(peer), "sketch"));
             }
             Ok(Some(words.iter().map(|&share| f64::from(share) / ONE).collect()))
         };

@@ -168,19 +168,18 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
         opened[slot(name)] = bytes.into();
         tasks[0].check(slot(name) as u32, &History::of_vectors(&opened))
     };
-    assert_eq!(
-        with("scores", 1, 3 << 30),
-        Err("peer 1 has published a distance, which is none of any records".into())
-    );
-    assert_eq!(
-        with("pairwise", 2 * 96 + 5, 1 << 31),
-        Err("peer 2 has published a sketch, which is none of any records".into())
-    );
+    assert_eq!(with("scores", 1, 3 << 30), Err("peer 1 published an invalid distance".into()));
+    assert_eq!(with("pairwise", 2 * 96 + 5, 1 << 31), Err("peer 2 published an invalid sketch".into()));
     assert_eq!(
         with("sketch", 9, 1_000_000),
         Err("the sketch: row 1 of the sketch does not count every record once".into())
     );
-    assert_eq!(with("holders", 0, 2), Err("only 2 members have rows; privacy.min_contributors is 3".into()));
+    assert_eq!(
+        with("holders", 0, 2),
+        Err("only 2 peers have rows; the session requires 3 \
+                                           (privacy.min_contributors)"
+            .into())
+    );
     assert!(slot("draw") == 6 && with("draw", 0, 77) == Ok(()));
 }
 

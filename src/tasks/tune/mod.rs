@@ -147,7 +147,7 @@ pub enum TuneError {
     #[error("{0} opened vectors, too few for this")]
     Incomplete(usize),
     /// There are more correct predictions than rows.
-    #[error("the opened scores are not those of any rows")]
+    #[error("the opened scores cannot come from rows")]
     Scores,
 }
 

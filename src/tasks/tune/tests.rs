@@ -156,7 +156,7 @@ fn more_rows_right_than_there_are_ends_the_session_for_everybody() {
     let slot = task.plan().len() as u32 - 1;
     assert_eq!(
         task.check(slot, &History::of_vectors(&opened)),
-        Err("the opened scores are not those of any rows".into())
+        Err("the opened scores cannot come from rows".into())
     );
 }
 
@@ -170,7 +170,7 @@ fn a_class_that_too_few_hold_is_refused_before_anything_is_counted() {
     let holders: Bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let opened = [Bytes::copy_from_slice(&COIN), holders];
     let error = task.check(HOLDERS, &History::of_vectors(&opened)).unwrap_err();
-    assert!(error.starts_with("only 1 members have rows of class 3"), "{error}");
+    assert!(error.starts_with("class 3: only 1 peer has rows"), "{error}");
     let sum = SumId { ballot: Ballot::default(), slot: HOLDERS };
     let value = Value { sum, members: vec![Peer(0), Peer(1), Peer(2)], total: [0; 32], deals: [0; 32] };
     let values = vec![value.clone(), value];

@@ -235,9 +235,8 @@ impl Survey {
                 "{ragged} rows have another number of columns than the header and were not looked at"
             ));
         }
-        out.said.extend(
-            sideways.iter().map(|hint| format!("warning: {hint}. All peers see the names of columns")),
-        );
+        out.said
+            .extend(sideways.iter().map(|hint| format!("warning: {hint}. All peers see the column names")));
         for at in (0..names.len()).filter(|at| names[*at].is_empty() && !dropped.contains(at)) {
             out.said.push(format!("column {} has no name and is left out", at + 1));
         }
@@ -303,8 +302,9 @@ pub fn transposed(names: &[String], rows: u64) -> Option<String> {
     let wide = columns >= FEWEST_COLUMNS && columns as u64 > 3 * rows && 10 * largest.len() > 9 * columns;
     wide.then(|| {
         format!(
-            "{columns} columns and {rows} rows, and nearly all columns are called alike but for a number, \
-             such as {first:?}: if the columns are patients, turn the table first, so that each row is one"
+            "{columns} columns and {rows} rows, and nearly all column names differ only in a number, \
+             such as {first:?}: if the columns are patients, transpose the table, so that each row is \
+             one patient"
         )
     })
 }
@@ -315,7 +315,8 @@ impl Draft {
     pub fn guessed(&self) -> String {
         let (columns, width) = (self.preparation.columns.len(), self.preparation.width());
         format!(
-            "{columns} columns guessed to be {width} features; `session new flynn --from` writes the guess down"
+            "{columns} columns guessed to be {width} features; `session new flynn --from` writes this \
+             guess to a session file"
         )
     }
 
@@ -378,9 +379,9 @@ impl Draft {
         if matches!(column.kind, Kind::Number | Kind::Date(_)) && absent > 0 {
             column.fill = Fill::Number(middle.unwrap_or(0.0));
             column.indicator = true;
-            note += "; some are missing: this peer's median takes their place, which tells the others about its rows \
-                     (fill_with = \"mean\" in place of fill: the mean of all peers' values); a second number says \
-                     that it was missing";
+            note += "; some are missing: this peer's median replaces them, which reveals something about \
+                     its rows (fill_with = \"mean\" instead of fill: the mean of all peers' values); a \
+                     second feature marks missing values";
             self.said.push(format!("{name:?}: missing in {absent} rows"));
             for token in seen.missing.keys() {
                 let TableSchema { missing, .. } = &mut self.preparation;
@@ -397,7 +398,7 @@ impl Draft {
                     _ => "",
                 };
                 self.said.push(format!(
-                    "{name:?}: {strange} values are no numbers{limits}; `schema check` lists them"
+                    "{name:?}: {strange} values are not numbers{limits}; `schema check` lists them"
                 ));
             }
             if seen.coarse() > 0 {
@@ -422,7 +423,7 @@ impl Draft {
             levels.retain(|level| !missing.contains(level) || level.eq_ignore_ascii_case("none"));
             if levels.is_empty() {
                 *column = ColumnSpec::new(std::mem::take(&mut column.name), Kind::Ignored);
-                *note = "nothing but texts for missing values is in it".into();
+                *note = "it has only missing values".into();
             } else if levels.len() < all && column.fill != Fill::NoLevel {
                 column.fill = Fill::NoLevel;
                 *note += "; some are missing: no level is set for them";

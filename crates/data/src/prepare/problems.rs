@@ -198,7 +198,8 @@ impl Problem {
         let column = quoted(self.column.as_bytes());
         match &self.trouble {
             Trouble::Missing => format!(
-                "a value; leave these rows out, or agree on what takes its place: `fill = ...` for {column} in the session file"
+                "a value; leave these rows out, or agree on a value to fill in: `fill = ...` for \
+                 {column} in the session file"
             ),
             Trouble::NoLabel => "a label; leave rows without one out".into(),
             Trouble::NoGroup => {
@@ -206,10 +207,12 @@ impl Problem {
             }
             Trouble::Number(why) => match why {
                 NoNumber::OtherDecimal => {
-                    "a number with the session's decimal sign; `decimal_comma` in the map file reads this file with the other".into()
+                    "a number with the session's decimal sign; set `decimal_comma` in the map file if \
+                     this file has the other".into()
                 }
                 NoNumber::Ambiguous => {
-                    "a number that cannot be taken for another: write it without a sign between thousands, or set `decimal_comma` in the map file".into()
+                    "a number with one meaning: write it without a thousands separator, or set \
+                     `decimal_comma` in the map file".into()
                 }
                 NoNumber::Limit => {
                     "a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that".into()
@@ -230,7 +233,8 @@ impl Problem {
             Trouble::Encoding => "UTF-8 text; save the file as UTF-8 (in a spreadsheet: \"CSV UTF-8\")".into(),
             Trouble::Outside(limits) => format!("{limits}, the limits of the session; correct it (other units?), or leave such rows out"),
             Trouble::OtherCodes(levels) => format!(
-                "one of the levels of the session file, {levels}, which are in no row here: other codes? write the session's"
+                "one of the levels of the session file, {levels}, and no row has one: does this file use \
+                 other codes? write the codes of the session"
             ),
             Trouble::Level => "one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it".into(),
             Trouble::Class(expected) => expected.clone(),
@@ -453,7 +457,7 @@ impl TableSchema {
                 (Kind::Category(levels), None) => levels,
                 (_, None) => {
                     amended.left.push(format!(
-                        "{name:?}: {text:?} is not added: nobody knows its place in the order; add it by hand"
+                        "{name:?}: {text:?} is not added: its place in the order is unknown; add it by hand"
                     ));
                     continue;
                 }

@@ -468,7 +468,7 @@ fn wrong_layout(rows: &Rows, known: usize, first: &str) -> Option<String> {
     let numbers = rows.names.iter().filter(|name| name.parse::<f64>().is_ok()).count();
     if rows.names.len() == 1 && known > 1 {
         return Some(format!(
-            "line {}: one column, expected several, such as {first}: `delimiter` in the map file says what parts them",
+            "line {}: one column, expected several, such as {first}: set `delimiter` in the map file",
             rows.header
         ));
     }

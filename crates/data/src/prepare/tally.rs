@@ -147,14 +147,14 @@ impl ColumnTally {
             return Decision::Ignored(format!("it is {found}, which is not read"));
         }
         if values == 0 {
-            return ignored("nothing is in it");
+            return ignored("it is empty");
         }
         let distinct = self.texts.len();
         if numbers * 5 >= values * 4 {
             if numbers == values
                 && let Some(ids) = self.ids()
             {
-                return Decision::Ignored(format!("its numbers are those of an id: whole, {ids}"));
+                return Decision::Ignored(format!("its numbers look like ids: whole, {ids}"));
             }
             if self.empty + self.missing_words() > 0 && numbers < rule.min_rows {
                 return Decision::Ignored(format!("fewer than {} rows have a value", rule.min_rows));

@@ -9,8 +9,9 @@ use crate::site::DatePattern;
 use crate::site::suggest::PATTERNS;
 
 /// Reason for which a column of numbered texts does not become a category.
-pub(super) const NUMBERED: &str = "its texts are numbered and each is in few rows, as numbers of patients are; if they \
-                                   are none, write kind = \"category\" with the levels";
+pub(super) const NUMBERED: &str = "its texts are numbered and each is in few rows, like numbers of \
+                                   patients; if they are not ids, write kind = \"category\" with the \
+                                   levels";
 
 /// Returns the reason for which a column does not become a category: most of its texts are in fewer than
 /// `few` of `rows` rows.
@@ -134,8 +135,8 @@ pub(super) fn header_of_values(names: &[Likeness]) -> Option<String> {
     // A single column may have the same name as one of its levels.
     (values > 1).then(|| {
         format!(
-            "{values} of {} texts are like the values below: names of columns are expected, which all peers see \
-             (`header = true` in the map file if these are names)",
+            "{values} of {} texts are like the values below: column names are expected, which all peers \
+             see (`header = true` in the map file if these are names)",
             names.len()
         )
     })

@@ -72,7 +72,7 @@ fn a_map_works_without_described_columns_too() {
     assert_eq!(loaded.data.values(), [2.0, 51.0, 1.0, 26.0]);
     assert_eq!(loaded.data.classes(), ["ill", "well"]);
     let bare = Expected { header: Some(false), ..expected };
-    assert!(load(file.path(), &bare).unwrap_err().to_string().contains("no names of columns"));
+    assert!(load(file.path(), &bare).unwrap_err().to_string().contains("no column names"));
 }
 
 #[test]

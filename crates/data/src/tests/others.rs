@@ -109,7 +109,13 @@ fn a_first_line_that_may_be_a_header_is_asked_about() {
     };
     let counts = "0,1,2,0\n0.5,0.25,0.75,1\n";
     let error = read(counts, None).unwrap_err();
-    assert!(error.ends_with("line 1: 0, 1, 2 and so on may be names of columns or a row: `header = true` or `false` in the map file says which"), "{error}");
+    assert!(
+        error.ends_with(
+            "line 1: 0, 1, 2 and so on may be column names or a row: `header = true` or `false` in the \
+             map file says which"
+        ),
+        "{error}"
+    );
     assert_eq!((read(counts, Some(true)), read(counts, Some(false))), (Ok(1), Ok(2)));
     // Two numbers are too few to decide. The error for the unknown label mentions that the line may be a
     // header.

@@ -99,7 +99,7 @@ fn another_session_file_is_told_with_the_field_and_another_version_with_both() {
     only(
         &other,
         "error    south: has another session file: flynn.gamma differs",
-        "give everyone the same file",
+        "give all peers the same file",
     );
     let mut about = About::new(&ours.settings(), Role::Join);
     about.version = VERSION + 1;
@@ -119,7 +119,7 @@ fn a_peer_that_answers_no_questions_is_known_by_its_greeting() {
     other.unanswered = Some("the peer does not speak it".into());
     other.hello = Some((VERSION, session.id().0));
     assert!(other.is_ready(&session) && other.is_complete());
-    assert!(lines(&other, &session)[1].starts_with("note     south: answers no questions"));
+    assert!(lines(&other, &session)[1].starts_with("note     south: does not answer questions"));
     other.hello = Some((VERSION, [0; 32]));
     assert!(!other.is_ready(&session));
 }
@@ -134,10 +134,10 @@ fn a_clock_that_is_off_a_slow_way_and_a_firewall_here_are_warned_of() {
     let lines = lines(&other, &session);
     let starts = [
         "ok       south: ready",
-        "warning  south: its clock is 3600 s ahead of this machine's; set both by NTP",
+        "warning  south: its clock is 3600 s ahead of this machine's; set both clocks by NTP",
         "warning  south: 1.0 MB of counts take 1049 s at 1 kB/s",
-        "warning  south: its connection to this machine's TCP port 4001 gets no answer in 3 s: looks like a firewall on this \
-         machine; open TCP port 4001",
+        "warning  south: its connection to this machine's TCP port 4001 gets no answer in 3 s: probably \
+         a firewall on this machine; open TCP port 4001",
     ];
     assert_eq!(lines.len(), starts.len(), "{lines:?}");
     for (line, start) in lines.iter().zip(starts) {
@@ -181,20 +181,22 @@ fn a_peer_that_is_nowhere_is_told_by_what_was_tried() {
     other.file.clear();
     only(
         &other,
-        "error    south: nothing heard from it: mDNS does not know it",
+        "error    south: no contact: mDNS did not find it",
         "write its address into the session file",
     );
     let mut other = absent();
     other.touched.insert(address(), Some(Touch::Refused));
     only(
         &other,
-        "error    south: nobody listens at /ip4/192.0.2.7/tcp/4001 (from the session file): connection refused",
+        "error    south: no program listens at /ip4/192.0.2.7/tcp/4001 (from the session file): \
+         connection refused",
         "running there?",
     );
     other.touched.insert(address(), Some(Touch::Silence));
     only(
         &other,
-        "error    south: no answer at /ip4/192.0.2.7/tcp/4001 (from the session file) within 4 s: looks like a firewall",
+        "error    south: no answer at /ip4/192.0.2.7/tcp/4001 (from the session file) within 4 s: \
+         probably a firewall",
         "open TCP port 4001",
     );
     other.touched.insert(address(), Some(Touch::Failed("No route to host (os error 113)".into())));
@@ -206,7 +208,8 @@ fn a_peer_that_is_nowhere_is_told_by_what_was_tried() {
     other.touched.insert(address(), Some(Touch::Connected));
     only(
         &other,
-        "error    south: something answers at /ip4/192.0.2.7/tcp/4001 (from the session file), but no handshake follows",
+        "error    south: a program answers at /ip4/192.0.2.7/tcp/4001 (from the session file), but no \
+         handshake follows",
         "overloaded",
     );
 }
@@ -218,7 +221,7 @@ fn who_answers_but_does_not_come_up_is_told_by_how_it_ends() {
     other.not_up.insert(address(), (true, "the connection was closed".into()));
     only(
         &other,
-        "error    south: ends the connection at /ip4/192.0.2.7/tcp/4001",
+        "error    south: closes the connection at /ip4/192.0.2.7/tcp/4001",
         "may have another peer id for this machine",
     );
     other.not_up.insert("/ip4/192.0.2.7/tcp/50000".parse().expect("an address"), (true, "closed".into()));
@@ -230,19 +233,19 @@ fn who_answers_but_does_not_come_up_is_told_by_how_it_ends() {
         .insert(address(), (true, "cannot open /flyswarm/5/control: the peer does not speak it".into()));
     only(&other, "error    south: speaks another protocol version at", "install the same flyswarm");
     other.not_up.insert(address(), (false, "handshake failed".into()));
-    only(&other, "error    south: something answers at /ip4/192.0.2.7/tcp/4001", "it may use a network key");
+    only(&other, "error    south: a program answers at /ip4/192.0.2.7/tcp/4001", "it may use a network key");
     other.up = Some(address());
     other.unanswered = Some("no answers for 30 s".into());
     only(
         &other,
-        "error    south: is there at /ip4/192.0.2.7/tcp/4001 (from the session file), but does not say",
+        "error    south: responds at /ip4/192.0.2.7/tcp/4001 (from the session file), but does not name",
         "same flyswarm",
     );
     other.up = None;
     other.others.insert(address(), PeerId::random());
     only(
         &other,
-        "error    south: somebody else answers at /ip4/192.0.2.7/tcp/4001 (from the session file): ",
+        "error    south: another peer answers at /ip4/192.0.2.7/tcp/4001 (from the session file): ",
         "new key",
     );
 }

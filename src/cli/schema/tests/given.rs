@@ -69,8 +69,8 @@ fn simulate_reads_its_set_as_described_and_says_where_it_guessed() {
     std::fs::write(folder.path().join("rows.csv"), turned).unwrap();
     scenario("");
     let said = run_line(folder.path(), "simulate scenario.toml").unwrap();
-    let line =
-        "rows.csv: 2 columns guessed to be 5 features; `session new flynn --from` writes the guess down";
+    let line = "rows.csv: 2 columns guessed to be 5 features; `session new flynn --from` writes this \
+                guess to a session file";
     assert!(said.lines().any(|said| said == line), "{said}");
     // A session file that describes columns also describes those of the set.
     let line = format!(

@@ -34,7 +34,7 @@ fn a_session_of_visits_is_drafted_with_its_group_column_and_refuses_rows_without
     let error = run_line(folder.path(), "schema check s.toml --data bare.csv").unwrap_err().to_string();
     assert!(error.contains("1 problem"), "{error}");
     let shown = run_line(folder.path(), "session show s.toml").unwrap();
-    assert!(shown.contains("rows with the same \"patient\" are never parted"), "{shown}");
+    assert!(shown.contains("rows with the same \"patient\" are never split"), "{shown}");
     // The settings are tried on whole patients.
     new(folder.path(), "--from visits.csv --group patient --tuning 1").unwrap();
     let error = new(folder.path(), "--from visits.csv --group person").unwrap_err().to_string();
@@ -49,7 +49,7 @@ fn without_a_group_column_visits_bring_the_advice_to_name_one() {
     new(folder.path(), "--from visits.csv").unwrap();
     let said = run_line(folder.path(), "schema check s.toml --data visits.csv").unwrap();
     assert!(
-        said.contains("ids that come back in several rows") && said.contains("session new --group"),
+        said.contains("ids that occur in several rows") && said.contains("session new --group"),
         "{said}"
     );
 }

@@ -172,15 +172,17 @@ fn a_column_with_values_at_too_few_peers_ends_the_session_before_anything_of_it_
             // The coin, values, fills, holders, moments, counts.
             assert_eq!(opened.unwrap().len(), opens);
         } else {
-            let text =
-                format!("only {peers} members have values of column \"x\"; privacy.min_contributors is 3");
+            let text = format!(
+                "column \"x\": only {peers} peers have values; the session requires 3 \
+                 (privacy.min_contributors)"
+            );
             assert_eq!(opened.unwrap_err(), text);
         }
     }
     // A minimum of one also ends a session without any value.
     let loose = session("flynn", POOLED, 1);
     let error = federated(&tasks(&loose, &with_x_at(0)), usize::MAX).unwrap_err();
-    assert!(error.starts_with("only 0 members have values of column \"x\""), "{error}");
+    assert!(error.starts_with("column \"x\": only 0 peers have values"), "{error}");
     assert!(federated(&tasks(&loose, &with_x_at(1)), usize::MAX).is_ok());
 }
 
@@ -199,7 +201,7 @@ fn fills_are_not_summed_over_members_of_whom_too_many_are_gone() {
     assert_eq!(tasks[0].allows(2, &history, &[Peer(0), Peer(1), Peer(2)]), Ok(()));
     // One of the counted peers is gone, and it may be one of the two with values.
     let error = tasks[0].allows(2, &history, &[Peer(0), Peer(1)]).unwrap_err();
-    assert!(error.contains("\"x\", and 1 of those counted are gone"), "{error}");
+    assert!(error.contains("peers have values, and 1 of them are gone"), "{error}");
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn too_few_contributors_end_the_session_of_any_task() {
     let task = protected(Probe::default(), rows(&[1.0])).unwrap();
     assert!(task.check(1, &history(3, &[])).is_ok());
     let told = task.check(1, &history(2, &[])).unwrap_err();
-    assert!(told.contains("only 2 members have rows"), "{told}");
+    assert!(told.contains("only 2 peers have rows"), "{told}");
     // One of three peers has left since.
     let told = task.allows(3, &history(3, &[]), &[Peer(0), Peer(1)]).unwrap_err();
     assert!(told.contains("only 2 members") || told.contains("are gone"), "{told}");

@@ -128,7 +128,7 @@ fn predictions_after_an_early_end_need_enough_members_that_hold_each_class_out_a
             let three: Vec<_> = (0..5).filter(|peer| ![away.0, away.1].contains(peer)).map(Peer).collect();
             let told = tasks[0].allows(before.committed(), &before, &three);
             assert_eq!(told.is_ok(), enough, "{told:?}");
-            assert!(told.err().is_none_or(|text| text.contains("hold rows of class")));
+            assert!(told.err().is_none_or(|text| text.contains("peers hold out rows")));
         }
     }
 }

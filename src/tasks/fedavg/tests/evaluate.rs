@@ -102,7 +102,8 @@ fn predictions_need_enough_members_that_hold_each_class_out() {
     let slot = tasks[0].plan.predictions();
     let members: Vec<_> = (1..5).map(Peer).collect();
     tasks[0].allows(slot - 1, &history, &members).unwrap();
-    let told = "only 3 members hold rows of class zero out, and 1 of those counted are gone; privacy.min_contributors is 3";
+    let told = "class zero: only 3 peers hold out rows, and 1 of them are gone; the session requires 3 \
+                (privacy.min_contributors)";
     assert_eq!(tasks[0].allows(slot, &history, &members).unwrap_err(), told);
     assert_eq!(tasks[0].row_use(slot, &history), RowUse::Included);
     // If the peer is lost before that slot, the figures of this class are missing, but no result is.

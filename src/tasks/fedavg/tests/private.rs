@@ -65,7 +65,7 @@ fn a_private_session_opens_noised_rounds_and_how_many_take_part_and_nothing_else
     }
     assert!(tasks[0].metrics(2, &history).is_empty());
     let outcome = tasks[1].outcome(&history, 0).unwrap();
-    assert_eq!(outcome.summary, "epsilon 100, delta 0.01: no figures are told");
+    assert_eq!(outcome.summary, "epsilon 100, delta 0.01: no accuracy is reported");
     assert_eq!(outcome.details.keys().collect::<Vec<_>>(), ["privacy"]);
 }
 

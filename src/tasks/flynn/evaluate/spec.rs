@@ -89,17 +89,17 @@ impl EvaluateSpec {
     }
 
     pub(crate) fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
-        writeln!(out, "# How good the model is, from rows that a model does not learn from; without this")?;
-        writeln!(out, "# section nothing is held out.")?;
+        writeln!(out, "# Evaluation of the model on held-out rows; without this")?;
+        writeln!(out, "# section no rows are held out.")?;
         writeln!(out, "[evaluate]")?;
         writeln!(out, "# Percent of each peer's rows that are held out: 1 to 50.")?;
         writeln!(out, "held_out = {}", self.held_out)?;
         writeln!(out, "# Most rows of a peer that are held out: 1 to 1000000.")?;
         writeln!(out, "most = {}", self.most)?;
-        writeln!(out, "# Whether the model that is written learns from them too.")?;
+        writeln!(out, "# true if the final model also trains on these rows.")?;
         writeln!(out, "learn_all = {}", self.learn_all)?;
         if let [first, second] = &data.classes[..] {
-            writeln!(out, "# The class that sensitivity is about; without this line the rarer one.")?;
+            writeln!(out, "# Positive class (sensitivity); by default the rarer one.")?;
             let (comment, class) = match self.positive {
                 None => ("# ", first),
                 Some(0) => ("", first),
@@ -114,7 +114,8 @@ impl EvaluateSpec {
         let last = if self.learn_all { "all" } else { "the other" };
         let Self { held_out, most, .. } = self;
         format!(
-            "{held_out} % of each peer's rows, at most {most}, are held out; the model learns from {last} rows"
+            "{held_out} % of each peer's rows, at most {most}, are held out; the final model trains on \
+             {last} rows"
         )
     }
 }

@@ -320,7 +320,8 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     // Without the first, three holders of every class are left: enough for every other sum.
     let members = [Peer(1), Peer(2), Peer(3)];
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
-    let told = "only 3 members hold rows of class 0 out, and 1 of those counted are gone; privacy.min_contributors is 3";
+    let told = "class 0: only 3 peers hold out rows, and 1 of them are gone; the session requires 3 \
+                (privacy.min_contributors)";
     assert_eq!(refused, told);
     // The fourth holds out as many rows as the others, so these other sums work without the first.
     for other in [slot - 2, slot - 1, slot + 1] {
@@ -346,8 +347,8 @@ fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
     // All three must be in the sum.
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == CALIBRATION).unwrap() as u32;
     let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
-    let told =
-        "only 3 members hold 4 rows out, and 1 of those counted are gone; privacy.min_contributors is 3";
+    let told = "only 3 peers hold out 4 rows, and 1 of them are gone; the session requires 3 \
+         (privacy.min_contributors)";
     assert_eq!(plan.allows_held_out(slot, &history, &[Peer(0), Peer(2)]), Err(told.to_owned()));
     assert_eq!(plan.allows_held_out(slot, &history, &[0, 1, 2].map(Peer)), Ok(()));
 

@@ -228,11 +228,7 @@ fn amending_shows_no_text_of_few_rows_and_no_other_coding() {
         "{amended:?}"
     );
     let other = problems(rows(&[("1", 20), ("2", 20)]).as_bytes(), &expected(&codes));
-    assert!(
-        other.list[0].to_string().contains("\"f\", \"m\", which are in no row here"),
-        "{}",
-        other.list[0]
-    );
+    assert!(other.list[0].to_string().contains("\"f\", \"m\", and no row has one"), "{}", other.list[0]);
     assert_eq!(preparation.amend(&other, &RULE), super::super::problems::Amended::default());
 }
 
@@ -245,7 +241,7 @@ fn a_table_whose_columns_are_patients_is_drafted_with_a_warning() {
             numbers.chain([class(row).to_owned()]).collect::<Vec<_>>().join(",")
         };
         let draft = try_draft(&header.join(","), rows, line, "c", &Rule { min_rows: 1, ..RULE }).unwrap();
-        let said = draft.said.iter().find(|line| line.contains("turn the table first"));
+        let said = draft.said.iter().find(|line| line.contains("transpose the table"));
         said.cloned().unwrap_or_default()
     };
     let told = warned(60, 6, &|at| format!("P{at:03}"));
@@ -267,7 +263,7 @@ fn a_table_whose_columns_are_patients_is_refused_for_its_label_with_what_to_do_f
     for label in ["gene", "P059"] {
         let told = try_draft(&header, 6, line, label, &RULE).unwrap_err().to_string();
         let (first, other) = told.split_once(". Otherwise: ").unwrap_or((&told, ""));
-        assert!(first.contains("61 columns and 6 rows") && first.contains("turn the table first"), "{told}");
+        assert!(first.contains("61 columns and 6 rows") && first.contains("transpose the table"), "{told}");
         assert!(other.contains("is the label, and"), "{told}");
     }
 }

@@ -74,7 +74,7 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert_eq!(error(|b| b[51] = 4), "score at byte 67 is 4, expected 0 to 3");
     assert_eq!(error(|b| b[60] = 33), "calibration at byte 76 is 33, expected 0 to 32");
     assert_eq!(error(|b| b[61] = 6), "scaling at byte 77 is 6, expected 0 to 5");
-    assert_eq!(error(|b| b[62..70].fill(255)), "the sums for feature 1 are not those of any rows");
+    assert_eq!(error(|b| b[62..70].fill(255)), "the sums for feature 1 cannot come from rows");
     // With one byte more or less the digest does not match.
     assert_eq!(error(|b| b.push(0)), "the checksum does not match: the file is damaged");
     assert_eq!(error(|b| b.truncate(b.len() - 1)), "the checksum does not match: the file is damaged");
