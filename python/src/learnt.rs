@@ -36,6 +36,6 @@ impl LearntRows {
     /// Returns the warning for these numbers of rows, if there is one.
     #[staticmethod]
     fn warning(rows: usize, learnt: usize, held_out: usize) -> Option<String> {
-        Overlap { rows, learnt, held_out }.warning()
+        Overlap { rows, learnt, held_out, partial: false }.warning()
     }
 }

@@ -63,21 +63,16 @@ pub(super) fn compare(known: &Known, rows: &Dataset) -> Compared {
 }
 
 /// Writes the list of rows that `made` was trained on, including those of `data`, next to the result in
-/// the file `result`.
-pub(super) fn write(
-    result: &Path,
-    made: [u8; 32],
-    before: Option<LearntRows>,
-    data: &Dataset,
-) -> Result<(), Failure> {
+/// the file `result`. It was made from a result with the rows `before`.
+pub(super) fn write(result: &Path, made: [u8; 32], before: Known, data: &Dataset) -> Result<(), Failure> {
     let mut learnt = match before {
-        Some(before) => before.with_result(made),
-        None => {
+        Ok(before) => before.with_result(made),
+        Err(_) => {
             let mut key = [0; 32];
             SysRng.try_fill_bytes(&mut key).map_err(|error| {
                 Failure::Environment(format!("the system gives no random bytes: {error}"))
             })?;
-            LearntRows::new(made, key)
+            LearntRows::new(made, key).with_unknown()
         }
     };
     learnt.add(data, |row| data.labels().get(row).copied(), &(0..data.rows()).collect::<Vec<_>>());

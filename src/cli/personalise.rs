@@ -215,7 +215,7 @@ impl Personalise {
         let mixture = Mixture { lambda: found.lambda(), ..mixture };
         let model = PersonalModel::new(network, datastore, mixture, contents)?;
         output::write_private(path, &model.encode(), self.force)?;
-        learnt::write(path, model.digest(), known.ok(), &rows)?;
+        learnt::write(path, model.digest(), known, &rows)?;
         Ok(self.said((&found, compared), &model, &how, path))
     }
 
@@ -286,7 +286,7 @@ impl Personalise {
         let mut text = format!("accuracy on {} new rows, before they came in: {accuracy:.4}\n", rows.rows());
         if drift != Drift::Fixed {
             output::write_private(path, &model.encode(), self.force)?;
-            learnt::write(path, model.digest(), known.ok(), rows)?;
+            learnt::write(path, model.digest(), known, rows)?;
             warn(path, None);
             value["file"] = json!(path);
             value["digest"] = json!(digest);

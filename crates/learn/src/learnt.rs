@@ -27,6 +27,7 @@ pub struct LearntRows {
     key: [u8; 32],
     learnt: BTreeSet<[u8; 8]>,
     held_out: BTreeSet<[u8; 8]>,
+    partial: bool,
 }
 
 /// Number of rows that equal rows of a result.
@@ -38,6 +39,8 @@ pub struct Overlap {
     pub learnt: usize,
     /// Number of other rows that equal held-out rows.
     pub held_out: usize,
+    /// True if other training rows are not known ([`LearntRows::with_unknown`]).
+    pub partial: bool,
 }
 
 /// Contents of the file.
@@ -48,6 +51,7 @@ struct File {
     key: String,
     learnt: String,
     held_out: String,
+    partial: bool,
 }
 
 impl std::fmt::Debug for LearntRows {
@@ -60,7 +64,7 @@ impl LearntRows {
     /// Makes an empty record for the result with this digest. `key` must stay secret.
     #[must_use]
     pub fn new(result: [u8; 32], key: [u8; 32]) -> Self {
-        Self { result, key, learnt: BTreeSet::new(), held_out: BTreeSet::new() }
+        Self { result, key, learnt: BTreeSet::new(), held_out: BTreeSet::new(), partial: false }
     }
 
     /// Returns the path of the file that belongs to a result's file.
@@ -81,6 +85,13 @@ impl LearntRows {
     #[must_use]
     pub fn with_result(self, result: [u8; 32]) -> Self {
         Self { result, ..self }
+    }
+
+    /// Returns the same rows for a result that also has training rows which are not known, for example those
+    /// of a network whose own record is missing.
+    #[must_use]
+    pub fn with_unknown(self) -> Self {
+        Self { partial: true, ..self }
     }
 
     /// Adds rows. The rows at the indices `learnt` were used for training, the others were held out.
@@ -107,7 +118,7 @@ impl LearntRows {
     /// Does the same as [`LearntRows::overlap`] for borrowed rows. Rows without a label are left out.
     #[must_use]
     pub fn overlap_of(&self, rows: Borrowed<'_>, labels: &[u16]) -> Overlap {
-        let mut found = Overlap { rows: rows.rows(), ..Overlap::default() };
+        let mut found = Overlap { rows: rows.rows(), partial: self.partial, ..Overlap::default() };
         for (row, &label) in (0..rows.rows()).zip(labels) {
             let hashes = [label, UNKNOWN].map(|label| self.hash(rows.row(row), label));
             let is_in = |rows: &BTreeSet<[u8; 8]>| hashes.iter().any(|hash| rows.contains(hash));
@@ -140,9 +151,10 @@ impl LearntRows {
             key: hex::encode(self.key),
             learnt: joined(&self.learnt),
             held_out: joined(&self.held_out),
+            partial: self.partial,
         };
         let text = serde_json::to_string_pretty(&file);
-        text.unwrap_or_else(|_| unreachable!("BUG: five strings are JSON")) + "\n"
+        text.unwrap_or_else(|_| unreachable!("BUG: five strings and a boolean are JSON")) + "\n"
     }
 
     /// Parses the text of the file.
@@ -167,6 +179,7 @@ impl LearntRows {
             key: whole("key", &file.key)?,
             learnt: rows("learnt", &file.learnt)?,
             held_out: rows("held_out", &file.held_out)?,
+            partial: file.partial,
         })
     }
 }
@@ -175,13 +188,15 @@ impl Overlap {
     /// Returns a warning to print before figures on these rows.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let Self { rows, learnt, held_out } = *self;
+        let Self { rows, learnt, held_out, partial } = *self;
         let held = if held_out == 0 { String::new() } else { format!(" ({held_out} others were held out)") };
         let text = format!(
             "{learnt} of these {rows} rows equal rows that this model has learnt from{held}: the figures on them \
              say nothing about new rows"
         );
-        (learnt > 0).then_some(text)
+        let unknown = "it cannot be known whether this model has learnt from these rows, because the rows of the \
+                       network that it was made of are not known";
+        (learnt > 0).then_some(text).or(partial.then(|| unknown.to_owned()))
     }
 }
 
@@ -205,8 +220,8 @@ mod tests {
     fn rows_are_known_again_by_values_and_label() {
         let found = learnt().overlap(&rows(&[1.0, 2.0, 2.0, 3.0, -0.0, 9.0], &[0, 1, 0, 0, 0, 1]));
         // 2 with the other label is another row. 0 was recorded without a label. -0 is hashed as 0.
-        assert_eq!(found, Overlap { rows: 6, learnt: 3, held_out: 1 });
-        assert_eq!(learnt().overlap(&rows(&[4.0], &[0])), Overlap { rows: 1, learnt: 0, held_out: 0 });
+        assert_eq!(found, Overlap { rows: 6, learnt: 3, held_out: 1, partial: false });
+        assert_eq!(learnt().overlap(&rows(&[4.0], &[0])), Overlap { rows: 1, ..Overlap::default() });
     }
 
     #[test]
@@ -215,6 +230,8 @@ mod tests {
         let read = LearntRows::parse(made.to_text().as_bytes()).unwrap();
         assert_eq!(read, made);
         assert!(made.to_text().starts_with(BEGINNING));
+        let partial = made.with_unknown();
+        assert_eq!(LearntRows::parse(partial.to_text().as_bytes()).unwrap(), partial);
         let other = LearntRows { key: [3; 32], ..read };
         assert_eq!(other.overlap(&rows(&[1.0], &[0])).learnt, 0);
     }
@@ -233,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_warning_says_how_many_rows_are_equal_and_only_if_any_are() {
-        let warning = |rows, learnt, held_out| Overlap { rows, learnt, held_out }.warning();
+        let warning = |rows, learnt, held_out| Overlap { rows, learnt, held_out, partial: false }.warning();
         assert_eq!(warning(200, 0, 40), None);
         let text = "137 of these 200 rows equal rows that this model has learnt from (40 others were held out): \
                     the figures on them say nothing about new rows";
