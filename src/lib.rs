@@ -17,7 +17,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let session = Session::load("wards.toml")?;
 //! let identity = Identity::load("wards.key")?;
-//! One row per patient, and the index of its class in the session's list.
+//! // One row per patient, and the index of its class in the list of the session.
 //! let features = Array2::<f32>::zeros((200, 30));
 //! let labels = vec![Some(0); 200];
 //! let peer =
