@@ -30,7 +30,7 @@ pub(super) fn words(labels: &[Option<u16>], classes: usize) -> Vec<u32> {
 /// class; `lost`: number of counted owners that are gone.
 fn few(have: impl Iterator<Item = u32>, lost: usize, fewest: usize) -> Vec<FewOwners> {
     let classes = (0u16..).zip(have).map(|(class, have)| FewOwners { class, have: have as usize, lost });
-    // An owner that has labels of a class is always an owner of the class.
+    // At least 1, because an owner that has labels of the class is itself one of these owners.
     classes.filter(|few| few.have.saturating_sub(few.lost).max(1) < fewest).collect()
 }
 

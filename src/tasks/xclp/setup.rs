@@ -84,10 +84,10 @@ pub(crate) struct Rows {
     pub data: Arc<Dataset>,
     /// Class of each row, if it is known.
     pub labels: Arc<Vec<Option<u16>>>,
-    /// Classes that count as having no labels in this view: owners commit to their labels, but do not share
-    /// them.
+    /// Classes that count as having no labels in this view: owners commit to labels of these classes, but do
+    /// not share them.
     pub without: Vec<u16>,
-    /// The seed of the planes.
+    /// Seed of the planes.
     pub planes: [u8; 32],
     /// Salt that makes the commitment reveal nothing.
     pub salt: Zeroizing<[u8; 32]>,

@@ -225,7 +225,7 @@ impl XclpSpec {
 }
 
 impl XclpSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and `peers` peers.
+    /// Reads the parameters from their sections. The rows and the number of peers do not matter.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,

@@ -169,8 +169,7 @@ fn a_party_frames_no_owner_by_its_part_of_the_check() {
 
 #[test]
 fn a_party_that_spoils_a_round_gets_no_honest_party_blamed() {
-    // Some runs spoil the marks that are opened: a party that sees that suspects the sender of its last
-    // share.
+    // Some runs spoil the opened marks. A party that notices it suspects the sender of its last share.
     let mut doubts = 0;
     for changed in (3..240).step_by(6) {
         let mut net = Net::computing(&outs());
