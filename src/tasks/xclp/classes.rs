@@ -34,7 +34,7 @@ fn few(have: impl Iterator<Item = u32>, lost: usize, fewest: usize) -> Vec<FewOw
     classes.filter(|few| few.have.saturating_sub(few.lost).max(1) < fewest).collect()
 }
 
-/// Returns the same classes, for the test vectors.
+/// Returns the same classes for the test vectors.
 #[cfg(feature = "internals")]
 pub fn without_labels(have: &[u32], lost: usize, fewest: usize) -> Vec<u16> {
     few(have.iter().copied(), lost, fewest).iter().map(|few| few.class).collect()

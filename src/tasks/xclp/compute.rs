@@ -557,7 +557,7 @@ impl Exchange for Compute {
             }
             Input::Timer(_) => {
                 let (mut given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
-                // That party does not wait for any peer, so its signs of life do not count.
+                // The signs of life of that party do not count, because it does not wait for any peer.
                 if let Some((peer, ticks)) = &mut self.alone {
                     *ticks += 1;
                     given_up =

@@ -442,7 +442,7 @@ impl Xclp {
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 
-    /// Returns this peer's rows, scaled, for a view of `members`.
+    /// Returns this peer's scaled rows for a view of `members`.
     fn rows(&self, history: &History, members: &[Peer]) -> Result<compute::Rows, String> {
         let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
         let scaled = self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data);

@@ -32,7 +32,7 @@ pub enum Hamming {
     /// Every two owners make shares of their distances by oblivious transfer and share these out. Two
     /// parties together can see distances, but not codes.
     Ot,
-    /// As [`Self::Ot`], with homomorphic encryption.
+    /// The same as `Ot`, but with homomorphic encryption.
     Phe,
 }
 

@@ -153,7 +153,7 @@ proptest! {
             let disputed = kept_back && told[row].is_some() && told[row] != known[row];
             prop_assert_eq!((shown.label, shown.disputed), (label, disputed));
         }
-        // If no labels are kept back, there are no figures.
+        // A peer that keeps no labels back gets no figures.
         prop_assert_eq!(peer(&all, Vec::new()).compared(&said, &history), Ok(None));
     }
 }

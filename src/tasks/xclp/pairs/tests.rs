@@ -243,7 +243,7 @@ fn who_floods_a_partner_with_vectors_that_it_has_not_answered_is_refused() {
         columns(&mut pairs, number).expect("they wait");
     }
     assert!(columns(&mut pairs, 1 + MOST as u32).is_err());
-    // While two vectors wait there are no credits.
+    // While two vectors wait, the partner gets no credits.
     assert_eq!(pairs.credits(), None);
 }
 
