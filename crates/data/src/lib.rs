@@ -194,8 +194,8 @@ pub struct Expected<'a> {
     pub partly: bool,
     /// The label column, or [`LabelColumn::None`] for rows without labels.
     pub label: LabelColumn,
-    /// The column with the groups of the rows, for a draft. If columns are described, their description
-    /// names it.
+    /// Column with the groups of the rows, for a draft. If columns are described, their description names
+    /// it.
     pub group: Option<&'a str>,
     /// Columns to drop.
     pub drop: &'a [Column],

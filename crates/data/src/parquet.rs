@@ -28,10 +28,10 @@ use super::{
 
 /// Rows of a column that are read at once.
 const BATCH: usize = 1 << 13;
-/// What pandas calls an index that it writes as a column.
+/// Name that pandas gives to an index that it writes as a column.
 const INDEX: &str = "__index_level_";
 
-/// What a column holds, as far as it is read here.
+/// Type of a column's values, as far as this module reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bool,
@@ -119,7 +119,7 @@ impl At<'_> {
             }
             let mut values = values.iter();
             for row in 0..records {
-                // A column in which nothing may be missing has no levels.
+                // A column that cannot have missing values has no levels.
                 let there = levels.get(row).is_none_or(|&level| level > 0);
                 f(rows + row, if there { values.next() } else { None })?;
             }
@@ -246,8 +246,9 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The result of `f`, or `None` where it panics, which is not printed. The crate asserts some of what a
-/// file's metadata declare (that offsets are not negative, for one) instead of returning an error.
+/// Returns the result of `f`, or `None` if `f` panics; the panic is not printed. The crate asserts some
+/// facts that a file's metadata declare (for example that offsets are not negative) instead of returning an
+/// error.
 fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -259,7 +260,7 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Option<T> {
         }));
     });
     let outer = GUARDED.replace(true);
-    // What `f` has begun is dropped.
+    // A panic drops the values that `f` has made so far.
     let result = panic::catch_unwind(AssertUnwindSafe(f));
     GUARDED.set(outer);
     result.ok()
@@ -294,7 +295,7 @@ fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     Ok(labels.finish(columns.features, values).named(columns))
 }
 
-/// What every column holds; those left out are not looked at.
+/// Returns the types of all columns; columns that are left out are not looked at.
 fn kinds(
     file: &Path,
     columns: &[std::sync::Arc<ColumnDescriptor>],

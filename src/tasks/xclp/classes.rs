@@ -1,9 +1,9 @@
-//! Classes of which too few owners have labels (spec, section 15b): such a class counts as having none.
+//! Classes with labels of too few owners (spec, section 15b): such a class counts as having no labels.
 //!
-//! A class with one labelled row would show that row: every score of the class says how near it is. So `rows`
-//! opens how many members have labels of each class, and owners share no label of a class for which these
-//! are fewer than `privacy.min_contributors`. Each of them has at least one label, so there are then as many
-//! labels, too.
+//! A class with one labelled row would show that row, because every score of the class shows how near the
+//! row is. So `rows` opens how many members have labels of each class. If fewer than
+//! `privacy.min_contributors` members have labels of a class, owners share no label of it. Each of these
+//! members has at least one label, so the number of labels is at least as large.
 
 use super::{Plan, ROWS, Xclp};
 use crate::session::Peer;
@@ -14,34 +14,34 @@ use crate::tasks::History;
 pub(crate) struct FewOwners {
     /// The class.
     pub class: u16,
-    /// Members that have labels of it, as `rows` says.
+    /// Members that have labels of it, from the slot `rows`.
     pub have: usize,
-    /// Counted owners that are gone: each of them may be one of these.
+    /// Counted owners that are gone: each of them may have had labels of the class.
     pub lost: usize,
 }
 
-/// Of each class 1 if there are labels of it, else 0.
+/// Returns for each class 1 if there are labels of it, otherwise 0.
 pub(super) fn words(labels: &[Option<u16>], classes: usize) -> Vec<u32> {
     let has = |class: usize| labels.iter().flatten().any(|&label| usize::from(label) == class);
     (0..classes).map(|class| u32::from(has(class))).collect()
 }
 
-/// The classes of which fewer than `fewest` owners are left for sure. `have`: how many owners have labels of
-/// each; `lost`: how many of the counted owners are gone.
+/// Returns the classes with fewer than `fewest` certain owners. `have`: number of owners with labels of each
+/// class; `lost`: number of counted owners that are gone.
 fn few(have: impl Iterator<Item = u32>, lost: usize, fewest: usize) -> Vec<FewOwners> {
     let classes = (0u16..).zip(have).map(|(class, have)| FewOwners { class, have: have as usize, lost });
-    // Whoever has labels of a class is an owner of it.
+    // At least 1, because an owner that has labels of the class is itself one of these owners.
     classes.filter(|few| few.have.saturating_sub(few.lost).max(1) < fewest).collect()
 }
 
-/// The same classes, for the test vectors.
+/// Returns the same classes for the test vectors.
 #[cfg(feature = "internals")]
 pub fn without_labels(have: &[u32], lost: usize, fewest: usize) -> Vec<u16> {
     few(have.iter().copied(), lost, fewest).iter().map(|few| few.class).collect()
 }
 
 impl Plan {
-    /// The classes that count as having no labels where the rows of `members` are compared.
+    /// Returns the classes that count as having no labels when the rows of `members` are compared.
     pub(crate) fn few_owners(&self, history: &History, members: &[Peer]) -> Vec<FewOwners> {
         if !self.counts_classes {
             return Vec::new();
@@ -54,7 +54,7 @@ impl Plan {
         few(have, lost, fewest)
     }
 
-    /// A line for each of these classes of which there are labels.
+    /// Returns a line for each of these classes that has labels.
     pub(super) fn told_of(&self, few: &[FewOwners]) -> Vec<String> {
         let fewest = self.session.privacy.min_contributors;
         let line = |&FewOwners { class, have, lost }: &FewOwners| {
@@ -75,8 +75,8 @@ impl Plan {
 }
 
 impl Xclp {
-    /// The classes that count as having no labels in the session of this history, because too few of the
-    /// owners over whose rows was computed have any.
+    /// Returns the classes that count as having no labels in the session of this history. Too few of the
+    /// owners whose rows were computed on have labels of these classes.
     #[must_use]
     pub fn without_labels(&self, history: &History) -> Vec<u16> {
         self.few_owners(history).iter().map(|few| few.class).collect()

@@ -1,4 +1,4 @@
-//! How many labels of a run are right.
+//! Accuracy of the labels of a run.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,15 @@ use crate::tasks::Rows;
 use crate::tasks::XclpSpec;
 use crate::tasks::compare::{Accuracy, DealtRows, Ended, Worth};
 
-/// The accuracy of the run's result.
+/// Returns the accuracy of the run's result.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     let spec = run.session.task.get::<XclpSpec>();
     Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
 }
 
-/// The share of right labels among the rows without one, at the members of the last sum. Also holds all that
-/// is said of them against what the rows that were computed on say in one place, bit for bit.
+/// Returns the share of right labels among the rows without one, at the members of the last sum. Also
+/// compares all their labels, bit for bit, with the labels that the same rows give when they are in one
+/// place.
 fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
     let Ended { session, rows, finished, .. } = run;
     let (session, rows) = (*session, *rows);
@@ -29,7 +30,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     let history = run.first()?.1;
     let [.., computed, labelled] = history.values() else { return None };
     let members = &labelled.members;
-    // After the coin and the rows, where the plan has them.
+    // The moments come after the coin and the rows, if the plan has them.
     let moments = history.vectors().get(2).filter(|_| history.vectors().len() > 4).map(|bytes| &bytes[..]);
     let counted = &history.values().get(1)?.members;
     let here = computed.members.iter().copied().filter(|peer| counted.contains(peer));
@@ -51,8 +52,8 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     let (mut equal, mut hash) = (true, Sha256::new());
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
         together.count(rows, *peer, pooled);
-        // A peer that was killed after the others had its part comes back to its own outcome, or has not come
-        // back.
+        // A peer that was killed after the others had its part comes back to its own outcome, or has not
+        // come back yet.
         let Some(said) = results.get(peer) else { continue };
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
         of_swarm.count(rows, *peer, said);
@@ -77,7 +78,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     })
 }
 
-/// Of the rows without a label, how many there are and how many of them got the right one.
+/// Number of rows without a label, and number of them that got the right label.
 #[derive(Default)]
 struct Share {
     right: usize,

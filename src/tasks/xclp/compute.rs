@@ -1,15 +1,15 @@
-//! The first exchange (spec, section 15e.2): owners share their input out to three computing parties, which
-//! compute to the end and keep their shares of the output. Nothing of it leaves before the committee has
-//! decided over whom.
+//! The first exchange (spec, section 15e.2). Owners share their input out to three computing parties, which
+//! compute to the end and keep their shares of the output. No output leaves them before the committee has
+//! decided whose rows were computed on.
 //!
-//! 1. Each candidate tells everybody with whom it computes no more ([`Body::Begin`]): who computes follows
-//!    ([`parties`]).
-//! 2. Each owner announces a commitment to its input to everybody. Nobody sees anything of another owner's
-//!    before it has all of them.
-//! 3. Where the session says so every two owners make shares of their distances ([`Pairs`]).
-//! 4. Owners announce hashes of their shares; when all have, they send each computing party its shares of
-//!    codes, or of distances, and labels, all from fresh randomness.
-//! 5. The parties compare what was announced and go through the rounds of the program ([`Party`]).
+//! 1. Each candidate tells all peers which other candidates it no longer computes with ([`Body::Begin`]).
+//!    The computing parties follow from that ([`parties`]).
+//! 2. Each owner announces a commitment to its input to all peers. No peer sees anything of another owner's
+//!    input before it has all commitments.
+//! 3. If the session requires it, every two owners make shares of their distances ([`Pairs`]).
+//! 4. Owners announce hashes of their shares. When all owners have done so, they send each computing party
+//!    its shares of codes (or of distances) and labels, all made with fresh randomness.
+//! 5. The parties compare the announcements and run the rounds of the program ([`Party`]).
 //! 6. Every two of them compare the share of the output that both hold ([`agree`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,15 +44,15 @@ use flyswarm_mpc::propagation::integer::Plan;
 pub(super) mod agree;
 mod messages;
 
-/// What a job gives.
+/// Result of a job.
 enum JobResult {
     /// An owner's parcels for parties 0, 1 and 2, and what it announces.
     Input([Bytes; 3], Announced),
-    /// An owner's codes and its commitment, where it makes parts of distances first.
+    /// An owner's codes and its commitment, if the owner makes parts of distances first.
     Codes(Arc<Codes>, [u8; 32]),
-    /// Of the exchange with another owner.
+    /// A step of the exchange with another owner.
     Pair(Stepped),
-    /// All owners' inputs, or whose is none.
+    /// Inputs of all owners, or the owner whose input is invalid.
     Unpacked(Result<Vec<Inputs>, Peer>),
     /// The program waits for a round, or has ended.
     Turn(Turn),
@@ -65,26 +65,26 @@ pub(crate) struct Compute {
     outgoing: Outgoing,
     begun: BTreeMap<Peer, Vec<Peer>>,
     trio: Option<[Peer; 3]>,
-    /// Of an owner that makes parts of distances: until it has them.
+    /// For an owner that makes parts of distances: the exchanges, until it has the parts.
     pairs: Option<Pairs>,
-    /// Of an owner: its parcels until they are sent, and whether they are.
+    /// For an owner: its parcels until they are sent, and whether they are sent.
     parcels: Option<[Bytes; 3]>,
     sent: bool,
-    /// What owners have announced: commitments, and hashes of shares.
+    /// Announcements of the owners: commitments, and hashes of shares.
     commitments: BTreeMap<Peer, [u8; 32]>,
     copies: BTreeMap<Peer, [[u8; 32]; 3]>,
     incoming: BTreeMap<Peer, Incoming>,
     inputs: BTreeMap<Peer, Vec<u8>>,
-    /// Of a party: the digest of the commitments that came with them.
+    /// For a party: the digest of the commitments that came with the inputs.
     digest: [u8; 32],
-    /// What came before it was known who computes, or before the program ran.
+    /// Parts that came before the computing parties were known, or before the program ran.
     early: Vec<(Peer, What, bool, Bytes)>,
     party: Option<Party>,
     sealed: Option<Sealed>,
     /// Hashes of shares of the output, as the other parties hold them.
     held: BTreeMap<Peer, [u8; 32]>,
-    /// A party that has to say which owner has announced something else to it, and for how many heartbeats
-    /// it has been waited for.
+    /// A party that must show which owner has announced something else to it, and the number of heartbeats
+    /// for which this peer has waited for it.
     alone: Option<(Peer, u64)>,
     over: bool,
 }
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Compute {
 }
 
 impl Compute {
-    /// A part that has not started.
+    /// Creates a part that has not started.
     #[must_use]
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Compute {
         self.setup.owners.iter().map(|(peer, _)| *peer).chain(here.copied()).collect()
     }
 
-    /// This peer's number among the parties.
+    /// Returns this peer's number among the parties.
     fn number(&self) -> Option<usize> {
         self.trio?.iter().position(|peer| *peer == self.setup.me)
     }
@@ -165,20 +165,20 @@ impl Compute {
         self.begin_if_all_are_here(step);
     }
 
-    /// This owner's place, and the seeds of its shares and their salt.
+    /// Returns this owner's place, the seeds of its shares and their salt.
     fn sharing(&self) -> (usize, [Zeroizing<[u8; 32]>; 3]) {
         let place = self.setup.owners.iter().position(|(peer, _)| *peer == self.setup.me).unwrap_or(0);
         (place, ["one", "two", "salt"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes())))
     }
 
-    /// Goes on with the pairs of owners. After the last one the parcels are made.
+    /// Continues with the pairs of owners. After the last pair the parcels are made.
     fn pair_up(&mut self, step: &mut Step<Vocabulary>) {
         let ready = self.trio.is_some() && self.commitments.len() == self.setup.owners.len() && !self.over;
         let Some(pairs) = self.pairs.as_mut().filter(|_| ready) else { return };
         if let Some((peer, credits)) = pairs.credits() {
             (0..credits).for_each(|_| tell([peer], &Body::Credit, step));
         }
-        // What leaves waits for credits: no more is made for that peer until then.
+        // Messages to a peer wait for credits: until then no more are made for that peer.
         if pairs.other().is_some_and(|peer| self.outgoing.is_waiting(peer)) {
             return;
         }
@@ -201,7 +201,7 @@ impl Compute {
         }
     }
 
-    /// Gives out work that is done once.
+    /// Starts a job that is done once.
     fn job(
         &mut self,
         work: u64,
@@ -227,13 +227,13 @@ impl Compute {
         self.watch.compute(job, step);
     }
 
-    /// Whether one of two candidates computes with the other no more, as far as they have said.
+    /// Returns whether one of two candidates computes no more with the other, by their announcements so far.
     fn apart(&self, x: Peer, y: Peer) -> bool {
         let says = |x, y| self.begun.get(x).is_some_and(|out| out.contains(y));
         says(&x, &y) || says(&y, &x)
     }
 
-    /// Who computes is known when everybody has begun.
+    /// Fixes the computing parties when all peers have begun.
     fn begin_if_all_are_here(&mut self, step: &mut Step<Vocabulary>) {
         let participants = self.participants();
         if self.trio.is_some() || self.begun.len() < participants.len() {
@@ -245,17 +245,17 @@ impl Compute {
             self.share_out(step);
             self.catch_up(step);
         } else if let Some(other) = self.kept_apart(self.setup.me) {
-            // Others wait for these two to say so.
+            // The others wait until these two have ended the view because of each other.
             self.fail(Reason::Disagreement, Some(other), step);
         }
     }
 
-    /// A candidate in the view from which this one is apart.
+    /// Returns a candidate in the view that this one is apart from.
     fn kept_apart(&self, peer: Peer) -> Option<Peer> {
         self.begun.keys().copied().find(|&other| self.apart(peer, other))
     }
 
-    /// What came early is taken now.
+    /// Takes the parts that came early.
     fn catch_up(&mut self, step: &mut Step<Vocabulary>) {
         for (from, what, last, data) in std::mem::take(&mut self.early) {
             if let Err(fault) = self.part(from, what, last, data, step) {
@@ -264,7 +264,7 @@ impl Compute {
         }
     }
 
-    /// Announces what this owner shares.
+    /// Announces a commitment or hashes of this owner.
     fn announce(&mut self, body: Body, step: &mut Step<Vocabulary>) {
         tell(self.peers(), &body, step);
         match body {
@@ -274,7 +274,8 @@ impl Compute {
         }
     }
 
-    /// Sends the parcels when they, who gets them and what all owners have announced are known.
+    /// Sends the parcels when three things are known: the parcels, the parties that get them, and the
+    /// announcements of all owners.
     fn share_out(&mut self, step: &mut Step<Vocabulary>) {
         let Some(trio) = self.trio.filter(|_| self.copies.len() == self.setup.owners.len()) else { return };
         let Some(parcels) = self.parcels.take() else { return };
@@ -289,7 +290,7 @@ impl Compute {
         self.compute_if_all_is_here(step);
     }
 
-    /// The parties begin when they have the shares of all owners.
+    /// Starts the program when a party has the shares of all owners.
     pub(super) fn compute_if_all_is_here(&mut self, step: &mut Step<Vocabulary>) {
         let Some(number) = self.number().filter(|_| self.party.is_none()) else { return };
         if self.inputs.len() < self.setup.owners.len() || self.copies.len() < self.setup.owners.len() {
@@ -363,7 +364,7 @@ impl Compute {
         }
     }
 
-    /// Key i is that of parties i and i - 1, of this view alone.
+    /// Returns the keys of a party in this view only. Key i is shared by parties i and i - 1.
     fn party_keys(&self, number: usize, trio: &[Peer; 3]) -> Keys {
         let SumId { ballot, slot } = self.setup.sum;
         let attempt = [&ballot.to_bytes()[..], &slot.to_le_bytes()].concat();
@@ -375,7 +376,7 @@ impl Compute {
         Keys::new(key(number + 2), key(number + 1), &[&self.setup.session[..], &attempt].concat())
     }
 
-    /// Does what the party's machine says.
+    /// Carries out the actions of the party's machine.
     fn carry_out(&mut self, done: Step<Party>, step: &mut Step<Vocabulary>) {
         for action in done.0 {
             match action {
@@ -400,7 +401,8 @@ impl Compute {
                 Action::Output(Outcome::Alone(side)) => {
                     self.alone = self.party_at(side).map(|peer| (peer, 0));
                 }
-                // It may be the third that deviates, or whoever sent this: a mark, and no blame.
+                // Either the third party or the sender may deviate: this peer sets a mark and blames
+                // neither.
                 Action::Output(Outcome::Doubt(side)) => {
                     self.fail(Reason::Disagreement, self.party_at(side), step);
                 }
@@ -412,7 +414,7 @@ impl Compute {
         }
     }
 
-    /// The party before this one or after it.
+    /// Returns the party before this one or after it.
     fn party_at(&self, side: Side) -> Option<Peer> {
         let step = if side == Side::Before { 2 } else { 1 };
         Some(self.trio?[(self.number()? + step) % 3])
@@ -432,7 +434,8 @@ impl Compute {
         step.output(Output::Failed(reason, peer));
     }
 
-    /// With a party that is lost while it computes this one, if it is one, computes no more.
+    /// If this peer is a computing party and loses another one while it computes, it computes no more with
+    /// that party.
     fn lost(&self, peer: Option<Peer>) {
         let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.setup.me; 3]);
         if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.setup.me) {
@@ -440,7 +443,8 @@ impl Compute {
         }
     }
 
-    /// Whether something is still to come from a peer. Of others the view itself says if it must end.
+    /// Returns whether this peer still needs something from a peer. For other peers the view itself decides
+    /// whether it must end.
     fn needs(&self, peer: Peer) -> bool {
         let Some(trio) = self.trio else { return self.participants().contains(&peer) };
         let owner = self.is_owner(peer).is_ok();
@@ -468,7 +472,7 @@ impl Compute {
         step.output(Output::Finished(computed.to_bytes()));
     }
 
-    /// Whom it waits for, and at which stage.
+    /// Returns the peer that this one waits for, and the stage.
     fn waits(&self) -> Option<(u32, Peer)> {
         if self.trio.is_none() {
             let others = self.participants();
@@ -505,12 +509,12 @@ impl Compute {
     }
 }
 
-/// Parcels as they travel.
+/// Converts parcels to the bytes that travel.
 fn sealed(parcels: &[Zeroizing<Vec<u8>>; 3]) -> [Bytes; 3] {
     parcels.each_ref().map(|parcel| Bytes::copy_from_slice(parcel))
 }
 
-/// Additions and multiplications of one of about 1,500 rounds.
+/// Estimates the additions and multiplications of one of about 1,500 rounds.
 fn work_of_a_round(plan: &Plan) -> u64 {
     let (n, bits) = (plan.points() as u64, u64::from(plan.settings().bits));
     let spread = 2 * n * n * plan.classes() as u64 * plan.settings().steps as u64;
@@ -553,7 +557,7 @@ impl Exchange for Compute {
             }
             Input::Timer(_) => {
                 let (mut given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
-                // It has nothing to wait for itself: signs of life do not count.
+                // The signs of life of that party do not count, because it does not wait for any peer.
                 if let Some((peer, ticks)) = &mut self.alone {
                     *ticks += 1;
                     given_up =

@@ -1,5 +1,5 @@
-//! What the first exchange leaves a peer: as a computing party its shares of the output, and commitments to
-//! the input (spec, section 15e.2).
+//! Result of the first exchange for a peer: its shares of the output if it is a computing party, and
+//! commitments to the input (spec, section 15e.2).
 
 use bytes::Bytes;
 use sha2::Digest;
@@ -8,7 +8,7 @@ use crate::crypto::tagged_hash;
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 
-/// An owner's commitment to its input.
+/// Returns an owner's commitment to its input.
 #[must_use]
 pub fn commitment(
     session: &[u8; 32],
@@ -24,7 +24,7 @@ pub fn commitment(
     hash.finalize().into()
 }
 
-/// The digest of the commitments of all owners, in the order of their places.
+/// Returns the digest of the commitments of all owners, in the order of their places.
 #[must_use]
 pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32])>) -> [u8; 32] {
     let mut hash = tagged_hash("inputs");
@@ -35,14 +35,14 @@ pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32
     hash.finalize().into()
 }
 
-/// What the exchange gives a peer.
+/// Result of the exchange for a peer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Computed {
-    /// Which party it is, from 0 on, and its shares of the output.
+    /// For a party: its number from 0 on, and its shares of the output.
     pub party: Option<(u8, Vec<u8>)>,
     /// The commitment to its input; zeros for a peer without rows.
     pub commitment: [u8; 32],
-    /// Of a party: [`inputs_digest`] of the commitments that owners announced to it; else zeros.
+    /// For a party: [`inputs_digest`] of the commitments that owners announced to it; otherwise zeros.
     pub inputs: [u8; 32],
 }
 
@@ -53,14 +53,15 @@ impl std::fmt::Debug for Computed {
 }
 
 impl Computed {
-    /// As it is kept: the party's number plus one or 0, the commitment, the digest of all, the shares.
+    /// Encodes it for storage: the party's number plus one or 0, the commitment, the digest of all, the
+    /// shares.
     #[must_use]
     pub(crate) fn to_bytes(&self) -> Bytes {
         let (number, shares) = self.party.as_ref().map_or((0, &[][..]), |(n, shares)| (n + 1, shares));
         [&[number][..], &self.commitment, &self.inputs, shares].concat().into()
     }
 
-    /// As [`Computed::to_bytes`] makes it; `None` if it is not.
+    /// Decodes the bytes of [`Computed::to_bytes`]; returns `None` if they are invalid.
     #[must_use]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&number, rest) = bytes.split_first()?;

@@ -1,7 +1,7 @@
-//! The second exchange (spec, section 15e.2): once the committee has decided over whom was computed, the
-//! computing parties send each owner their shares of its output. Each share comes from both parties that
-//! hold it, from one of them as a hash: an owner uses nothing of shares whose two copies differ. The same
-//! shares may be sent again in a later view: what they add up to never changes.
+//! The second exchange (spec, section 15e.2). When the committee has decided whose rows were computed on,
+//! the computing parties send each owner their shares of its output. Each share comes from both parties that
+//! hold it, from one of them as a hash. An owner uses no shares if two copies of one differ. The same shares
+//! may be sent again in a later view, because their sum never changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,48 +23,48 @@ use flyswarm_mpc::propagation::integer::reference;
 pub(crate) struct Setup {
     /// This peer.
     pub me: Peer,
-    /// The owners over whose rows was computed, and how many each has, in the order of their places.
+    /// Owners whose rows were computed on, with their numbers of rows, in the order of their places.
     pub owners: Vec<(Peer, usize)>,
     /// The view's members.
     pub members: Vec<Peer>,
     /// The computing parties that are members, by their numbers.
     pub senders: Senders,
-    /// What this peer holds, if it is one of them.
+    /// Shares that this peer holds, if it is one of the senders.
     pub sealed: Option<Sealed>,
     /// Classes.
     pub classes: usize,
-    /// Two parties of whose copies this peer has seen that they differ.
+    /// Two parties whose copies of a share differed at this peer.
     pub differing: Differing,
-    /// How long nothing may come from a peer that is waited for, milliseconds.
+    /// Longest silence of a peer that this one waits for, in milliseconds.
     pub patience_ms: u64,
-    /// How long all may last, milliseconds.
+    /// Longest duration of the exchange, in milliseconds.
     pub longest_ms: u64,
 }
 
-/// Computing parties that send, by their numbers; at least two of them are there.
+/// Computing parties that send, by their numbers; at least two of them are present.
 pub(crate) type Senders = [Option<Peer>; 3];
 
 /// Two parties whose copies of a share of this peer's output differed. It outlives a view.
 pub(crate) type Differing = Arc<Mutex<Option<[Peer; 2]>>>;
 
-/// The computing parties in `members`, if these are two at least.
+/// Returns the computing parties in `members`, if there are at least two.
 #[must_use]
 pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<Senders> {
     let here = trio.map(|peer| members.contains(&peer).then_some(peer));
     (here.iter().flatten().count() >= 2).then_some(here)
 }
 
-/// What the exchange gives an owner.
+/// Result of the exchange for an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
-    /// Its output; whether each share came from both parties that hold it.
+    /// Its output; true if each share came from both parties that hold it.
     Output(reference::Output, bool),
-    /// Nothing: these two sent different copies of a share.
+    /// No output: these two parties sent different copies of a share.
     Differing([Peer; 2]),
 }
 
-/// An owner's output as it is kept: 1, or 2 if not each share was compared; then for each row LE16 of the
-/// label, 65535 for none, and the coarse scores.
+/// Encodes an owner's output for storage: 1, or 2 if not every share was compared; then for each row LE16 of
+/// the label (65535 for no label) and the coarse scores.
 #[must_use]
 pub fn to_bytes(output: &reference::Output, compared: bool, classes: usize) -> Bytes {
     let rows = output.labels.iter().zip(output.coarse.chunks(classes.max(1)));
@@ -75,7 +75,7 @@ pub fn to_bytes(output: &reference::Output, compared: bool, classes: usize) -> B
 }
 
 impl Delivered {
-    /// As it is kept: as [`to_bytes`] makes it, or 3 and LE16 of both parties.
+    /// Encodes it for storage: as [`to_bytes`] does, or 3 and LE16 of both parties.
     #[must_use]
     pub(crate) fn to_bytes(&self, classes: usize) -> Bytes {
         match self {
@@ -86,7 +86,7 @@ impl Delivered {
         }
     }
 
-    /// As [`Delivered::to_bytes`] makes it; `None` if it is not.
+    /// Decodes the bytes of [`Delivered::to_bytes`]; returns `None` if they are invalid.
     #[must_use]
     pub(crate) fn from_bytes(bytes: &[u8], classes: usize) -> Option<Self> {
         let (&kind, rows) = bytes.split_first()?;
@@ -108,7 +108,7 @@ impl Delivered {
         known.then_some(Self::Output(output, kind == 1))
     }
 
-    /// The output, if there is one.
+    /// Returns the output, if there is one.
     #[must_use]
     pub(crate) fn output(self) -> Option<reference::Output> {
         match self {
@@ -118,8 +118,8 @@ impl Delivered {
     }
 }
 
-/// What a party sends the owner of these points: its own share; the next one, as a hash if that comes
-/// `twice`.
+/// Returns the parcel of a party for the owner of these points: its own share, then the next share, as a
+/// hash if that one comes `twice`.
 #[must_use]
 pub fn parcel(sealed: &Sealed, points: std::ops::Range<usize>, classes: usize, twice: bool) -> Vec<u8> {
     let range = points.start * (classes + 2)..points.end * (classes + 2);
@@ -135,13 +135,13 @@ pub(crate) struct Deliver {
     watch: Watch,
     outgoing: Outgoing,
     incoming: BTreeMap<Peer, Incoming>,
-    /// What came of each party.
+    /// Bytes that came from each party.
     shares: BTreeMap<Peer, Vec<u8>>,
     over: bool,
 }
 
 impl Deliver {
-    /// A part that has not started.
+    /// Creates a part that has not started.
     #[must_use]
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
@@ -154,14 +154,14 @@ impl Deliver {
         }
     }
 
-    /// Whether a peer has a part: as an owner or as a sender.
+    /// Returns whether a peer takes part, as an owner or as a sender.
     #[must_use]
     pub(crate) fn takes_part(setup: &Setup, peer: Peer) -> bool {
         setup.members.contains(&peer)
             && (setup.senders.contains(&Some(peer)) || setup.owners.iter().any(|(owner, _)| *owner == peer))
     }
 
-    /// The owners in this view, each with its points.
+    /// Returns the owners in this view, each with its points.
     fn owners(&self) -> Vec<(Peer, std::ops::Range<usize>)> {
         let mut start = 0;
         let ranges = self.setup.owners.iter().map(|&(peer, rows)| {
@@ -175,17 +175,17 @@ impl Deliver {
         self.setup.owners.iter().find(|(peer, _)| *peer == self.setup.me).map(|(_, rows)| *rows)
     }
 
-    /// The number of a party that sends.
+    /// Returns the number of a party that sends.
     fn number(&self, peer: Peer) -> Option<usize> {
         self.setup.senders.iter().position(|sender| *sender == Some(peer))
     }
 
-    /// Whether the second share of a party comes from the next one, too.
+    /// Returns whether the second share of a party also comes from the next party.
     fn twice(&self, number: usize) -> bool {
         self.setup.senders[(number + 1) % 3].is_some()
     }
 
-    /// Bytes of what a party sends this owner of so many rows.
+    /// Returns the number of bytes that a party sends this owner of `rows` rows.
     fn length(&self, number: usize, rows: usize) -> usize {
         let share = rows * (self.setup.classes + 2);
         share + if self.twice(number) { 32 } else { share }
@@ -251,13 +251,15 @@ impl Deliver {
         step.output(Output::Finished(result));
     }
 
-    /// Nothing is used once copies have differed: who is left in a later view may be the one that deviates.
+    /// Returns the result after copies have differed. It has no output, because the party that is left in a
+    /// later view may be the deviating one.
     fn differing(&self) -> Option<Option<Delivered>> {
         let pair = *self.setup.differing.lock().unwrap_or_else(PoisonError::into_inner);
         pair.map(|pair| Some(Delivered::Differing(pair)))
     }
 
-    /// What this owner gets, once everything is there; `Some(None)` if it is no output.
+    /// Returns the result of this owner once all shares are there; `Some(None)` if they are not a valid
+    /// output.
     fn delivered(&self, rows: usize) -> Option<Option<Delivered>> {
         if self.missing().is_some() {
             return None;
@@ -283,13 +285,13 @@ impl Deliver {
         Some(output.map(|output| Delivered::Output(output, compared)))
     }
 
-    /// A party of which an owner still waits for shares.
+    /// Returns a party whose shares an owner still waits for.
     fn missing(&self) -> Option<Peer> {
         self.own_rows()?;
         self.setup.senders.into_iter().flatten().find(|sender| !self.shares.contains_key(sender))
     }
 
-    /// Whether something is still to come from a peer, or waits for it.
+    /// Returns whether something is still to come from a peer, or a part for that peer still waits.
     fn needs(&self, peer: Peer) -> bool {
         let owes = self.own_rows().is_some() && !self.shares.contains_key(&peer);
         self.outgoing.is_waiting(peer) || owes && self.number(peer).is_some()

@@ -1,7 +1,7 @@
-//! Labels that a peer keeps to itself, to see how well the session tells them.
+//! Labels that a peer keeps back, to see how well the session finds them.
 //!
-//! To the others such a row is one without a label. What is found out stays with the peer: a table of right
-//! and wrong labels summed over two owners would tell each of them the other's.
+//! Other peers see such a row as one without a label. The result stays with the peer: a table of right and
+//! wrong labels summed over two owners would show each of them the other's table.
 
 use flyswarm_learn::model::comparison::Whose;
 use flyswarm_learn::model::figures::Sums;
@@ -16,15 +16,15 @@ use crate::tasks::common::evaluation::NEIGHBOURS;
 use crate::tasks::{History, Rows};
 use flyswarm_data::scaling::Scaler;
 
-/// Most rows of a peer that keeps labels back: it propagates labels over them alone, with 10 bytes for each
-/// pair.
+/// Largest number of rows of a peer that keeps labels back: it propagates labels over its rows alone, which
+/// takes 10 bytes for each pair.
 const MOST: usize = 4000;
 
-/// Takes `percent` of the labels out of `rows` by a hash with `key`, of no class all; returns the labels as
-/// they were.
+/// Takes `percent` of the labels out of `rows` by a hash with `key`, but never all labels of a class.
+/// Returns the labels as they were.
 ///
 /// # Errors
-/// With no label to take out, or more rows than can be compared.
+/// If there is no label to take out, or if there are more rows than can be compared.
 pub(crate) fn hold_out(
     rows: &mut Rows,
     classes: &[String],
@@ -49,7 +49,7 @@ pub(crate) fn hold_out(
     Ok(known)
 }
 
-/// These rows with their labels.
+/// Returns these rows with their labels.
 fn labelled(
     data: &Dataset,
     rows: &[usize],
@@ -61,17 +61,18 @@ fn labelled(
 }
 
 impl Xclp {
-    /// The same of a peer that knows these labels, of which it gives the session fewer.
+    /// Returns this task for a peer that knows these labels and gives the session only some of them.
     pub(crate) fn knowing(self, known: Vec<Option<u16>>) -> Self {
         Self { known, ..self }
     }
 
-    /// The label of a row that this peer knows, whether or not it was given to the session.
+    /// Returns the label of a row that this peer knows, even if the session was not given it.
     fn known(&self, row: usize) -> Option<u16> {
         self.labels[row].or(self.known.get(row).copied().flatten())
     }
 
-    /// What is said of each row, those whose label was kept back with that label; and all that are known.
+    /// Returns the labels of all rows, and all labels that the peer knows. A row whose label was kept back
+    /// has that label.
     pub(super) fn with_known(&self, said: &[RowLabel]) -> (Vec<RowLabel>, Vec<Option<u16>>) {
         let known: Vec<_> = (0..said.len()).map(|row| self.known(row)).collect();
         let rows = said.iter().zip(&known).zip(self.labels.iter());
@@ -84,9 +85,9 @@ impl Xclp {
         (said.collect(), known)
     }
 
-    /// How the labels that were kept back are told: by the session, by propagation over this peer's rows
-    /// alone, and by the nearest of its rows whose labels it gave. Where no label reaches a row the nearest
-    /// decide.
+    /// Compares three ways to find the labels that were kept back: the session, propagation over this peer's
+    /// rows alone, and the nearest of its rows whose labels it gave. If no label reaches a row, the nearest
+    /// rows decide.
     pub(super) fn compared(
         &self,
         said: &[RowLabel],
@@ -115,7 +116,7 @@ impl Xclp {
         Ok(Some(Evaluation::of(rows.labels(), sums, [&by_swarm, &by_alone, &near])))
     }
 
-    /// The figures of these for the report, a line for people, and what they have to know.
+    /// Returns the figures for the report, a line for the user, and the notes that go with them.
     pub(super) fn told(&self, found: &Evaluation) -> Option<(Value, String, Vec<String>)> {
         let own = found.compared(self.classes(), None)?;
         let line = own.headline(&format!("{} labels kept back", own.swarm.rows));

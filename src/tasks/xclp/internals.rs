@@ -1,4 +1,4 @@
-//! For the test vectors, which are made outside this crate.
+//! Functions for the test vectors, which are made outside this crate.
 
 pub use super::classes::without_labels;
 pub use super::compute::agree::hash as output_hash;

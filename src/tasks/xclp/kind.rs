@@ -1,4 +1,4 @@
-//! The line of the registry: how a session file has the task, and how a peer makes its part.
+//! Entry of the task in the registry: how a session file describes the task, and how a peer makes its part.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::tasks::{
     Build, BuiltIn, Labels, OwnSlots, OwnWishes, ResultFile, Rows, Shared, TaskKind, TaskOption, XclpSpec,
 };
 
-/// The task's line of the registry.
+/// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     partly: true,
     options: &[
@@ -57,7 +57,7 @@ pub static KIND: TaskKind = TaskKind {
     )
 };
 
-/// The task with these parameters.
+/// Returns the task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
     let plan = Plan::new(session.clone(), spec.clone()).aggregates();
@@ -72,7 +72,7 @@ pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
     }
 }
 
-/// Takes labels out of the rows that only this peer then knows.
+/// Takes labels out of the rows. After that only this peer knows them.
 fn build_own(session: &Session, wishes: OwnWishes<'_>, rows: &mut Rows) -> Result<Option<Build>, String> {
     let (Some(percent), Some(spec)) = (wishes.hold_out, session.task.get::<XclpSpec>()) else {
         return wishes.refuse(session);
@@ -82,7 +82,7 @@ fn build_own(session: &Session, wishes: OwnWishes<'_>, rows: &mut Rows) -> Resul
     Ok(Some(build(spec.clone(), known)))
 }
 
-/// Makes a peer's task; `known` are all labels that it knows, where it keeps some of them back.
+/// Makes a peer's task; `known` has all labels that the peer knows, if it keeps some of them back.
 fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
     Box::new(move |session, me, rows, secret| {
         let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;

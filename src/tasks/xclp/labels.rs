@@ -1,4 +1,4 @@
-//! What a peer is told of its own rows: labels, the file of them, and what they must be.
+//! Result for a peer's own rows: labels, the file of them, and the labels that a correct run must give.
 
 use super::Xclp;
 use crate::data::Dataset;
@@ -10,17 +10,17 @@ use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 /// The label of a row after propagation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RowLabel {
-    /// The label: the one that was given, or else the class of the largest score; none where no label reaches
-    /// the row.
+    /// Label of the row: the given one, or otherwise the class of the largest score; `None` if no label
+    /// reaches the row.
     pub label: Option<u16>,
-    /// That class's part of all scores of the row, a multiple of 2^-6.
+    /// Part of that class in all scores of the row, a multiple of 2^-6.
     pub confidence: f64,
-    /// Whether the row was given another label than its largest score says.
+    /// True if the class of the largest score differs from the label that was given with the row.
     pub disputed: bool,
 }
 
 impl Xclp {
-    /// What is said of each row, in the order of the file. Labels that were given stay.
+    /// Returns the label of each row, in the order of the file. Labels that were given stay.
     #[must_use]
     pub fn said(&self, output: &reference::Output) -> Vec<RowLabel> {
         let classes = self.plan.classes();
@@ -34,11 +34,11 @@ impl Xclp {
         .collect()
     }
 
-    /// What is said of each row of some peers, ascending, when their rows are in one place: what they must
-    /// arrive at together, bit for bit. `moments` are those that the session opened, where its scaling has
-    /// any, for they may be of more rows than these; else those of these rows. Labels of the classes
-    /// `without` count for nothing ([`Self::without_labels`]). The number of edges of their graph is given
-    /// too.
+    /// Returns the labels of the rows of some peers (ascending) when their rows are in one place. The
+    /// session must arrive at the same labels, bit for bit. `moments` are those that the session opened, if
+    /// its scaling has any, because they may be of more rows than these; otherwise the moments of these rows
+    /// are used. Labels of the classes `without` count for nothing ([`Self::without_labels`]). Also returns
+    /// the number of edges of their graph.
     pub fn pooled(
         tasks: &[&Self],
         planes: &[u8; 32],
@@ -76,11 +76,12 @@ impl Xclp {
     }
 }
 
-/// Label and confidence of each row, its place in the data file from 1, whether its label was `given` with
-/// it, `inferred`, or `none` reached it, and whether a given label is disputed; in the order of the file.
+/// Writes a line for each row, in the order of the file: label and confidence; place in the data file from
+/// 1; its source (`given`, `inferred`, or `none` if no label reached it); and whether a given label is
+/// disputed.
 pub(super) fn labels_text(said: &[RowLabel], known: &[Option<u16>], classes: &[String]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
-    // Writing to memory cannot fail, and names of classes are text.
+    // Writing to memory cannot fail, and names of classes are valid text.
     let _ = out.write_record(["label", "confidence", "row", "source", "disputed"]);
     for (row, RowLabel { label, confidence, disputed }) in said.iter().enumerate() {
         let source = match (known.get(row), label) {

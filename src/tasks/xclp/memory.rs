@@ -1,4 +1,4 @@
-//! The memory of a computing party, and who is refused for want of it.
+//! Memory of a computing party, and refusal of sessions and peers that have too little.
 
 use flyswarm_mpc::shares::program;
 
@@ -7,19 +7,19 @@ use crate::tasks::XclpSpec;
 
 use super::MOST_POINTS;
 
-/// What a process takes that does not compute (measured: 80 MB), and what its threads keep.
+/// Memory of a process that does not compute (measured: 80 MB), and of the caches of its threads.
 const PROCESS: u64 = 112_000_000;
 const MEGABYTE: u64 = 1_000_000;
 
-/// The most bytes that a computing party takes: what it holds, and three tenths of it for what the allocator
-/// keeps and for messages on their way (`lab/scripts/bench-xclp.py` says what processes took).
+/// Returns the largest number of bytes that a computing party takes: its data, and three tenths more for the
+/// allocator and for messages on their way (`lab/scripts/bench-xclp.py` lists the memory of real processes).
 pub(crate) fn party_bytes(points: u64, classes: usize, spec: &XclpSpec) -> u64 {
     let (points, settings) = (usize::try_from(points).unwrap_or(usize::MAX), spec.settings());
     let memory = if spec.hamming.is_pairwise() { program::memory_of_distances } else { program::memory };
     PROCESS + memory(points, classes, &settings) / 10 * 13
 }
 
-/// Most rows together for which `megabytes` are enough.
+/// Returns the largest number of rows together for which `megabytes` are enough.
 pub(crate) fn enough_for(megabytes: u32, classes: usize, spec: &XclpSpec) -> u64 {
     let enough = |points: u64| party_bytes(points, classes, spec) <= u64::from(megabytes) * MEGABYTE;
     let (mut least, mut above) = (0, MOST_POINTS + 1);
@@ -30,7 +30,7 @@ pub(crate) fn enough_for(megabytes: u32, classes: usize, spec: &XclpSpec) -> u64
     least
 }
 
-/// Why a view of so many points is refused.
+/// Returns the reason if a view of `points` points is refused.
 pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<String> {
     let most = enough_for(spec.memory_mb, classes, spec);
     (points > most).then(|| {
@@ -43,8 +43,8 @@ pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<S
     })
 }
 
-/// Why peer `me`, or a peer that is not known, cannot take part on a machine that has so many bytes left:
-/// there is no room for what a computing party may take, and it may have to compute.
+/// Returns the reason if peer `me`, or an unknown peer, cannot take part on a machine with `available` bytes
+/// left. The peer may have to compute, and a computing party may need more memory than that.
 pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<String> {
     let spec = session.task.part::<XclpSpec>()?;
     let spared =

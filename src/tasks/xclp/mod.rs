@@ -1,11 +1,11 @@
 //! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, sections 15b
 //! and 15e).
 //!
-//! Slots: the coin, which draws who computes and the planes; `rows`, how many each member has, and how many
-//! members have labels of each class (everybody may know); `moments` where the scaling needs them;
-//! `computed`, who computed and each owner's commitment to its input; `labelled`, how many rows were
-//! answered. The vectors of the last two come from the exchanges of their views: `compute` and `deliver`.
-//! Members that were not counted in `rows` have no part in them.
+//! Slots: the coin, which draws the computing parties and the planes; `rows`, the public number of rows of
+//! each member and of members that have labels of each class; `moments` if the scaling needs them;
+//! `computed`, the computing parties and each owner's commitment to its input; `labelled`, the number of
+//! rows that got an answer. The vectors of the last two come from the exchanges of their views: `compute`
+//! and `deliver`. Members that were not counted in `rows` take no part in these.
 
 pub(crate) mod classes;
 pub(crate) mod compare;
@@ -66,21 +66,21 @@ use flyswarm_mpc::propagation::integer::{self, reference};
 pub use labels::RowLabel;
 use labels::labels_text;
 
-/// Slot of `rows`: word p is the number of rows of peer p; then how many members have labels of each class.
+/// Slot of `rows`: word p is the number of rows of peer p; then the number of owners with labels by class.
 const ROWS: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
 const WORDS: usize = 9;
-/// Why a member's rows are not among those that were compared.
+/// Reason why a member's rows are not among the compared rows.
 pub(super) const LATE: &str = "this peer came after the rows were counted or compared";
-/// What an owner should know whose labels came from two parties alone.
+/// Warning to an owner whose labels came from two parties only.
 const UNCOMPARED: &str = "one of the three computing peers was gone when the labels were sent, so that two copies of each share \
                           could not be compared: a change by one of the other two would not be seen";
-/// Fewest members with rows.
+/// Smallest number of members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
-/// Most points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
+/// Largest number of points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
 pub(crate) const MOST_POINTS: u64 = 10_000;
 
-/// What follows from the session file alone.
+/// Plan that follows from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
@@ -88,54 +88,53 @@ pub struct Plan {
     scaling: Scaling,
     /// Features of a point.
     features: usize,
-    /// Whether `rows` says how many members have labels of each class.
+    /// True if `rows` counts the members that have labels of each class.
     counts_classes: bool,
 }
 
-/// One peer's part.
+/// One peer's part in the task.
 #[derive(Clone, Debug)]
 pub struct Xclp {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
     labels: Arc<Vec<Option<u16>>>,
-    /// All labels that it knows, where it gives the session fewer ([`held`]); else empty.
+    /// All known labels, if the session gets only some of them ([`held`]); otherwise empty.
     known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Who computed with this peer and was lost.
+    /// Parties that computed with this peer and were lost.
     out: Excluded,
-    /// What owners have committed to, as far as this peer has seen.
+    /// Commitments of the owners, as far as this peer has seen them.
     seen: FirstCommitments,
-    /// Who has sent this peer different copies of a share of its output.
+    /// Parties that sent this peer different copies of a share of its output.
     differing: Differing,
-    /// The views in which an exchange of this peer began: none begins twice, so that no stream is drawn
-    /// twice.
+    /// Views that had an exchange of this peer: none begins twice, so that no stream is drawn twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
 }
 
-/// What the slots of a session say of a view.
+/// Facts about a view from the slots of a session.
 struct View {
-    /// Members with rows, in the order of their places, and how many each has.
+    /// Members with rows and their numbers of rows, in the order of their places.
     owners: Vec<(Peer, usize)>,
     plan: integer::Plan,
 }
 
 impl Plan {
-    /// The plan of a session of the task `xclp` with these parameters.
+    /// Returns the plan of a session of the task `xclp` with these parameters.
     #[must_use]
     pub fn new(session: Session, spec: XclpSpec) -> Self {
         let (scaling, features) = (session.data.scaling.of_rows(), session.data.features as usize);
         Self { scaling, features, session, spec, counts_classes: true }
     }
 
-    /// The plan of a task that propagates labels over points of its own making, with so many features. Its
-    /// slots are the coin, `rows`, `computed` and `labelled`; the task sees to it that each class has enough
-    /// owners.
+    /// Returns the plan of a task that propagates labels over points of its own with `features` features.
+    /// Its slots are the coin, `rows`, `computed` and `labelled`; the task ensures that each class has
+    /// enough owners.
     pub(super) fn over(session: Session, spec: XclpSpec, features: usize) -> Self {
         Self { scaling: Scaling::None, features, session, spec, counts_classes: false }
     }
 
-    /// The aggregates of the session.
+    /// Returns the aggregates of the session.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let aggregate = |name, words, is, reveals| Aggregate::exact(name, 4, words, is, reveals);
@@ -159,7 +158,7 @@ impl Plan {
         plan
     }
 
-    /// The slot of `computed`; `labelled` is the one after.
+    /// Returns the slot of `computed`; `labelled` is the next one.
     fn computed(&self) -> u32 {
         if self.scaling.needs_moments().is_some() { 3 } else { 2 }
     }
@@ -168,7 +167,7 @@ impl Plan {
         self.session.data.classes.len()
     }
 
-    /// How many rows each peer was counted with.
+    /// Returns the counted number of rows of each peer.
     fn counted(&self, history: &History) -> BTreeMap<Peer, usize> {
         let words = history.vector(ROWS).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let members = history.members(ROWS);
@@ -176,7 +175,7 @@ impl Plan {
         (0u16..).map(Peer).zip(rows).filter(|(peer, _)| members.contains(peer)).collect()
     }
 
-    /// What a view of `members` computes.
+    /// Returns the owners and the plan of a view of `members`.
     fn view(&self, history: &History, members: &[Peer]) -> Result<View, String> {
         let counted = self.counted(history);
         let owners: Vec<(Peer, usize)> =
@@ -226,7 +225,7 @@ impl Plan {
         Ok(parties::candidates(&coin, history.members(ROWS), &named))
     }
 
-    /// Who computed, as the vector of `computed` says it.
+    /// Returns the parties that computed, by the vector of `computed`.
     fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
         let words = history.vector(self.computed()).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));
@@ -238,7 +237,7 @@ impl Plan {
         }
     }
 
-    /// Why an owner has nothing.
+    /// Returns the reason why an owner has no output.
     fn differing(&self, pair: [Peer; 2]) -> String {
         let [one, two] = pair.map(|peer| self.session.name(peer));
         format!(
@@ -256,7 +255,7 @@ impl Plan {
         Scaler::opened(&self.scaling, self.features, moments).map_err(|error| error.to_string())
     }
 
-    /// What the second exchange gave a peer with so many rows, if it was there to the end.
+    /// Returns the result of the second exchange for a peer with `rows` rows, if it was there to the end.
     fn delivered(&self, history: &History, rows: usize) -> Option<Delivered> {
         let bytes = history.exchanged(self.computed() + 1)?;
         let delivered = Delivered::from_bytes(bytes, self.classes())?;
@@ -266,12 +265,12 @@ impl Plan {
         })
     }
 
-    /// The output of a peer with so many rows, if it got one.
+    /// Returns the output of a peer with `rows` rows, if it got one.
     pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
         self.delivered(history, rows)?.output()
     }
 
-    /// Who computed and the commitments; then how many rows have an answer: in the sum, of all peers.
+    /// Returns the vector: in `computed` the party and commitment, in `labelled` the rows with an answer.
     pub(super) fn contribution_from_exchange(
         &self,
         me: Peer,
@@ -293,7 +292,7 @@ impl Plan {
         Ok(words.into())
     }
 
-    /// Whether a new sum of `slot` may be started over `members`.
+    /// Checks that a new sum of `slot` may be started over `members`.
     pub(super) fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         match slot.cmp(&self.computed()) {
             std::cmp::Ordering::Less => Ok(()),
@@ -313,15 +312,15 @@ impl Plan {
         if slot != ROWS {
             return Ok(());
         }
-        // Whoever was not counted has no part: if these are too few, so is every later view.
+        // A peer that was not counted takes no part: if too few were, no later view has enough.
         self.view(history, history.members(ROWS))?;
         parties::trio(&self.candidates(history)?, history.members(ROWS), |_, _| false).map(drop)
     }
 }
 
 impl Xclp {
-    /// A peer with these rows, which may be none, and their labels, `None` where unknown. `secret` salts its
-    /// commitment.
+    /// Creates a peer with these rows, possibly none, and their labels, `None` if unknown. `secret` salts
+    /// its commitment.
     pub fn new(
         session: Session,
         spec: XclpSpec,
@@ -354,7 +353,7 @@ impl Xclp {
         Ok(Self::with_plan(plan, me, data, labels, Zeroizing::new(*secret)))
     }
 
-    /// A peer with these points, each of which has a direction, and their labels.
+    /// Creates a peer with these points, which all have a direction, and their labels.
     pub(super) fn with_plan(
         plan: Plan,
         me: Peer,
@@ -376,13 +375,13 @@ impl Xclp {
         }
     }
 
-    /// The session's classes.
+    /// Returns the session's classes.
     #[must_use]
     pub fn classes(&self) -> &[String] {
         &self.plan.session.data.classes
     }
 
-    /// The labels that it knows, in the order of the file.
+    /// Returns the labels that the peer knows, in the order of the file.
     #[must_use]
     pub fn labels(&self) -> &[Option<u16>] {
         &self.labels
@@ -406,10 +405,10 @@ impl Xclp {
         }
     }
 
-    /// This peer's part in computing.
+    /// Returns this peer's part in the first exchange.
     fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
-        // A leader that starts a sum over too few members breaks a rule that `allows` checks; this peer then
-        // has no part in it.
+        // A leader that starts a sum over too few members breaks a rule that `allows` checks. This peer then
+        // takes no part in the sum.
         let Ok(View { owners, plan }) = self.plan.view(history, &seat.members) else {
             return Ok(Source::Bystander);
         };
@@ -443,7 +442,7 @@ impl Xclp {
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 
-    /// This peer's rows, scaled, for a view of `members`.
+    /// Returns this peer's scaled rows for a view of `members`.
     fn rows(&self, history: &History, members: &[Peer]) -> Result<compute::Rows, String> {
         let moments = self.plan.scaling.needs_moments().and(history.vector(ROWS + 1));
         let scaled = self.plan.scaler(moments.map(|bytes| &bytes[..]))?.transform(&self.data);
@@ -457,7 +456,7 @@ impl Xclp {
         })
     }
 
-    /// This peer's part in the delivery.
+    /// Returns this peer's part in the second exchange.
     fn deliver(&self, history: &History, seat: Seat) -> Result<Source, String> {
         let slot = self.plan.computed();
         let View { owners, plan } = self.plan.view(history, history.members(slot))?;
@@ -498,7 +497,7 @@ impl Xclp {
         Ok(Source::Exchange(Box::new(Deliver::new(setup))))
     }
 
-    /// What the second exchange gave this peer, if it was there to the end.
+    /// Returns the result of the second exchange for this peer, if it was there to the end.
     #[must_use]
     pub fn output(&self, history: &History) -> Option<reference::Output> {
         self.plan.output(history, self.data.rows())
@@ -516,7 +515,7 @@ impl Task for Xclp {
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
-        // Who came after the rows were counted had no part in the exchange, and was given nothing.
+        // A peer that came after the rows were counted took no part in the exchange and has no output.
         let (output, twice) = match self.plan.delivered(history, self.data.rows()) {
             Some(Delivered::Output(output, twice)) => (output, twice),
             Some(Delivered::Differing(pair)) => return Err(self.plan.differing(pair)),
@@ -530,7 +529,7 @@ impl Task for Xclp {
         let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
         let (mut said, known) = self.with_known(&said);
         let few = self.few_owners(history);
-        // Nobody can find a label of a class that counts as having none.
+        // No peer can find a label of a class that counts as having none.
         said.iter_mut().filter(|row| few.iter().any(|few| Some(few.class) == row.label)).for_each(|row| {
             row.disputed = false;
         });
@@ -559,7 +558,7 @@ impl Task for Xclp {
         Ok(super::Outcome { own, warnings, details, ..outcome })
     }
 
-    /// Rows are compared in the exchange before `computed`, if they were counted before it.
+    /// Returns the use of the rows: they are compared before `computed`, if they were counted by then.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         let computed = self.plan.computed();
         let compared = [ROWS, computed].iter().all(|&at| history.members(at).contains(&self.me));
@@ -592,7 +591,7 @@ impl Task for Xclp {
         self.plan.check(slot, history)
     }
 
-    /// Shares of the output are kept until every owner has its own.
+    /// Returns whether the slot is needed: parties keep their shares until every owner has its output.
     fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
         slot != self.plan.computed() || committed <= slot + 1
     }

@@ -1,11 +1,11 @@
-//! Every two owners make shares of the distances between their rows (spec, section 15b, `hamming`), by
-//! oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]). What an owner then has of the distances
-//! of its rows to all points are its *parts*: it shares these out instead of codes.
+//! Exchanges of owners in pairs: every two owners make shares of the distances between their rows (spec,
+//! section 15b, `hamming`), by oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]). An owner
+//! then has its *parts* of the distances of its rows to all points. It shares these out instead of codes.
 //!
-//! Owners meet in rounds, in each of which everybody has one partner at most ([`partner`]): so an owner keeps
-//! what one exchange takes, whatever the number of owners. With a partner it exchanges vectors of known
-//! lengths, numbered from 0 in each direction. Whoever speaks first sends at most [`FIRST`] bytes, which are
-//! kept until it is its turn; the first word of all others is an answer.
+//! Owners meet in rounds. In a round each owner has at most one partner ([`partner`]), so an owner needs
+//! memory for only one exchange, whatever the number of owners. Partners exchange vectors of known lengths,
+//! numbered from 0 in each direction. The owner that speaks first sends at most [`FIRST`] bytes, which its
+//! partner keeps until its turn. The first vector of the other owner is an answer.
 
 mod ot;
 mod phe;
@@ -27,26 +27,26 @@ use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::tasks::Hamming;
 
-/// Most bytes that may come from a partner before its turn.
+/// Largest number of bytes that may come from a partner before its turn.
 const FIRST: usize = 32;
-/// Vectors that wait here before the partner gets no more credits.
+/// Number of waiting vectors at which credits to the partner stop.
 const ROOM: usize = 2;
-/// Vectors that wait here at most: what had left before credits stopped, and pieces of transfers.
+/// Largest number of waiting vectors: those that had left before credits stopped, and pieces of transfers.
 const MOST: usize = 8;
 
 const EARLY: Fault = Fault::OutOfOrder("vector of two owners");
 
-/// The rounds in which `owners` meet each other.
+/// Returns the number of rounds that `owners` owners need to meet each other.
 #[must_use]
 pub fn rounds(owners: usize) -> usize {
     owners.next_multiple_of(2) - 1
 }
 
-/// Whom the owner at `place` meets in a round; `None` if nobody.
+/// Returns the place of the owner that the owner at `place` meets in a round; `None` if it meets no owner.
 #[must_use]
 pub fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
     let last = rounds(owners);
-    // The last one stands still, the others go round it.
+    // The last owner keeps its position, the others move round it.
     let other = match place == last {
         true => (0..last).find(|other| 2 * other % last == round % last)?,
         false => match (round + last - place) % last {
@@ -57,7 +57,7 @@ pub fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
     (other < owners).then_some(other)
 }
 
-/// What the owners of a pair mask their shares with, from the key of the view that they share.
+/// Returns the masks of a pair's shares, from the key of the view that the two owners share.
 #[must_use]
 pub fn masks(key: &[u8; 32], sum: SumId, words: usize) -> Zeroizing<Vec<u16>> {
     let mut bytes = Zeroizing::new(vec![0; 2 * words]);
@@ -65,7 +65,7 @@ pub fn masks(key: &[u8; 32], sum: SumId, words: usize) -> Zeroizing<Vec<u16>> {
     Zeroizing::new(bytes.as_chunks::<2>().0.iter().map(|&word| u16::from_le_bytes(word)).collect())
 }
 
-/// The lengths of the vectors that come to one side: to the owner with fewer rows, or to the other.
+/// Returns the lengths of the vectors that come to one side: to the owner with fewer rows, or to the other.
 #[cfg(feature = "internals")]
 pub fn lengths(hamming: Hamming, smaller: bool, own: usize, theirs: usize, bits: usize) -> Vec<usize> {
     let expected = Expected::new(hamming, smaller, (own, theirs), bits);
@@ -74,29 +74,29 @@ pub fn lengths(hamming: Hamming, smaller: bool, own: usize, theirs: usize, bits:
 
 /// One side of the exchange of two owners.
 pub(super) trait Side: Send {
-    /// Whether it makes a vector before it gets the next one.
+    /// Returns whether this side makes a vector before it gets the next one.
     fn ready(&self) -> bool;
 
-    /// Additions and multiplications of the next step, about.
+    /// Estimates the additions and multiplications of the next step.
     fn work(&self) -> u64;
 
-    /// Takes the other's next vector, or makes one of its own; gives what is to be sent.
+    /// Takes the other side's next vector, or makes one of its own. Returns the vector to send.
     ///
     /// # Errors
-    /// If the vector is not what it should be.
+    /// If the vector is invalid.
     fn step(&mut self, vector: Option<&[u8]>) -> Result<Option<Vec<u8>>, Fault>;
 
-    /// This side's share, its rows x the other's, once it has it.
+    /// Returns this side's share (its rows x the other's), once it has it.
     fn share(&mut self) -> Option<Zeroizing<Vec<u16>>>;
 }
 
-/// What one side needs to know.
+/// Constants of one side.
 pub(super) struct Terms {
     session: [u8; 32],
     sum: SumId,
     me: Peer,
     other: Peer,
-    /// Rows of the other.
+    /// Rows of the other owner.
     rows: usize,
     codes: Arc<Codes>,
     /// 32 fresh secret bytes.
@@ -104,13 +104,13 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Whether this side is that of the owner with fewer rows, of equal ones the earlier.
+    /// Returns whether this side has fewer rows; of equal ones the earlier owner counts as smaller.
     fn is_smaller(&self) -> bool {
         (self.codes.rows(), self.me) < (self.rows, self.other)
     }
 }
 
-/// The lengths of the vectors that come to one side.
+/// Lengths of the vectors that come to one side.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Ot(ot::Expected),
@@ -133,19 +133,19 @@ impl Expected {
     }
 }
 
-/// What a step gave: the side again, and what it sends.
+/// Result of a step: the side again, and the vector that it sends.
 pub(super) type Stepped = (Box<dyn Side>, Result<Option<Vec<u8>>, Fault>);
 
-/// What leaves: to whom, its number, the vector.
+/// A vector to send: the receiver, the vector's number, the vector.
 type Outgoing = (Peer, u32, Vec<u8>);
 
-/// The exchange with the partner of a round.
+/// Exchange with the partner of a round.
 struct Current {
     other: usize,
     expected: Expected,
-    /// `None` while a step is made.
+    /// `None` while a step is running.
     side: Option<Box<dyn Side>>,
-    /// Numbers of the next vector that comes and of the next that leaves.
+    /// Numbers of the next vector that comes and of the next one that leaves.
     due: u32,
     sent: u32,
     incoming: Incoming,
@@ -167,13 +167,13 @@ pub(super) struct Pairs {
     codes: Option<Arc<Codes>>,
     round: usize,
     current: Option<Current>,
-    /// First words of partners of later rounds.
+    /// First vectors of partners of later rounds.
     first: BTreeMap<Peer, Vec<u8>>,
     parts: Zeroizing<Vec<u16>>,
 }
 
 impl Pairs {
-    /// The part of this peer, if distances are made by pairs and it has rows.
+    /// Creates this peer's part, if distances are made by pairs and it has rows.
     #[must_use]
     pub(super) fn new(setup: &Setup) -> Option<Self> {
         let place = setup.owners.iter().position(|(peer, _)| *peer == setup.me)?;
@@ -195,7 +195,7 @@ impl Pairs {
         })
     }
 
-    /// This peer's codes are there: it meets its first partner.
+    /// Takes this peer's codes: it meets its first partner.
     pub(super) fn begin(&mut self, codes: Arc<Codes>) -> Result<(), (Peer, Fault)> {
         let points = self.points(self.owners.len());
         self.parts = Zeroizing::new(vec![0; codes.rows() * points]);
@@ -205,12 +205,12 @@ impl Pairs {
         self.meet()
     }
 
-    /// Rows of the owners before a place.
+    /// Returns the number of rows of the owners before a place.
     fn points(&self, place: usize) -> usize {
         self.owners[..place].iter().map(|(_, rows)| rows).sum()
     }
 
-    /// The block of distances to the rows of one owner.
+    /// Writes the block of distances to the rows of one owner.
     fn put(&mut self, other: usize, share: &[u16]) {
         let (points, first, width) =
             (self.points(self.owners.len()), self.points(other), self.owners[other].1);
@@ -218,7 +218,7 @@ impl Pairs {
         rows.for_each(|(row, share)| row[first..][..width].copy_from_slice(share));
     }
 
-    /// Begins with the partner of this round, or of the next one in which there is one.
+    /// Begins with the partner of this round, or of the next round that has one.
     fn meet(&mut self) -> Result<(), (Peer, Fault)> {
         let Some(codes) = self.codes.clone() else { return Ok(()) };
         let count = self.owners.len();
@@ -260,21 +260,21 @@ impl Pairs {
         }
     }
 
-    /// What comes from an owner.
+    /// Returns the lengths of the vectors that an owner sends.
     fn expected(&self, other: usize) -> Expected {
         let [own, theirs] = [self.place, other].map(|place| self.owners[place]);
         let smaller = (own.1, own.0) < (theirs.1, theirs.0);
         Expected::new(self.hamming, smaller, (own.1, theirs.1), self.bits)
     }
 
-    /// A part of vector `number` from another owner has come.
+    /// Takes a part of vector `number` from another owner.
     ///
     /// # Errors
     /// If it is not due.
     pub(super) fn part(&mut self, from: Peer, number: u32, data: &[u8], last: bool) -> Result<(), Fault> {
         let other = self.owners.iter().position(|(peer, _)| *peer == from).ok_or(EARLY)?;
         let Some(current) = self.current.as_mut().filter(|current| current.other == other) else {
-            // Its turn comes: it is the one who speaks first, with a word that is no answer.
+            // The owner's turn comes later, and it speaks first: its first vector is not an answer.
             let later = (self.round..rounds(self.owners.len()))
                 .any(|round| partner(self.owners.len(), round, self.place) == Some(other));
             let speaks = self.expected(other).length(0).is_some_and(|length| length <= FIRST);
@@ -299,13 +299,13 @@ impl Pairs {
         Ok(())
     }
 
-    /// The partner, and how many credits it gets now.
+    /// Returns the partner and the number of credits that it gets now.
     pub(super) fn credits(&mut self) -> Option<(Peer, usize)> {
         let current = self.current.as_mut().filter(|current| current.waiting.len() < ROOM)?;
         Some((self.owners[current.other].0, std::mem::take(&mut current.owed)))
     }
 
-    /// The next step, its work, and the partner that it is for; `None` if there is none now.
+    /// Returns the work of the next step and the step itself; `None` if no step can be made now.
     pub(super) fn step(&mut self) -> Option<(u64, impl FnOnce() -> Stepped + Send + 'static)> {
         let current = self.current.as_mut()?;
         let ready = !current.waiting.is_empty() || current.side.as_ref()?.ready();
@@ -318,10 +318,10 @@ impl Pairs {
         }))
     }
 
-    /// A step has been made: gives the vector to send and its number.
+    /// Takes the result of a step: returns the vector to send and its number.
     ///
     /// # Errors
-    /// Who has sent what could not be taken, or speaks before its turn.
+    /// The owner that sent an invalid vector or speaks before its turn.
     pub(super) fn stepped(&mut self, (mut side, made): Stepped) -> Result<Option<Outgoing>, (Peer, Fault)> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let (other, peer) = (current.other, self.owners[current.other].0);
@@ -341,12 +341,13 @@ impl Pairs {
         Ok(vector)
     }
 
-    /// Makes both shares of a block uniform, which those of the encryption are not: they tell whether the
-    /// ones of a code are odd.
+    /// Makes both shares of a block uniform. The shares of the encryption are not: they reveal whether the
+    /// number of ones of a code is odd.
     fn mask(&self, other: usize, share: &mut [u16]) {
         let key = self.keys.get(&self.owners[other].0);
         let key = key.unwrap_or_else(|| unreachable!("BUG: members of a view share keys"));
-        // Rows of the earlier owner x those of the later, which adds nothing but takes off.
+        // Masks are rows of the earlier owner x those of the later. The earlier owner adds them, the later
+        // one subtracts.
         let words = masks(key, self.sum, share.len());
         if self.place < other {
             share.iter_mut().zip(words.iter()).for_each(|(x, mask)| *x = x.wrapping_add(*mask));
@@ -356,19 +357,19 @@ impl Pairs {
         }
     }
 
-    /// The partner of this round.
+    /// Returns the partner of this round.
     #[must_use]
     pub(super) fn other(&self) -> Option<Peer> {
         self.current.as_ref().map(|current| self.owners[current.other].0)
     }
 
-    /// Whom it waits for, and in which round.
+    /// Returns the peer that this owner waits for, and the round.
     #[must_use]
     pub(super) fn waits(&self) -> Option<(u32, Peer)> {
         Some((u32::try_from(self.round).unwrap_or(u32::MAX), self.other()?))
     }
 
-    /// This owner's parts, once all exchanges are over.
+    /// Returns this owner's parts, once all exchanges are over.
     pub(super) fn take(&mut self) -> Option<Zeroizing<Vec<u16>>> {
         let over = self.codes.is_some() && self.round == rounds(self.owners.len());
         over.then(|| std::mem::replace(&mut self.parts, Zeroizing::new(Vec::new())))

@@ -1,10 +1,11 @@
-//! Who computes in one view (spec, section 15b).
+//! Computing parties of a view (spec, section 15b).
 //!
-//! There are at most four *candidates* in a session, named by its file or the first of those who were counted
-//! in an order that the coin fixes. A candidate says with whom of the others it computes no more: that keeps
-//! the two *apart*, and says nothing of either. The first three candidates who are present and of whom no two
-//! are apart compute. What anybody else says of candidates does not count, so that no owner chooses who
-//! computes; whoever computes is one of the four, so that two colluders among the others never do.
+//! There are at most four *candidates* in a session. The session file names them, or they are the first of
+//! the counted peers, in an order that the coin fixes. A candidate announces the other candidates that it no
+//! longer computes with. That keeps the two *apart* without blame for either. The computing parties are the
+//! first three candidates that are present and not apart from each other. Announcements of other peers about
+//! candidates do not count, so that no owner chooses the computing parties. Each computing party is one of
+//! the four, so two colluders that are not candidates never compute.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +14,11 @@ use sha2::Digest;
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// Most candidates: three and one in reserve.
+/// Largest number of candidates: three and one in reserve.
 pub(crate) const CANDIDATES: usize = 4;
 
-/// The candidates in their order: those that the file names, or else the first of `counted`, in the order of
-/// their hashes with the coin.
+/// Returns the candidates in their order: those that the file names, or otherwise the first of `counted`, in
+/// the order of their hashes with the coin.
 #[must_use]
 pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
     let mut order = if named.is_empty() { counted.to_vec() } else { named.to_vec() };
@@ -32,10 +33,10 @@ pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
     order
 }
 
-/// The first three candidates, in their order, who are `here` and of whom no two are `apart`.
+/// Returns the first three candidates, in their order, that are `here` and not `apart` from each other.
 ///
 /// # Errors
-/// How many there are.
+/// If no three candidates compute together: a message with the number of candidates that are present.
 pub(crate) fn trio(
     candidates: &[Peer],
     here: &[Peer],
@@ -58,7 +59,7 @@ pub(crate) fn trio(
     })
 }
 
-/// The pairs that one candidate keeps apart.
+/// Returns a test that is true for the pairs that one candidate keeps apart.
 pub(crate) fn of_one(candidate: Peer, out: &BTreeSet<Peer>) -> impl Fn(Peer, Peer) -> bool {
     move |x, y| x == candidate && out.contains(&y) || y == candidate && out.contains(&x)
 }
@@ -84,7 +85,7 @@ mod tests {
                 .map(|trio| trio.map(|peer| order.iter().position(|p| *p == peer).unwrap()))
         };
         assert_eq!(with(&[]), Ok([0, 1, 2]));
-        // The later of two goes; one that is apart from two others goes, whoever that is.
+        // The later of two candidates goes. If a candidate is apart from two others, that candidate goes.
         assert_eq!((with(&[(0, 1)]), with(&[(1, 2)])), (Ok([0, 2, 3]), Ok([0, 1, 3])));
         for liar in 0..3 {
             let others: Vec<_> = (0..4).filter(|peer| *peer != liar).collect();
@@ -94,7 +95,7 @@ mod tests {
         let text = with(&[(0, 1), (2, 3)]).unwrap_err();
         let expected = "three computing parties are needed: of the 4 candidates 4 are here, and no three";
         assert!(text.starts_with(expected), "{text}");
-        // One is not there.
+        // One candidate is not present.
         let here: Vec<_> = counted.iter().copied().filter(|peer| *peer != order[1]).collect();
         assert_eq!(trio(&order, &here, |_, _| false), Ok([order[0], order[2], order[3]]));
         assert!(trio(&order[..3], &here, |_, _| false).is_err());
@@ -109,7 +110,7 @@ mod tests {
         let drawn: BTreeSet<_> =
             (0..40u8).map(|coin| candidates(&[coin], &counted, &[])[..3].to_vec()).collect();
         assert!(drawn.len() > 20, "{drawn:?}");
-        // Who was not counted does not compute.
+        // A peer that was not counted does not compute.
         assert_eq!(candidates(b"coin", &peers(&[0, 4]), &peers(&[3, 0, 4])), peers(&[0, 4]));
     }
 }

@@ -1,8 +1,8 @@
-//! XCLP on replicated shares among three computing parties (spec, section 15e): nobody, not even those who
-//! compute, sees a distance, the graph or a label of others.
+//! XCLP on replicated shares among three computing parties (spec, section 15e). No peer sees a distance, the
+//! graph or a label of others, not even the computing parties.
 //!
-//! What each party computes is the package `flyswarm-mpc`, [`Party`] is the
-//! machine that carries it: a round's messages as frames to the other two parties.
+//! The computation of each party is in the package `flyswarm-mpc`. [`Party`] is the machine that runs it: it
+//! sends a round's messages as frames to the other two parties.
 
 pub(crate) mod party;
 

@@ -13,25 +13,26 @@ use crate::session::{Sections, Spec};
 use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
 use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
 
-/// Three members compute; every two peers talk, so there are not too many.
+/// Three members compute. The roster is limited because every two peers exchange messages.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task xclp: 3 compute, and every two peers talk");
 
-/// The usual limit on the rows of an owner. k + 1 = 11 copies of a known person's features read that person's
-/// label: so an owner reads at most 45 persons a session, where the measured attack read 100. All rows count,
-/// because nobody sees which have a label, and a made-up label costs an owner nothing.
+/// Usual limit on the rows of an owner. k + 1 = 11 copies of a known person's features reveal that person's
+/// label. So an owner can read at most 45 persons a session; the measured attack read 100. All rows count,
+/// because no peer sees which rows have a label, and a made-up label costs an owner nothing.
 pub(crate) const MOST_ROWS: u32 = 500;
 
-/// How the computing parties come to shares of distances.
+/// Method by that shares of distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hamming {
-    /// Owners share their codes bit by bit, the parties compute distances. Two parties together see codes.
+    /// Owners share their codes bit by bit, and the parties compute distances. Two parties together can see
+    /// codes.
     #[default]
     Replicated,
-    /// Every two owners make shares of their distances by oblivious transfer and share these: two parties
-    /// together see distances, not codes.
+    /// Every two owners make shares of their distances by oblivious transfer and share these out. Two
+    /// parties together can see distances, but not codes.
     Ot,
-    /// The same by homomorphic encryption.
+    /// The same as `Ot`, but with homomorphic encryption.
     Phe,
 }
 
@@ -39,22 +40,23 @@ impl Hamming {
     /// All ways, the default first.
     pub const ALL: [Self; 3] = [Self::Replicated, Self::Ot, Self::Phe];
 
-    /// As session files and options say it.
+    /// Returns the name in session files and options.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.word()
     }
 
-    /// Bytes of the vectors that an owner of `one` rows and one of `other` send each other for codes of
-    /// `bits` bits, before they share out anything.
+    /// Returns the bytes of the vectors that an owner of `one` rows and one of `other` rows send each other
+    /// for codes of `bits` bits, before they share anything out.
     #[must_use]
     pub fn bytes(self, one: u64, other: u64, bits: u64) -> u64 {
         let (few, many) = (one.min(other), one.max(other));
         match self {
             Self::Replicated => 0,
-            // Points; strings and columns of each bit of the fewer rows.
+            // Points; strings and columns for each bit of the smaller number of rows.
             Self::Ot => 129 * 32 + few * bits * (2 * many + 16),
-            // A key; ciphertexts of groups of 512 rows; for each group an answer to each of the other rows.
+            // A key; ciphertexts of groups of 512 rows; for each group an answer to each row of the other
+            // owner.
             Self::Phe => {
                 let (groups, stride) = (few.div_ceil(512), few.next_power_of_two().min(512));
                 let wanted = (groups - 1) * 3200 + (50 * (few - 512 * (groups - 1))).div_ceil(8);
@@ -64,7 +66,7 @@ impl Hamming {
         }
     }
 
-    /// Whether every two owners make shares of their distances.
+    /// Returns whether every two owners make shares of their distances.
     #[must_use]
     pub fn is_pairwise(self) -> bool {
         self != Self::Replicated
@@ -86,10 +88,10 @@ impl std::str::FromStr for Hamming {
     }
 }
 
-/// What every owner should know of the others.
+/// Warning to every owner about the other owners.
 const COPIES: &str = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
                       session); xclp.most_rows limits the rows of an owner (docs/labels.md)";
-/// The same where owners make shares of distances.
+/// The same warning if owners make shares of distances.
 const UNCHECKED: &str = "nobody can check distances in pairs: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/hamming.md)";
 
@@ -100,32 +102,32 @@ pub struct XclpSpec {
     pub bits: u32,
     /// Neighbours of a point, the paper's k: 1 to 1,000. Default 10.
     pub k: u32,
-    /// How far labels spread: 0.01 to 0.999. Default 0.99, as in the authors' code.
+    /// Reach of the labels: 0.01 to 0.999. Default 0.99, as in the authors' code.
     pub alpha: f64,
-    /// Terms of the series by which they spread. Default: as many as cut off at most 2e-4 of the series, 60
-    /// for alpha = 0.99.
+    /// Number of terms of the label propagation series. By default the terms that are left out are at most
+    /// 2e-4 of the series: 60 terms for alpha = 0.99.
     pub steps: u32,
     /// Similarities are cosines to this power: 1 (the paper) or 3 (the authors' code). Default 1.
     pub power: u8,
-    /// Whether each label of a class counts as one over the labels of the class, however many of them there
-    /// are. Default false, as in the paper.
+    /// True if each label of a class counts as one over the number of labels of the class. Default false, as
+    /// in the paper.
     pub balance: bool,
-    /// How the computing parties come to shares of distances. Default: from shares of codes.
+    /// Source of the parties' shares of distances. Default: from shares of codes.
     pub hamming: Hamming,
-    /// Names of the three computing parties; a fourth may take the place of one that is lost. Default: none,
-    /// they are drawn by the coin.
+    /// Names of the three computing parties; a fourth replaces one that is lost. Default: empty, the coin
+    /// draws them.
     pub compute: Vec<String>,
-    /// Whether there may be fewer than 5 (k + 1) rows together. Default false.
+    /// True if there may be fewer than 5 (k + 1) rows together. Default false.
     pub few_rows: bool,
-    /// Whether an owner may have more than half of the rows. Default false.
+    /// True if an owner may have more than half of the rows. Default false.
     pub large_owner: bool,
-    /// Most rows of an owner; 0: no limit of its own. Each row is a query on the labels of others. Default
-    /// 500; 0 with the task fedavg-xclp.
+    /// Largest number of rows of an owner; 0: no separate limit. Each row is a query on the labels of
+    /// others. Default 500; 0 with the task fedavg-xclp.
     pub most_rows: u32,
-    /// Most sessions of a series; 0: no limit. Each session is another answer. Default 0.
+    /// Largest number of sessions of a series; 0: no limit. Each session is another answer. Default 0.
     pub most_sessions: u32,
-    /// Megabytes of memory that a computing party may take: a session with more rows than that is enough for
-    /// is refused. 128 to 65,536. Default 1,024.
+    /// Megabytes of memory that a computing party may take. A session whose rows need more is refused. 128
+    /// to 65,536. Default 1,024.
     pub memory_mb: u32,
 }
 
@@ -189,33 +191,33 @@ impl Default for XclpSpec {
     }
 }
 
-/// Enough steps for alpha.
+/// Returns enough steps for alpha.
 fn default_steps(alpha: f64) -> u32 {
     u32::try_from(enough_steps(alpha)).unwrap_or(u32::MAX)
 }
 
 impl XclpSpec {
-    /// The same with another alpha, and as many steps as it needs.
+    /// Returns the same parameters with another alpha and the number of steps for it.
     #[must_use]
     pub fn with_alpha(self, alpha: f64) -> Self {
         Self { alpha, steps: default_steps(alpha), ..self }
     }
 
-    /// Reads the section `[xclp]`; `usual` has what it leaves out.
+    /// Reads the section `[xclp]`; `usual` has the defaults.
     pub(crate) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
         let mut spec = usual;
         let given = fields::read(FIELDS, sections, &mut spec)?;
         if given.contains(&"steps") { Ok(spec) } else { Ok(spec.clone().with_alpha(spec.alpha)) }
     }
 
-    /// The numbers of the computation.
+    /// Returns the numbers of the computation.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let &Self { bits, k, alpha, steps, power, balance, .. } = self;
         Settings { k: k as usize, bits, alpha, steps: steps as usize, power, balance }
     }
 
-    /// Fewest rows together that a session takes unless [`XclpSpec::few_rows`].
+    /// Returns the fewest rows together that a session accepts unless [`XclpSpec::few_rows`] is set.
     #[must_use]
     pub fn fewest_rows(&self) -> u64 {
         5 * (u64::from(self.k) + 1)
@@ -223,7 +225,7 @@ impl XclpSpec {
 }
 
 impl XclpSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections. The rows and the number of peers do not matter.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,
@@ -277,7 +279,7 @@ impl Spec for XclpSpec {
             let limit = format!("at most xclp.most_sessions, {}", self.most_sessions);
             return Err(SessionError::value("series.number", place, limit));
         }
-        // What few points refuse, more do too.
+        // A plan that is refused for few points is also refused for more points.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
             .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
         let named = || format!("[{}]", self.compute.join(", "));

@@ -1,6 +1,6 @@
-//! What the machines of an exchange say to each other, and vectors in parts, by credits (spec, section
-//! 15e.2): at most [`WINDOW`] parts that are not the last of their vector are under way to a peer, so that
-//! whoever is slow holds little. A vector of one part needs no credit.
+//! Messages between the machines of an exchange, and vectors in parts, by credits (spec, section 15e.2). At
+//! most [`WINDOW`] parts that are not the last of their vector are under way to a peer, so that a slow peer
+//! holds little. A vector of one part needs no credit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,30 +12,32 @@ use crate::session::Peer;
 use crate::tasks::exchange::{Content, Vocabulary};
 use crate::tasks::xclp::shares::party::PAYLOAD;
 
-/// Bytes of a part, but of a vector's last.
+/// Bytes of each part except the last of a vector.
 pub(crate) const PART: usize = PAYLOAD;
-/// Parts without a credit that may be under way from one peer to another.
+/// Largest number of parts without a credit that may be under way from one peer to another.
 pub(crate) const WINDOW: usize = 7;
 
-/// What is said.
+/// Message of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// At the start, to everybody: with whom the sender, a candidate, computes no more.
+    /// At the start, to all peers: the candidates that the sender, also a candidate, no longer computes
+    /// with.
     Begin(Vec<Peer>),
-    /// The next part of a vector. Bulk channel, the part itself beside it.
+    /// Next part of a vector, on the bulk channel. The part itself travels next to the body.
     Part {
-        /// Of which vector.
+        /// Vector of the part.
         what: What,
-        /// Whether it is its last.
+        /// True if it is the last part of the vector.
         last: bool,
     },
-    /// A part that is not the last has been taken.
+    /// Answer to a part that is not the last: the receiver has taken it.
     Credit,
-    /// The sender's part of the exchange goes on: whoever waits for what comes of it should not give up.
+    /// Sign that the sender still works on its part of the exchange: a peer that waits for the result should
+    /// not give up.
     KeepAlive,
-    /// An owner's commitment to its input, to everybody, before anybody sees anything of another owner's.
+    /// An owner's commitment to its input, to all peers. No peer has seen another owner's input by then.
     Commitment([u8; 32]),
-    /// Hashes of the owner's shares 0, 1 and 2, to everybody, before any share leaves.
+    /// Hashes of the owner's shares 0, 1 and 2, to all peers, before any share leaves.
     Copies([[u8; 32]; 3]),
     /// To another computing party: the hash of the share of the output that both hold.
     Holds([u8; 32]),
@@ -46,15 +48,15 @@ pub enum Body {
 pub enum What {
     /// An owner's shares for a computing party.
     Input,
-    /// What a computing party sends another in a round of the program.
+    /// Message of a computing party to another one in a round of the program.
     Round(u32),
     /// A computing party's shares of an owner's output.
     Output,
-    /// What an owner sends another one with whom it makes shares of distances: vectors are numbered from 0.
+    /// Message of an owner to its partner in making shares of distances. Vectors are numbered from 0.
     Pair(u32),
 }
 
-/// A body and the bytes beside it as they travel.
+/// Encodes a body and the bytes next to it.
 #[must_use]
 pub fn content(body: &Body, data: Bytes) -> Content {
     let header = wire::canonical(body).into();
@@ -64,10 +66,10 @@ pub fn content(body: &Body, data: Bytes) -> Content {
     }
 }
 
-/// Reads what came.
+/// Decodes a message.
 ///
 /// # Errors
-/// If it is not what its channel may carry.
+/// If the channel may not carry it.
 pub(crate) fn read(content: Content) -> Result<(Body, Bytes), Fault> {
     const WRONG: Fault = Fault::OutOfOrder("bulk bytes of an exchange");
     match content {
@@ -82,7 +84,7 @@ pub(crate) fn read(content: Content) -> Result<(Body, Bytes), Fault> {
     }
 }
 
-/// Tells peers something short.
+/// Sends a short message to peers.
 pub(crate) fn tell(peers: impl IntoIterator<Item = Peer>, body: &Body, step: &mut Step<Vocabulary>) {
     peers.into_iter().for_each(|peer| step.send(peer, content(body, Bytes::new())));
 }
@@ -93,7 +95,7 @@ struct Queue {
     under_way: usize,
 }
 
-/// What waits to be sent.
+/// Parts that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing(BTreeMap<Peer, Queue>);
 
@@ -124,10 +126,10 @@ impl Outgoing {
         }
     }
 
-    /// The receiver has taken a part.
+    /// Notes that the receiver has taken a part.
     ///
     /// # Errors
-    /// If none was under way.
+    /// If no part was under way.
     pub(crate) fn credit(&mut self, from: Peer, step: &mut Step<Vocabulary>) -> Result<(), Fault> {
         let queue = self.0.get_mut(&from).filter(|queue| queue.under_way > 0);
         queue.ok_or(Fault::OutOfOrder("credit"))?.under_way -= 1;
@@ -135,13 +137,13 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A peer for whom something waits.
+    /// Returns a peer for which a part waits.
     #[must_use]
     pub(crate) fn waits(&self) -> Option<Peer> {
         self.0.iter().find(|(_, queue)| !queue.parts.is_empty()).map(|(&peer, _)| peer)
     }
 
-    /// Whether something waits for this peer.
+    /// Returns whether a part waits for this peer.
     #[must_use]
     pub(crate) fn is_waiting(&self, peer: Peer) -> bool {
         self.0.get(&peer).is_some_and(|queue| !queue.parts.is_empty())
@@ -159,7 +161,7 @@ impl Outgoing {
     }
 }
 
-/// A vector on its way here, of a length that is known.
+/// A vector that is arriving and whose length is known.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     bytes: Vec<u8>,
@@ -167,10 +169,10 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Takes a part; gives the vector when it is whole.
+    /// Takes a part; returns the vector when it is complete.
     ///
     /// # Errors
-    /// If it is not the next part of a vector of `length` bytes.
+    /// If the part is not the next one of a vector of `length` bytes.
     pub(crate) fn take(&mut self, data: &[u8], last: bool, length: usize) -> Result<Option<Vec<u8>>, Fault> {
         let expected = length.saturating_sub(self.bytes.len());
         if self.whole || data.len() != expected.min(PART) || last != (expected <= PART) {
@@ -224,7 +226,7 @@ mod tests {
         assert!(Incoming::default().take(&[1; 9], true, 8).is_err(), "longer");
         assert!(Incoming::default().take(&[1; 7], true, 8).is_err(), "shorter");
         assert!(Incoming::default().take(&[1; 8], false, 8).is_err(), "not the last");
-        // A credit for nothing, and bulk bytes where none belong.
+        // A credit without a part, and bulk bytes in a message that may not have any.
         let mut step = Step::none();
         assert!(out.credit(Peer(2), &mut step).is_err());
         let header = wire::canonical(&Body::Credit).into();

@@ -1,4 +1,4 @@
-//! The machines of both exchanges among themselves, and what others may do to them.
+//! The machines of both exchanges together, and attacks on them.
 
 mod hostile;
 
@@ -85,7 +85,7 @@ pub(super) struct Net {
     pub(super) blamed: Vec<(Peer, Peer, Fault)>,
     pub(super) failed: BTreeSet<Peer>,
     pub(super) now: Time,
-    /// Who failed because of whom.
+    /// Pairs of a peer that failed and the peer that it names as the reason.
     pub(super) suspects: Vec<(Peer, Peer)>,
 }
 
@@ -126,7 +126,7 @@ impl Net {
         }
     }
 
-    /// Delivers everything; `change` may alter what one peer sends another.
+    /// Delivers all messages; `change` may alter a message of one peer to another.
     pub(super) fn run(&mut self, mut change: impl FnMut(Peer, Peer, &mut Body, &mut Vec<u8>)) {
         for peer in self.machines.keys().copied().collect::<Vec<_>>() {
             self.give(peer, Input::Start);
@@ -148,7 +148,7 @@ pub(super) fn expected() -> Answer {
     answer(owners().into_iter().map(|(peer, _)| rows(peer.0)))
 }
 
-/// What propagation in one place says of all rows.
+/// Returns the labels that propagation over all rows in one place gives.
 fn answer(all: impl Iterator<Item = Rows>) -> Answer {
     let all: Vec<Rows> = all.collect();
     let values = all.iter().flat_map(|rows| rows.data.values().to_vec()).collect();
@@ -159,7 +159,7 @@ fn answer(all: impl Iterator<Item = Rows>) -> Answer {
     Reference::new(&plan(), &Codes::of(&data, &[4; 32], 64).expect("codes"), &labels).output
 }
 
-/// The parties' shares, by their numbers.
+/// Returns the parties' shares, by their numbers.
 pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     let party = |(peer, bytes): (&Peer, &Bytes)| {
         let (number, shares) = Computed::from_bytes(bytes).expect("a result").party?;
@@ -168,7 +168,7 @@ pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     net.results.iter().filter_map(party).collect()
 }
 
-/// Members to whom the shares of those who computed are delivered.
+/// Returns members that get shares from the computing parties.
 pub(super) fn delivering(
     parties: &BTreeMap<u8, (Peer, Sealed)>,
     members: &[Peer],
@@ -224,14 +224,15 @@ fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
         }
         assert_eq!(net.blamed, []);
     }
-    // One that is left cannot.
+    // One party alone cannot deliver.
     assert_eq!(deliver::senders(&trio.try_into().unwrap(), &[Peer(3), Peer(2)]), None);
 }
 
 #[test]
 fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words() {
     let mut net = Net::computing(&outs());
-    // Place 1, peer 2: party 1 (peer 1) and party 0 (peer 3) have its share in words; it announces the same.
+    // Place 1 is peer 2: parties 1 (peer 1) and 0 (peer 3) have its share in words. It announces the same
+    // share.
     let mut words = Vec::new();
     net.run(|from, to, body, data| {
         if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) && to != Peer(0) {
@@ -242,8 +243,8 @@ fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words
     });
     assert!(words.len() == 2 && words[0] == words[1], "both copies are the same");
     assert_eq!((net.results.len(), &net.blamed), (5, &vec![]));
-    // The owner has codes of ones alone and all labels on each row. It is given something, and everybody else
-    // what they get with an owner whose rows are such.
+    // The owner has codes of ones only and all labels on each row. It gets an output, and every other peer
+    // gets the same output as with an owner that really has such rows.
     let share = Mutex::new(Vec::new());
     let mut net = Net::computing(&outs());
     net.run(|from, to, body, data| match body {
@@ -346,17 +347,18 @@ fn two_parties_of_whom_one_was_lost_to_the_other_never_compute_together_again() 
         assert_eq!(net.blamed, []);
         computed(&net).values().map(|(peer, _)| *peer).collect()
     };
-    // Candidates are 3, 1, 0 and 4. One of two says so: the later one goes.
+    // The candidates are 3, 1, 0 and 4. One of two keeps the other apart: the later one goes.
     let outs = outs();
     outs[1].lock().unwrap().insert(Peer(0));
     assert_eq!(trio(&outs), [3, 1, 4].map(Peer));
-    // Two say so of one: it goes. What an owner knows that is no candidate does not count.
+    // Two candidates keep the same one apart: it goes. The list of an owner that is not a candidate does not
+    // count.
     outs[3].lock().unwrap().insert(Peer(1));
     outs[0].lock().unwrap().insert(Peer(1));
     outs[2].lock().unwrap().insert(Peer(4));
     assert_eq!(trio(&outs), [3, 0, 4].map(Peer));
     assert_eq!(*outs[4].lock().unwrap(), BTreeSet::new(), "nobody believes what another says of a third");
-    // No three are left: those who are apart name each other, and nobody else names anybody.
+    // No three are left: candidates that are apart name each other, and no other peer names anyone.
     outs[3].lock().unwrap().insert(Peer(4));
     let mut net = Net::computing(&outs);
     net.run(|_, _, _, _| {});
@@ -372,7 +374,7 @@ fn a_party_that_was_lost_is_kept_apart_by_those_who_computed_with_it_alone() {
     for peer in (0..5).map(Peer) {
         net.give(peer, Input::Start);
     }
-    // Peers 3, 1 and 0 compute; peer 1 is lost on the way.
+    // Peers 3, 1 and 0 compute; peer 1 is lost during the computation.
     let mut left = 100;
     while let Some((from, to, message)) = net.queue.pop_front() {
         net.give(to, Input::Message { from, message });
@@ -394,7 +396,7 @@ fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_sa
         });
         let mut all = Vec::new();
         Net::new(machines).run(|from, to, body, data| {
-            // Round 0 has hashes of what owners announced, who share the same here.
+            // Round 0 has hashes of the announcements of owners, which share the same values here.
             let round = matches!(body, Body::Part { what: What::Round(1..), .. });
             if round && data.len() >= 16 {
                 all.push((from, to, data.clone()));
@@ -443,10 +445,10 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
     }
 }
 
-/// The parcels of a view: who computed, and what each of them got of each owner.
+/// Parcels of a view: the computing parties, and the parcel of each owner for each of them.
 type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
 
-/// The view `counter` with those out who are; owners draw fresh shares in each view, or keep them.
+/// Makes the view `counter` without the peers `out`; owners draw fresh shares in each view, or keep them.
 fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     let machines = (0u16..5).map(|me| {
         let known = Excluded::default();
@@ -467,14 +469,14 @@ fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     (trio.try_into().expect("three"), parcels)
 }
 
-/// The words of a peer's codes.
+/// Returns the words of a peer's codes.
 fn codes(peer: u16) -> Vec<u64> {
     let codes = Codes::of(&rows(peer).data, &[4; 32], 64).expect("codes");
     (0..codes.rows()).flat_map(|row| codes.row(row).to_vec()).collect()
 }
 
-/// The peers that have codes of an owner from its shares in several views: three shares, one of each number,
-/// that add up to them.
+/// Returns the peers that can compute an owner's codes from its shares in several views: three shares, one
+/// of each number, add up to the codes.
 fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
     let mut found = BTreeSet::new();
     for peer in (0..5).map(Peer) {
@@ -504,7 +506,7 @@ fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
 
 #[test]
 fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_change_is_found() {
-    // Peer 1 is lost: peer 0 was party 2 and is party 1 then.
+    // Peer 1 is lost: peer 0 was party 2 and becomes party 1.
     let views = |fresh| [parcels_of_a_view(1, &[], fresh), parcels_of_a_view(2, &[Peer(1)], fresh)];
     let [first, second] = views(true);
     assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
@@ -529,7 +531,7 @@ fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who
     };
     let (first, again, other) = (view(1, 2), view(2, 2), view(3, 9));
     assert_eq!((first.blamed.len(), again.blamed.len()), (0, 0));
-    // What a party keeps names the commitments that all owners made.
+    // The record of a party names the commitments that all owners made.
     let of = |net: &Net, peer: &Peer| Computed::from_bytes(&net.results[peer]).expect("a result");
     let made = owners().into_iter().map(|(owner, _)| (owner, of(&first, &owner).commitment));
     let digest = inputs_digest(made);

@@ -137,14 +137,14 @@ fn identical_rows_are_counted_where_chance_gives_none() {
     let found = of(&rows(&[fine().repeat(3), other().repeat(3)]), &[], None);
     assert_eq!(found, [(None, Notice::Twins(120))]);
     assert_eq!(kinds(&[noise(60, 3), noise(60, 2)]), [""; 0], "few values are equal by chance");
-    // One pair, or fewer than one in a hundred, is no file that was joined twice.
+    // One pair, or fewer than one in a hundred, does not mean that a file was joined twice.
     let twice = |rows: usize, twins: usize| {
         let column: Vec<f32> = (0..rows).chain(0..twins).map(|i| i as f32 * 0.37).collect();
         kinds(&vec![column; 4]).contains(&"twins")
     };
     assert_eq!([twice(60, 1), twice(60, 2)], [false, true]);
     assert_eq!([twice(300, 3), twice(296, 3)], [false, true]);
-    // Rows of two classes are no twins.
+    // Rows of two classes are not twins.
     let labels = (0..120).map(|row| u16::from(row < 60)).collect();
     let classes = ["a", "b"].map(String::from).to_vec();
     let values = fine().repeat(2).into_iter().flat_map(|x| [x; 4]).collect();

@@ -20,7 +20,7 @@ use super::{BATCH, INDEX, Kind, damaged, kind, not_zipped};
 use crate::prepare::value::{date, typed};
 use crate::{DataError, Source, quoted};
 
-/// What is written for the values of a column.
+/// Text form of the values of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Written {
     Plain(Kind),
@@ -112,7 +112,7 @@ impl Fields {
         let (rows, ..) = reader.read_records(BATCH, Some(&mut levels), None, &mut values)?;
         let mut values = values.iter();
         for row in 0..rows {
-            // A column in which nothing may be missing has no levels.
+            // A column that cannot have missing values has no levels.
             let there = levels.get(row).is_none_or(|&level| level > 0);
             if let Some(value) = values.next_if_some(there) {
                 write(value, &mut self.text);
@@ -197,7 +197,7 @@ pub(crate) struct Texts {
     at: usize,
     count: usize,
     rows: u64,
-    /// Whether decimals are written with a comma.
+    /// True if decimals are written with a comma.
     comma: bool,
 }
 

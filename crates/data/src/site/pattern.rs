@@ -90,7 +90,7 @@ impl DatePattern {
                 Part::Sign(sign) => rest = rest.strip_prefix(*sign)?,
             }
         }
-        // A further digit means another date, for example a year of four digits of which two were read.
+        // A further digit means another date, for example if only two digits of a four-digit year were read.
         if rest.starts_with(|next: char| next.is_ascii_digit()) {
             return None;
         }

@@ -231,7 +231,7 @@ fn a_moment_has_the_day_of_its_time_zone() {
         assert_eq!(days(true, Some("America/New_York")).unwrap(), [20_635.0, 20_453.0]);
         assert_eq!(days(true, Some("-04:30")).unwrap(), [20_635.0, 20_454.0]);
         assert_eq!(days(true, Some("-04:31")).unwrap(), [20_634.0, 20_453.0]);
-        // A column without a zone has its own day, whatever else is said of it.
+        // A column without a zone has its own day, even if the metadata name a zone.
         assert_eq!(days(false, Some("-04:31")).unwrap(), [20_635.0, 20_454.0]);
         for (zone, what) in [
             (None, "a moment in UTC (its day depends on the time zone)"),

@@ -4,7 +4,7 @@ use super::write::{Cell, Style, Table, Zone, csv, json_lines, npz, npz_features,
 use super::*;
 use crate::prepare::{ColumnSpec, DateOrder, Fill, Kind, TableSchema};
 
-/// Of each a column.
+/// Time zones; the table has a column for each.
 const ZONES: [Zone; 5] =
     [("Asia/Tokyo", 540), ("America/Phoenix", -420), ("+05:30", 330), ("-03:30", -210), ("UTC", 0)];
 

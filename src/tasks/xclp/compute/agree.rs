@@ -1,5 +1,5 @@
-//! Each share of the output is held by two parties. They compare it before any of them finishes: a party that
-//! gives its neighbour another share than it has itself is found before the committee decides, and the two do
+//! Two parties hold each share of the output. They compare it before either of them finishes. So a party
+//! that gives its neighbour a share other than its own is found before the committee decides, and the two do
 //! not compute together again.
 
 use sha2::Digest;
@@ -13,14 +13,14 @@ use crate::session::Peer;
 use crate::tasks::exchange::Vocabulary;
 use crate::tasks::xclp::shares::round::Side;
 
-/// The hash of a share of the output, or of some rows of it.
+/// Returns the hash of a share of the output, or of some rows of it.
 #[must_use]
 pub fn hash(share: &[u8]) -> [u8; 32] {
     tagged_hash("output").chain_update(share).finalize().into()
 }
 
 impl Compute {
-    /// The two other parties, each with the hash of the share that it holds, too.
+    /// Returns the two other parties, each with the hash of the share that it holds, too.
     fn neighbours(&self) -> impl Iterator<Item = (Peer, [u8; 32])> {
         let sealed = self.sealed.as_ref();
         [Side::Before, Side::After].into_iter().filter_map(move |side| {
@@ -29,13 +29,13 @@ impl Compute {
         })
     }
 
-    /// This party has its shares of the output.
+    /// Sends the hashes when this party has its shares of the output.
     pub(super) fn show_hashes(&mut self, step: &mut Step<Vocabulary>) {
         self.neighbours().for_each(|(peer, hash)| tell([peer], &Body::Holds(hash), step));
         self.compare(step);
     }
 
-    /// Another party says what it holds of the output.
+    /// Takes another party's hash of its share of the output.
     pub(super) fn holds(
         &mut self,
         from: Peer,
@@ -50,7 +50,8 @@ impl Compute {
         Ok(())
     }
 
-    /// One of two that differ deviates, and neither knows which of them others should believe: a mark.
+    /// Compares the hashes. If two differ, one of the two parties deviates, and neither knows which one
+    /// others should believe: the pair is marked.
     fn compare(&mut self, step: &mut Step<Vocabulary>) {
         let differs = |(peer, hash): &(Peer, [u8; 32])| self.held.get(peer).is_some_and(|held| held != hash);
         let found = self.neighbours().find(differs).map(|(peer, _)| peer);
@@ -59,7 +60,7 @@ impl Compute {
         }
     }
 
-    /// A party from which the hash is still to come.
+    /// Returns a party whose hash has not come yet.
     pub(super) fn unconfirmed(&self) -> Option<Peer> {
         self.neighbours().map(|(peer, _)| peer).find(|peer| !self.held.contains_key(peer))
     }

@@ -1,4 +1,4 @@
-//! What the others of the first exchange say.
+//! Messages of the other peers in the first exchange.
 
 use std::sync::PoisonError;
 
@@ -54,7 +54,7 @@ impl Compute {
                     return Err(Fault::OutOfOrder("hashes of shares before a commitment, or again"));
                 }
                 self.share_out(step);
-                // The last of them may come after the shares of others.
+                // The last of the announcements may come after the shares of other owners.
                 self.compute_if_all_is_here(step);
                 Ok(())
             }
@@ -77,7 +77,7 @@ impl Compute {
         let early = match what {
             What::Input => self.trio.is_none(),
             What::Round(_) => self.party.is_none(),
-            // Whatever comes before its turn is kept there, and pays for itself with credits later.
+            // A vector that comes before its turn is kept there, and gets its credits later.
             What::Pair(number) => {
                 let pairs = self.pairs.as_mut().ok_or(NOT_MINE)?;
                 return pairs.part(from, number, &data, last);
@@ -123,7 +123,8 @@ impl Compute {
         owner.then_some(()).ok_or(Fault::OutOfOrder("an input of a peer without rows"))
     }
 
-    /// An owner has one input in a session, whatever views fail: its commitment is the same in all of them.
+    /// Checks the commitment of an owner. An owner has one input in a session, even if views fail, so its
+    /// commitment is the same in all views.
     fn commits(&self, owner: Peer, commitment: [u8; 32]) -> Result<(), Fault> {
         let mut seen = self.setup.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen.entry(owner).or_insert(commitment) != commitment {

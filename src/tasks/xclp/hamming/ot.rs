@@ -2,10 +2,11 @@
 //! "SHADE: Secure Hamming distance computation from oblivious transfer", Financial Cryptography Workshops
 //! 2013, with [`flyswarm_mpc::ot`].
 //!
-//! The owner with fewer rows (of equal ones the earlier) is the *receiver*: there is one transfer for each
-//! bit of its codes, which carries a word for each row of the other, the *sender*. For bit b of the receiver
-//! and bits a of the sender's rows, a xor b = a + b (1 - 2 a): the vector of a transfer is d = 1 - 2 a, the
-//! receiver's share of a row is the sum of p + b d over its bits, and the sender's that of a - p.
+//! The owner with fewer rows (of equal ones the earlier) is the *receiver*, the other one the *sender*.
+//! There is one transfer for each bit of the receiver's codes, which carries a word for each row of the
+//! sender. For bit b of the receiver and bits a of the sender's rows, a xor b = a + b (1 - 2 a). The vector
+//! of a transfer is d = 1 - 2 a. The receiver's share of a row is the sum of p + b d over its bits, the
+//! sender's share is the sum of a - p.
 //!
 //! The transfers of a row of the receiver are cut into *pieces* of at most 1 MiB of strings.
 
@@ -19,10 +20,10 @@ use crate::session::Peer;
 use crate::sketch::lsh::{Codes, WORD};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
 
-/// Bytes of strings that a piece of more than one word of a code has at most.
+/// Largest number of bytes of strings in a piece that has more than one word of a code.
 const PIECE: usize = 1024 * 1024;
 
-/// What binds the keys of a block's transfers to it.
+/// Returns the context that binds the keys of a block's transfers to the block.
 #[must_use]
 pub fn context(session: &[u8; 32], ballot: Ballot, receiver: Peer, sender: Peer) -> [u8; 32] {
     tagged_hash("oblivious transfer")
@@ -34,7 +35,7 @@ pub fn context(session: &[u8; 32], ballot: Ballot, receiver: Peer, sender: Peer)
         .into()
 }
 
-/// How the transfers of a block are cut.
+/// Division of the transfers of a block into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Rows of the receiver.
@@ -43,7 +44,7 @@ pub struct Cut {
     pub sender: usize,
     /// Words of a code.
     pub words: usize,
-    /// Words of a code in a piece, but the last of a row.
+    /// Words of a code in each piece except the last of a row.
     pub step: usize,
 }
 
@@ -54,25 +55,25 @@ pub struct Piece {
     pub row: usize,
     /// The first word of its code.
     pub first: usize,
-    /// How many words.
+    /// Number of words.
     pub words: usize,
 }
 
 impl Cut {
-    /// For so many rows of the receiver and the sender, and bits of a code.
+    /// Creates the division for these numbers of rows of the receiver and the sender, and of bits of a code.
     #[must_use]
     pub fn new(receiver: usize, sender: usize, bits: usize) -> Self {
         let words = bits / WORD;
         Self { receiver, sender, words, step: (PIECE / (2 * WORD * sender.max(1))).clamp(1, words.max(1)) }
     }
 
-    /// How many pieces there are.
+    /// Returns the number of pieces.
     #[must_use]
     pub fn pieces(&self) -> usize {
         self.receiver * self.words.div_ceil(self.step)
     }
 
-    /// One of them.
+    /// Returns one of the pieces.
     #[must_use]
     pub fn piece(&self, index: usize) -> Piece {
         let of_row = self.words.div_ceil(self.step);
@@ -80,14 +81,15 @@ impl Cut {
         Piece { row, first, words: self.step.min(self.words - first) }
     }
 
-    /// The number of a piece's first transfer, by 64.
+    /// Returns the number of a piece's first transfer, divided by 64.
     #[must_use]
     pub fn first(&self, piece: Piece) -> u64 {
         (piece.row * self.words + piece.first) as u64
     }
 }
 
-/// The vectors of the transfers, 1 - 2 a for each bit (rows of this matrix) and row of the sender (columns).
+/// Returns the vectors of the transfers, 1 - 2 a for each bit (rows of this matrix) and row of the sender
+/// (columns).
 #[must_use]
 pub fn vectors(codes: &Codes) -> Vec<u16> {
     let mut out = vec![0; codes.bits() * codes.rows()];
@@ -102,7 +104,7 @@ pub fn vectors(codes: &Codes) -> Vec<u16> {
     out
 }
 
-/// The sender's strings of a piece, and its part of the sum of p for the piece's row.
+/// Returns the sender's strings of a piece, and its part of the sum of p for the piece's row.
 #[must_use]
 pub fn send(
     transfers: &Sender,
@@ -116,20 +118,21 @@ pub fn send(
     transfers.send(cut.first(piece), columns, vectors, cut.sender)
 }
 
-/// The receiver's columns of a piece.
+/// Returns the receiver's columns of a piece.
 #[must_use]
 pub fn columns(transfers: &Receiver, cut: Cut, piece: Piece, codes: &Codes) -> Vec<u8> {
     transfers.columns(cut.first(piece), &codes.row(piece.row)[piece.first..][..piece.words])
 }
 
-/// The receiver's part of the sum of p + b d for the piece's row, from the strings.
+/// Returns the receiver's part of the sum of p + b d for the piece's row, from the strings.
 #[must_use]
 pub fn receive(transfers: &Receiver, cut: Cut, piece: Piece, codes: &Codes, strings: &[u8]) -> Vec<u16> {
     let choices = &codes.row(piece.row)[piece.first..][..piece.words];
     transfers.receive(cut.first(piece), choices, strings, cut.sender)
 }
 
-/// The sender's share, its rows x the receiver's, from its sums of p, the receiver's rows x its own.
+/// Returns the sender's share (its rows x the receiver's) from its sums of p (the receiver's rows x its
+/// own).
 #[must_use]
 pub fn sender_share(codes: &Codes, sums: &[u16]) -> Vec<u16> {
     let mut share = transposed(sums, codes.rows());
@@ -140,7 +143,7 @@ pub fn sender_share(codes: &Codes, sums: &[u16]) -> Vec<u16> {
     share
 }
 
-/// The choices of the base transfers, from 32 fresh secret bytes.
+/// Returns the choices of the base transfers, from 32 fresh secret bytes.
 #[must_use]
 pub fn choices(secret: &[u8; 32]) -> u128 {
     let mut bytes = [0; 16];

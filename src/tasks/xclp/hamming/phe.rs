@@ -1,10 +1,10 @@
 //! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way,
-//! packed ([`flyswarm_mpc::phe`]) instead of a ciphertext for each bit.
+//! but packed ([`flyswarm_mpc::phe`]) instead of one ciphertext for each bit.
 //!
-//! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key: it sends the other, the
-//! *evaluator*, its rows encrypted, 512 at a time, and gets for each row of the evaluator an answer that
-//! holds the inner products with its own rows plus a mask mod 2^15. As 2 (x mod 2^15) is 2 x mod 2^16, |a| -
-//! 2 x of the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.
+//! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key. It sends the other owner,
+//! the *evaluator*, its rows encrypted, 512 at a time. For each row of the evaluator the holder gets an
+//! answer with the inner products with its own rows plus a mask mod 2^15. Because 2 (x mod 2^15) is 2 x mod
+//! 2^16, |a| - 2 x of the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::ones;
 use crate::sketch::lsh::Codes;
 use flyswarm_mpc::phe::{Holder, Layout, MAX_STRIDE, Public};
 
-/// How the rows of a block are grouped.
+/// Groups of the rows of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// Rows of the holder.
@@ -26,39 +26,40 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// How many groups of rows the holder has.
+    /// Returns the number of groups of the holder's rows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.holder.div_ceil(MAX_STRIDE)
     }
 
-    /// The holder's rows of a group.
+    /// Returns the holder's rows of a group.
     #[must_use]
     pub fn rows(&self, group: usize) -> Range<usize> {
         (group * MAX_STRIDE).min(self.holder)..((group + 1) * MAX_STRIDE).min(self.holder)
     }
 
-    /// How these lie in ciphertexts: as in the first group, but for their number.
+    /// Returns the layout of a group's rows in ciphertexts: that of the first group, with this group's
+    /// number of rows.
     #[must_use]
     pub fn layout(&self, group: usize) -> Layout {
         Layout { rows: self.rows(group).len(), ..Layout::new(self.holder.min(MAX_STRIDE), self.bits) }
     }
 
-    /// The numbers of a group's ciphertexts.
+    /// Returns the numbers of a group's ciphertexts.
     #[must_use]
     pub fn ciphertexts(&self, group: usize) -> Range<usize> {
         let each = self.layout(0).ciphertexts();
         group * each..(group + 1) * each
     }
 
-    /// The numbers of a group's answers, one for each row of the evaluator.
+    /// Returns the numbers of a group's answers, one for each row of the evaluator.
     #[must_use]
     pub fn answers(&self, group: usize) -> Range<usize> {
         group * self.evaluator..(group + 1) * self.evaluator
     }
 }
 
-/// Ciphertext `number`.
+/// Returns ciphertext `number`.
 #[must_use]
 pub fn encrypt(holder: &Holder, groups: Groups, number: usize, codes: &Codes) -> Vec<u8> {
     let group = number / groups.layout(0).ciphertexts();
@@ -67,7 +68,8 @@ pub fn encrypt(holder: &Holder, groups: Groups, number: usize, codes: &Codes) ->
     holder.encrypt(groups.layout(group), (wire(number), index), &rows)
 }
 
-/// The answers of some rows of the evaluator to a group, and its masks; `None` if a ciphertext is none.
+/// Returns the answers of some rows of the evaluator to a group, and its masks; `None` if a ciphertext is
+/// invalid.
 #[must_use]
 pub fn answers(
     public: &Public,
@@ -82,18 +84,19 @@ pub fn answers(
     public.answers(groups.layout(group), (start, ciphertexts), &rows, (secret, first))
 }
 
-/// The holder's share of the distances of its rows to one of the evaluator's, from what it decrypted.
+/// Returns the holder's share of the distances of its rows to one of the evaluator's, from the decrypted
+/// words.
 pub fn holder_share(codes: &Codes, rows: Range<usize>, opened: &[u16]) -> impl Iterator<Item = u16> {
     rows.zip(opened).map(|(row, x)| ones(codes.row(row)).wrapping_sub(x.wrapping_mul(2)))
 }
 
-/// The evaluator's, from its masks.
+/// Returns the evaluator's share, from its masks.
 pub fn evaluator_share(code: &[u64], masks: &[u16]) -> impl Iterator<Item = u16> {
     let ones = ones(code);
     masks.iter().map(move |mask| ones.wrapping_add(mask.wrapping_mul(2)))
 }
 
-/// Numbers of ciphertexts and answers: at most 2^16 rows on both sides, so that they fit.
+/// Converts the number of a ciphertext or answer. Both sides have at most 2^16 rows, so the numbers fit.
 fn wire(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

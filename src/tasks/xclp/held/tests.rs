@@ -1,4 +1,4 @@
-//! What is kept back is not given, and its figures are those of a plain count.
+//! Labels that are kept back are not given to the session, and their figures are those of a plain count.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::session::{Peer, Session};
 
 const SEED: [u8; 32] = [3; 32];
 
-/// Rows of the digits, of which every third has no label.
+/// Returns rows of the digits; every third row has no label.
 fn rows(count: usize) -> Rows {
     let data = crate::data::digits::digits().subset(&(0..count).collect::<Vec<_>>());
     let labels =
@@ -62,7 +62,7 @@ fn labels_kept_back_are_not_given_and_every_class_keeps_one() {
     for class in 0..10 {
         assert!(given.labels.contains(&Some(class)), "{class}");
     }
-    // A peer that starts again keeps the same back; one with another key does not.
+    // A peer that starts again keeps the same labels back; a peer with another key does not.
     let mut again = all.clone();
     hold_out(&mut again, &classes(), 50, &SEED).unwrap();
     assert_eq!(again.labels, given.labels);
@@ -117,7 +117,7 @@ proptest! {
         let said: Vec<_> = told[..count].iter().map(said).collect();
         let found = task.compared(&said, &history).unwrap().unwrap();
 
-        // Of each row kept back: its label, and what is told of it in the three ways.
+        // For each row kept back: its label, and the label found in each of the three ways.
         let scaler = Scaler::fit(&task.plan.scaling, &all.data).unwrap();
         let scaled = scaler.transform(&all.data);
         let gave: Vec<_> = (0..count).filter(|&row| given.labels[row].is_some()).collect();
@@ -143,7 +143,8 @@ proptest! {
         prop_assert_eq!(words, counts.map(|counts| counts.as_flattened().to_vec()));
         prop_assert_eq!(found.apart, apart);
 
-        // In the file of labels such a row has the peer's own, disputed where the session says another.
+        // In the file of labels such a row has the peer's own label, disputed if the session found another
+        // one.
         let (shown, all_known) = task.with_known(&said);
         prop_assert_eq!(&all_known, &known);
         for (row, shown) in shown.iter().enumerate() {
@@ -152,7 +153,7 @@ proptest! {
             let disputed = kept_back && told[row].is_some() && told[row] != known[row];
             prop_assert_eq!((shown.label, shown.disputed), (label, disputed));
         }
-        // Without any kept back there is nothing to tell.
+        // A peer that keeps no labels back gets no figures.
         prop_assert_eq!(peer(&all, Vec::new()).compared(&said, &history), Ok(None));
     }
 }

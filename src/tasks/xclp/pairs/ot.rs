@@ -1,5 +1,5 @@
-//! Two owners by oblivious transfer (spec, section 15c, `ot`): vectors `Base` and `Columns` of the receiver,
-//! `Choices` and `Strings` of the sender.
+//! Exchange of two owners by oblivious transfer (spec, section 15c, `ot`): the receiver sends the vectors
+//! `Base` and `Columns`, the sender `Choices` and `Strings`.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::tasks::xclp::hamming::ot::{self, Cut, Piece};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
 use flyswarm_mpc::ot::{BASE, WORD, base};
 
-/// Pieces whose columns may have left and whose strings have not come.
+/// Largest number of pieces whose columns have left and whose strings have not come.
 pub(super) const AHEAD: usize = 4;
 
-/// The lengths of what comes.
+/// Lengths of the vectors that come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     receives: bool,
@@ -23,7 +23,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// To the receiver, or to the sender.
+    /// Creates the lengths for the receiver or for the sender.
     pub(super) fn new(receives: bool, own: usize, theirs: usize, bits: usize) -> Self {
         let (receiver, sender) = if receives { (own, theirs) } else { (theirs, own) };
         Self { receives, cut: Cut::new(receiver, sender, bits) }
@@ -38,7 +38,7 @@ impl Expected {
     }
 }
 
-/// One side: the owner with fewer rows receives.
+/// Creates one side: the owner with fewer rows receives.
 pub(super) fn side(terms: Terms) -> Box<dyn Side> {
     let Terms { session, sum, me, other, rows, ref codes, ref secret } = terms;
     let receives = terms.is_smaller();
@@ -72,7 +72,7 @@ struct Receiving {
     told: bool,
     transfers: Option<Receiver>,
     codes: Arc<Codes>,
-    /// Pieces whose columns have left, and those whose strings have come.
+    /// Number of pieces whose columns have left, and of those whose strings have come.
     begun: usize,
     done: usize,
     sums: Zeroizing<Vec<u16>>,
@@ -129,10 +129,10 @@ struct Sending {
     cut: Cut,
     context: [u8; 32],
     secret: Zeroizing<[u8; 32]>,
-    /// And the vectors of all transfers of a row.
+    /// The sender, and the vectors of all transfers of a row.
     transfers: Option<(Sender, Zeroizing<Vec<u16>>)>,
     codes: Arc<Codes>,
-    /// Pieces whose strings have been made.
+    /// Number of pieces whose strings have been made.
     done: usize,
     sums: Zeroizing<Vec<u16>>,
 }

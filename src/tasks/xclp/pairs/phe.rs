@@ -1,6 +1,6 @@
-//! Two owners by homomorphic encryption (spec, section 15c, `phe`): vectors `Key` and `Ciphertexts` of the
-//! holder, an empty one and `Answers` of the evaluator, which speaks first so that nothing large comes before
-//! it has room.
+//! Exchange of two owners by homomorphic encryption (spec, section 15c, `phe`): the holder sends the vectors
+//! `Key` and `Ciphertexts`, the evaluator an empty vector and `Answers`. The evaluator speaks first, so that
+//! nothing large comes before it has room.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::sketch::lsh::Codes;
 use crate::tasks::xclp::hamming::phe::{self, Groups};
 use flyswarm_mpc::phe::{CIPHERTEXT, Holder, PUBLIC_KEY, Public};
 
-/// Ciphertexts or answers in a vector, but the last of a group: what is looked up is made once for so many.
+/// Ciphertexts or answers in each vector except the last of a group: tables are made once for each vector.
 pub(super) const AT_ONCE: usize = 32;
 
-/// The lengths of what comes.
+/// Lengths of the vectors that come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     holds: bool,
@@ -25,7 +25,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// To the holder, or to the evaluator.
+    /// Creates the lengths for the holder or for the evaluator.
     pub(super) fn new(holds: bool, own: usize, theirs: usize, bits: usize) -> Self {
         let (holder, evaluator) = if holds { (own, theirs) } else { (theirs, own) };
         Self { holds, groups: Groups { holder, evaluator, bits } }
@@ -41,7 +41,7 @@ impl Expected {
     }
 }
 
-/// A batch of ciphertexts or answers: its group, and which of the group's they are.
+/// Returns a batch of ciphertexts or answers: its group, and their numbers in the group.
 fn batch_of(groups: Groups, batch: usize, ciphertexts: bool) -> Option<(usize, Range<usize>)> {
     let items = if ciphertexts { groups.layout(0).ciphertexts() } else { groups.evaluator };
     let batches = items.div_ceil(AT_ONCE);
@@ -53,7 +53,7 @@ fn nonsense(what: &str) -> Fault {
     Fault::Malformed(format!("{what} with coefficients out of range"))
 }
 
-/// One side: the owner with fewer rows holds the key.
+/// Creates one side: the owner with fewer rows holds the key.
 pub(super) fn side(terms: Terms) -> Box<dyn Side> {
     let holds = terms.is_smaller();
     let Terms { rows, codes, secret, .. } = terms;
@@ -79,18 +79,18 @@ pub(super) fn side(terms: Terms) -> Box<dyn Side> {
 struct Holding {
     groups: Groups,
     secret: Zeroizing<[u8; 32]>,
-    /// The evaluator has spoken.
+    /// True if the evaluator has spoken.
     called: bool,
     holder: Option<Holder>,
     codes: Arc<Codes>,
-    /// Batches of ciphertexts that have left, and of answers that have come.
+    /// Number of batches of ciphertexts that have left, and of answers that have come.
     sent: usize,
     opened: usize,
     share: Zeroizing<Vec<u16>>,
 }
 
 impl Holding {
-    /// Whether all ciphertexts of the group have left whose answers have not all come.
+    /// Returns whether all ciphertexts of the group have left and some of its answers have not come.
     fn is_waiting(&self) -> bool {
         let answered = batch_of(self.groups, self.opened, false).map(|(group, _)| group);
         let next = batch_of(self.groups, self.sent, true).map(|(group, _)| group);
@@ -157,9 +157,9 @@ struct Evaluating {
     called: bool,
     public: Option<Public>,
     codes: Arc<Codes>,
-    /// Of the group whose answers are next.
+    /// Ciphertexts of the group whose answers are next.
     ciphertexts: Vec<Bytes>,
-    /// Batches of answers that have been made.
+    /// Number of batches of answers that have been made.
     made: usize,
     share: Zeroizing<Vec<u16>>,
 }

@@ -1,4 +1,4 @@
-//! Pairs of owners: who meets whom, what comes of it, and what one may do to the other.
+//! Pairs of owners: their partners, their results, and attacks of one owner on the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +68,8 @@ fn distances_made_by_pairs_give_the_same_answers_and_as_many_bytes_pass_as_is_sa
     }
 }
 
-/// What two computing parties together have of the owners' parts: the matrix of each owner.
+/// Returns the shares of the owners' parts that two computing parties hold together: the matrix of each
+/// owner.
 fn parts(counter: u64, hamming: Hamming) -> BTreeMap<Peer, Vec<u16>> {
     let (mut net, mut parcels) = (net(counter, hamming), BTreeMap::new());
     net.run(|from, to, body, data| {
@@ -80,7 +81,7 @@ fn parts(counter: u64, hamming: Hamming) -> BTreeMap<Peer, Vec<u16>> {
     let points = plan().points();
     let mut found = BTreeMap::new();
     for (owner, rows) in owners() {
-        // An owner that computes keeps its own parcel: of those the other two have all shares.
+        // An owner that computes keeps its own parcel. The other two parties together have all its shares.
         let held = |number: usize| {
             let parcel = parcels.get(&(trio[number], owner))?;
             let said = Announced::default();
@@ -107,7 +108,7 @@ fn two_computing_parties_see_distances_and_uniform_parts_of_them_and_nothing_of_
             Codes::of(&rows.data, &rows.planes, 64).expect("codes")
         };
         let views: Vec<_> = (1..=16).map(|counter| parts(counter, hamming)).collect();
-        // Owners 0 and 3: places 0 and 13 of 22.
+        // Owners 0 and 3 have the places 0 and 13 of 22.
         let (one, two) = (code(0), code(3));
         let distances = one.distances(&two);
         let mut odd = vec![0; distances.len()];
@@ -122,9 +123,9 @@ fn two_computing_parties_see_distances_and_uniform_parts_of_them_and_nothing_of_
             let own = view[&Peer(0)].chunks(22).flat_map(|row| &row[..7]).copied();
             assert!(own.eq(one.distances(&one)), "{hamming}: an owner's own distances are in clear to it");
         }
-        // The parity of a share of the encryption would be that of its code in every view.
+        // Without the mask the parity of a share of the encryption would be that of its code in every view.
         assert!(odd.iter().all(|odd| (1..16).contains(odd)), "{hamming}: {odd:?}");
-        // Fresh shares in every view: no row of one is a row of another.
+        // Shares are fresh in every view: no row of one view is a row of another.
         let row = |view: &BTreeMap<Peer, Vec<u16>>| view[&Peer(0)][13..22].to_vec();
         assert_eq!(views.iter().map(row).collect::<BTreeSet<_>>().len(), views.len());
     }
@@ -162,7 +163,7 @@ fn an_owner_that_deviates_from_its_part_of_a_pair_is_blamed_by_the_other_and_nob
         }
     };
     let shorter: Change = |_, data| data.truncate(data.len() - 1);
-    // Of what vector, and how long it is at least: the first is that of who speaks first.
+    // Number and smallest length of the changed vector. Vector 0 is that of the owner that speaks first.
     let cases: [(Hamming, &str, u32, usize, Change); 13] = [
         (Hamming::Ot, "no point", 0, 32, nonsense),
         (Hamming::Ot, "no points of choices", 0, 4096, nonsense),
@@ -213,11 +214,12 @@ fn a_vector_of_a_pair_from_a_peer_that_has_none_is_blamed_on_it() {
     assert_eq!(say(Hamming::Replicated, 2, 0, 0), [(0, 2)], "no pairs in this session");
     assert_eq!(say(Hamming::Phe, 4, 0, 0), [(0, 4)], "a peer without rows");
     assert_eq!(say(Hamming::Phe, 2, 4, 0), [(4, 2)], "to a peer without rows");
-    // With six rows peer 2 holds the key, peer 0 with seven evaluates: it speaks first, only that is early.
+    // Peer 2 has six rows and holds the key, peer 0 has seven and evaluates. Peer 0 speaks first, and only
+    // that vector may come early.
     assert_eq!(say(Hamming::Phe, 0, 2, 0), []);
     assert_eq!(say(Hamming::Phe, 0, 2, 1), [(2, 0)]);
     assert_eq!(say(Hamming::Phe, 2, 0, 0), [(0, 2)], "the holder has not been called");
-    // Its first word twice, before this one's codes are there.
+    // Its first vector comes twice, before this owner's codes are there.
     let mut pairs = Pairs::new(&pairing(2, 1, Hamming::Phe)).expect("an owner");
     assert_eq!(pairs.part(Peer(0), 0, &[], true), Ok(()));
     assert_eq!(pairs.part(Peer(0), 0, &[], true), Err(EARLY));
@@ -241,7 +243,7 @@ fn who_floods_a_partner_with_vectors_that_it_has_not_answered_is_refused() {
         columns(&mut pairs, number).expect("they wait");
     }
     assert!(columns(&mut pairs, 1 + MOST as u32).is_err());
-    // While two wait there are no credits.
+    // While two vectors wait, the partner gets no credits.
     assert_eq!(pairs.credits(), None);
 }
 
@@ -252,7 +254,7 @@ fn no_pair_begins_before_all_owners_have_committed() {
         for peer in (0..5).map(Peer) {
             net.give(peer, Input::Start);
         }
-        // Owner 2 keeps its commitment back.
+        // Owner 2 does not send its commitment.
         while let Some((from, to, message)) = net.queue.pop_front() {
             let (body, _) = super::super::talk::read(message.clone()).expect("said by machines");
             match body {
@@ -285,7 +287,8 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     let part = |number| Body::Part { what: What::Pair(number), last: true };
     let base = flyswarm_mpc::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
     say(&mut net, 0, &part(0), base.to_vec());
-    // It gives no credits. Strings of a piece are four parts: of the third one the last two do not leave.
+    // Owner 2 gives no credits. The strings of a piece are four parts: the last two parts of the third piece
+    // do not leave.
     let mut pieces = 0;
     while net.blamed.is_empty() && pieces < 20 {
         pieces += 1;
@@ -307,7 +310,7 @@ fn an_answer_to_what_was_not_sent_is_blamed() {
         let (_, step) = pairs.step().expect("a step");
         pairs.stepped(step())
     };
-    // Strings of columns that have not left.
+    // Strings for columns that have not left.
     let mut pairs = smaller(Hamming::Ot);
     let (.., base) = step(&mut pairs).expect("a vector").expect("the first word");
     let base = base.try_into().expect("32 bytes");

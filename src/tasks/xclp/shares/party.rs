@@ -1,7 +1,7 @@
-//! One computing party as a machine: a program's rounds as frames to two peers.
+//! Machine of one computing party: a program's rounds as frames to two peers.
 //!
-//! The program itself leaves as the job, whenever it can go on, and comes back when it waits for the next
-//! round or has ended: a thread that must answer quickly computes only what is brief.
+//! The program leaves as a job whenever it can continue. It comes back when it waits for the next round or
+//! has ended. A thread that must answer quickly computes only brief jobs.
 
 use std::pin::pin;
 use std::task::{Context as Wakeup, Poll, Waker};
@@ -16,24 +16,24 @@ use crate::session::Peer;
 use flyswarm_mpc::propagation::integer::Plan;
 use flyswarm_mpc::shares::{Context, Keys, Stage};
 
-/// Most bytes of a frame.
+/// Largest number of bytes of a frame.
 pub(crate) const PAYLOAD: usize = 256 * 1024;
 
-/// Some of what a party sends to another in a round.
+/// Part of a party's message to another one in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// The round, from 0 on.
     pub round: u32,
-    /// Whether it is the round's last frame.
+    /// True if it is the round's last frame.
     pub last: bool,
-    /// Its bytes; [`PAYLOAD`] but in the last frame.
+    /// Bytes of the frame: [`PAYLOAD`] bytes, except in the last frame.
     pub data: Bytes,
 }
 
-/// A program and the wire that it is on.
+/// A program and its wire.
 pub(crate) struct Turn {
     line: Line,
-    /// Bytes that came in the round before it.
+    /// Bytes that came in the previous round.
     received: usize,
     program: Part<'static, Outcome>,
     outcome: Option<Outcome>,
@@ -45,19 +45,19 @@ impl std::fmt::Debug for Turn {
     }
 }
 
-/// What so many bytes ask for takes less than a tenth of a millisecond (measured: 2 ns a byte).
+/// Number of received bytes that cause less than a tenth of a millisecond of work (measured: 2 ns a byte).
 const BRIEF: usize = 48 * 1024;
 
 impl Turn {
-    /// Whether it takes no longer than to hand it to another thread: little came, in a stage in which what
-    /// comes says how much there is to do.
+    /// Returns whether the work takes no longer than to hand it to another thread. That is true if few bytes
+    /// came, in a stage whose amount of work follows from the received bytes.
     pub(crate) fn is_brief(&self) -> bool {
         let stage = self.line.wire().marks().last().map(|mark| mark.stage);
         let follows = !matches!(stage, None | Some(Stage::Input | Stage::Compaction | Stage::Dense));
         follows && self.received < BRIEF
     }
 
-    /// Goes on until the program waits for the next round or has ended.
+    /// Runs the program until it waits for the next round or has ended.
     #[must_use]
     pub(crate) fn run(mut self) -> Self {
         let mut program = pin!(&mut self.program);
@@ -69,14 +69,14 @@ impl Turn {
     }
 }
 
-/// What a peer has sent of the rounds that are not over.
+/// Frames of a peer in the rounds that are not over.
 #[derive(Debug, Default)]
 struct Inbox {
     /// The round of `bytes`.
     round: u32,
     bytes: Vec<u8>,
     whole: bool,
-    /// Of the round after it: a peer can be one ahead.
+    /// Bytes of the round after it: a peer can be one round ahead.
     ahead: Option<(Vec<u8>, bool)>,
 }
 
@@ -112,7 +112,7 @@ impl Inbox {
 pub(crate) struct Party {
     peers: [Peer; 2],
     line: Line,
-    /// At home while it waits for a round.
+    /// The program, while it waits here for a round.
     turn: Option<Turn>,
     inboxes: [Inbox; 2],
     limit: usize,
@@ -120,8 +120,8 @@ pub(crate) struct Party {
 }
 
 impl Party {
-    /// Party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are all owners', in the
-    /// order of their places.
+    /// Creates party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are those of all
+    /// owners, in the order of their places.
     #[must_use]
     pub(crate) fn new(
         number: usize,
@@ -140,21 +140,21 @@ impl Party {
             line,
             turn: Some(turn),
             inboxes: Default::default(),
-            // Above any round: a word of 64 bits for each pair of points, and some hundred for each class or
-            // neighbour of a point.
+            // This is more than any round needs: a word of 64 bits for each pair of points, and a few
+            // hundred for each class or neighbour of a point.
             limit: 16 * points * points + 4096 * points * (plan.classes() + plan.k()),
             over: false,
         }
     }
 
-    /// Rounds so far, and bytes sent to the party before and the one after.
+    /// Returns the number of rounds so far, and of bytes sent to the previous party and to the next one.
     #[cfg(test)]
     pub(crate) fn traffic(&self) -> (u32, [u64; 2]) {
         let wire = self.line.wire();
         (wire.rounds(), wire.sent())
     }
 
-    /// Whom it waits for, if it waits for a round.
+    /// Returns the party that this one waits for, if it waits for a round.
     #[must_use]
     pub(crate) fn waits(&self) -> Option<Peer> {
         let missing = self.peers.iter().zip(&self.inboxes).find(|(_, inbox)| !inbox.whole);
@@ -173,7 +173,7 @@ impl Party {
         step
     }
 
-    /// The program came back: its messages go out.
+    /// Takes the program back and sends its messages.
     fn came_back(&mut self, mut turn: Turn) -> Step<Self> {
         let (fault, doubt, frames, round) = {
             let mut wire = self.line.wire();
@@ -205,7 +205,7 @@ impl Party {
         step
     }
 
-    /// Goes on if the round is whole and the program is at home.
+    /// Continues if the round is complete and the program is here.
     fn go_on(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if self.inboxes.iter().all(|inbox| inbox.whole)
@@ -245,7 +245,7 @@ impl Machine for Party {
                 return self.go_on();
             }
             Input::Timer(never) => match never {},
-            // Who is lost ends the view, which is the parent's matter.
+            // A lost party ends the view, which the parent machine does.
             Input::PeerUp(_) | Input::PeerLost(_) => {}
         }
         step

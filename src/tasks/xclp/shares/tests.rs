@@ -6,7 +6,7 @@ use flyswarm_mpc::shares::{Ring, Shared, context};
 
 use crate::crypto::stream::Stream;
 
-/// What three parties hold, put together; each share is the same at both that hold it.
+/// Puts the shares of three parties together; each share is the same at both parties that hold it.
 fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
     for party in 0..3 {
         assert!(held[party].next == held[(party + 1) % 3].own, "share {} at both", (party + 1) % 3);
@@ -15,7 +15,7 @@ fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
     pairs.map(|((&a, &b), &c)| a.add(b).add(c)).collect()
 }
 
-/// Uniform words of `bits` bits.
+/// Returns uniform words of `bits` bits.
 fn words(count: usize, bits: u32, seed: u8) -> Vec<u64> {
     let mut stream = Stream::new(&[seed; 32], "test words", &[]);
     let mut values = vec![0u64; count];

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Whom honest peers blame.
+/// Returns the peers that honest peers blame.
 fn blamed(net: &Net) -> BTreeSet<Peer> {
     net.blamed.iter().map(|(_, peer, _)| *peer).collect()
 }
 
-/// All have their results, or the liar is named; nobody else is.
+/// Checks that all peers have their results, or that the liar is named. No other peer may be named.
 fn harmless_or_named(net: &Net, liar: Peer, what: &str) {
     let all = net.results.len() == 5 && net.failed.is_empty();
     assert!(blamed(net).iter().all(|peer| *peer == liar), "{what}: {:?}", net.blamed);
@@ -19,7 +19,7 @@ fn an_owner_with_two_beginnings_is_named_or_harmless() {
     for told in 0..16u16 {
         let mut net = Net::computing(&outs());
         net.run(|from, to, body, _| {
-            // Owner 2 is no candidate. Its bits of the others:
+            // Owner 2 is not a candidate. These are its bits for the other peers:
             let bit = [Some(0), Some(1), None, Some(2), Some(3)][usize::from(to.0)];
             let tells = bit.is_some_and(|bit| told >> bit & 1 == 1);
             if from == Peer(2) && tells && matches!(body, Body::Begin(_)) {
@@ -45,7 +45,7 @@ fn an_owner_that_names_two_candidates_ends_no_session() {
     assert_eq!((net.results.len(), net.failed.len()), (5, 0), "the next view, in which all are honest");
 }
 
-/// Owner 2 gives peer 1 another copy of the share that peer 3 has, too.
+/// Owner 2 gives peer 1 a copy of the share that differs from the copy of peer 3.
 fn two_copies(what: &str, change: fn(&mut [u8])) {
     let mut net = Net::computing(&outs());
     net.run(|from, to, body, data| {
@@ -68,8 +68,8 @@ fn two_copies_of_a_share_of_labels_are_found() {
     two_copies("labels", |words| words[6 * 8] ^= 0x80);
 }
 
-/// What owner 2 announces to peers 3, 1 and 0, and to itself. Two copies of share 1: that with another byte
-/// for peer 1.
+/// Runs the exchange with different announcements of owner 2 to peers 3, 1 and 0, and to itself. Share 1 has
+/// two copies; the copy for peer 1 has another byte.
 fn announced(told: [bool; 3]) -> Net {
     let mut net = Net::computing(&outs());
     net.run(|from, to, body, data| {
@@ -92,7 +92,7 @@ fn an_owner_that_announces_different_things_to_parties_is_named_by_those_who_kno
         let mut net = announced(told);
         assert!(computed(&net).is_empty(), "{told:?}");
         assert_eq!(blamed(&net), [Peer(2)].into(), "{told:?}: {:?}", net.blamed);
-        // Whoever has not seen it itself leaves it to those who have.
+        // A party that has not seen the difference itself leaves the blame to those that have.
         let waiting: Vec<Peer> =
             [3, 1, 0].map(Peer).into_iter().filter(|peer| !net.failed.contains(peer)).collect();
         assert!(waiting.len() < 3 && net.suspects.iter().all(|(_, peer)| *peer == Peer(2)), "{told:?}");
@@ -100,7 +100,7 @@ fn an_owner_that_announces_different_things_to_parties_is_named_by_those_who_kno
         for second in 1..=3 {
             net.now = Time(1).plus_ms(1000 * second);
             waiting.iter().for_each(|&peer| net.give(peer, Input::Timer(0)));
-            // A party that says nothing is given up, with signs of life or without.
+            // A silent party is given up, even if it sends signs of life.
             net.queue.clear();
         }
         assert!(waiting.iter().all(|peer| net.failed.contains(peer)), "{told:?}: {waiting:?}");
@@ -111,7 +111,7 @@ fn an_owner_that_announces_different_things_to_parties_is_named_by_those_who_kno
 #[test]
 fn a_party_that_claims_another_announcement_gets_no_owner_blamed_by_others() {
     let mut net = Net::computing(&outs());
-    // Party 2, peer 0, says that owner 3, with place 2, has announced something else.
+    // Party 2 (peer 0) claims that owner 3, which has place 2, has announced something else.
     net.run(|from, _, body, data| {
         if from == Peer(0) && matches!(body, Body::Part { what: What::Round(0), .. }) {
             data[32 * 2] ^= 1;
@@ -122,13 +122,13 @@ fn a_party_that_claims_another_announcement_gets_no_owner_blamed_by_others() {
         net.now = Time(1).plus_ms(1000 * second);
         [1, 3].iter().for_each(|&peer| net.give(Peer(peer), Input::Timer(0)));
     }
-    // The two that wait for it say so.
+    // The two parties that wait for peer 0 suspect it.
     assert_eq!(net.suspects, [(Peer(1), Peer(0)), (Peer(3), Peer(0))]);
 }
 
 #[test]
 fn no_share_leaves_before_all_owners_have_announced_theirs() {
-    // Owner 2 keeps back its hashes until it has seen what it can.
+    // Owner 2 does not send its hashes until it has seen all that it can see.
     let (mut net, mut kept) = (Net::computing(&outs()), 0);
     for peer in (0..5).map(Peer) {
         net.give(peer, Input::Start);
@@ -146,8 +146,8 @@ fn no_share_leaves_before_all_owners_have_announced_theirs() {
 
 #[test]
 fn a_party_frames_no_owner_by_its_part_of_the_check() {
-    // What is compared of owners; then the rounds in which a check of the input was made, and bits become
-    // integers now. Party 2, peer 0, changes what it sends, at the place of owner 3, which has place 2.
+    // Round 0 compares the announcements of owners. In the next rounds bits become integers; a check of the
+    // input was made there before. Party 2 (peer 0) changes its message at the place of owner 3, which is 2.
     for (changed, at) in [(0, 32 * 2), (1, 2 * 40 * 2), (2, 2 * 40 * 2)] {
         let (mut net, mut done) = (Net::computing(&outs()), 0);
         net.run(|from, _, body, data| {
@@ -160,7 +160,7 @@ fn a_party_frames_no_owner_by_its_part_of_the_check() {
             }
         });
         assert!(done > 0);
-        // Parties are left with marks on pairs at most, and each pair has a party that computed.
+        // At most pairs of parties are marked, and each pair has a party that computed.
         assert_eq!(net.blamed, [], "round {changed}");
         assert!(net.suspects.iter().all(|(by, of)| [by, of].iter().all(|end| [0, 1, 3].contains(&end.0))));
         assert!(net.results.len() == 5 || changed == 0 || !net.suspects.is_empty(), "round {changed}");
@@ -169,7 +169,7 @@ fn a_party_frames_no_owner_by_its_part_of_the_check() {
 
 #[test]
 fn a_party_that_spoils_a_round_gets_no_honest_party_blamed() {
-    // Some spoil the marks that are opened: who sees that marks the party from which it has its last share.
+    // Some runs spoil the opened marks. A party that notices it suspects the sender of its last share.
     let mut doubts = 0;
     for changed in (3..240).step_by(6) {
         let mut net = Net::computing(&outs());
@@ -187,7 +187,8 @@ fn a_party_that_spoils_a_round_gets_no_honest_party_blamed() {
 
 #[test]
 fn two_parties_that_hold_a_share_of_the_output_differently_are_kept_apart_before_the_decision() {
-    // Peers 3, 1 and 0 compute. Peer 0 says that it holds something else, or gives peer 1 another last share.
+    // Peers 3, 1 and 0 compute. Peer 0 claims that it holds something else, or gives peer 1 another last
+    // share.
     for claims in [true, false] {
         let outs = outs();
         let rounds = std::cell::Cell::new(0);
@@ -211,7 +212,7 @@ fn two_parties_that_hold_a_share_of_the_output_differently_are_kept_apart_before
             _ => {}
         });
         assert_eq!((&net.blamed, computed(&net).contains_key(&1)), (&vec![], false), "{claims}");
-        // Only the liar itself could say otherwise.
+        // Only the liar itself could name another pair.
         let pair = [(Peer(1), Peer(0)), (Peer(0), Peer(1))];
         assert!(net.suspects.contains(&pair[0]) && net.suspects.iter().all(|mark| pair.contains(mark)));
         assert_eq!(*outs[1].lock().unwrap(), [Peer(0)].into(), "they compute together no more");
@@ -259,7 +260,7 @@ fn a_changed_delivered_share_is_noticed_and_both_that_hold_it_are_named() {
     net.run(|_, _, _, _| {});
     let (parties, members) = (computed(&net), (0..5).map(Peer).collect::<Vec<_>>());
     let trio: Vec<Peer> = parties.values().map(|(peer, _)| *peer).collect();
-    // Peer 2 has six rows, a share of them 30 bytes; the hash of the next share stands behind them.
+    // Peer 2 has six rows. A share of them is 30 bytes, and the hash of the next share follows it.
     for (liar, at) in (0..3).flat_map(|liar| [0, 29, 30, 61].map(|at| (liar, at))) {
         let seen: Vec<Differing> = (0..5).map(|_| Differing::default()).collect();
         let differing = |me: Peer| seen[me.index()].clone();
@@ -274,10 +275,10 @@ fn a_changed_delivered_share_is_noticed_and_both_that_hold_it_are_named() {
         let of = |net: &Net, peer: u16| Delivered::from_bytes(&net.results[&Peer(peer)], CLASSES).unwrap();
         let Delivered::Differing(pair) = of(&net, 2) else { panic!("{liar} {at}: it is not noticed") };
         assert_eq!(BTreeSet::from(pair), [trio[liar], other].into(), "{liar} {at}");
-        // Nobody is blamed alone, and the others have what is theirs.
+        // No single peer is blamed, and the other peers have their outputs.
         assert!(net.blamed.is_empty() && net.failed.is_empty());
         assert!([0, 3].iter().all(|&peer| matches!(of(&net, peer), Delivered::Output(_, true))));
-        // In a later view one of the two may be gone, perhaps the honest one: nothing is used all the same.
+        // In a later view one of the two may be gone, perhaps the honest one. The shares are still not used.
         let left: Vec<Peer> = members.iter().copied().filter(|peer| *peer != other).collect();
         let mut later = delivering(&parties, &left, differing);
         later.run(|_, _, _, _| {});

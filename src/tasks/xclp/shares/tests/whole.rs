@@ -34,7 +34,7 @@ struct Case {
     labels: Vec<Option<u16>>,
 }
 
-/// Clusters of codes that differ in few bits; some points are copies, some are opposite to all others.
+/// Makes clusters of codes that differ in few bits; some points are copies, some are opposite to all others.
 fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
     let n: usize = rows.iter().sum();
     let width = settings.bits as usize / 64;
@@ -56,7 +56,8 @@ fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
     let mut labels: Vec<_> =
         (0..n).map(|point| (point % 5 == 0).then_some((point % classes) as u16)).collect();
     if settings.balance && classes > 2 {
-        // Uneven: the first class has all but one of the labels, the second one, the others none.
+        // Uneven: the first class has all labels except one, the second class has that one, the others have
+        // none.
         labels.iter_mut().flatten().enumerate().for_each(|(at, label)| *label = u16::from(at == 1));
     }
     let plan = Plan::new(n, classes, settings).expect("fits");
@@ -69,7 +70,7 @@ fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
 }
 
 impl Case {
-    /// What each party holds of the inputs of all owners.
+    /// Returns the shares that each party holds of the inputs of all owners.
     fn inputs(&self) -> [Vec<Inputs>; 3] {
         let bits = self.plan.settings().bits as usize;
         let (mut held, mut start) = ([vec![], vec![], vec![]], 0);
@@ -88,7 +89,7 @@ impl Case {
         held
     }
 
-    /// The same where owners share parts of distances; of a pair the earlier owner's is drawn.
+    /// Returns the same if owners share parts of distances; of each pair the earlier owner's part is random.
     fn parts(&self) -> [Vec<Inputs>; 3] {
         let (n, distances) = (self.plan.points(), self.codes.distances(&self.codes));
         let drawn = words(n * n, 16, 9);
@@ -130,7 +131,7 @@ impl Case {
         })
     }
 
-    /// The owners' outputs, put together.
+    /// Puts the owners' outputs together.
     fn output(&self, sealed: &[Sealed; 3]) -> flyswarm_mpc::propagation::integer::reference::Output {
         let mut whole = flyswarm_mpc::propagation::integer::reference::Output::default();
         let mut start = 0;
@@ -160,7 +161,7 @@ fn sealed(outcomes: [Outcome; 3]) -> [Sealed; 3] {
 fn every_stage_is_the_references_bit_for_bit() {
     let balance = Settings { balance: true, ..settings() };
     let shapes: [(&[usize], usize, Settings); 7] = [
-        // Balanced: five classes of which three have no label, one class, few points.
+        // Balanced: five classes (three of them without a label), one class, few points.
         (&[40, 35], 5, balance),
         (&[30, 21], 1, Settings { k: 20, ..balance }),
         (&[1, 1], 2, balance),
@@ -201,7 +202,7 @@ fn every_stage_is_the_references_bit_for_bit() {
         let mut weights = opened(&run.results.each_ref().map(|run| run.1.clone()));
         let mut expected = reference.weights.clone();
         for (found, expected) in weights.chunks_mut(plan.k()).zip(expected.chunks_mut(plan.k())) {
-            // Edges come in the order of a secret permutation.
+            // The edges come in the order of a secret permutation.
             found.sort_unstable();
             expected.sort_unstable();
         }
@@ -217,16 +218,18 @@ fn every_stage_is_the_references_bit_for_bit() {
 
 #[test]
 fn rounds_follow_from_public_numbers() {
-    // Which codes and labels there are must not be seen in the number of rounds or bytes.
+    // The number of rounds or bytes must not depend on the codes and labels.
     let one = case(&[30, 40], 3, settings(), 1).run(1);
     let two = case(&[70, 0], 3, settings(), 2).run(2);
     assert_eq!((one.rounds, one.sent), (two.rounds, two.sent));
     assert_eq!(one.stages(), two.stages());
     let rounds: Vec<u32> = one.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert_eq!(rounds, [3, 1, 8, 176, 4, 7, 3, 117, 341, 114], "{:?}", one.stages());
-    // A step is one reshare and one truncation, which takes 10 rounds; so do labels and the last truncation.
+    // A step is one reshare and one truncation, which takes 10 rounds. So do the labels and the last
+    // truncation.
     assert_eq!(rounds[8], 1 + 30 * (1 + 10) + 10);
-    // Balanced classes: one more truncation; what their numbers take goes beside the reciprocals.
+    // Balanced classes take one more truncation. Their numbers are handled in the same rounds as the
+    // reciprocals.
     let balance = Settings { balance: true, ..settings() };
     let (one, mut two) = (case(&[30, 40], 3, balance, 1), case(&[70, 0], 3, balance, 2));
     two.labels.fill(None);
@@ -251,7 +254,7 @@ fn from_parts_of_distances_comes_the_references_output_with_one_round_less_and_f
 #[test]
 fn distances_that_no_codes_have_and_any_words_of_labels_end_with_an_output() {
     let case = case(&[9, 9, 9], 2, settings(), 3);
-    // Any word: it counts mod 2 L, so that nothing overflows.
+    // Any word may come: it counts mod 2 L, so that nothing overflows.
     let spoiled = |at: usize, by: u16| {
         let mut inputs = case.parts();
         inputs[0][1].distances.next[at] = inputs[0][1].distances.next[at].wrapping_add(by);
@@ -277,12 +280,12 @@ fn bytes_and_rounds_are_those_of_the_design() {
     let (n, k, classes, log, steps) = (192, 10, 10, 9, 20);
     let settings = Settings { k, bits: 1 << log, alpha: 0.9, steps, power: 1, balance: false };
     let run = case(&[100, 92], classes, settings, 1).run(1);
-    // Bytes a party by stage, of the design's numpy simulation: per pair, per ordered pair, per edge, per
-    // score.
+    // Bytes of a party by stage, from the numpy simulation of the design: per pair, per ordered pair, per
+    // edge, per score.
     let (pairs, square, edges, scores) = (n * (n - 1) / 2, n * n, n * k, n * classes);
     let index = (n - 1usize).ilog2() as usize + 1;
     let design = [
-        // A bit becomes a word: a reshare of each, and a deal by one of three.
+        // A bit becomes a word: a reshare of each bit, and a deal by one of the three parties.
         ((2 * n) << log) * 4 / 3 + 8 * scores * 4 / 3,
         2 * pairs,
         pairs * 4 * (log + 1) / 24,
@@ -293,19 +296,19 @@ fn bytes_and_rounds_are_those_of_the_design() {
         620 * n,
         373 * scores * steps / 10,
     ];
-    // Labels and coarse scores, about 3 % of the rest at 2,500 points: 330 bytes a score.
+    // Labels and coarse scores take about 3 % of the rest at 2,500 points: 330 bytes a score.
     let output = 330 * scores;
     let design: usize = design.iter().sum::<usize>() + output;
     let most = run.sent.iter().copied().max().expect("three") as f64;
     assert!(most <= 1.05 * design as f64, "{most} bytes, {design} by the design: {:?}", run.stages());
     let least = run.sent.iter().copied().min().expect("three") as f64;
     assert!(most <= 1.02 * least, "all parties have the same load: {:?}", run.sent);
-    // The design's 541 rounds for the choice of neighbours are for 2,500 points, its 11 a step for any
+    // The design has 541 rounds for the choice of neighbours at 2,500 points, and 11 rounds a step for any
     // number.
     let rounds: Vec<u32> = run.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert!(rounds[3] <= 541 && rounds[7] <= 140 && rounds[9] <= 170, "{rounds:?}");
     assert_eq!(rounds[8], 1 + 11 * steps as u32 + 10);
-    // Balanced classes: one truncation more, by 20 bits, and a lookup for each class.
+    // Balanced classes take one more truncation, by 20 bits, and a lookup for each class.
     let balanced = case(&[100, 92], classes, Settings { balance: true, ..settings }, 1).run(1);
     let more = balanced.sent.iter().copied().max().expect("three") as f64 - most;
     assert!(more <= (26 * scores + 400 * classes) as f64, "{more} bytes more for {scores} scores");
@@ -325,13 +328,13 @@ fn an_owner_that_sends_another_share_than_it_announced_ends_the_computation_with
 
 #[test]
 fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
-    // 64 points, so that no lane is left over where the marks are opened.
+    // There are 64 points, so that no lane is left over when the marks are opened.
     let case = case(&[32, 32], 1, Settings { k: 3, alpha: 0.1, steps: 3, ..settings() }, 8);
     let inputs = case.inputs();
     for me in 0..3 {
         let (mut all, mut any) = (Vec::new(), Vec::new());
         for attempt in 0..36 {
-            // Its own two keys stay, the third is another one each time.
+            // Its own two keys stay; the third key differs each time.
             let mut keys = [[1; 32], [2; 32], [3; 32]];
             keys[(me + 2) % 3] = [10 + attempt; 32];
             let program = |context: Context| {
@@ -344,8 +347,8 @@ fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
                     messages.push((side, bytes.to_vec()));
                 }
             });
-            // The marks that are opened are what they are: three of 64. They come with the last round of the
-            // compaction, from the party before.
+            // The opened marks are not random: three of the 64 in a row are set. They come with the last
+            // round of the compaction, from the previous party.
             let last: u32 = run.stages().iter().take(5).map(|(_, rounds, _)| rounds).sum();
             let marks = &mut messages[2 * (last as usize - 1)];
             assert_eq!((marks.0, marks.1.len()), (Side::Before, 64 * 8));
@@ -367,7 +370,7 @@ fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
     }
 }
 
-/// Three machines and the messages between them, in an order that `stream` draws.
+/// Three machines and the messages between them, in a random order that `stream` draws.
 struct Net {
     parties: [Party; 3],
     queue: VecDeque<(usize, usize, Frame)>,
@@ -401,7 +404,8 @@ impl Net {
         }
     }
 
-    /// Delivers all messages; of each pair's in their order, else as drawn. `change` may alter or drop one.
+    /// Delivers all messages, those of each pair in their order, otherwise at random. `change` may alter or
+    /// drop a message.
     fn run(&mut self, stream: &mut Stream, mut change: impl FnMut(usize, usize, Frame) -> Option<Frame>) {
         (0..3).for_each(|party| self.give(party, Input::Start));
         while !self.queue.is_empty() {
