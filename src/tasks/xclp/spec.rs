@@ -93,7 +93,7 @@ const COPIES: &str = "eleven copies of one known person's features read that per
                       session); xclp.most_rows limits the rows of an owner (docs/labels.md)";
 /// The same warning if owners make shares of distances.
 const UNCHECKED: &str = "nobody can check distances in pairs: an owner that deviates can read the label of one \
-                         foreign row for each made-up row of its own (docs/hamming.md)";
+                         foreign row for each made-up row of its own (docs/labels.md)";
 
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
 #[derive(Debug, Clone, PartialEq)]
