@@ -255,11 +255,11 @@ impl Survey {
         out.no_level_is_missing();
         if let Some(at) = label {
             let (name, seen) = (&names[at], &seen[at]);
-            let (words, texts): (BTreeMap<_, _>, BTreeMap<_, _>) = seen
-                .texts
-                .iter()
-                .map(|(text, rows)| (text.clone(), *rows))
-                .partition(|(text, _)| is_no_value(text));
+            let (words, texts): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                seen.texts.iter().map(|(text, rows)| (text.clone(), *rows)).partition(|(text, _)| {
+                    let named = rule.classes.is_some_and(|classes| classes.contains(text));
+                    is_no_value(text) && !named
+                });
             let missing = seen.empty + words.values().sum::<u64>();
             if missing > 0 && !expected.partly {
                 out.said.push(format!("{name:?}: {missing} rows have no label: leave them out"));

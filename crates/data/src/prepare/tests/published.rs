@@ -267,3 +267,16 @@ fn a_table_whose_columns_are_patients_is_refused_for_its_label_with_what_to_do_f
         assert!(other.contains("is the label, and"), "{told}");
     }
 }
+
+/// Rows with a text for a missing value have no label, unless `--classes` names the text.
+#[test]
+fn a_row_has_a_label_if_its_text_is_a_named_class() {
+    let line = |row: usize| format!("{row},{}", ["ill", "NA", "well"][row % 3]);
+    let without = |draft: &Draft| draft.said.iter().any(|line| line.contains("rows have no label"));
+    assert!(without(&drafted("x,c", 60, line)));
+    let classes = ["ill", "well", "NA"].map(String::from);
+    let rule = Rule { classes: Some(&classes), ..RULE };
+    let draft = try_draft("x,c", 60, line, "c", &rule).unwrap();
+    assert!(!without(&draft), "{:?}", draft.said);
+    assert_eq!(draft.classes.len(), 3);
+}
