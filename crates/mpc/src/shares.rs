@@ -41,6 +41,7 @@ pub mod output;
 pub mod permutation;
 pub mod primitives;
 pub mod program;
+pub mod proofs;
 pub mod ring;
 pub mod round;
 pub mod shuffle;

@@ -2,7 +2,9 @@
 //!
 //! A *plane* is one bit of every lane. Lanes past the last one are computed and masked like all others.
 
-use super::primitives::{LANES, deal, multiply, multiply_all, reshare};
+use super::primitives::{LANES, deal, multiply, multiply_all, reshare_proved};
+use super::proofs::log::Proved;
+use super::proofs::statements;
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
 
@@ -172,6 +174,9 @@ async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) ->
     let dealt = deal(context, 0, count * width, sum.as_deref());
     context.round().await;
     let first = dealt.receive(context);
+    if let Some(log) = context.log() {
+        statements::sum_of_shares(context, &log, x, &first, count);
+    }
     let mut second = Shared::zeros(count * width);
     match context.role() {
         1 => second.next = planes(&x.next, count),
@@ -203,14 +208,14 @@ pub async fn sign(context: &mut Context, x: &Shared<u64>, count: usize) -> Share
 }
 
 /// Returns this party's parts of sum_t weight_t bit_t for each lane, for each list of weights (`b2a`,
-/// before its reshare). Role 0 deals the exclusive or of shares 0 and 1 as an integer u. With b as share
-/// 2, u xor b = u + b - 2 u b is linear for roles 1 and 2.
-pub async fn b2a_part<T: Ring, const N: usize>(
+/// before its reshare), and the dealt integers. Role 0 deals the exclusive or of shares 0 and 1 as an
+/// integer u. With b as share 2, u xor b = u + b - 2 u b is linear for roles 1 and 2.
+pub async fn b2a_part<T: Proved, const N: usize>(
     context: &mut Context,
     bits: &[Shared<Bits>],
     len: usize,
     weights: [&[T]; N],
-) -> [Vec<T>; N] {
+) -> ([Vec<T>; N], Shared<T>) {
     let bit = |plane: &[Bits], lane: usize| plane[lane / LANES].0 >> (lane % LANES) & 1;
     let known = (context.role() == 0).then(|| {
         let of = |plane: &Shared<Bits>| -> Vec<T> {
@@ -221,12 +226,15 @@ pub async fn b2a_part<T: Ring, const N: usize>(
     let dealt = deal(context, 0, bits.len() * len, known.as_deref());
     context.round().await;
     let dealt = dealt.receive(context);
+    if let Some(log) = context.log() {
+        statements::exclusive_or(context, &log, bits, len, &dealt);
+    }
     let mut sums = std::array::from_fn(|_| vec![T::default(); len]);
     // Role 1 has share 1 of u and adds b; role 2 has share 0.
     let (u, first) = match context.role() {
         1 => (&dealt.own, true),
         2 => (&dealt.next, false),
-        _ => return sums,
+        _ => return (sums, dealt),
     };
     for (at, plane) in bits.iter().enumerate() {
         let plane = if first { &plane.next } else { &plane.own };
@@ -240,13 +248,21 @@ pub async fn b2a_part<T: Ring, const N: usize>(
             }
         }
     }
-    sums
+    (sums, dealt)
 }
 
-/// Returns shares mod 2^64 of sum_t weight_t bit_t for each lane (`b2a`).
-pub async fn b2a(context: &mut Context, bits: &[Shared<Bits>], len: usize, weights: &[u64]) -> Shared<u64> {
-    let [part] = b2a_part(context, bits, len, [weights]).await;
-    reshare(context, part).await
+/// Returns shares of sum_t weight_t bit_t for each lane (`b2a`), for one list of weights after the other.
+pub async fn b2a<T: Proved, const N: usize>(
+    context: &mut Context,
+    bits: &[Shared<Bits>],
+    len: usize,
+    weights: [&[T]; N],
+) -> Shared<T> {
+    let (parts, dealt) = b2a_part(context, bits, len, weights).await;
+    reshare_proved(context, parts.concat(), |context, log, shared, masks| {
+        statements::converted(context, log, (bits, len), &dealt, weights, (shared, masks));
+    })
+    .await
 }
 
 /// Sends the lowest `width` bits of each word, at most 57, packed.

@@ -2,13 +2,18 @@
 //! per step.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use pulp::Arch;
 use rayon::prelude::*;
 
 use super::balance::balanced;
 use super::newton::Reciprocals;
-use super::primitives::{multiply, reshare};
+use super::primitives::{multiply, reshare_proved};
+use super::proofs::extension::{Extension as _, Galois};
+use super::proofs::log::Log;
+use super::proofs::statements;
+use super::round::Side;
 use super::truncate::truncate;
 use super::{Context, Shared};
 use crate::lanes::{Lanes, Word as _, Work, products};
@@ -45,6 +50,21 @@ impl Graph {
         let degrees = Shared { own: degrees(&own), next: degrees(&sum) };
         sum.iter_mut().zip(&own).for_each(|(sum, own)| *sum = sum.wrapping_add(*own));
         (Self { points, sum, own }, degrees)
+    }
+
+    /// Returns the sum of coin times row of the own share of W, or of the next one. W is symmetric, so these
+    /// are also the products with its columns.
+    #[must_use]
+    pub fn combined(&self, coins: &[Galois<u64>], side: Side) -> Vec<Galois<u64>> {
+        let rows = self.sum.chunks(self.points).zip(self.own.chunks(self.points));
+        let row = |(sum, own): (&[u64], &[u64])| {
+            let words = sum
+                .iter()
+                .zip(own)
+                .map(|(&sum, &own)| if side == Side::Before { own } else { sum.wrapping_sub(own) });
+            words.zip(coins).fold(Galois::zero(), |total, (word, coin)| total.plus(coin.scaled(word)))
+        };
+        rows.map(row).collect()
     }
 
     /// Returns this party's part of W a, for `columns` columns.
@@ -190,7 +210,7 @@ fn spread(values: &Shared<u64>, columns: usize) -> Shared<u64> {
 pub async fn propagate(
     context: &mut Context,
     plan: &Plan,
-    graph: &Graph,
+    graph: &Arc<Graph>,
     reciprocals: &Reciprocals,
     labels: &Shared<u64>,
 ) -> Shared<u64> {
@@ -201,11 +221,15 @@ pub async fn propagate(
     let mut before = multiply(context, &spread(&reciprocals.roots, columns), labels).await;
     let mut last = Shared::default();
     let mut sum = before.times(coefficients[0]);
+    let mut products = Vec::new();
     for (step, &coefficient) in coefficients.iter().enumerate().skip(1) {
         let from = if step == 1 { &before } else { &last };
         // Truncating by one bit less gives the factor 2 of the recurrence.
         let bits = if step == 1 { RECIPROCAL_BITS } else { RECIPROCAL_BITS - 1 };
-        let reached = reshare(context, graph.times(from, columns)).await;
+        let statement = |_: &Context, _: &Log, result: &Shared<u64>, masks| {
+            products.push(statements::Step { factor: from.clone(), result: result.clone(), masks });
+        };
+        let reached = reshare_proved(context, graph.times(from, columns), statement).await;
         let mut part = reached.product(&inverses);
         part.iter_mut().zip(from.product(&kept)).for_each(|(x, y)| *x = x.wrapping_add(y));
         let next = truncate(context, &part, bits).await;
@@ -216,6 +240,11 @@ pub async fn propagate(
             before = std::mem::replace(&mut last, next);
         }
         sum.add(&last.times(coefficient));
+    }
+    if let Some(log) = context.log() {
+        let graph = Arc::clone(graph);
+        let rows = move |coins: &[Galois<u64>], side: Side| graph.combined(coins, side);
+        statements::graph(&log, (plan.points(), columns), products, rows);
     }
     // Each role's part of the sum is its own share.
     let scores = truncate(context, &sum.own, COEFFICIENT_BITS).await;

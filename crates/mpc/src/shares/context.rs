@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use zeroize::{Zeroize, Zeroizing};
 
+use super::proofs::log::Log;
+use super::proofs::statements::Masks;
 use super::round::{Line, Round, Side, Wire};
 use super::{Ring, Shared};
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -101,13 +103,37 @@ pub struct Context {
     stage: Stage,
     chunk: u32,
     step: u32,
+    /// Statements that are to be proved, if the program proves them.
+    log: Option<Log>,
 }
 
 impl Context {
     /// Makes the context of the whole program at party 0, 1 or 2.
     #[must_use]
     pub fn new(line: Line, keys: Keys, party: usize) -> Self {
-        Self { line, keys: Arc::new(keys), party: party % 3, turn: 0, stage: Stage::Input, chunk: 0, step: 0 }
+        Self {
+            line,
+            keys: Arc::new(keys),
+            party: party % 3,
+            turn: 0,
+            stage: Stage::Input,
+            chunk: 0,
+            step: 0,
+            log: None,
+        }
+    }
+
+    /// Returns the context with a log of statements: the operations add what their senders must prove.
+    #[must_use]
+    pub fn with_log(mut self, log: Log) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// Returns the log of statements.
+    #[must_use]
+    pub fn log(&self) -> Option<Log> {
+        self.log.clone()
     }
 
     /// Enters a stage.
@@ -133,6 +159,7 @@ impl Context {
             stage: self.stage,
             chunk: self.wire().next_chunk(),
             step: 0,
+            log: self.log.clone(),
         }
     }
 
@@ -233,6 +260,19 @@ impl Step {
         let mut words = vec![T::default(); len];
         blend(&mut self.stream(side), &mut words, |_, mask| mask);
         words
+    }
+
+    /// Masks words as [`Step::mask`] does, and returns the masks.
+    #[must_use]
+    pub fn masks<T: Ring>(&self, words: &mut [T]) -> Masks<T> {
+        let [before, after] = [Side::Before, Side::After].map(|side| self.draw::<T>(side, words.len()));
+        let masks = before.iter().zip(&after);
+        #[cfg(test)]
+        let bare = words.to_vec();
+        words.iter_mut().zip(masks).for_each(|(word, (&a, &b))| *word = word.add(a).sub(b));
+        #[cfg(test)]
+        self.keys.taped.bare(words, &bare);
+        Masks { before, after }
     }
 
     /// Adds this party's part of a sum of zero: the words that it draws with the neighbour before it,

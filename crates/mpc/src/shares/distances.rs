@@ -4,8 +4,12 @@
 //! of 64 x 64 points, those on and below the diagonal. Entry 64 j + i of tile (J, I), I <= J, is the pair
 //! of point j of block J and point i of block I. So 64 lanes of bits are 64 points i.
 
+use std::sync::Arc;
+
 use super::bits::{Adder, a2b, transpose};
-use super::primitives::{LANES, in_thirds, multiply, reshare};
+use super::primitives::{LANES, in_thirds, multiply, reshare_proved};
+use super::proofs::log::Log;
+use super::proofs::statements;
 use super::{Bits, Context, Shared, Xor};
 use crate::product::product;
 
@@ -46,8 +50,14 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
     let ones = codes.map(|share| {
         share.chunks(bits).map(|row| row.iter().fold(0u16, |sum, &b| sum.wrapping_add(b))).collect()
     });
-    drop(codes);
-    let mut distances = reshare(context, part).await;
+    let codes = Arc::new(codes);
+    let statement = |_: &Context, log: &Log, products: &Shared<u16>, masks| {
+        statements::distances(log, (&codes, bits), (products, masks), |j, i| {
+            let block = j / LANES;
+            (block * (block + 1) / 2 + i / LANES) * TILE + j % LANES * LANES + i % LANES
+        });
+    };
+    let mut distances = reshare_proved(context, part, statement).await;
     for (products, ones) in [(&mut distances.own, &ones.own), (&mut distances.next, &ones.next)] {
         for ((j, i), tile) in tiles(blocks).zip(products.chunks_mut(TILE)) {
             for (at, x) in tile.iter_mut().enumerate() {

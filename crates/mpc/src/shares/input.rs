@@ -16,8 +16,9 @@
 use sha2::Digest;
 use zeroize::Zeroizing;
 
-use super::bits::b2a_part;
-use super::primitives::{LANES, in_thirds, reshare};
+use super::bits::b2a;
+use super::primitives::{LANES, in_thirds};
+use super::proofs::log::Proved;
 use super::round::{Part, SIDES, Side, together};
 use super::{Bits, Context, Ring, Shared, Xor};
 use flyswarm_learn::sketch::lsh::Codes;
@@ -318,14 +319,13 @@ pub async fn integers(
 }
 
 /// Converts each bit to a word.
-async fn in_words<T: Ring>(context: &Context, bits: Shared<Bits>, room: usize) -> Shared<T> {
+async fn in_words<T: Proved>(context: &Context, bits: Shared<Bits>, room: usize) -> Shared<T> {
     let (bits, mut whole) = (&bits, Shared::default());
     let thirds = in_thirds(context, bits.len(), 1, |mut context, range| {
         let bits = bits.slice(range);
         Box::pin(async move {
             let len = bits.len() * LANES;
-            let [part] = b2a_part(&mut context, &[bits], len, [&[T::from_bits(1)]]).await;
-            reshare(&mut context, part).await
+            b2a(&mut context, &[bits], len, [&[T::from_bits(1)]]).await
         })
     });
     let thirds = thirds.await;

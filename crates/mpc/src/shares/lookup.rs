@@ -4,7 +4,7 @@
 //! `sum_h high_h (sum_l table[h][l] low_l)`. Its inner sums are local, and its outer sum is one reshare.
 
 use super::bits::{b2a, words};
-use super::primitives::{in_thirds, multiply_all, reshare};
+use super::primitives::{in_thirds, multiply_all, reshare_products};
 use super::round::{Part, together};
 use super::{Bits, Context, Ring, Shared};
 
@@ -27,7 +27,7 @@ pub async fn lookup(
             let index: Vec<_> =
                 index.iter().map(|plane| plane.slice(range.start / 64..words(range.end))).collect();
             let value = lookup_bits(&mut context, &index, table, bits).await;
-            b2a(&mut context, &value, range.len(), weights).await
+            b2a(&mut context, &value, range.len(), [weights.as_slice()]).await
         })
     });
     Shared::concat(&thirds.await)
@@ -63,7 +63,15 @@ pub async fn lookup_bits(
             out.iter_mut().zip(high.product(&inner(bit, entries))).for_each(|(out, x)| *out = out.add(x));
         }
     }
-    reshare(context, part).await.chunks(width)
+    let factors = || {
+        let pairs = high.iter().zip(table.chunks(low.len().max(1)));
+        let of = |(high, entries): (&Shared<Bits>, &[u64])| {
+            let inner: Vec<_> = (0..bits).map(|bit| inner(bit, entries)).collect();
+            (Shared::concat(std::iter::repeat_n(high, bits)), Shared::concat(&inner))
+        };
+        pairs.map(of).collect()
+    };
+    reshare_products(context, part, factors).await.chunks(width)
 }
 
 /// Returns, for each value of an index, in order, whether the index has this value. An index without bits

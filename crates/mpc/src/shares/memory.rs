@@ -92,7 +92,20 @@ pub fn with_keys<'a, T>(
     watch: impl FnMut(usize, Side, &[u8]),
 ) -> Run<T> {
     let keys = |party: usize| Keys::new(keys[party], keys[(party + 1) % 3], b"in memory");
-    carried([keys(0), keys(1), keys(2)], program, watch)
+    let mut watch = watch;
+    carried([keys(0), keys(1), keys(2)], program, |party, side, bytes| watch(party, side, bytes))
+}
+
+/// Runs one program like [`in_memory`], and lets `change` change the data that each party gets.
+#[cfg(test)]
+pub(super) fn tampered<'a, T>(
+    seed: u8,
+    program: impl Fn(Context) -> Part<'a, T>,
+    change: impl FnMut(usize, Side, &mut Vec<u8>),
+) -> Run<T> {
+    let key = |number: usize| *derive(&[seed; 32], "shares/memory", &[number as u8]);
+    let keys = |party: usize| Keys::new(key(party), key((party + 1) % 3), b"in memory");
+    carried([keys(0), keys(1), keys(2)], program, change)
 }
 
 /// Runs one program with planted bugs, or with keys that change.
@@ -108,13 +121,14 @@ pub(super) fn taped<'a, T>(
         keys.taped = super::tests::audit::Taped { tape, party };
         keys
     };
-    carried([keys(0), keys(1), keys(2)], program, watch)
+    let mut watch = watch;
+    carried([keys(0), keys(1), keys(2)], program, |party, side, bytes| watch(party, side, bytes))
 }
 
 fn carried<'a, T>(
     keys: [Keys; 3],
     program: impl Fn(Context) -> Part<'a, T>,
-    mut watch: impl FnMut(usize, Side, &[u8]),
+    mut change: impl FnMut(usize, Side, &mut Vec<u8>),
 ) -> Run<T> {
     let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
     let parties = keys.into_iter().zip(&lines).enumerate();
@@ -138,10 +152,10 @@ fn carried<'a, T>(
         }
         let mut sent = lines.each_ref().map(|line| line.wire().take());
         for (party, line) in lines.iter().enumerate() {
-            let before = std::mem::take(&mut sent[(party + 2) % 3][Side::After as usize]);
-            let after = std::mem::take(&mut sent[(party + 1) % 3][Side::Before as usize]);
-            watch(party, Side::Before, &before);
-            watch(party, Side::After, &after);
+            let mut before = std::mem::take(&mut sent[(party + 2) % 3][Side::After as usize]);
+            let mut after = std::mem::take(&mut sent[(party + 1) % 3][Side::Before as usize]);
+            change(party, Side::Before, &mut before);
+            change(party, Side::After, &mut after);
             line.wire().turn([before, after]);
         }
     }

@@ -7,7 +7,7 @@
 //! with the bits of the public index j, so the lower index wins a tie.
 
 use super::bits::{Adder, add, not};
-use super::primitives::{LANES, product_by, reshare};
+use super::primitives::{LANES, multiply, product_by, reshare_products};
 use super::{Bits, Context, Shared, Xor};
 
 /// Returns planes of 64 lanes that mark whether point i has chosen item j, row j after row j. `keys` are
@@ -34,8 +34,7 @@ pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize
             // The candidates are public, so the product is local.
             zeros.map(|bits| bits.iter().zip(&others).map(|(a, b)| Xor(a.0 & b.0)).collect())
         } else {
-            let part = state.candidates.product(&zeros);
-            reshare(context, part).await
+            multiply(context, &state.candidates, &zeros).await
         };
         state.narrow(context, Low::Secret(&low)).await;
     }
@@ -105,7 +104,14 @@ impl Selection {
         for (count, missing) in count.iter().zip(&self.missing) {
             part.extend(product_by(&few, &count.plus(missing)));
         }
-        let products = reshare(context, part).await;
+        let factors = || {
+            let changes: Vec<_> =
+                count.iter().zip(&self.missing).map(|(count, missing)| count.plus(missing)).collect();
+            let low = if let Low::Secret(low) = low { Some(low) } else { None };
+            let by = Shared::concat(std::iter::once(&self.candidates).chain(low).chain(&changes));
+            (Shared::concat(std::iter::repeat_n(&few, by.len() / few.len().max(1))), by)
+        };
+        let products = reshare_products(context, part, || vec![factors()]).await;
         let len = self.candidates.len();
         let dropped = products.slice(0..len);
         let rest = match low {
@@ -139,7 +145,15 @@ async fn population(
         let threes: Vec<usize> = columns.iter().map(|column| column.len() / width / 3 * width).collect();
         let part = columns.iter().zip(&threes).flat_map(|(column, &three)| full_adder_part(column, three));
         let part = part.collect();
-        let majorities = reshare(context, part).await;
+        let factors = || {
+            let of = |(column, &three): (&Shared<Bits>, &usize)| {
+                let [a, b, c] = [0, 1, 2].map(|part| column.slice(part * three..(part + 1) * three));
+                (a.plus(&c), b.plus(&c))
+            };
+            let (x, y): (Vec<_>, Vec<_>) = columns.iter().zip(&threes).map(of).unzip();
+            vec![(Shared::concat(&x), Shared::concat(&y))]
+        };
+        let majorities = reshare_products(context, part, factors).await;
         let (mut next, mut start) = (vec![Shared::default(); columns.len() + 1], 0);
         for (bit, (column, three)) in columns.iter().zip(threes).enumerate() {
             let [a, b, c] = [0, 1, 2].map(|part| column.slice(part * three..(part + 1) * three));

@@ -5,8 +5,8 @@
 //! There a fixed start is good enough for three steps.
 
 use super::balance;
-use super::bits::{Adder, a2b, b2a_part};
-use super::primitives::{multiply, multiply_all, reshare};
+use super::bits::{Adder, a2b, b2a};
+use super::primitives::{multiply, multiply_all};
 use super::round::{Part, together};
 use super::truncate::truncate;
 use super::{Bits, Context, Shared};
@@ -40,8 +40,7 @@ pub async fn reciprocals(
     let leading = leading(context, bits).await;
     // Bit t is the leading bit of a degree of length t + 1.
     let scales: Vec<u64> = (0..top as u32).map(|bit| 1 << (NEWTON_BITS - 1 - bit)).collect();
-    let part = b2a_part(context, &leading, degrees.len(), [&scales, &plan.roots()]).await.concat();
-    let [scale, root] = halves(&reshare(context, part).await);
+    let [scale, root] = halves(&b2a(context, &leading, degrees.len(), [&scales, &plan.roots()]).await);
     let mantissa = multiply(context, degrees, &scale).await;
     let (mut one, mut two) = (context.split(0), context.split(1));
     let mut parts: Vec<Part<'_, _>> = vec![

@@ -5,7 +5,7 @@
 //! result equals [`crate::propagation::integer::reference::coarse`] bit for bit.
 
 use super::bits::{b2a, not, sign, words};
-use super::primitives::{LANES, in_thirds, multiply, product_by, reshare};
+use super::primitives::{LANES, in_thirds, multiply, product_by, reshare_products};
 use super::{Bits, Context, Shared, Xor};
 use crate::propagation::integer::reference::Output;
 use crate::propagation::integer::{COARSE_BITS, Plan};
@@ -112,7 +112,7 @@ async fn seal_part(context: &mut Context, plan: &Plan, scores: &Shared<u64>) -> 
     let below = sign(context, &scores, bits).await;
     let scores = {
         let kept = not(context, below);
-        let kept = b2a(context, &[kept], scores.len(), &[1]).await;
+        let kept = b2a(context, &[kept], scores.len(), [&[1]]).await;
         multiply(context, &scores, &kept).await
     };
     let by_class = scores.chunks(lanes);
@@ -162,14 +162,23 @@ async fn tournament(
         let first = Shared::concat(of(0).map(|at| &scores[at]));
         let second = Shared::concat(of(1).map(|at| &scores[at]));
         let later = sign(context, &first.minus(&second), bits).await;
-        let choice = b2a(context, std::slice::from_ref(&later), first.len(), &[1]).await;
+        let choice = b2a(context, std::slice::from_ref(&later), first.len(), [&[1]]).await;
         let change = multiply(context, &choice, &second.minus(&first)).await;
         let part = (0..pairs).flat_map(|pair| {
             let later = later.slice(pair * width..(pair + 1) * width);
             product_by(&later, &labels[2 * pair].plus(&labels[2 * pair + 1]))
         });
         let part = part.collect();
-        let changes = reshare(context, part).await.chunks(places * width);
+        let factors = || {
+            let of = |pair: usize| {
+                let later = later.slice(pair * width..(pair + 1) * width);
+                let labels = labels[2 * pair].plus(&labels[2 * pair + 1]);
+                (Shared::concat(std::iter::repeat_n(&later, labels.len() / width.max(1))), labels)
+            };
+            let (by, labels): (Vec<_>, Vec<_>) = (0..pairs).map(of).unzip();
+            vec![(Shared::concat(&by), Shared::concat(&labels))]
+        };
+        let changes = reshare_products(context, part, factors).await.chunks(places * width);
         let winners = first.plus(&change).chunks(lanes);
         let odd = (!scores.len().is_multiple_of(2)).then(|| (scores.pop(), labels.pop()));
         labels = changes.iter().enumerate().map(|(pair, change)| labels[2 * pair].plus(change)).collect();
@@ -199,7 +208,7 @@ async fn divide(
         let below = sign(context, &less, bits).await;
         let bit = not(context, below);
         if place > 0 {
-            let taken = b2a(context, std::slice::from_ref(&bit), rest.len(), &[2 << place]).await;
+            let taken = b2a(context, std::slice::from_ref(&bit), rest.len(), [&[2 << place]]).await;
             rest = rest.minus(&multiply(context, &taken, &sums).await);
         }
         quotients.push(bit);

@@ -1,5 +1,7 @@
 //! Reshare, open, products and private inputs (Araki et al., CCS 2016, sections 2 and 3).
 
+use super::proofs::log::{Log, Proved};
+use super::proofs::statements::{Masks, products};
 use super::round::{Part, Side, together};
 use super::{Bits, Context, Ring, Shared};
 
@@ -7,12 +9,45 @@ use super::{Bits, Context, Ring, Shared};
 pub const LANES: usize = 64;
 
 /// Returns shares of the sum of the three parties' parts. Takes one word per party and one round.
+///
+/// # Panics
+/// If the program proves its statements, because this reshare has none.
 pub async fn reshare<T: Ring>(context: &mut Context, mut part: Vec<T>) -> Shared<T> {
+    assert!(context.log().is_none(), "BUG: a reshare without a statement");
     context.step().mask(&mut part);
     context.send(Side::Before, &part);
     context.round().await;
     let next = context.receive(Side::After, part.len());
     Shared { own: part, next }
+}
+
+/// Returns shares of the sum of the three parties' parts, as [`reshare`] does. `statement` adds to the log
+/// what the parties must prove.
+pub async fn reshare_proved<T: Ring>(
+    context: &mut Context,
+    mut part: Vec<T>,
+    statement: impl FnOnce(&Context, &Log, &Shared<T>, Masks<T>),
+) -> Shared<T> {
+    let Some(log) = context.log() else { return reshare(context, part).await };
+    let masks = context.step().masks(&mut part);
+    #[cfg(test)]
+    log.cheat(&mut part);
+    context.send(Side::Before, &part);
+    context.round().await;
+    let next = context.receive(Side::After, part.len());
+    let shared = Shared { own: part, next };
+    statement(context, &log, &shared, masks);
+    shared
+}
+
+/// Returns shares of sums of products, from this party's part of them. Each of `pairs` has one factor of
+/// each sum.
+pub async fn reshare_products<T: Proved>(
+    context: &mut Context,
+    part: Vec<T>,
+    pairs: impl FnOnce() -> Vec<(Shared<T>, Shared<T>)>,
+) -> Shared<T> {
+    reshare_proved(context, part, |_, log, shared, masks| products(log, shared, masks, pairs())).await
 }
 
 /// Opens a shared value to all three parties. Takes one word per party and one round.
@@ -25,18 +60,22 @@ pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Vec<T> {
 }
 
 /// Returns products word by word (`and` for bits). Takes one word per party and one round.
-pub async fn multiply<T: Ring>(context: &mut Context, x: &Shared<T>, y: &Shared<T>) -> Shared<T> {
+pub async fn multiply<T: Proved>(context: &mut Context, x: &Shared<T>, y: &Shared<T>) -> Shared<T> {
     let part = x.product(y);
-    reshare(context, part).await
+    reshare_products(context, part, || vec![(x.clone(), y.clone())]).await
 }
 
 /// Returns several products in one round.
-pub async fn multiply_all<T: Ring>(
+pub async fn multiply_all<T: Proved>(
     context: &mut Context,
     pairs: &[(&Shared<T>, &Shared<T>)],
 ) -> Vec<Shared<T>> {
     let part = pairs.iter().flat_map(|(x, y)| x.product(y)).collect();
-    let products = reshare(context, part).await;
+    let factors = || {
+        let (x, y) = (pairs.iter().map(|pair| pair.0), pairs.iter().map(|pair| pair.1));
+        vec![(Shared::concat(x), Shared::concat(y))]
+    };
+    let products = reshare_products(context, part, factors).await;
     let ends = pairs.iter().scan(0, |end, (x, _)| {
         *end += x.len();
         Some((*end - x.len(), *end))
@@ -60,6 +99,12 @@ pub fn deal<T: Ring>(
             let own: Vec<T> = step.draw(Side::Before, len);
             let value = value.unwrap_or(&[]);
             let next: Vec<T> = value.iter().zip(&own).map(|(&x, &r)| x.sub(r)).collect();
+            #[cfg(test)]
+            let next = context.log().map_or(next.clone(), |log| {
+                let mut next = next;
+                log.cheat(&mut next);
+                next
+            });
             context.send(Side::After, &next);
             Shared { own, next }
         }

@@ -1,5 +1,7 @@
 //! The whole computation at one party: the stages, one after the other.
 
+use std::sync::Arc;
+
 use super::chebyshev::{Graph, propagate};
 use super::distances::{added, hamming, keys};
 use super::input::{Copies, Inputs, compare, integers};
@@ -66,8 +68,7 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     context.enter(Stage::Degrees);
     let reciprocals = reciprocals(context, &plan, &degrees, &labels).await;
     context.enter(Stage::Propagation);
-    let scores = propagate(context, &plan, &graph, &reciprocals, &labels).await;
-    drop(graph);
+    let scores = propagate(context, &plan, &Arc::new(graph), &reciprocals, &labels).await;
     context.enter(Stage::Output);
     Outcome::Sealed(seal(context, &plan, &scores).await)
 }

@@ -48,7 +48,7 @@ async fn truncate_part(context: &mut Context, part: &[u64], bits: u32) -> Shared
     let propagate = x[..count - 1].iter().zip(&y).map(|(a, b)| a.plus(b)).collect();
     let carried = carry(context, generate, propagate).await;
     let over = 1u64.wrapping_shl(64 - bits);
-    let [mut sum] = b2a_part(context, &[carried, unwrapped], len, [&[1, over]]).await;
+    let ([mut sum], _) = b2a_part(context, &[carried, unwrapped], len, [&[1, over]]).await;
     if let Some(halves) = halves {
         let offset = if context.role() == 0 { over.wrapping_add((1 << 62) >> bits) } else { 0 };
         let shifted = halves.iter().map(|t| (t >> bits).wrapping_sub(offset));

@@ -115,7 +115,7 @@ proptest! {
     fn weighted_bits_become_integers(count in 1usize..150, bits in 1usize..=14, seed: u8) {
         let (x, weights) = (words(count, 64, seed), words(bits, 64, !seed));
         let run = on_shares!(seed, &planes(&x, bits), |context, x| {
-            b2a(context, &x.chunks(width(count)), count, &words(bits, 64, !seed)).await
+            b2a(context, &x.chunks(width(count)), count, [words(bits, 64, !seed).as_slice()]).await
         });
         let value = |x: u64| {
             let set = (0..bits).filter(|bit| x >> bit & 1 == 1);

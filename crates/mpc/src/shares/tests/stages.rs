@@ -1,5 +1,7 @@
 //! Compares each stage with the same stage of the reference.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::super::balance::weights;
@@ -308,7 +310,7 @@ fn propagation(balance: bool) {
         Box::pin(async move {
             let (graph, degrees) = Graph::new(edges, points);
             let reciprocals = reciprocals(&mut context, &plan, &degrees, &labels).await;
-            let scores = propagate(&mut context, &plan, &graph, &reciprocals, &labels).await;
+            let scores = propagate(&mut context, &plan, &Arc::new(graph), &reciprocals, &labels).await;
             (degrees, scores)
         })
     });

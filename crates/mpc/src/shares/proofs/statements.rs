@@ -1,0 +1,436 @@
+//! Statements of the operations: for each message, what its sender must prove.
+
+use std::sync::Arc;
+
+use super::super::bits::{planes, words};
+use super::super::primitives::LANES;
+use super::super::round::Side;
+use super::super::{Bits, Context, Ring, Shared, Xor};
+use super::extension::{Extension, challenge, inner};
+use super::gates::Terms;
+use super::log::{Log, Proved, Prover};
+use super::prove::{Make, Vectors};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+
+/// Words that a party has drawn to mask a reshare: with the party before it, and with the one after it.
+pub struct Masks<T> {
+    /// Words of the own key.
+    pub before: Vec<T>,
+    /// Words of the next key.
+    pub after: Vec<T>,
+}
+
+impl<T> std::fmt::Debug for Masks<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Masks({} words, <redacted>)", self.before.len())
+    }
+}
+
+/// Returns the prover with this role, seen from the party of a context.
+fn prover(context: &Context, role: usize) -> Prover {
+    [Prover::Me, Prover::After, Prover::Before][(role + 3 - context.role()) % 3]
+}
+
+fn minus<T: Ring>(mut a: Vec<T>, b: &[T]) -> Vec<T> {
+    a.iter_mut().zip(b).for_each(|(a, &b)| *a = a.sub(b));
+    a
+}
+
+/// Adds the statements of a reshare of sums of products. Each of `pairs` has a factor of each sum.
+pub fn products<T: Proved>(
+    log: &Log,
+    result: &Shared<T>,
+    masks: Masks<T>,
+    pairs: Vec<(Shared<T>, Shared<T>)>,
+) {
+    // With z_i = sum (x_i y_i + x_i y_(i+1) + x_(i+1) y_i) + k_i - k_(i+1), party i - 1 knows
+    // z_i - sum x_i y_i - k_i, and party i + 1 knows k_(i+1).
+    let word = |z: &[T], factors: &dyn Fn(&(Shared<T>, Shared<T>)) -> [Vec<T>; 2], key: &[T]| {
+        let mut word = minus(z.to_vec(), key);
+        for pair in &pairs {
+            let [x, y] = factors(pair);
+            word.iter_mut().zip(x.iter().zip(&y)).for_each(|(word, (x, y))| *word = word.sub(x.mul(*y)));
+        }
+        word
+    };
+    let mine = word(&result.own, &|(x, y)| [x.own.clone(), y.own.clone()], &masks.before);
+    let after = word(&result.next, &|(x, y)| [x.next.clone(), y.next.clone()], &masks.after);
+    let (len, products) = (result.len(), 2 * pairs.len());
+    let (mut own, mut next, mut own_turned, mut next_turned) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (x, y) in pairs {
+        let [x0, x1, y0, y1] = [x.own, x.next, y.own, y.next].map(Arc::new);
+        own.extend([Arc::clone(&x0), Arc::clone(&y0)]);
+        next.extend([Arc::clone(&x1), Arc::clone(&y1)]);
+        own_turned.extend([y0, x0]);
+        next_turned.extend([y1, x1]);
+    }
+    log.add(Prover::Me, Terms { len, products, a: own, b: next_turned, word: mine });
+    log.add(Prover::After, Terms { len, products, a: next, b: Vec::new(), word: after });
+    log.add(Prover::Before, Terms { len, products, a: Vec::new(), b: own_turned, word: masks.before });
+}
+
+/// Statement of one role, as all parties know it together. Each party keeps its own part of it.
+struct OfRole<T> {
+    role: usize,
+    len: usize,
+    products: usize,
+    a: Vec<Vec<T>>,
+    b: Vec<Vec<T>>,
+    /// Word of the party before the prover, which the prover knows, too.
+    lower: Vec<T>,
+    /// Word of the party after the prover.
+    upper: Vec<T>,
+}
+
+impl<T: Proved> OfRole<T> {
+    fn add(self, context: &Context, log: &Log) {
+        let prover = prover(context, self.role);
+        let shared = |vectors: Vec<Vec<T>>, known: bool| -> Vec<Arc<Vec<T>>> {
+            if known { vectors.into_iter().map(Arc::new).collect() } else { Vec::new() }
+        };
+        let terms = Terms {
+            len: self.len,
+            products: self.products,
+            a: shared(self.a, prover != Prover::Before),
+            b: shared(self.b, prover != Prover::After),
+            word: if prover == Prover::Before { self.upper } else { self.lower },
+        };
+        log.add(prover, terms);
+    }
+}
+
+/// Adds the statement of role 0 that it has dealt the bits of the sum of its two shares `x`. `dealt` are
+/// the shares of the bits, plane after plane.
+///
+/// Party 2 knows share 0, with bits a, and the dealt share r; party 1 knows share 1, with bits b, and the
+/// dealt share m. With p = r + a and q = m + b, the carry into each place is p + q, and
+/// (a + c)(b + c) + c = (r + q)(m + p) + p + q is the carry out of it.
+pub fn sum_of_shares<T: Ring>(
+    context: &Context,
+    log: &Log,
+    x: &Shared<T>,
+    dealt: &Shared<Bits>,
+    count: usize,
+) {
+    let width = words(x.len());
+    // This party's share of the two is the first or the second; role 0 has both.
+    let known = |share: &[T], dealt: &[Bits]| -> [Vec<Bits>; 2] {
+        let bits = planes(share, count);
+        let carries = dealt.iter().zip(&bits).map(|(r, a)| Xor(r.0 ^ a.0)).collect();
+        [dealt.to_vec(), carries]
+    };
+    let [first, second] = match context.role() {
+        0 => [Some(known(&x.own, &dealt.own)), Some(known(&x.next, &dealt.next))],
+        1 => [None, Some(known(&x.own, &dealt.own))],
+        _ => [Some(known(&x.next, &dealt.next)), None],
+    };
+    let inner = count.saturating_sub(1) * width;
+    // p_(t+1) + p_t + r_t p_t, and the same of q and m.
+    let word = |[r, p]: &[Vec<Bits>; 2]| -> Vec<Bits> {
+        (0..inner).map(|at| Xor(p[at + width].0 ^ p[at].0 ^ r[at].0 & p[at].0)).collect()
+    };
+    let low = |vectors: &Option<[Vec<Bits>; 2]>, range: std::ops::Range<usize>| -> Vec<Vec<Bits>> {
+        vectors.iter().flatten().map(|vector| vector[range.clone()].to_vec()).collect()
+    };
+    let lower: Vec<Bits> = first.as_ref().map(&word).unwrap_or_default();
+    let upper: Vec<Bits> = second.as_ref().map(&word).unwrap_or_default();
+    let (a, b) = (low(&first, 0..inner), low(&second, 0..inner));
+    OfRole { role: 0, len: inner, products: 2, a, b, lower, upper }.add(context, log);
+    // There is no carry into the lowest place.
+    let lowest = |known: Option<[Vec<Bits>; 2]>| {
+        known.map(|[_, p]| p[..p.len().min(width)].to_vec()).unwrap_or_default()
+    };
+    let (lower, upper) = (lowest(first), lowest(second));
+    let len = if count == 0 { 0 } else { width };
+    OfRole { role: 0, len, products: 0, a: vec![], b: vec![], lower, upper }.add(context, log);
+}
+
+/// Returns bit `lane` of a plane.
+fn bit<T: Ring>(plane: &[Bits], lane: usize) -> T {
+    T::from_bits(plane[lane / LANES].0 >> (lane % LANES) & 1)
+}
+
+fn integers<T: Ring>(plane: &[Bits], len: usize) -> Vec<T> {
+    (0..len).map(|lane| bit(plane, lane)).collect()
+}
+
+/// Adds the statement of role 0 that it has dealt the exclusive or of its two shares of each bit as an
+/// integer: r + m = b_0 + b_1 - 2 b_0 b_1. `dealt` are the shares of the integers.
+pub fn exclusive_or<T: Proved>(
+    context: &Context,
+    log: &Log,
+    bits: &[Shared<Bits>],
+    len: usize,
+    dealt: &Shared<T>,
+) {
+    let all = |share: &dyn Fn(&Shared<Bits>) -> Vec<Bits>| -> Vec<T> {
+        bits.iter().flat_map(|plane| integers::<T>(&share(plane), len)).collect()
+    };
+    let own = |plane: &Shared<Bits>| plane.own.clone();
+    let next = |plane: &Shared<Bits>| plane.next.clone();
+    let twice = |words: &[T]| words.iter().map(|&x| T::default().sub(x).sub(x)).collect::<Vec<T>>();
+    let (first, second) = match context.role() {
+        0 => (Some((all(&own), &dealt.own)), Some((all(&next), &dealt.next))),
+        1 => (None, Some((all(&own), &dealt.own))),
+        _ => (Some((all(&next), &dealt.next)), None),
+    };
+    let word = |known: &Option<(Vec<T>, &Vec<T>)>| {
+        known.as_ref().map(|(bits, dealt)| minus(dealt.to_vec(), bits)).unwrap_or_default()
+    };
+    let (lower, upper) = (word(&first), word(&second));
+    let a = first.map(|(bits, _)| twice(&bits)).into_iter().collect();
+    let b = second.map(|(bits, _)| bits).into_iter().collect();
+    OfRole { role: 0, len: bits.len() * len, products: 1, a, b, lower, upper }.add(context, log);
+}
+
+/// Adds the statements of the reshare that ends a conversion of bits to integers. Role 1 adds up
+/// w (b + u - 2 u b) of share 1 of u, role 2 adds up w (u - 2 u b) of share 0, and role 0 adds nothing; b
+/// is share 2 of the bits, which roles 1 and 2 know.
+pub fn converted<T: Proved, const N: usize>(
+    context: &Context,
+    log: &Log,
+    (bits, len): (&[Shared<Bits>], usize),
+    dealt: &Shared<T>,
+    weights: [&[T]; N],
+    (result, masks): (&Shared<T>, Masks<T>),
+) {
+    let role = context.role();
+    let all = N * len;
+    // Word list of each bit, for all lists of weights.
+    let weighted = |words: &dyn Fn(usize) -> Vec<T>, factor: T| -> Vec<Vec<T>> {
+        (0..bits.len())
+            .map(|at| {
+                let words = words(at);
+                let of = |weights: &[T]| -> Vec<T> {
+                    words.iter().map(|word| word.mul(weights[at]).mul(factor)).collect()
+                };
+                weights.iter().flat_map(|weights| of(weights)).collect()
+            })
+            .collect()
+    };
+    let plain = |words: &dyn Fn(usize) -> Vec<T>| -> Vec<Vec<T>> {
+        (0..bits.len()).map(|at| words(at).repeat(N)).collect()
+    };
+    let sum = |vectors: &[Vec<T>]| {
+        vectors.iter().fold(vec![T::default(); all], |mut sum, vector| {
+            sum.iter_mut().zip(vector).for_each(|(sum, &x)| *sum = sum.add(x));
+            sum
+        })
+    };
+    let (one, minus_two) = (T::from_bits(1), T::default().sub(T::from_bits(2)));
+    let own_u = |at: usize| dealt.own[at * len..][..len].to_vec();
+    let next_u = |at: usize| dealt.next[at * len..][..len].to_vec();
+    let own_bits = |at: usize| integers::<T>(&bits[at].own, len);
+    let next_bits = |at: usize| integers::<T>(&bits[at].next, len);
+    let message = |z: &[T], key: &[T]| minus(z.to_vec(), key);
+    let (own, next) = (message(&result.own, &masks.before), message(&result.next, &masks.after));
+    let none = Vec::new;
+    // Role 0 sends only its masks.
+    let (lower, upper) = match role {
+        0 => (own.clone(), none()),
+        2 => (next.clone(), none()),
+        _ => (none(), masks.before.clone()),
+    };
+    OfRole { role: 0, len: all, products: 0, a: vec![], b: vec![], lower, upper }.add(context, log);
+    // Role 1: share 1 of u is known to role 0, share 2 of the bits to role 2.
+    let (a, b, lower, upper) = match role {
+        0 => {
+            (weighted(&next_u, minus_two), vec![], minus(next.clone(), &sum(&weighted(&next_u, one))), none())
+        }
+        1 => {
+            let lower = minus(own.clone(), &sum(&weighted(&own_u, one)));
+            (weighted(&own_u, minus_two), plain(&next_bits), lower, none())
+        }
+        _ => (vec![], plain(&own_bits), none(), minus(masks.before.clone(), &sum(&weighted(&own_bits, one)))),
+    };
+    OfRole { role: 1, len: all, products: bits.len(), a, b, lower, upper }.add(context, log);
+    // Role 2: share 2 of the bits is known to role 1, share 0 of u to role 0.
+    let (a, b, lower, upper) = match role {
+        0 => (vec![], plain(&own_u), none(), minus(masks.before, &sum(&weighted(&own_u, one)))),
+        1 => (weighted(&next_bits, minus_two), vec![], next, none()),
+        _ => (weighted(&own_bits, minus_two), plain(&next_u), own, none()),
+    };
+    OfRole { role: 2, len: all, products: bits.len(), a, b, lower, upper }.add(context, log);
+}
+
+/// Reshared product of matrices: the rows of x and y, and this party's words of the result.
+struct Known<T> {
+    /// Result of a prover, with its mask, at the party before it.
+    lower: Vec<T>,
+    /// Mask of the party after the prover.
+    upper: Vec<T>,
+}
+
+/// Returns what this party knows of a reshare with each prover: this party, the one after it, the one
+/// before it.
+fn known<T: Ring>(result: &Shared<T>, masks: Masks<T>) -> [(Prover, Known<T>); 3] {
+    let lower = |z: &[T], key: &[T]| Known { lower: minus(z.to_vec(), key), upper: Vec::new() };
+    [
+        (Prover::Me, lower(&result.own, &masks.before)),
+        (Prover::After, lower(&result.next, &masks.after)),
+        (Prover::Before, Known { lower: Vec::new(), upper: masks.before }),
+    ]
+}
+
+/// Returns the sum of coin times row, for rows of `width` words.
+fn combined<R: Extension>(coins: &[R], rows: &[R::Word], width: usize) -> Vec<R> {
+    let mut sum = vec![R::zero(); width];
+    for (row, &coin) in rows.chunks(width.max(1)).zip(coins) {
+        sum.iter_mut().zip(row).for_each(|(sum, &word)| *sum = sum.plus(coin.scaled(word)));
+    }
+    sum
+}
+
+/// Returns `count` coins.
+fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
+    (0..count).map(|_| challenge(stream)).collect()
+}
+
+/// Adds the statements of the distances of all pairs. `codes` are whole blocks of rows of `bits` words,
+/// and `place` returns the place in the result of the product of row `j` of a block and row i, i up to the
+/// end of that block.
+///
+/// The coin of a product is alpha_j beta_i (Freivalds, *Probabilistic Machines Can Use Less Running Time*,
+/// 1977). For block J, with sums alpha x over its rows and beta x over the rows up to its end,
+/// the products are (alpha x_i) (beta x_(i+1)) + (beta x_i) (alpha x_(i+1)) and what one party knows.
+pub fn distances(
+    log: &Log,
+    (codes, bits): (&Arc<Shared<u16>>, usize),
+    (result, masks): (&Shared<u16>, Masks<u16>),
+    place: fn(usize, usize) -> usize,
+) {
+    type R = super::extension::Galois<u16>;
+    let (rows, width) = (codes.len() / bits, LANES * bits);
+    let blocks = rows / LANES;
+    for (prover, known) in known(result, masks) {
+        let codes = Arc::clone(codes);
+        let make: Make<R> = Box::new(move |stream| {
+            let (alpha, beta) = (coins::<R>(stream, rows), coins::<R>(stream, rows));
+            let sums = |share: &[u16]| -> [Vec<Vec<R>>; 2] {
+                let (mut inside, mut up_to) = (Vec::new(), vec![vec![R::zero(); bits]]);
+                for block in 0..blocks {
+                    let rows = &share[block * width..(block + 1) * width];
+                    let of = |coins: &[R]| combined(&coins[block * LANES..(block + 1) * LANES], rows, bits);
+                    inside.push(of(&alpha));
+                    let before = &up_to[block];
+                    up_to.push(before.iter().zip(of(&beta)).map(|(a, b)| a.plus(b)).collect());
+                }
+                up_to.remove(0);
+                [inside, up_to]
+            };
+            let total = |words: &[u16]| {
+                let mut total = R::zero();
+                for (j, alpha) in alpha.iter().enumerate().filter(|_| !words.is_empty()) {
+                    let until = (j / LANES + 1) * LANES;
+                    let row =
+                        (0..until).fold(R::zero(), |sum, i| sum.plus(beta[i].scaled(words[place(j, i)])));
+                    total = total.plus(row.times(*alpha));
+                }
+                total
+            };
+            let flat = |first: &[Vec<R>], second: &[Vec<R>]| [first, second].concat().concat();
+            let mut vectors =
+                Vectors { claim: total(&known.lower).plus(total(&known.upper)), ..Vectors::default() };
+            if prover != Prover::Before {
+                let [inside, up_to] = sums(if prover == Prover::Me { &codes.own } else { &codes.next });
+                let local = inside.iter().zip(&up_to).map(|(a, b)| inner(a, b)).fold(R::zero(), R::plus);
+                vectors.claim = vectors.claim.minus(local);
+                vectors.a = flat(&inside, &up_to);
+            }
+            if prover != Prover::After {
+                let [inside, up_to] = sums(if prover == Prover::Me { &codes.next } else { &codes.own });
+                vectors.b = flat(&up_to, &inside);
+            }
+            vectors
+        });
+        log.add_linear::<u16>(prover, 2 * blocks * bits, make);
+    }
+}
+
+/// One product of the graph with a matrix, and its masks.
+#[derive(Debug)]
+pub struct Step {
+    /// The factor, points x columns.
+    pub factor: Shared<u64>,
+    /// The reshared product.
+    pub result: Shared<u64>,
+    /// Its masks.
+    pub masks: Masks<u64>,
+}
+
+/// Adds the statements of all products of the graph with matrices of `columns` columns. `rows` returns the
+/// sum of coin times row of the own share of the graph, or of the next one.
+///
+/// The coin of a word is alpha_row beta_column, with other columns in each step. So all steps are one
+/// statement about two vectors of points: (alpha W_i) (a_(i+1) beta) + (a_i beta) (alpha W_(i+1)).
+pub fn graph(
+    log: &Log,
+    (points, columns): (usize, usize),
+    steps: Vec<Step>,
+    rows: impl Fn(&[super::extension::Galois<u64>], Side) -> Vec<super::extension::Galois<u64>>
+    + Clone
+    + Send
+    + 'static,
+) {
+    type R = super::extension::Galois<u64>;
+    let (mut factors, mut parts) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+    for step in steps {
+        factors.push(step.factor);
+        let known = known(&step.result, step.masks);
+        parts.iter_mut().zip(known).for_each(|(parts, (_, known))| parts.push(known));
+    }
+    let factors = Arc::new(factors);
+    for (prover, parts) in [Prover::Me, Prover::After, Prover::Before].into_iter().zip(parts) {
+        let (factors, rows) = (Arc::clone(&factors), rows.clone());
+        let make: Make<R> = Box::new(move |stream| {
+            let alpha = coins::<R>(stream, points);
+            let beta: Vec<Vec<R>> = factors.iter().map(|_| coins::<R>(stream, columns)).collect();
+            // The sum over the columns of all steps.
+            let by_point = |share: fn(&Shared<u64>) -> &Vec<u64>| -> Vec<R> {
+                let mut sums = vec![R::zero(); points];
+                for (factor, beta) in factors.iter().zip(&beta) {
+                    let words = share(factor).chunks(columns);
+                    for (sum, words) in sums.iter_mut().zip(words) {
+                        *sum = words
+                            .iter()
+                            .zip(beta)
+                            .fold(*sum, |sum, (&word, beta)| sum.plus(beta.scaled(word)));
+                    }
+                }
+                sums
+            };
+            let mut claim = R::zero();
+            for (known, beta) in parts.iter().zip(&beta) {
+                for words in [&known.lower, &known.upper] {
+                    for (words, alpha) in words.chunks(columns).zip(&alpha) {
+                        let row = words.iter().zip(beta);
+                        let row = row.fold(R::zero(), |sum, (&word, beta)| sum.plus(beta.scaled(word)));
+                        claim = claim.plus(row.times(*alpha));
+                    }
+                }
+            }
+            let mut vectors = Vectors { claim, ..Vectors::default() };
+            if prover != Prover::Before {
+                let (side, share): (_, fn(&Shared<u64>) -> &Vec<u64>) = if prover == Prover::Me {
+                    (Side::Before, |x| &x.own)
+                } else {
+                    (Side::After, |x| &x.next)
+                };
+                let (rows, sums) = (rows(&alpha, side), by_point(share));
+                vectors.claim = vectors.claim.minus(inner(&rows, &sums));
+                vectors.a = [rows, sums].concat();
+            }
+            if prover != Prover::After {
+                let (side, share): (_, fn(&Shared<u64>) -> &Vec<u64>) = if prover == Prover::Me {
+                    (Side::After, |x| &x.next)
+                } else {
+                    (Side::Before, |x| &x.own)
+                };
+                vectors.b = [by_point(share), rows(&alpha, side)].concat();
+            }
+            vectors
+        });
+        log.add_linear::<u64>(prover, 2 * points, make);
+    }
+}

@@ -1,0 +1,286 @@
+//! Tests that every operation is proved, and that each wrong message is found.
+
+use std::sync::{Arc, Mutex};
+
+use super::super::bits::{Adder, a2b, add, b2a, carry, sign};
+use super::super::chebyshev::Graph;
+use super::super::distances::hamming;
+use super::super::lookup::lookup;
+use super::super::memory::{Run, in_memory, tampered};
+use super::super::nearest::nearest;
+use super::super::primitives::{multiply, multiply_all, reshare_proved};
+use super::super::round::Part;
+use super::super::{Bits, Context, Ring, Shared, Xor};
+use super::extension::{Extension, Galois, Gf64};
+use super::gates::Gates;
+use super::log::{Alongside, Log};
+use super::prove::{Batch, Refused, Vectors, prove};
+use super::statements::{self, Step};
+use flyswarm_sealed_sum::crypto::stream::Stream;
+
+fn words(count: usize, seed: u8) -> Vec<u64> {
+    let mut stream = Stream::new(&[seed; 32], "test words", &[]);
+    let mut values = vec![0u64; count];
+    super::super::context::blend(&mut stream, &mut values, |_, word| word);
+    values
+}
+
+fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
+    let of = |seed| words(values.len(), seed).into_iter().map(T::from_bits).collect::<Vec<T>>();
+    let (one, two) = (of(seed), of(!seed));
+    let rest = values.iter().zip(one.iter().zip(&two)).map(|(&x, (&a, &b))| x.sub(a).sub(b)).collect();
+    let shares = [one, two, rest];
+    std::array::from_fn(|party| Shared { own: shares[party].clone(), next: shares[(party + 1) % 3].clone() })
+}
+
+/// Message that a party makes wrongly, counted from 1, and the bit that it changes there. It goes on with the
+/// changed message as if it were right, so its own shares agree with what it has sent.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    message: u32,
+    bit: u64,
+}
+
+/// Counter of the messages of one party, and its plan.
+#[derive(Clone, Default)]
+pub(in crate::shares) struct Cheat(Arc<Mutex<(u32, Option<Plan>)>>);
+
+impl Cheat {
+    pub(super) fn change<T: Ring>(&self, words: &mut [T]) {
+        let (count, plan) = &mut *self.0.lock().expect("no panic");
+        *count += 1;
+        if let Some(plan) = plan.filter(|plan| plan.message == *count && !words.is_empty()) {
+            let bit = (plan.bit % (8 * T::BYTES * words.len()) as u64) as usize;
+            let word = &mut words[bit / (8 * T::BYTES)];
+            *word = word.add(T::from_bits(1 << (bit % (8 * T::BYTES))));
+        }
+    }
+}
+
+type Program = dyn Fn(Context) -> Part<'static, ()> + Sync;
+type Results = [Result<u32, Refused>; 3];
+
+/// Runs a program and the proofs of all its statements. A party may cheat. Returns also the number of
+/// messages of each party.
+fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refused>>, [u32; 3]) {
+    let counters: [Cheat; 3] = std::array::from_fn(|party| {
+        Cheat(Arc::new(Mutex::new((0, cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan)))))
+    });
+    let run = in_memory(5, |context| {
+        let log = Log::new(counters[context.role()].clone());
+        let (root, inner) = (context.split(0), context.split(0).with_log(log.clone()));
+        let part = program(inner);
+        let body = Box::pin(async move {
+            part.await;
+            context.wire().rounds()
+        });
+        Box::pin(Alongside::new(root, log, body))
+    });
+    (run, counters.map(|counter| counter.0.lock().expect("no panic").0))
+}
+
+/// Returns what the parties see if the party after `cheat` refuses its proof.
+fn refused(cheat: usize) -> Results {
+    let none = Refused::Proof { by_me: false, by_before: false, mine: false, shown: true };
+    let Refused::Proof { by_me, by_before, mine, shown } = none else { unreachable!("BUG: made above") };
+    let mut results = [Err(none); 3];
+    results[cheat] = Err(Refused::Proof { by_me, by_before, mine: true, shown });
+    results[(cheat + 1) % 3] = Err(Refused::Proof { by_me: true, by_before, mine, shown });
+    results[(cheat + 2) % 3] = Err(Refused::Proof { by_me, by_before: true, mine, shown });
+    results
+}
+
+/// Checks that the proofs of a program hold, and that a party that changes one bit of any of its messages
+/// is found: its proof, and no other one, is refused.
+fn every_message_is_proved(name: &str, program: &Program, faults: usize) {
+    let (whole, messages) = run(program, None);
+    let rounds: Vec<u32> = whole.results.iter().map(|result| *result.as_ref().expect(name)).collect();
+    assert!(rounds[0] > 0 && rounds.iter().all(|&each| each == rounds[0]), "{name}: {rounds:?}");
+    println!("{name}: {} rounds, {} with proofs, {:?} bytes", rounds[0], whole.rounds, whole.sent);
+    assert!(messages.iter().all(|&count| count > 0), "{name}: {messages:?}");
+    for (party, count) in messages.into_iter().enumerate() {
+        for message in 1..=count {
+            let places = [0, u64::MAX].into_iter().chain(words(faults, message as u8));
+            for bit in places {
+                let (found, _) = run(program, Some((party, Plan { message, bit })));
+                assert_eq!(found.results, refused(party), "{name}: message {message} of {party}, bit {bit}");
+            }
+        }
+    }
+}
+
+/// Makes a program of shared values.
+fn of<T: Ring + Sync>(
+    values: Vec<T>,
+    body: impl Fn(Context, Shared<T>) -> Part<'static, ()> + Sync + 'static,
+) -> Box<Program> {
+    let shares = share(&values, 3);
+    Box::new(move |context: Context| {
+        let held = shares[context.role()].clone();
+        body(context, held)
+    })
+}
+
+#[test]
+fn products_of_each_ring_are_proved() {
+    fn twice<T: super::log::Proved>(len: usize) -> Box<Program> {
+        of(words(len, 1).into_iter().map(T::from_bits).collect(), |mut context, x: Shared<T>| {
+            Box::pin(async move {
+                let square = multiply(&mut context, &x, &x.plus(&x)).await;
+                multiply_all(&mut context, &[(&square, &x), (&x, &x)]).await;
+            })
+        })
+    }
+    every_message_is_proved("and", &twice::<Bits>(70), 3);
+    every_message_is_proved("16 bits", &twice::<u16>(70), 1);
+    every_message_is_proved("64 bits", &twice::<u64>(3), 1);
+}
+
+#[test]
+fn conversions_between_bits_and_integers_are_proved() {
+    let program = of(words(70, 2), |mut context, x: Shared<u64>| {
+        Box::pin(async move {
+            let bits = a2b(&mut context, &x, 20, Adder::Sklansky).await;
+            add(&mut context, &bits[..5], &bits[5..10], Adder::Ripple).await;
+            carry(&mut context, bits[..6].to_vec(), bits[6..12].to_vec()).await;
+            sign(&mut context, &x, 9).await;
+        })
+    });
+    every_message_is_proved("bits of integers", &program, 3);
+    let program = of(words(8, 3).into_iter().map(Xor).collect(), |mut context, x: Shared<Bits>| {
+        Box::pin(async move {
+            let planes = x.chunks(2);
+            b2a(&mut context, &planes, 70, [&[1u64, 2, 4, 1 << 63], &[5, 6, 7, 8]]).await;
+            b2a(&mut context, &planes[..1], 70, [&[1u16]]).await;
+        })
+    });
+    every_message_is_proved("integers of bits", &program, 2);
+}
+
+#[test]
+fn lookups_and_the_search_for_neighbours_are_proved() {
+    let program = of(words(14, 4).into_iter().map(Xor).collect(), |context, x: Shared<Bits>| {
+        Box::pin(async move {
+            let table: Vec<u64> = (0..128).map(|x| x * x).collect();
+            lookup(&context, &x.chunks(2), 70, &table, 14).await;
+        })
+    });
+    every_message_is_proved("lookup", &program, 0);
+    // A symmetric matrix of keys of two bits.
+    let points = 9;
+    let plane = |seed: u8| -> Vec<Bits> {
+        let drawn = words(points * points, seed);
+        let bit = |i: usize, j: usize| drawn[i.max(j) * points + i.min(j)] & 1;
+        (0..points).map(|i| Xor((0..points).fold(0, |word, j| word | bit(i, j) << j))).collect()
+    };
+    let program = of([plane(5), plane(6)].concat(), move |mut context, x: Shared<Bits>| {
+        Box::pin(async move {
+            nearest(&mut context, &x.chunks(points), points, 3).await;
+        })
+    });
+    every_message_is_proved("nearest", &program, 0);
+}
+
+#[test]
+fn products_of_matrices_are_proved() {
+    let (rows, bits) = (70, 64);
+    let codes = words(rows * bits, 7).into_iter().map(|word| word as u16 & 1).collect();
+    let program = of(codes, move |mut context, codes: Shared<u16>| {
+        Box::pin(async move {
+            hamming(&mut context, codes, bits).await;
+        })
+    });
+    every_message_is_proved("distances", &program, 0);
+    let (points, columns) = (5, 3);
+    let program = of(words(points * points + points * columns, 8), move |mut context, x: Shared<u64>| {
+        Box::pin(async move {
+            let square = points * points;
+            let graph = Arc::new(Graph::new(x.slice(0..square), points).0);
+            let mut factor = x.slice(square..x.len());
+            let mut steps = Vec::new();
+            for _ in 0..2 {
+                let part = graph.times(&factor, columns);
+                let statement = |_: &Context, _: &Log, result: &Shared<u64>, masks| {
+                    steps.push(Step { factor: factor.clone(), result: result.clone(), masks });
+                };
+                factor = reshare_proved(&mut context, part, statement).await;
+            }
+            let log = context.log().expect("a log");
+            let rows = move |coins: &[_], side| graph.combined(coins, side);
+            statements::graph(&log, (points, columns), steps, rows);
+        })
+    });
+    every_message_is_proved("graph", &program, 2);
+}
+
+/// Proves 1 x 1 = 1 + `error` at party 0, and that 1 x 1 = 1 at the others. Party 0 adds `constant` to all
+/// values of its first step.
+fn proves<R: Gates>(error: R, constant: R) -> [Result<(), Refused>; 3] {
+    let run = in_memory(7, |mut context: Context| {
+        let party = context.role();
+        let one = R::exceptional(1);
+        let batch = |prover: usize| {
+            let claim = if prover == 0 { one.plus(error) } else { one };
+            let place = (party + 3 - prover) % 3;
+            let vectors = Vectors {
+                a: if place == 1 { vec![] } else { vec![one] },
+                b: if place == 2 { vec![] } else { vec![one] },
+                claim: if place == 1 { R::zero() } else { claim },
+            };
+            let make = Box::new(|_: &mut Stream| vectors) as super::prove::Make<R>;
+            let constant = if (prover, place) == (0, 0) { constant } else { R::zero() };
+            Batch { terms: Vec::new(), linear: vec![(1, make)], constant }
+        };
+        let batches = [party, (party + 1) % 3, (party + 2) % 3].map(batch);
+        Box::pin(async move { prove::<R>(&mut context, batches).await })
+    });
+    run.results
+}
+
+#[test]
+fn a_constant_in_the_first_step_does_not_make_up_for_a_false_linear_statement() {
+    fn tries<R: Gates>(error: R) {
+        let zero = R::zero();
+        assert_eq!(proves(zero, zero), [Ok(()); 3]);
+        let refused = refused(0).map(|result| result.map(|_| ()));
+        assert_eq!(proves(error, zero), refused);
+        // The sum over all groups of the first step does not change, because it is a multiple of 2.
+        assert_eq!(proves(error, zero.minus(error)), refused);
+    }
+    tries(Gf64(5));
+    tries(Galois::<u16>::embed(1 << 12));
+    tries(Galois::<u64>::embed(1 << 63));
+}
+
+#[test]
+fn a_prover_that_is_told_two_coins_sends_nothing_more() {
+    for (wrong_from, step) in [(1, 1), (2, 2)] {
+        // Party 0 hears a coin from party 1, and in the next round the same from party 2.
+        let ends = Arc::new(Mutex::new([None; 3]));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut messages = 0;
+            tampered(
+                7,
+                |mut context: Context| {
+                    let ends = Arc::clone(&ends);
+                    Box::pin(async move {
+                        let party = context.role();
+                        let end = prove::<Gf64>(&mut context, Default::default()).await;
+                        ends.lock().expect("no panic")[party] = Some((end, context.wire().rounds()));
+                    })
+                },
+                |to, side, bytes| {
+                    let round = messages / 6;
+                    messages += 1;
+                    let from = if side == super::super::round::Side::Before { 2 } else { 1 };
+                    if to == 0 && from == wrong_from && round == step {
+                        *bytes.last_mut().expect("a coin") ^= 1;
+                    }
+                },
+            );
+        }));
+        assert!(caught.is_err(), "the others get nothing more");
+        let end = ends.lock().expect("no panic")[0];
+        assert_eq!(end, Some((Err(Refused::Coins), 3)));
+    }
+}
