@@ -42,7 +42,7 @@ pub(super) fn larger(keys: [[u8; 32]; 3], seeds: &[Zeroizing<[u8; 32]>; 3]) -> V
         let bytes = drawn("larger codes", rows * bits / 8);
         let words = bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         let codes = Codes::from_words(bits, words).unwrap();
-        // The last value of C + 1 means that the row has no label.
+        // Of C + 1 values the last one means that the row has no label.
         let labels =
             drawn("larger labels", rows).into_iter().map(|byte| u16::from(byte) % (classes as u16 + 1));
         let labels: Vec<_> = labels.map(|class| (usize::from(class) < classes).then_some(class)).collect();
