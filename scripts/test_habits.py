@@ -129,6 +129,8 @@ class Changes(unittest.TestCase):
         self.assertIn("a.md:5: It is no plain one.", text)
         # The commits on top of origin/main count, and so does what is not committed.
         self.git("update-ref", "refs/remotes/origin/main", "HEAD~2")
+        self.commit("It is beside me.\n\nThis is plain.\n\nIt is no plain one.\n\nThis one is plain.\n")
+        self.assertEqual(self.check()[0], 1)
         self.commit("It is beside me.\n\nThis is plain.\n")
         self.assertEqual(self.check()[0], 0)
         (self.folder / "b.rs").write_text("// Whose rows they are.\n")
