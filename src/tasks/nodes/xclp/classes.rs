@@ -173,8 +173,8 @@ proptest! {
             let has = |peer: &Peer| labels[peer.index()].contains(&Some(class));
             let have = all.iter().filter(|peer| has(peer)).count();
             let here = left.iter().filter(|peer| has(peer)).count();
-            // Perhaps all lost peers had labels of a class. It counts only if at least `fewest` of the others have
-            // labels even then. If the session requires one owner, every class counts.
+            // Perhaps all lost peers had labels of a class. It counts only if at least `fewest` of the other
+            // peers have labels even then. If the session requires one owner, every class counts.
             let counts = !without.contains(&class);
             prop_assert!(!counts || here >= usize::from(fewest) || fewest == 1);
             prop_assert_eq!(counts, fewest == 1 || have >= gone + usize::from(fewest));
