@@ -331,7 +331,7 @@ impl Xclp {
     ) -> Result<Self, String> {
         let features = session.data.features as usize;
         if data.features() != features {
-            return Err(format!("rows have {} features, the session says {features}", data.features()));
+            return Err(format!("rows have {} features, the session has {features}", data.features()));
         }
         if labels.len() != data.rows() {
             return Err(format!("{} labels for {} rows", labels.len(), data.rows()));
