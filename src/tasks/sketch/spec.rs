@@ -90,9 +90,8 @@ static FIELDS: &[Row<SketchSpec>] = fields::fields! { "sketch";
         "true if every peer's own sketch is opened, and so all distances between peers. A sketch shows how dense its \
          peer's records are anywhere.";
     active at active: whole(0, 1024),
-        "Draw of peers: `active` peers with a published distance are considered (0: all), and `chosen` of these are \
-         drawn (0: no draw). The probabilities are a softmax of inverse distances with this temperature: 0.001 to \
-         1000.";
+        "Draw of peers: `active` peers with a published distance are considered (0: all). `chosen` of these are \
+         drawn (0: no draw), with a softmax of inverse distances of this temperature: 0.001 to 1000.";
     chosen at chosen: whole(0, 1024), "";
     temperature at temperature: number(0.001, 1000.0, "0.001 to 1000"), "";
 };

@@ -151,8 +151,8 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
          each class in all labels.";
     hamming at hamming: word(Hamming),
         "Method for distances. \"replicated\": owners share their codes. \"ot\" or \"phe\": every two owners make \
-         shares of their distances by oblivious transfer or homomorphic encryption. Two computing members together \
-         then see distances, but no codes. This is slower, and owners are not checked.";
+         shares of their distances by oblivious transfer or homomorphic encryption. Two computing members \
+         together then see distances, but no codes. This is slower, and owners are not checked.";
     compute at compute: names,
         "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
          distances or labels. Any two together see all. If the list is empty, they are drawn at random.";
@@ -161,13 +161,13 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
          them. In both cases the answers show more about single rows.";
     large_owner at large_owner: flag, "";
     most_rows at most_rows: whole(0, 10_000),
-        "Largest number of rows of an owner, and of sessions of the series; 0 for no limit. Each row of each session \
-         is a question about the labels of others. With 500 rows an owner can read the labels of 45 persons whose \
-         features it knows.";
+        "Largest number of rows of an owner, and of sessions of the series; 0 for no limit. Each row of each \
+         session is a question about the labels of others. With 500 rows an owner can read the labels of 45 \
+         persons whose features it knows.";
     most_sessions at most_sessions: whole(0, 1_000_000), "";
     memory_mb at memory_mb: whole(128, 65_536),
-        "Megabytes of memory that a computing member may use: 128 to 65536. If the rows need more, the session ends. \
-         A machine with less free memory does not take part.";
+        "Megabytes of memory that a computing member may use: 128 to 65536. If the rows need more, the session \
+         ends. A machine with less free memory does not take part.";
 };
 
 impl Default for XclpSpec {
