@@ -68,7 +68,7 @@ HABITS = [
         (
             "'of which', 'of whom'",
             "two sentences, or whose, that",
-            r"\b(?:of|by|to|under|over) (?:which|whom)\b",
+            r"(?<!regardless )\b(?:of|by|to|under|over) (?:which|whom)\b",
         ),
         (
             "an old verb",

@@ -54,6 +54,7 @@ class Sentences(unittest.TestCase):
             "This line stands for a missing value.",
             "The address where the relay listens.",
             "Needs bytes for the two vectors.",
+            "It works regardless of which peers crash.",
         ):
             self.assertEqual(names(sentence), [])
 
