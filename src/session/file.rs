@@ -167,8 +167,8 @@ impl Session {
         }
         let least = task.smallest_view(peers);
         let about = format!(
-            "Smallest number of peers to continue with, so the others may be away: {least} (a majority, \
-             and the minimum of the task) to {peers}."
+            "The session continues if this number of peers is present. The others may be away. {least} (a \
+             majority, and the minimum of the task) to {peers}."
         );
         field(&about, "min_peers", min_peers, out)?;
         if !relays.is_empty() {
