@@ -471,10 +471,7 @@ impl Xclp {
         }
         let decided = inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
         if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
-            return Err(
-                "the committee decided other commitments than those that came with the inputs of the owners"
-                    .into(),
-            );
+            return Err("the committee decided other commitments than the owners have sent".into());
         }
         let sealed = if senders.contains(&Some(self.me)) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);
