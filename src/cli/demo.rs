@@ -50,7 +50,8 @@ pub(super) struct Demo {
     /// Seed to split and deal the rows; the session's own seed is agreed on by the peers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// With the task flynn: train only on three peers, sampled by sketch distance; their rows differ
+    /// With the task flynn: train only on three peers, sampled by sketch distance. The demo deals out
+    /// rows that differ
     #[arg(long, value_name = "HOW", value_parser = parse_select)]
     select: Option<Select>,
     /// With the task xclp: method for distances, replicated, ot or phe, as in `session new`

@@ -79,7 +79,7 @@ pub(super) struct Join {
     /// Name of these rows in the privacy ledger, which adds up what private sessions spend
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Join only if these rows have spent at most E afterwards
+    /// Refuse to join if these rows would then have spent more than E
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
     /// Join a private session without a question, even if its forecast is poor
