@@ -59,8 +59,8 @@ pub(super) struct Demo {
     hamming: Option<Hamming>,
     #[command(flatten)]
     noise: NoiseArguments,
-    /// Show all nodes side by side on a page in the browser, and print its address. A port without an
-    /// address is one of 127.0.0.1; 0 takes a free port
+    /// Show all nodes side by side on a page in the browser, and print its address. The default
+    /// ADDRESS is 127.0.0.1; port 0 takes a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
     /// Print only one JSON object at the end on standard output
