@@ -3,8 +3,8 @@
 
 Needs Python 3.11 and the packages `cryptography`, `blake3` and `numpy`. The types of messages are read from
 the specification itself (section 2.1); the rest follows its text, section by section. The code is in
-`crates/conform/python`: `primitives`, which the second peer uses too, and `vectors`. Prints the failed checks
-and `N passed, N failed`. The exit code is 1 if a check failed.
+`crates/conform/python`: `primitives`, which the second peer uses too, `parties` and `vectors`. Prints the
+failed checks and `N passed, N failed`. The exit code is 1 if a check failed.
 """
 
 import sys

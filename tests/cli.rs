@@ -30,6 +30,15 @@ fn without_the_network_there_is_neither_demo_nor_join() {
     assert!(!String::from_utf8_lossy(&help.stdout).contains("demo"));
 }
 
+#[test]
+fn the_help_of_session_new_describes_each_task() {
+    let help = flyswarm(Path::new("."), &["session", "new", "--help"]);
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    for line in ["flynn        a classifier (FlyNN)", "xclp         labels for each peer's own rows"] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
 #[cfg(feature = "net")]
 #[test]
 fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
@@ -72,7 +81,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
         };
         // A demo writes no file of learnt rows, and a verdict needs 20 rows of each class.
         let few = "warning: it cannot be known whether this model has learnt from these rows, because \
-                   kept/alice.model.learnt-rows is not beside it\n\
+                   kept/alice.model.learnt-rows is not next to it\n\
                    warning: Too few events to say how good the model is: 11 rows of \"0\", and 20 are needed.\n";
         let said = format!("{said}{}", if words[0] == "report" { few } else { "" });
         assert_eq!(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the tables of docs/labels.md, "Labels for new rows": XCLP for prediction, every set and seed.
+"""Makes the tables of lab/tables/labels.md: XCLP for prediction, every set and seed.
 
     cargo build --release --package flyswarm-lab --examples
     lab/scripts/prediction-figures.py target/release/examples/prediction DATA OUT [--seeds 0,1,2] [--print]

@@ -33,7 +33,7 @@ def write(tensors: Mapping[str, Any]) -> bytes:
             with np.errstate(over="ignore"):
                 array = np.ascontiguousarray(values, "<f4").reshape(np.shape(values))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"the trainer's {name} is no array of numbers: {error}") from None
+            raise ValueError(f"the trainer's {name} is not an array of numbers: {error}") from None
         header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [at, at + array.nbytes]}
         parts.append(array.tobytes())
         at += array.nbytes

@@ -158,7 +158,7 @@ class Bad(Descent):
             lambda w: w | {"dense9.bias": np.zeros(1)},
             'in round 1 has a tensor "dense9.bias", which the network has not',
         ),
-        (lambda w: w | {"dense1.bias": ["one"]}, "the trainer's dense1.bias is no array of numbers"),
+        (lambda w: w | {"dense1.bias": ["one"]}, "the trainer's dense1.bias is not an array of numbers"),
     ],
 )
 def test_weights_that_are_not_those_of_the_network_name_the_tensor(swarm, digits, change, problem):

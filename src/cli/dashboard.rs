@@ -41,7 +41,7 @@ struct Shared {
     token: String,
     /// Port of the server.
     port: OnceLock<u16>,
-    /// Makes the node leave; unset before there is a node, and for many nodes.
+    /// Makes the node leave. Not set before the node starts, or if the page shows many nodes.
     leave: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Report, once it exists.
     report: Mutex<Option<Bytes>>,

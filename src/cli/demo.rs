@@ -50,7 +50,8 @@ pub(super) struct Demo {
     /// Seed to split and deal the rows; the session's own seed is agreed on by the peers
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// With the task flynn: train only on three peers, sampled by sketch distance; their rows differ
+    /// With the task flynn: train only on three peers, sampled by sketch distance. The demo deals out
+    /// rows that differ
     #[arg(long, value_name = "HOW", value_parser = parse_select)]
     select: Option<Select>,
     /// With the task xclp: method for distances, replicated, ot or phe, as in `session new`
@@ -58,8 +59,8 @@ pub(super) struct Demo {
     hamming: Option<Hamming>,
     #[command(flatten)]
     noise: NoiseArguments,
-    /// Show all nodes side by side on a page in the browser, and print its address. A port without an
-    /// address is one of 127.0.0.1; 0 takes a free port
+    /// Show all nodes side by side on a page in the browser, and print its address. The default
+    /// ADDRESS is 127.0.0.1; port 0 takes a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
     /// Print only one JSON object at the end on standard output

@@ -161,7 +161,7 @@ impl Doctor {
         let (count, needed) = (session.roster.len(), session.min_peers);
         let version = message::VERSION;
         let text = format!(
-            "{}, id {}, {count} peers of which {needed} are needed, protocol version {version}",
+            "{}, id {}, {count} peers ({needed} are enough), protocol version {version}",
             session.name,
             session.id()
         );
@@ -296,7 +296,7 @@ fn twin_finding(address: &Multiaddr) -> Finding {
     Finding::new(Level::Error, "twice", text).advise(advice)
 }
 
-#[allow(clippy::disallowed_methods, reason = "the doctor waits for the others for so long and no longer")]
+#[allow(clippy::disallowed_methods, reason = "the doctor waits for the others for a limited time")]
 fn now() -> Instant {
     Instant::now()
 }

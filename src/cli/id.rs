@@ -18,7 +18,7 @@ use crate::session::Run;
 /// Print the peer id of this user's key; make the key if it does not exist
 ///
 /// With --network-key: print the fingerprint of a network key, which is not secret; peers with the same
-/// fingerprint have the same key. With --new in addition: make the key, and send it to every peer over a
+/// fingerprint have the same key. With --new in addition: make the key. Give it to every peer over a
 /// safe channel. A key is never overwritten.
 #[derive(Debug, Args)]
 pub(super) struct IdArguments {

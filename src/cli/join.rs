@@ -79,7 +79,7 @@ pub(super) struct Join {
     /// Name of these rows in the privacy ledger, which adds up what private sessions spend
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Join only if these rows have spent at most E afterwards
+    /// Refuse to join if these rows would then have spent more than E
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
     /// Join a private session without a question, even if its forecast is poor
@@ -97,11 +97,11 @@ pub(super) struct Join {
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
-    /// Serve Prometheus metrics at http://ADDRESS/metrics; a port without an address is one of 127.0.0.1
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics; the default ADDRESS is 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
-    /// Show the session on a page in the browser, and print its address, which contains a secret. A port
-    /// without an address is one of 127.0.0.1; 0 takes a free port
+    /// Show the session on a page in the browser, and print its address, which contains a secret. The
+    /// default ADDRESS is 127.0.0.1; port 0 takes a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
     /// Print one JSON object per line on standard output for each event

@@ -26,7 +26,7 @@ pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Known, Failure> {
     let mut text = Vec::new();
     match File::open(&path).and_then(|file| file.take(LIMIT).read_to_end(&mut text)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Err(format!("{} is not beside it", path.display())));
+            return Ok(Err(format!("{} is not next to it", path.display())));
         }
         read => read.map_err(|error| for_io(&error, wrong(&error)))?,
     };

@@ -125,7 +125,7 @@ fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
         let mode = metadata.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(Failure::Input(format!(
-                "{name}: mode is {mode:04o}, must be 0600 (nobody else may read it)"
+                "{name}: mode is {mode:04o}, must be 0600 (only you may read it)"
             )));
         }
     }

@@ -30,7 +30,7 @@ use crate::data::{Dataset, LabelColumn};
 /// given instead of a network, its datastore takes the new rows. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
-    /// Network file; or a personal model that takes new rows
+    /// Network file, or a personal model to update with new rows
     model: PathBuf,
     #[command(flatten)]
     data: DataArguments,

@@ -60,7 +60,7 @@ pub(super) struct Relay {
     #[arg(long, value_name = "SECONDS", default_value_t = 7 * 24 * 3600,
           value_parser = clap::value_parser!(u32).range(1..))]
     circuit_seconds: u32,
-    /// Serve Prometheus metrics at http://ADDRESS/metrics; a port without an address is one of 127.0.0.1
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics; the default ADDRESS is 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
     /// Print one JSON object per line on standard output for each event

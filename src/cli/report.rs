@@ -41,7 +41,7 @@ pub(super) struct Report {
     /// Write a page, such as wards.report.html
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace a file that is not a page of `report` or `join`; such a page is always replaced
+    /// Replace the file even if it is not a page of `report` or `join`
     #[arg(long, requires = "out")]
     force: bool,
     /// Print JSON

@@ -41,7 +41,7 @@ pub(super) struct Check {
     /// session's id changes, so all peers need the new file; they see what was added
     #[arg(long)]
     amend: bool,
-    /// Minimum number of rows with a level before --amend shows it to the others
+    /// With --amend: add a level only if at least this number of rows has it
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
     min_rows: u64,
     /// Draft a map file for --map from the problems, instead of the list. It stays at this site

@@ -45,8 +45,8 @@ pub(super) struct Simulate {
     /// Run the small form of the scenario, as the tests do
     #[arg(long)]
     small: bool,
-    /// Show at most 64 nodes side by side on a page in the browser, and print its address. A port
-    /// without an address is one of 127.0.0.1; 0 takes a free port
+    /// Show at most 64 nodes side by side on a page in the browser, and print its address. The
+    /// default ADDRESS is 127.0.0.1; port 0 takes a free port
     #[cfg(feature = "net")]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::dashboard::parse_address)]
     page: Option<std::net::SocketAddr>,

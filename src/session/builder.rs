@@ -183,7 +183,7 @@ impl SessionBuilder {
         let data = &mut session.data;
         if let Some(preparation) = &mut data.preparation {
             if features.is_some() || !data.columns.is_empty() {
-                let expected = "absent where there is a table, from which they follow";
+                let expected = "absent if there is a table, from which they follow";
                 return Err(SessionError::value("data.features or data.columns", "given", expected));
             }
             Arc::make_mut(preparation).normalise();

@@ -75,7 +75,7 @@ impl ColumnChecks {
         if self.compare && !Self::usual(task, private) {
             let why = match task.protections().columns {
                 Protection::OptOut(why) if !private => format!("false with the task {task}, which {why}"),
-                _ => "false where there is privacy.epsilon: it needs exact sums".to_owned(),
+                _ => "false with privacy.epsilon: it needs exact sums".to_owned(),
             };
             return Err(SessionError::value("data.check_columns", true, why));
         }

@@ -167,8 +167,8 @@ impl Session {
         }
         let least = task.smallest_view(peers);
         let about = format!(
-            "Smallest number of peers to continue with: {least} (a majority, and the minimum of the \
-             task) to {peers}."
+            "The session continues if this number of peers is present. The others may be away. {least} (a \
+             majority, and the minimum of the task) to {peers}."
         );
         field(&about, "min_peers", min_peers, out)?;
         if !relays.is_empty() {
@@ -292,7 +292,7 @@ impl RawSession {
                 (preparation.width() as i64, preparation.features())
             }
             (Some(_), ..) => {
-                let expected = "absent where there is a [table], from which they follow";
+                let expected = "absent if there is a [table], from which they follow";
                 return Err(SessionError::value("data.features or data.columns", "given", expected));
             }
             (None, Some(features), columns) => (features, columns),

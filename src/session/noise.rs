@@ -202,7 +202,7 @@ impl NoiseSpec {
         if let scaling @ (Scaling::Center | Scaling::Standard | Scaling::SoftBins { .. }) =
             session.data.scaling
         {
-            let limit = "none, unit-norm or range where there is privacy.epsilon: others need exact means over \
+            let limit = "none, unit-norm or range with privacy.epsilon: others need exact means over \
                          all peers";
             return Err(SessionError::value("data.scaling", scaling, limit));
         }
@@ -239,7 +239,7 @@ impl NoiseSpec {
             _ if self.colluders == 0 => Ok(()),
             mode => {
                 let limit =
-                    format!("left out with the mode {mode}: only central and member bound who may collude");
+                    format!("left out with the mode {mode}: only central and member limit the colluders");
                 Err(SessionError::value("privacy.colluders", self.colluders, limit))
             }
         }
@@ -252,7 +252,7 @@ impl NoiseSpec {
             return refuse("row with the mode member, which covers all rows of a peer already");
         }
         if session.data.preparation.as_ref().is_none_or(|table| table.group.is_none()) {
-            return refuse("row where there is no table.group, which says the group of each row");
+            return refuse("row without table.group, the column with the group of each row");
         }
         let most = MOST_PARTS / (session.roster.len() as u64 * u64::from(self.top.max(1)));
         let what = if most < MOST_GROUP_ROWS { " (peers x top x group_rows is at most 2^41)" } else { "" };
@@ -332,7 +332,7 @@ impl RawNoise {
                 Some((name, _)) => Err(SessionError::value(
                     format!("privacy.{name}"),
                     "given",
-                    "left out where there is no privacy.epsilon",
+                    "left out without privacy.epsilon",
                 )),
             };
         };
@@ -345,7 +345,7 @@ impl RawNoise {
             (Release::Every | Release::Rounds, None) => 0,
             (Release::Every | Release::Rounds, Some(asked)) => return Err(top_of_every(task, asked)),
             (Release::Top(_), None) => {
-                return Err(SessionError::value("privacy.top", "missing", "given beside privacy.epsilon"));
+                return Err(SessionError::value("privacy.top", "missing", "given with privacy.epsilon"));
             }
             (Release::Top(counts), Some(asked)) => top(counts).check(asked)?,
         };
@@ -378,7 +378,7 @@ impl RawNoise {
 }
 
 fn no_release(task: &TaskSpec) -> SessionError {
-    let limit = "flynn, sketch or fedavg where there is privacy.epsilon: other tasks open exact sums";
+    let limit = "flynn, sketch or fedavg with privacy.epsilon: other tasks open exact sums";
     SessionError::value("task", task, limit)
 }
 
@@ -499,45 +499,41 @@ mod tests {
             assert!(text.contains(from), "{from}");
             text.replacen(from, to, 1)
         };
-        for (text, reason) in [
-            (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
-            (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
-            (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
-            (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
-            (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
-            (file("epsilon = 1"), "privacy.top is missing"),
-            (file("top = 1"), "privacy.top is given, must be left out where there is no privacy.epsilon"),
-            (
-                file("delta = 1e-5"),
-                "privacy.delta is given, must be left out where there is no privacy.epsilon",
-            ),
-            (
-                file("epsilon = 1\ntop = 3\ndelta = 1e-5"),
-                "privacy.delta is 1e-5, must be left out with the task flynn",
-            ),
-            (
-                file("epsilon = 1\ntop = 3\nmode = \"member\""),
-                "privacy.mode is member, must be per-party, parallel or central with the task flynn",
-            ),
-            (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
-            (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
-            (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central and member bound who may collude"),
-            (
-                file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"),
-                "must be 1 to 2 (fewer than min_peers",
-            ),
-            (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
-            (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
-            (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
-            (
-                with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]").replacen(
-                    "\"flynn\"",
-                    "\"tune\"",
-                    1,
+        for (text, reason) in
+            [
+                (file("epsilon = 0\ntop = 1"), "privacy.epsilon is 0.0, must be 0.001 to 100"),
+                (file("epsilon = 0.0001\ntop = 1"), "privacy.epsilon is 0.0001, must be"),
+                (file("epsilon = 100.5\ntop = 1"), "privacy.epsilon is 100.5, must be"),
+                (file("epsilon = 0.1234567\ntop = 1"), "at most six decimal places"),
+                (file("epsilon = nan\ntop = 1"), "privacy.epsilon is NaN"),
+                (file("epsilon = 1"), "privacy.top is missing"),
+                (file("top = 1"), "privacy.top is given, must be left out without privacy.epsilon"),
+                (file("delta = 1e-5"), "privacy.delta is given, must be left out without privacy.epsilon"),
+                (
+                    file("epsilon = 1\ntop = 3\ndelta = 1e-5"),
+                    "privacy.delta is 1e-5, must be left out with the task flynn",
                 ),
-                "task is tune, must be flynn, sketch or fedavg where there is privacy.epsilon",
-            ),
-        ] {
+                (
+                    file("epsilon = 1\ntop = 3\nmode = \"member\""),
+                    "privacy.mode is member, must be per-party, parallel or central with the task flynn",
+                ),
+                (file("epsilon = 1\ntop = 0"), "privacy.top is 0, must be 1 to 32 (m x classes)"),
+                (file("epsilon = 1\ntop = 33"), "privacy.top is 33"),
+                (file("epsilon = 1\ntop = 3\ncolluders = 1"), "only central and member limit the colluders"),
+                (
+                    file("epsilon = 1\ntop = 3\nmode = \"central\"\ncolluders = 3"),
+                    "must be 1 to 2 (fewer than min_peers",
+                ),
+                (file("epsilon = 1\ntop = 3\nmode = \"local\""), "unknown variant"),
+                (with("unit-norm", "center"), "data.scaling is center, must be none, unit-norm or range"),
+                (with("\"unit-norm\"", "{ soft-bins = { bins = 3 } }"), "exact means"),
+                (
+                    with("[privacy]", "[tune]\n[[tune.setting]]\nm = 16\ns = 2\nrho = 2\n[privacy]")
+                        .replacen("\"flynn\"", "\"tune\"", 1),
+                    "task is tune, must be flynn, sketch or fedavg with privacy.epsilon",
+                ),
+            ]
+        {
             let error = Session::parse(&text).expect_err(&text).to_string();
             assert!(error.contains(reason), "{error:?} does not say {reason:?}");
         }

@@ -89,8 +89,7 @@ impl Run {
 
     /// Writes the fields that precede the first section of a session file.
     pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
-        let about =
-            "This session's own, random: state and receipts of another session are never taken for it.";
+        let about = "Random number of this session. State and receipts of other sessions do not fit it.";
         field(about, "run_id", quoted(&hex::encode(self.id)), out)?;
         writeln!(out, "created = {}", self.created_text())
     }

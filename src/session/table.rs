@@ -237,7 +237,7 @@ impl RawColumn {
             && (self.fill.is_some() || with != FillWith::of(&kind))
         {
             let expected = "\"mean\" of numbers and dates, \"most-frequent\" of categories and ordinals, or absent \
-                            where there is a fill";
+                            if there is a fill";
             return Err(SessionError::value(of("fill_with"), format!("{:?}", with.name()), expected));
         }
         let fill = match self.fill {
@@ -334,7 +334,7 @@ pub(super) fn check_fills(
 ) -> Result<(), SessionError> {
     let Some(column) = preparation.pooled().next() else { return Ok(()) };
     let expected = match task.protections().imputation {
-        _ if private => "absent where there is privacy.epsilon: it needs exact sums".to_owned(),
+        _ if private => "absent with privacy.epsilon: it needs exact sums".to_owned(),
         Protection::OptOut(why) => format!("absent with the task {task}, which {why}"),
         _ => return Ok(()),
     };

@@ -131,7 +131,7 @@ impl<S: Spec + Clone + PartialEq> AnySpec for S {
 pub struct Section {
     /// Name at the top level of the file.
     pub name: &'static str,
-    /// Tasks that read it, in the words of an error.
+    /// Tasks that read the section, as an error names them.
     pub tasks: &'static str,
 }
 
@@ -308,7 +308,7 @@ impl TaskSpec {
             return Err(SessionError::value("task", task.name(), section.tasks));
         }
         if sections.select.is_some() {
-            return Err(SessionError::value("task", task.name(), "flynn where there is a select"));
+            return Err(SessionError::value("task", task.name(), "flynn if there is a select"));
         }
         Ok(task)
     }

@@ -110,8 +110,8 @@ fn learnt(results: &Results) -> Markup {
             @if measured { (scrolled("Accuracy of every run", &bars::accuracy(&results.runs))) }
             @for (run, ranking) in ranked {
                 p {
-                    (run.name) ": the distances of " (ranking.peers.len()) " peers rank them as the total variation of \
-                     their classes does, with a correlation (Spearman) of " (format!("{:.3}", ranking.spearman)) "."
+                    (run.name) ": the rank correlation (Spearman) between the distances of " (ranking.peers.len()) " peers and \
+                     the total variation of their classes is " (format!("{:.3}", ranking.spearman)) "."
                 }
             }
             @for line in guesses { p { (line) "." } }

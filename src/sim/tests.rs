@@ -103,8 +103,8 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
         ("xclp = { kk = 3 }", "unknown field `kk`"),
         ("kk = 3", "unknown field `kk`"),
         ("xlcp = { k = 3 }", "task: a section is xlcp, must be one of flynn, "),
-        ("evaluate = {}", "task is xclp, must be flynn where there is an [evaluate]"),
-        ("select = \"sketch\"", "task is xclp, must be flynn where there is a select"),
+        ("evaluate = {}", "task is xclp, must be flynn if there is an [evaluate]"),
+        ("select = \"sketch\"", "task is xclp, must be flynn if there is a select"),
         (
             "kind = \"flynn\"\nlabelled_percent = 5",
             "task.labelled_percent is given, must be left out: no row of the task flynn lacks its label",

@@ -74,7 +74,7 @@ impl OwnWishes<'_> {
         }
         match self.hold_out {
             Some(_) => Err(format!(
-                "hold_out in the map file: with the task {task} the session file says what is held out"
+                "hold_out in the map file: with the task {task} the session file decides what is held out"
             )),
             None => Ok(None),
         }

@@ -87,7 +87,7 @@ fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent()
         &file,
         &[],
         2,
-        &["named-other.csv: column 3 is called \"age\", the session file says \"c2\""],
+        &["named-other.csv: column 3 is called \"age\", the session file calls it \"c2\""],
     );
     let file = named("named-same.csv", "c2");
     // The names are correct, so the next error is reported.

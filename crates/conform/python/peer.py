@@ -25,7 +25,7 @@ def tcp_address(text: str) -> tuple[str, int] | None:
 def listen_at(text: str) -> socket.socket:
     address = tcp_address(text)
     if address is None:
-        raise ValueError(f"{text} is no address such as /ip4/127.0.0.1/tcp/4001")
+        raise ValueError(f"{text} is not an address such as /ip4/127.0.0.1/tcp/4001")
     return socket.create_server(address, family=socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
 
 

@@ -247,7 +247,7 @@ impl Header<'_> {
             (Some((at, name)), Some(missing)) => {
                 let column = features[at] + 1;
                 let says = match expected.get(at) {
-                    Some(here) if !there.contains(here) => format!("{by} says {}", shown(here)),
+                    Some(here) if !there.contains(here) => format!("{by} calls it {}", shown(here)),
                     _ => format!("{by} has no such column, but {}", shown(missing)),
                 };
                 self.refuse(format!("column {column} is called {}, {says}", shown(name)))

@@ -272,7 +272,7 @@ fn other_delimiter(found: &Header) -> Result<(), DataError> {
     let count = line.matches(char::from(delimiter)).count() + 1;
     let refuse = |problem: String| Err(DataError::Layout { file: found.file.into(), problem });
     if line.starts_with(['{', '[']) {
-        return refuse("JSON: read only where the session describes the columns (`session new flynn --from`), one object a line".into());
+        return refuse("JSON: read only if the session describes the columns (`session new flynn --from`), one object a line".into());
     }
     if delimiter == b',' || count < 2 {
         return Ok(());

@@ -242,7 +242,7 @@ impl ColumnSpec {
             return Err(PrepareError::new(of("max"), max.to_string(), format!("at least min, {min}")));
         }
         if self.clip && self.min.is_none() && self.max.is_none() {
-            return Err(PrepareError::new(of("clip"), "true", "false where there is no min and no max"));
+            return Err(PrepareError::new(of("clip"), "true", "false without min and max"));
         }
         Ok(())
     }
@@ -328,7 +328,7 @@ impl TableSchema {
         }
         let feature = |column: &ColumnSpec| column.name == *group && column.kind != Kind::Ignored;
         match self.columns.iter().any(feature) {
-            true => refuse("no feature: remove its [[table.column]], or set kind = \"ignored\""),
+            true => refuse("outside the features: remove its [[table.column]], or set kind = \"ignored\""),
             false => Ok(()),
         }
     }

@@ -27,7 +27,7 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
         let wishes = OwnWishes { file: Path::new("s.toml"), trainer: None, hold_out: Some(50) };
         (session.task.kind().build_own)(session, wishes, rows).err()
     };
-    let refused = "hold_out in the map file: with the task flynn the session file says what is held out";
+    let refused = "hold_out in the map file: with the task flynn the session file decides what is held out";
     assert_eq!(told(&flynn, &mut rows).as_deref(), Some(refused));
     let refused = "hold_out in the map file: no class has two rows with a label, so none can be kept back";
     assert_eq!(told(&xclp, &mut rows).as_deref(), Some(refused));

@@ -16,9 +16,9 @@ use crate::model::readout::lowest;
 
 /// Print the class of each row, one per line; with --scores, --abstain or --id as CSV with a header
 ///
-/// The probability of a class is calibrated on rows that the session held out, and includes how frequent
-/// the class is. The predicted class does not include it, so that a rare class is found too. So it need
-/// not be the likeliest class.
+/// The probability of a class is calibrated on rows that the session held out, and takes into account how
+/// frequent the class is. The predicted class does not, so that rare classes are found, too. So the predicted
+/// class is not always the most probable one.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]

@@ -242,13 +242,13 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
     // One feature fewer, and a label of 0 or 1 instead.
     write("less.csv", named_csv(|i| i, Some(63), 20));
     let told = refused("predict m --data less.csv");
-    assert!(told.contains("column 64 is called \"digit\", the model says \"p63\""), "{told}");
+    assert!(told.contains("column 64 is called \"digit\", the model calls it \"p63\""), "{told}");
     assert!(told.ends_with("(if one column is the label: --label last, or its name or number)"), "{told}");
     let told = refused("report m --data less.csv");
     assert!(told.contains("no column is called \"p63\", which the model has"), "{told}");
     write("other.csv", named_csv(|i| i, None, 20).replacen("p7,", "age,", 1));
     let told = refused("report m --data other.csv");
-    assert!(told.contains("column 8 is called \"age\", the model says \"p7\""), "{told}");
+    assert!(told.contains("column 8 is called \"age\", the model calls it \"p7\""), "{told}");
     let told = refused("predict m --data d.csv");
     assert!(told.contains("column 65 is called \"digit\", which the model does not have"), "{told}");
 }

@@ -145,7 +145,7 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
     let learnt = |value: &Value| value["rows_learnt_from"].clone();
     let made = run("personalise n --data d.csv --out p --folds 2 --json");
     assert_eq!(learnt(&made), Value::Null, "the network was copied without its file");
-    assert!(made["warnings"][0].as_str().unwrap().ends_with("n.learnt-rows is not beside it"), "{made}");
+    assert!(made["warnings"][0].as_str().unwrap().ends_with("n.learnt-rows is not next to it"), "{made}");
     assert_eq!(mode(&folder.path().join("p.learnt-rows")), 0o600);
     assert_eq!(learnt(&run("report p --data d.csv --json")), 200);
     let others = run("report p --data v.csv --json");
@@ -160,7 +160,7 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
     let unknown = taken("r");
     assert_eq!(learnt(&unknown), Value::Null);
     assert!(
-        unknown["warnings"][0].as_str().unwrap().ends_with("p.learnt-rows is not beside it"),
+        unknown["warnings"][0].as_str().unwrap().ends_with("p.learnt-rows is not next to it"),
         "{unknown}"
     );
 }

@@ -69,7 +69,7 @@ pub(super) fn listen(seconds: u64) -> Result<Discovered, Failure> {
     Ok(found)
 }
 
-#[allow(clippy::disallowed_methods, reason = "it listens for so long and no longer")]
+#[allow(clippy::disallowed_methods, reason = "it listens for a limited time")]
 fn now() -> Instant {
     Instant::now()
 }

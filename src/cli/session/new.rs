@@ -45,8 +45,8 @@ pub(super) struct Common {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     admit: Vec<collect::Admit>,
-    /// Describe the columns and classes like this file of rows or session file (.toml). A second file
-    /// has the rows for options that need rows
+    /// Take the columns and classes from this file of rows or session file (.toml). With a session file,
+    /// a second file has the rows for options that need rows
     #[arg(long, value_name = "FILE")]
     from: Vec<PathBuf>,
     /// The label column of the rows: a name, a number from 1, last or none
@@ -64,7 +64,7 @@ pub(super) struct Common {
     /// Classes, separated by commas, or a range of integers such as 0..9
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
     classes: Vec<String>,
-    /// Number of features, or their names; rows with names must then use these
+    /// Number of features, or their names. Files with names must then have these names
     #[arg(long, value_name = "N|A,B,...", value_delimiter = ',', conflicts_with = "from")]
     features: Vec<String>,
     /// Set any field of the session file, such as timing.linger_ms=5000; repeatable
@@ -107,7 +107,8 @@ impl Args for NewArguments {
             }
         };
         let of_task = |kind: &'static TaskKind| {
-            let command = Common::augment_args(Command::new(kind.name).about(kind.about));
+            // The description comes last, because the options bring one of their own.
+            let command = Common::augment_args(Command::new(kind.name)).about(kind.about);
             command.args(kind.options.iter().map(option))
         };
         command

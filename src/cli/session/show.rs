@@ -214,7 +214,7 @@ impl fmt::Display for Shown {
                 line(if i == 0 { section } else { "" }, &some.join(", "))?;
             }
         }
-        line("peers", &format!("{}, at least {} to go on", roster.len(), self.min_peers))?;
+        line("peers", &format!("{}, at least {} to continue", roster.len(), self.min_peers))?;
         line(
             "committee",
             &format!(

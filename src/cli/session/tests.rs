@@ -252,12 +252,12 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
             "sketch.pairwise is true, must be false with select",
         ),
         (&["tune", "--choose", "3"], "unexpected argument '--choose'"),
-        (&["tune", "--set", "select=sketch"], "task is tune, must be flynn where there is a select"),
+        (&["tune", "--set", "select=sketch"], "task is tune, must be flynn if there is a select"),
         (
             &["--set", "select=sketch", "--set", "sketch.chosen=3", "--epsilon", "1"],
             "select is sketch, must be left out where",
         ),
-        (&["--set", "sketch.chosen=3"], "task is flynn, must be sketch where there is a [sketch]"),
+        (&["--set", "sketch.chosen=3"], "task is flynn, must be sketch if there is a [sketch]"),
     ] {
         let told = message(new(folder.path(), &[more, &["--force"]].concat()));
         assert!(told.contains(expected), "{more:?}: {told}");
@@ -303,7 +303,7 @@ fn distances_are_made_as_the_option_says_and_the_file_the_id_and_the_summary_hav
         let (mut paired, told) = made(&format!("--hamming {way}"));
         assert!(told.contains(expected), "{told}");
         assert!(
-            told.contains("nobody can check distances in pairs: an owner that deviates can read the label"),
+            told.contains("distances in pairs are not checked: an owner that deviates can read the label"),
             "{told}"
         );
         paired.run = plain.run;
@@ -384,7 +384,7 @@ fn a_session_of_rounds_takes_its_own_options_and_any_field_of_its_section() {
     assert!(shown.contains("network      cnn, 274 weights\n"), "{shown}");
     for (more, expected) in [
         ("flynn --rounds 7", "unexpected argument '--rounds'"),
-        ("fedavg --set flynn.m=5", "task is fedavg, must be flynn or tune where there is a [flynn]"),
+        ("fedavg --set flynn.m=5", "task is fedavg, must be flynn or tune if there is a [flynn]"),
         ("fedavg --network cnn", "fedavg.image is missing, must be given with the network cnn"),
         ("fedavg --set fedavg.colour=1", "unknown field `colour`"),
         ("fedavg --set fedavg.rounds=0", "fedavg.rounds is 0, must be 1 to 10000"),

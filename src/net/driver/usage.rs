@@ -22,7 +22,7 @@ pub struct Usage {
     pub bytes_sent: u64,
     /// Bytes of frames received in total.
     pub bytes_received: u64,
-    /// Peers that have not confirmed the result; only peers to serve, if the run serves certain peers.
+    /// Peers that have not confirmed the result. If the run serves only certain peers, only those count.
     pub(crate) unfinished: Vec<Peer>,
 }
 

@@ -64,7 +64,6 @@ fn a_file_compares_columns_unless_it_is_private_or_says_no() {
     let private = with("[[roster]]", "[privacy]\nepsilon = 1.0\ntop = 5\n[[roster]]");
     assert!(!of(&private).unwrap());
     let told = refusal(&private.replacen("[flynn]", "check_columns = true\n[flynn]", 1));
-    let expected =
-        "data.check_columns is true, must be false where there is privacy.epsilon: it needs exact sums";
+    let expected = "data.check_columns is true, must be false with privacy.epsilon: it needs exact sums";
     assert_eq!(told, expected);
 }

@@ -73,7 +73,7 @@ fn a_custom_task_is_bounded_and_goes_with_no_other() {
         ),
         (
             name("a").replacen("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]", 1),
-            "task is custom, must be flynn, sketch or fedavg where there is privacy.epsilon".into(),
+            "task is custom, must be flynn, sketch or fedavg with privacy.epsilon".into(),
         ),
     ] {
         let error = refusal(&text);

@@ -232,7 +232,7 @@ fn evaluation_of_another_task_is_refused_with_what_that_has_in_its_place() {
         let text = |evaluate: &str| format!("{head}{section}{evaluate}{roster}");
         assert!(Session::parse(&text("")).is_ok(), "{}", text(""));
         let told = format!(
-            "task is {task}, must be flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp \
+            "task is {task}, must be flynn if there is an [evaluate]; fedavg has fedavg.held_out, xclp \
              hold_out in the file of 'join --map'"
         );
         assert_eq!(refusal(&text("[evaluate]\n")), told);

@@ -63,7 +63,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
     let error = large.check().unwrap_err().to_string();
     assert!(error.contains("x the length of roster is 285212672, must be at most 268435456"), "{error}");
     let error = refusal(&with("[flynn]", "[sketch]\n[flynn]"));
-    assert!(error.contains("task is flynn, must be sketch where there is a [sketch]"), "{error}");
+    assert!(error.contains("task is flynn, must be sketch if there is a [sketch]"), "{error}");
     assert!(
         refusal(&with("classes = [\"a\", \"b\"]\n", ""))
             .contains("the length of data.classes is 0, must be 2 to 1000")
@@ -111,7 +111,7 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         (selecting("chosen = 4", ""), "sketch.chosen is 4, must be 0 to 3"),
         (
             selecting(chosen, "epsilon = 1\ntop = 1"),
-            "select is sketch, must be left out where there is privacy.epsilon: it would draw by distances of exact",
+            "select is sketch, must be left out with privacy.epsilon: it would draw by distances of exact",
         ),
         (
             selecting("chosen = 3\nhash = \"minhash\"", "").replacen(
@@ -128,11 +128,11 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         ),
         (
             tuning(SETTING).replacen("\"tune\"", "\"tune\"\nselect = \"sketch\"", 1),
-            "task is tune, must be flynn where there is a select",
+            "task is tune, must be flynn if there is a select",
         ),
         (
             with("[flynn]", "[sketch]\nchosen = 3\n[flynn]"),
-            "task is flynn, must be sketch where there is a [sketch], or flynn with select = \"sketch\"",
+            "task is flynn, must be sketch if there is a [sketch], or flynn with select = \"sketch\"",
         ),
     ] {
         let error = refusal(&text);
@@ -173,7 +173,7 @@ fn a_private_sketch_session_has_no_top_and_no_mode_that_needs_a_total_alone() {
             "privacy.mode is central, must be per-party or parallel with the task sketch: each peer's score is made",
         ),
         ("epsilon = 1\ncolluders = 1", "privacy.colluders is 1, must be left out with the mode per-party"),
-        ("mode = \"parallel\"", "privacy.mode is given, must be left out where there is no privacy.epsilon"),
+        ("mode = \"parallel\"", "privacy.mode is given, must be left out without privacy.epsilon"),
     ] {
         let error = refusal(&text(lines));
         assert!(error.contains(expected), "\n  said {error}\nexpected {expected}");

@@ -131,7 +131,7 @@ fn sums_that_fill_missing_values_are_refused_where_noise_hides_sums_and_where_a_
     let expected = "[table]: fill_with of column \"age\" is given, must be absent ";
     let private = filled.replacen("[[roster]]", "[privacy]\nepsilon = 1.0\ntop = 5\n[[roster]]", 1);
     let told = refusal(&private);
-    assert!(told.starts_with(&format!("{expected}where there is privacy.epsilon")), "{told}");
+    assert!(told.starts_with(&format!("{expected}with privacy.epsilon")), "{told}");
     let flynn = &filled[filled.find("[flynn]").unwrap()..filled.find("[[roster]]").unwrap()];
     let custom = filled.replacen(flynn, "[custom]\nname = \"a\"\n", 1).replacen("\"flynn\"", "\"custom\"", 1);
     let told = refusal(&custom);
@@ -183,7 +183,7 @@ fn a_group_column_is_no_feature_and_enters_the_id() {
     }
     for (name, told) in [
         ("kind", "the group column is \"kind\", must be another column than the label"),
-        ("age", "the group column is \"age\", must be no feature: remove its [[table.column]]"),
+        ("age", "the group column is \"age\", must be outside the features: remove its [[table.column]]"),
         ("", "the group column is \"\", must be 1 to 256 bytes"),
     ] {
         let error =

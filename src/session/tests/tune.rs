@@ -41,7 +41,7 @@ fn settings_that_cannot_be_compared_are_refused_by_their_number() {
         (with("\"flynn\"", "\"tune\""), "task is tune, must be flynn without a [tune]"),
         (
             tuning(SETTING).replacen("\"tune\"", "\"flynn\"", 1),
-            "task is flynn, must be tune where there is a [tune]",
+            "task is flynn, must be tune if there is a [tune]",
         ),
         (tuning(&format!("folds = 1\n{SETTING}")), "tune.folds is 1, must be 2 to 20"),
         (tuning(&SETTING.replace("s = 2", "s = 785")), "flynn.s of tune.setting 1 is 785, must be 2 to 784"),

@@ -95,7 +95,7 @@ pub(crate) fn words(rows: u64, of_classes: &[u64]) -> Bytes {
 pub(crate) fn fits_features(session: &Session, data: &Dataset) -> Result<(), String> {
     let features = session.data.features as usize;
     if data.features() != features {
-        return Err(format!("rows have {} features, the session says {features}", data.features()));
+        return Err(format!("rows have {} features, the session has {features}", data.features()));
     }
     Ok(())
 }

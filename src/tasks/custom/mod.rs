@@ -32,7 +32,7 @@ pub static KIND: TaskKind = TaskKind {
     ..TaskKind::new(
         "custom",
         "a task of your own program",
-        &[Section { name: "custom", tasks: "custom where there is a [custom]" }],
+        &[Section { name: "custom", tasks: "custom if there is a [custom]" }],
         |sections, data, peers| CustomSpec::read(sections, data, peers).map(Into::into),
         Shared::Sums,
     )

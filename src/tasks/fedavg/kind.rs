@@ -45,7 +45,7 @@ pub static KIND: TaskKind = TaskKind {
     ..TaskKind::new(
         "fedavg",
         "a network",
-        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp where there is a [fedavg]" }],
+        &[Section { name: "fedavg", tasks: "fedavg or fedavg-xclp if there is a [fedavg]" }],
         |sections, data, peers| FedavgSpec::read(sections, data, peers).map(Into::into),
         Shared::Sums,
     )

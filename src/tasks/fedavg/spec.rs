@@ -267,7 +267,7 @@ impl Spec for FedavgSpec {
         }
         fields::check(FIELDS, &self.section())?;
         if self.patience > 0 && self.held_out == 0 {
-            return refuse("fedavg.held_out", 0, "above 0 where there is a fedavg.patience");
+            return refuse("fedavg.held_out", 0, "above 0 if there is a fedavg.patience");
         }
         match (&self.network, self.image) {
             (Architecture::Convolutional { image, .. }, own) if own != Some(*image) => {

@@ -178,7 +178,7 @@ pub static KIND: TaskKind = TaskKind {
     ..TaskKind::new(
         "fedavg-xclp",
         "a network, trained on rows of which few have labels",
-        &[Section { name: "pseudo_labels", tasks: "fedavg-xclp where there is a [pseudo_labels]" }],
+        &[Section { name: "pseudo_labels", tasks: "fedavg-xclp if there is a [pseudo_labels]" }],
         |sections, data, peers| FedavgXclpSpec::read(sections, data, peers).map(Into::into),
         Shared::Shares,
     )

@@ -312,8 +312,8 @@ impl Flynn {
     }
 }
 
-/// Evaluates three predictions of `held`: by `model`, by a model with its settings of `kept` alone, and
-/// by the nearest rows of `kept`. Labels are numbers of the model's classes. Neither set is empty.
+/// Evaluates three predictions of `held`: by `model`, by a model that has its settings and learns only from
+/// `kept`, and by the nearest rows of `kept`. Labels are numbers of the model's classes. Both sets have rows.
 pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<Evaluation, FlynnError> {
     let (sketch, names) = (model.sketch(), model.classes());
     let own = Scaler::fit(&sketch.parameters().scaling, kept)?;

@@ -28,10 +28,10 @@ pub static KIND: TaskKind = TaskKind {
         "flynn",
         "a classifier (FlyNN)",
         &[
-            Section { name: "flynn", tasks: "flynn or tune where there is a [flynn]" },
+            Section { name: "flynn", tasks: "flynn or tune if there is a [flynn]" },
             Section {
                 name: "evaluate",
-                tasks: "flynn where there is an [evaluate]; fedavg has fedavg.held_out, xclp hold_out in the file of 'join --map'",
+                tasks: "flynn if there is an [evaluate]; fedavg has fedavg.held_out, xclp hold_out in the file of 'join --map'",
             },
         ],
         |sections, data, peers| FlynnSpec::read(sections, data, peers).map(Into::into),

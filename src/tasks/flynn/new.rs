@@ -29,8 +29,11 @@ const CANDIDATES: usize = 24;
 
 pub(crate) const PAPER: TaskOption =
     TaskOption::own("paper-settings", "", "Use the paper's settings as defaults");
-pub(crate) const SETTINGS: TaskOption =
-    TaskOption::own("settings", "FILE", "Settings as `tune --out` and a session of the task tune write them");
+pub(crate) const SETTINGS: TaskOption = TaskOption::own(
+    "settings",
+    "FILE",
+    "Settings file that `tune --out` or a session of the task tune has written",
+);
 pub(crate) const TUNING: TaskOption = TaskOption {
     name: "tuning",
     value: "SECONDS",

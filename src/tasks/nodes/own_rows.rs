@@ -93,7 +93,7 @@ impl Task for Recorder {
 }
 
 const ROUNDS: u32 = 6;
-/// Sizes of the peers' parts. With [`Case::empty`] the last peer has none.
+/// Numbers of rows of the peers. With [`Case::empty`] the last peer has no rows.
 const SIZES: [usize; 5] = [12, 16, 14, 18, 15];
 
 struct Case {

@@ -37,7 +37,7 @@ pub static KIND: TaskKind = TaskKind {
         "how far each peer's rows lie from all rows",
         &[Section {
             name: "sketch",
-            tasks: "sketch where there is a [sketch], or flynn with select = \"sketch\"",
+            tasks: "sketch if there is a [sketch], or flynn with select = \"sketch\"",
         }],
         |sections, data, peers| SketchSpec::read(sections, data, peers).map(Into::into),
         Shared::Sums,

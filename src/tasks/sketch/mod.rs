@@ -377,7 +377,7 @@ impl SketchTask {
     ) -> Result<Self, TaskError> {
         let features = session.data.features as usize;
         if data.features() != features {
-            let text = format!("rows have {} features, the session says {features}", data.features());
+            let text = format!("rows have {} features, the session has {features}", data.features());
             return Err(TaskError::Data(text));
         }
         // No counter of the sum can wrap: it is at most the rows of all peers.

@@ -85,13 +85,13 @@ static FIELDS: &[Row<SketchSpec>] = fields::fields! { "sketch";
         "Rows, and the counters of each row (a power of two with srp); at most 16777216 counters in all.";
     range at range: whole(*RANGE.start() as u64, *RANGE.end() as u64), "";
     open_distances at open_distances: flag,
-        "Whether every peer's distance to the global sketch is opened.";
+        "true if every peer's distance to the global sketch is opened.";
     pairwise at pairwise: flag,
-        "Whether every peer's own sketch is opened, and so all distances between peers: this shows how dense each \
+        "true if every peer's own sketch is opened, and so all distances between peers. A sketch shows how dense its \
          peer's records are anywhere.";
     active at active: whole(0, 1024),
-        "A draw of peers: `active` of the peers with a published distance are considered (0: all), and `chosen` of \
-         these are drawn (0: no draw), by a softmax of inverse distances of this temperature: 0.001 to 1000.";
+        "Draw of peers: `active` peers with a published distance are considered (0: all). `chosen` of these are \
+         drawn (0: no draw), with a softmax of inverse distances of this temperature: 0.001 to 1000.";
     chosen at chosen: whole(0, 1024), "";
     temperature at temperature: number(0.001, 1000.0, "0.001 to 1000"), "";
 };
@@ -177,8 +177,7 @@ impl SketchSpec {
             return refuse("sketch.chosen", &self.chosen, limit);
         }
         if session.privacy.noise.is_some() {
-            let limit =
-                "left out where there is privacy.epsilon: it would draw by distances of exact sketches";
+            let limit = "left out with privacy.epsilon: it would draw by distances of exact sketches";
             return refuse("select", &"sketch", limit.into());
         }
         self.check_draw()

@@ -272,7 +272,7 @@ fn rows_of_other_features_are_refused_and_labels_are_not_looked_at() {
     let error = SketchTask::new(session.clone(), spec(&session), Peer(0), Arc::new(narrow), &[0; 32])
         .unwrap_err()
         .to_string();
-    assert_eq!(error, "rows have 2 features, the session says 64");
+    assert_eq!(error, "rows have 2 features, the session has 64");
     let labelled = parts(&[20])[0].clone();
     let bare = Dataset::new(64, labelled.values().to_vec(), Vec::new(), Vec::new()).unwrap();
     let opened = [Bytes::copy_from_slice(&COIN)];

@@ -85,7 +85,7 @@ pub static KIND: TaskKind = TaskKind {
     ..TaskKind::new(
         "tune",
         "a comparison of settings of FlyNN",
-        &[Section { name: "tune", tasks: "tune where there is a [tune]" }],
+        &[Section { name: "tune", tasks: "tune if there is a [tune]" }],
         |sections, data, peers| TuneSpec::read(sections, data, peers).map(Into::into),
         Shared::Sums,
     )

@@ -206,10 +206,10 @@ impl Spec for TuneSpec {
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result {
         self.model.write_toml(data, out)?;
         writeln!(out, "[tune]")?;
-        let about = "Folds of each peer's rows; each is scored once with the counts of the others: 2 to 20.";
+        let about = "Number of folds of each peer's rows: 2 to 20. Each fold is scored once with the counts of the others.";
         field(about, "folds", format_args!("{}\n", self.folds), out)?;
-        let about = "What is compared besides the setting above: 1 to 64 settings, m and s as numbers or multiples \
-                     of their own d. The counts of all settings in all folds take at most 1 GiB.";
+        let about = "Settings to compare in addition to the one above: 1 to 64. m and s are numbers or multiples of \
+                     their own d. The counts of all settings in all folds take at most 1 GiB.";
         comment(about, out)?;
         for Setting { scaling, densify, m, s, rho } in &self.settings {
             writeln!(out, "[[tune.setting]]\nscaling = {}", scaling.to_toml())?;

@@ -1,4 +1,4 @@
-//! The first exchange (spec, section 15e.2). Owners share their input out to three computing parties, which
+//! The first exchange (spec, section 15b). Owners share their input out to three computing parties, which
 //! compute to the end and keep their shares of the output. No output leaves them before the committee has
 //! decided whose rows were computed on.
 //!

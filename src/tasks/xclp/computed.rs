@@ -1,5 +1,5 @@
 //! Result of the first exchange for a peer: its shares of the output if it is a computing party, and
-//! commitments to the input (spec, section 15e.2).
+//! commitments to the input (spec, section 15b).
 
 use bytes::Bytes;
 use sha2::Digest;

@@ -1,4 +1,4 @@
-//! The second exchange (spec, section 15e.2). When the committee has decided whose rows were computed on,
+//! The second exchange (spec, section 15b). When the committee has decided whose rows were computed on,
 //! the computing parties send each owner their shares of its output. Each share comes from both parties that
 //! hold it, from one of them as a hash. An owner uses no shares if two copies of one differ. The same shares
 //! may be sent again in a later view, because their sum never changes.

@@ -51,7 +51,7 @@ pub static KIND: TaskKind = TaskKind {
     ..TaskKind::new(
         "xclp",
         "labels for each peer's own rows",
-        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp where there is an [xclp]" }],
+        &[Section { name: "xclp", tasks: "xclp or fedavg-xclp if there is an [xclp]" }],
         |sections, data, peers| XclpSpec::read(sections, data, peers).map(Into::into),
         Shared::Shares,
     )

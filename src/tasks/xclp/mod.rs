@@ -331,7 +331,7 @@ impl Xclp {
     ) -> Result<Self, String> {
         let features = session.data.features as usize;
         if data.features() != features {
-            return Err(format!("rows have {} features, the session says {features}", data.features()));
+            return Err(format!("rows have {} features, the session has {features}", data.features()));
         }
         if labels.len() != data.rows() {
             return Err(format!("{} labels for {} rows", labels.len(), data.rows()));
@@ -467,11 +467,11 @@ impl Xclp {
             history.vector(slot)?.get(at..)?.first_chunk().copied()
         };
         if before.as_ref().is_some_and(|before| said(self.me) != Some(before.commitment)) {
-            return Err("another commitment to this peer's input was decided than it made".into());
+            return Err("the committee decided another commitment than this peer made".into());
         }
         let decided = inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
         if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
-            return Err("other commitments of owners were decided than came with their inputs".into());
+            return Err("the committee decided other commitments than the owners have sent".into());
         }
         let sealed = if senders.contains(&Some(self.me)) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);

@@ -92,7 +92,7 @@ impl std::str::FromStr for Hamming {
 const COPIES: &str = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
                       session); xclp.most_rows limits the rows of an owner (docs/labels.md)";
 /// The same warning if owners make shares of distances.
-const UNCHECKED: &str = "nobody can check distances in pairs: an owner that deviates can read the label of one \
+const UNCHECKED: &str = "distances in pairs are not checked: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/labels.md)";
 
 /// The parameters of XCLP (Scott, Yeo & Lampert, TMLR 2023, Algorithm 1).
@@ -139,35 +139,35 @@ impl Word for Hamming {
 /// The section `[xclp]`.
 static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
     bits at bits: whole(*CODE_BITS.start() as u64, *CODE_BITS.end() as u64),
-        "Bits of a code: a power of two, 64 to 16384. More estimate angles better.";
-    k at k: whole(1, 1000), "Neighbours of a point: 1 to 1000; all others where there are fewer.";
+        "Bits of a code: a power of two, 64 to 16384. More bits estimate angles better.";
+    k at k: whole(1, 1000), "Neighbours of a point: 1 to 1000. If there are fewer other points, all of them.";
     alpha at alpha: number(0.01, 0.999, "0.01 to 0.999"),
-        "How far labels spread: 0.01 to 0.999; and the steps in which they do, 60 for 0.99.";
+        "Reach of labels (the paper's alpha): 0.01 to 0.999; and the number of steps, 60 for 0.99.";
     steps at steps: whole(1, MOST_STEPS as u64), "";
     power at power: whole(1, 3),
         "Similarities are cosines to this power: 1 in the paper, 3 in its authors' code.";
     balance at balance: flag,
-        "Whether each label counts as one over the labels of its class. Confidences then tell what part of all \
-         labels each class has.";
+        "true if each label counts as one over the number of labels of its class. Confidences then show the part of \
+         each class in all labels.";
     hamming at hamming: word(Hamming),
-        "How distances are made: \"replicated\": owners share their codes; \"ot\" or \"phe\": every two owners make \
-         shares of theirs by oblivious transfer or homomorphic encryption, so that two who compute see \
-         distances together, not codes. Slower, and owners are not checked.";
+        "Method for distances. \"replicated\": owners share their codes. \"ot\" or \"phe\": every two owners make \
+         shares of their distances by oblivious transfer or homomorphic encryption. Two computing members \
+         together then see distances, but no codes. This is slower, and owners are not checked.";
     compute at compute: names,
-        "The three who compute, and a fourth in reserve, by name: none sees rows, distances or labels, any two \
-         together see all. Where nobody is named they are drawn by chance.";
+        "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
+         distances or labels. Any two together see all. If the list is empty, they are drawn at random.";
     few_rows at few_rows: flag,
-        "Whether there may be fewer than 5 (k + 1) rows together, and whether one owner may have more than half of \
-         them: what others are given then says more of single rows.";
+        "true if there may be fewer than 5 (k + 1) rows together; and true if one owner may have more than half of \
+         them. In both cases the answers show more about single rows.";
     large_owner at large_owner: flag, "";
     most_rows at most_rows: whole(0, 10_000),
-        "Most rows of an owner and most sessions of the series, 0 for no limit: each row of each session is a \
-         question about the labels of others. With 500 rows an owner can read the labels of 45 persons whose \
-         features it knows.";
+        "Largest number of rows of an owner, and of sessions of the series; 0 for no limit. Each row of each \
+         session is a question about the labels of others. With 500 rows an owner can read the labels of 45 \
+         persons whose features it knows.";
     most_sessions at most_sessions: whole(0, 1_000_000), "";
     memory_mb at memory_mb: whole(128, 65_536),
-        "Megabytes that a computing party may take; with more rows than that is enough for the session ends, and a \
-         machine that has less left takes no part. 128 to 65536.";
+        "Megabytes of memory that a computing member may use: 128 to 65536. If the rows need more, the session \
+         ends. A machine with less free memory does not take part.";
 };
 
 impl Default for XclpSpec {
@@ -256,8 +256,8 @@ impl Spec for XclpSpec {
         Protections {
             contributors: Protection::ByTask(
                 "opens how many rows each member has and how many members have labels of each class, and needs \
-                 privacy.min_contributors members with rows, at least 2; a class of which fewer have labels \
-                 counts as having none",
+                 privacy.min_contributors members with rows, at least 2; a class with labels of fewer \
+                 members counts as having no labels",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL

@@ -1,4 +1,4 @@
-//! Messages between the machines of an exchange, and vectors in parts, by credits (spec, section 15e.2). At
+//! Messages between the machines of an exchange, and vectors in parts, by credits (spec, section 15b). At
 //! most [`WINDOW`] parts that are not the last of their vector are under way to a peer, so that a slow peer
 //! holds little. A vector of one part needs no credit.
 

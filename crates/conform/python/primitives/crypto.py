@@ -202,6 +202,16 @@ class Stream:
             pass
         return v % n
 
+    def all_below(self, bounds: numpy.ndarray) -> numpy.ndarray:
+        """Returns below(n) for each bound n of 64 bits, in order."""
+        limits = 2**32 // bounds * bounds
+        words = numpy.frombuffer(self.take(4 * len(bounds)), "<u4").astype(numpy.uint64)
+        while len(refused := numpy.flatnonzero(words >= limits)):
+            # The words after a refused one move up.
+            more = numpy.frombuffer(self.take(4), "<u4").astype(numpy.uint64)
+            words = numpy.concatenate([numpy.delete(words, refused[0]), more])
+        return words % bounds
+
 
 def le(n: int, size: int) -> bytes:
     return n.to_bytes(size, "little")

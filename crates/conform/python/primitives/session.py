@@ -13,6 +13,7 @@ from typing import NamedTuple
 from . import Refused
 from .crypto import le, read_peer_id, tagged
 from .table import SessionError, Table, need, plain_name, printable
+from .xclp import Plan
 
 ADDRESS = "/[!-~]{0,255}"
 BOOLEAN = {
@@ -436,19 +437,15 @@ class Session:
         q = (1 - s) / self.alpha
         return 2 * q ** (steps + 1) / ((1 - q) * s) * (1 - self.alpha)
 
+    def xclp_plan(self, n):
+        return Plan(n, len(self.classes), self.bits, self.k, self.alpha, self.steps, self.power, self.balance)
+
     def fits(self, n):
         """Checks that a computation with n points is possible (section 15e)."""
-        k, steps = min(self.k, n - 1), self.steps
-        value, roundings, most = 1.01 * 2**21 * 4 * math.sqrt(n), steps**2 * math.sqrt(8 * n * k), math.isqrt(n)
-        score = 1.001 * (value + roundings) / (1 - self.alpha) + steps
-        if self.balance:
-            score = 1.002 * (value + most * roundings) / (1 - self.alpha) + most * steps + 1
-        need((value + roundings) * 2**32 < 2**62 and 2**20 * score < 2**62, "range")
-        need(1 <= steps <= 1000, "steps")
-        others = steps**2 / 2**25
-        if self.balance:
-            others = others * math.sqrt(n - 1 + k) + n / (2**20 * most)
-        need(2 * self.cut_off(steps) + 2 * (n - 1 + k) * 2**12 / 2**32 + others <= 1 / 32, "tolerance")
+        plan = self.xclp_plan(n)
+        need(plan.fits, "range")
+        need(1 <= self.steps <= 1000, "steps")
+        need(plan.tolerance(self.cut_off(self.steps)) <= 1 / 32, "tolerance")
 
     @staticmethod
     def only(condition, *values):

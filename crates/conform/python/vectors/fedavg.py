@@ -200,7 +200,7 @@ def check_fedavg_xclp():
     check("points", [unpacked(text) for text in file["points"]] == points)
     given = [max(1, sum(tally(labels[peer])[c] for peer in peers)) for c in range(classes)]
     codes = codes_of(sum(rows, []), derive(seed, "planes", session.id), session.bits)
-    made = integer_reference(codes, sum(labels, []), classes, session.k, session.bits, session.alpha, session.steps, session.power, session.balance)
+    made = integer_reference(codes, sum(labels, []), session.xclp_plan(len(codes)))
     coarse = [made["coarse"][i : i + classes] for i in range(0, len(made["coarse"]), classes)]
     for peer in peers:
         own, coarse = coarse[: len(rows[peer])], coarse[len(rows[peer]) :]

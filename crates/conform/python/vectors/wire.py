@@ -1,5 +1,6 @@
 """Checks the vectors of encodings, keys, streams, shares, envelopes, messages and faults."""
 
+import numpy
 from primitives import Refused
 from primitives.crypto import (
     CONTEXTS,
@@ -72,6 +73,9 @@ def check_streams():
         check(f"seek {label}", Stream(key, label, params, 262_149).take(70).hex() == case["at_262149"])
         stream = Stream(key, label, params)
         check(f"below {label}", all(stream.below(n) == v for n, v in case["below"]))
+        bounds, drawn = zip(*case["below"])
+        stream = Stream(key, label, params)
+        check(f"all below {label}", stream.all_below(numpy.array(bounds, numpy.uint64)).tolist() == list(drawn))
     file = vectors("agreement")
     for case in file["good"]:
         a, b, info = (bytes.fromhex(case[name]) for name in ("secret_a", "secret_b", "info"))

@@ -1,11 +1,19 @@
 """Checks the vectors of `xclp`."""
 
+import dataclasses
+import hashlib
 import math
 import struct
 
+import numpy
+from parties.operations import BITS, SMALL, rows_of_bits
+from parties.parts import Parties
+from parties.program import program
+from parties.shares import shared_out
 from primitives.crypto import Stream, ballot_bytes, derive, le, tagged
 from primitives.encoding import Ballot
 from primitives.session import Session
+from primitives.xclp import Plan
 
 from vectors.common import check, vectors
 
@@ -23,14 +31,13 @@ def hex16(matrix):
     return b"".join(le(x % 2**16, 2) for row in matrix for x in row).hex()
 
 
-def integer_reference(codes, labels, classes, k, bits, alpha, steps, power, balance):
+def integer_reference(codes, labels, plan):
     """Computes every stage of section 15e with plain integers."""
-    n = len(codes)
+    n, k, bits, classes = len(codes), plan.k, plan.bits, plan.classes
     shift = lambda x, g: (x + (1 << g - 1)) >> g
     distance = [[sum(x != y for x, y in zip(a, b)) for b in codes] for a in codes]
     near = [sorted((j for j in range(n) if j != i), key=lambda j: (distance[i][j], j))[:k] for i in range(n)]
-    table = [math.floor(math.cos(math.pi * h / bits) ** power * 2**12 + 0.5) for h in range(bits // 2)]
-    weight = lambda h: table[h] if 2 * h < bits and table[h] >= 256 else 0
+    weight = lambda h: plan.weights[h] if 2 * h < bits else 0
     weights = [[weight(distance[i][j]) for j in near[i]] for i in range(n)]
     w = [[0] * n for _ in range(n)]
     for i in range(n):
@@ -62,9 +69,7 @@ def integer_reference(codes, labels, classes, k, bits, alpha, steps, power, bala
 
     inverses, roots = list(map(inverse, degrees)), list(map(root, degrees))
     kept = [2**32 - d * r for d, r in zip(degrees, inverses)]
-    s = math.sqrt(1 - alpha**2)
-    ratio = (1 - s) / alpha
-    coefficients = [math.floor(2**20 / s + 0.5)] + [math.floor(2**21 * ratio**j / s + 0.5) for j in range(1, steps + 1)]
+    coefficients = plan.coefficients
     scores = [[0] * classes for _ in range(n)]
     for c in range(classes):
         z = lambda a: [inverses[i] * sum(x * y for x, y in zip(w[i], a)) + kept[i] * a[i] for i in range(n)]
@@ -74,11 +79,10 @@ def integer_reference(codes, labels, classes, k, bits, alpha, steps, power, bala
         for coefficient in coefficients[2:]:
             before, last = last, [shift(x, 31) - y for x, y in zip(z(last), before)]
             total = [x + coefficient * y for x, y in zip(total, last)]
-        count = labels.count(c)
-        weight = (2**21 * math.isqrt(n) + count) // (2 * count) if count else 0
+        weight = plan.balance_of(labels.count(c))
         for i in range(n):
             scores[i][c] = shift(total[i], 20)
-            if balance:
+            if plan.balance:
                 scores[i][c] = shift(scores[i][c] * weight, 20)
     found, coarse = [], []
     for row in scores:
@@ -184,39 +188,17 @@ def check_xclp():
     hashed = tagged("input", session.id, le(found["owner"], 2), bytes.fromhex(found["salt"]), *packed[first:end], said)
     check("commitment to an input", hashed.hex() == found["hash"])
 
-    words16 = lambda data: list(struct.unpack(f"<{len(data) // 2}H", data))
-
-    xor = lambda one, two: bytes(a ^ b for a, b in zip(one, two))
-
-    def parcels(words, labels, place, seeds, less):
-        """Returns parcels and hashes of shares. `less` subtracts bytes of a stream from the bytes `words`."""
-        hot = b"".join(le(0 if label is None else 1 << label, 8 * -(-classes // 64)) for label in labels)
-        *drawn, salt = map(bytes.fromhex, seeds)
-        for seed in drawn:
-            stream = Stream(seed, "shares/input", b"")
-            words = less(words, stream.take(len(words)))
-            hot = xor(hot, stream.take(len(hot)))
-        share = [None] * 3
-        share[place % 3] = b"\x01" + salt + words + hot
-        for number, seed in enumerate(drawn, 1):
-            share[(place + number) % 3] = b"\x00" + seed
-        return [(share[i] + share[(i + 1) % 3]).hex() for i in range(3)], [tagged("share", one) for one in share]
-
     found = file["parcels"]
     first, end = found["rows"]
-    made, copies = parcels(b"".join(packed[first:end]), labels[first:end], found["place"], found["seeds"], xor)
-    check("parcels of an input", made == found["sent"])
-    check("hashes of shares", [copy.hex() for copy in copies] == found["copies"])
-    check("what an owner announces", tagged("announced", hashed, *copies).hex() == found["announced"])
+    own = shared_out(BITS, words_of(packed[first:end]), labels[first:end], classes, found["place"], seeds_of(found))
+    check("parcels of an input", [parcel.hex() for parcel in own.parcels()] == found["sent"])
+    check("hashes of shares", [copy.hex() for copy in own.hashes] == found["copies"])
+    check("what an owner announces", own.view(hashed).hex() == found["announced"])
 
-    found = file["distances"]
     distances = [[sum(p != q for p, q in zip(one, two)) for two in codes] for one in codes]
-    check_pairs(found, distances)
-    place, ends = found["place"], found["owners"]
-    parts = b"".join(le(part, 2) for part in found["parts"][place])
-    less16 = lambda one, two: b"".join(le((x - r) % 2**16, 2) for x, r in zip(words16(one), words16(two)))
-    made, _ = parcels(parts, labels[ends[place] : ends[place + 1]], place, found["seeds"], less16)
-    check("parcels of parts of distances", made == found["sent"])
+    check_pairs(file["distances"], distances)
+    place, owners = file["distances"]["place"], owners_of_parts(file["distances"], labels, classes)
+    check("parcels of parts of distances", [parcel.hex() for parcel in owners[place].parcels()] == file["distances"]["sent"])
 
     found = file["streams"]
     attempt = ballot_bytes(Ballot(*found["ballot"])) + le(found["slot"], 4)
@@ -234,10 +216,19 @@ def check_xclp():
     check("masks of a third", masks(2, found["turn"], found["turned_chunk"], found["turned_step"]) == found["small"])
 
     session.fits(len(rows))
-    settings = classes, session.k, bits, session.alpha, session.steps, session.power
-    for stage, values in integer_reference(codes, labels, *settings, session.balance).items():
+    plan = session.xclp_plan(len(rows))
+    for stage, values in integer_reference(codes, labels, plan).items():
         check(f"integer reference, {stage}", values == file["reference"][stage])
-    found = file["delivered"]
+    even = dataclasses.replace(plan, balance=True)
+    made = integer_reference(codes, labels, even)
+    for stage in ("scores", "labels", "coarse"):
+        check(f"balanced classes, {stage}", made[stage] == file["balanced"][stage])
+    check("a plain and a balanced class differ", file["balanced"]["coarse"] != file["reference"]["coarse"])
+    check_delivered(file["delivered"], plan.classes, file["reference"])
+    check_parties(file, plan, even, words_of(packed), owners)
+
+
+def check_delivered(found, classes, reference):
     shares = [bytes.fromhex(share) for share in found["shares"]]
     check("hashes of shares of the output", [tagged("output", share).hex() for share in shares] == found["holds"])
     width, (first, end) = classes + 2, found["rows"]
@@ -245,13 +236,69 @@ def check_xclp():
     sent = [(rows_of[i] + tagged("output", rows_of[(i + 1) % 3])).hex() for i in range(3)]
     check("what an owner gets of its output", sent == found["sent"])
     check("the same without a party", [(rows_of[0] + rows_of[1]).hex(), sent[2]] == found["without_1"])
-    whole = xor(xor(*shares[:2]), shares[2])
-    opened = [whole[at : at + width] for at in range(0, len(whole), width)]
-    marks = [int.from_bytes(row[:2], "little") for row in opened]
-    told = [mark - 0x8000 if mark & 0x8000 else None for mark in marks]
-    check("labels of the shares", told == file["reference"]["labels"])
-    check("coarse scores of the shares", [score for row in opened for score in row[2:]] == file["reference"]["coarse"])
-    made = integer_reference(codes, labels, *settings, True)
-    for stage in ("scores", "labels", "coarse"):
-        check(f"balanced classes, {stage}", made[stage] == file["balanced"][stage])
-    check("a plain and a balanced class differ", file["balanced"]["coarse"] != file["reference"]["coarse"])
+    check("labels and coarse scores of the shares", opened(shares, classes) == (reference["labels"], reference["coarse"]))
+
+
+def opened(shares, classes):
+    """Returns the labels and coarse scores of the shares of an output."""
+    width = classes + 2
+    whole = bytes(a ^ b ^ c for a, b, c in zip(*shares))
+    rows = [whole[at : at + width] for at in range(0, len(whole), width)]
+    marks = [int.from_bytes(row[:2], "little") for row in rows]
+    return [mark - 0x8000 if mark & 0x8000 else None for mark in marks], [score for row in rows for score in row[2:]]
+
+
+def seeds_of(found):
+    return list(map(bytes.fromhex, found["seeds"]))
+
+
+def words_of(packed):
+    return numpy.frombuffer(b"".join(packed), "<u8")
+
+
+def owners_of_parts(found, labels, classes):
+    """Returns the shares of all owners of parts of distances."""
+    cuts = list(zip(found["owners"], found["owners"][1:]))
+    shared = lambda place, a, b: shared_out(SMALL, numpy.array(found["parts"][place]), labels[a:b], classes, place, seeds_of(found))
+    return [shared(place, a, b) for place, (a, b) in enumerate(cuts)]
+
+
+def check_parties(file, plan, even, words, owners):
+    """Runs the three parties, and compares what each of them receives."""
+    keys, seeds = list(map(bytes.fromhex, file["streams"]["keys"])), seeds_of(file["parcels"])
+
+    def run(plan, owners, of_distances=False):
+        parties = Parties(keys, b"in memory")
+        commitments = [bytes(32) for _ in owners]
+        shares, values = parties.run(program(parties, plan, owners, commitments, of_distances))
+        return parties, shares, values
+
+    whole = [shared_out(BITS, words, file["labels"], plan.classes, 0, seeds)]
+    stages = "graph", "degrees", "inverses", "roots", "scores"
+    cases = ("plain", plan, file, file["reference"], stages), ("balanced", even, file["balanced"], file["balanced"], stages[4:])
+    for name, case, shown, values, stages in cases:
+        parties, shares, made = run(case, whole)
+        check(f"{name} classes: what the parties receive", parties.received() == shown["received"])
+        check(f"{name} classes: the output of the parties", opened(shares, plan.classes) == (values["labels"], values["coarse"]))
+        for stage in stages:
+            added = sum(made[stage]).astype(numpy.int64)
+            check(f"{name} classes: the shares of stage {stage}", added.reshape(-1).tolist() == values[stage])
+    parties, shares, _ = run(plan, owners, True)
+    check("parts of distances: what the parties receive", parties.received() == file["distances"]["received"])
+    check("parts of distances: shares of the output", [share.hex() for share in shares] == file["delivered"]["shares"])
+
+    for case in file["larger"]:
+        n, classes, bits = case["rows"], case["classes"], case["bits"]
+        drawn = lambda label, length: Stream(b"flyswarm test vectors", label, b"").take(length)
+        words = numpy.frombuffer(drawn("larger codes", n * bits // 8), "<u8")
+        labels = [byte % (classes + 1) for byte in drawn("larger labels", n)]
+        labels = [None if label == classes else label for label in labels]
+        plan = Plan(n, classes, bits, *(case[name] for name in ("k", "alpha", "steps", "power", "balance")))
+        parties, shares, _ = run(plan, [shared_out(BITS, words, labels, classes, 0, seeds)])
+        check(f"{n} rows: what the parties receive", parties.received() == case["received"])
+        check(f"{n} rows: rounds", parties.rounds == case["rounds"])
+        check(f"{n} rows: shares of the output", [hashlib.sha256(share).hexdigest() for share in shares] == case["shares"])
+        if n < 100:
+            codes = rows_of_bits(words, n, bits).tolist()
+            made = integer_reference(codes, labels, plan)
+            check(f"{n} rows: integer reference", opened(shares, classes) == (made["labels"], made["coarse"]))

@@ -1,6 +1,7 @@
 //! The task `xclp`: a session file, the computing parties, planes and codes, commitments, parcels,
 //! streams, and every stage of the integer reference.
 
+mod larger;
 mod pairs;
 
 use flyswarm::data::Dataset;
@@ -188,6 +189,7 @@ pub(crate) fn xclp() -> Value {
             "received": from_parts.map(|hash| hex(hash.finalize())),
         },
         "delivered": delivered,
+        "larger": larger::larger(keys, &seeds),
         "balanced": {
             "scores": even.scores, "labels": even.output.labels, "coarse": even.output.coarse,
             "received": received(balanced),

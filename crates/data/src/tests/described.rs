@@ -26,7 +26,7 @@ fn patients() -> TableSchema {
         ColumnSpec { indicator: true, ..with(Fill::Number(50.0), "age", Kind::Number) },
         with(Fill::NoLevel, "sex", Kind::Category(texts("f m"))),
         ColumnSpec::new("stage", Kind::Ordinal(texts("I II III"))),
-        // Typed dates need no order; texts do.
+        // Dates need an order of day, month and year only if they are texts.
         with(Fill::Number(7.0), "seen", Kind::Date(DateOrder::DayMonthYear)),
         ColumnSpec::new("left", Kind::Date(DateOrder::YearMonthDay)),
         with(Fill::NoLevel, "smoker", Kind::Category(texts("True False"))),

@@ -94,7 +94,7 @@ fn columns_are_taken_by_name_where_names_are_expected() {
     };
     assert_eq!(
         difference(&["a", "b", "weight"], ""),
-        ": column 3 is called \"c\", the session file says \"weight\""
+        ": column 3 is called \"c\", the session file calls it \"weight\""
     );
     assert_eq!(
         difference(&["a", "weight", "b"], ""),
@@ -108,7 +108,7 @@ fn columns_are_taken_by_name_where_names_are_expected() {
         difference(&["a", "b", "c", "d"], ""),
         ": no column is called \"d\", which the session file has"
     );
-    assert_eq!(difference(&["a", "b"], "b"), ": column 3 is called \"c\", the session file says \"b\"");
+    assert_eq!(difference(&["a", "b"], "b"), ": column 3 is called \"c\", the session file calls it \"b\"");
 }
 
 /// Column names that are numbers do not hide a known header.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Units of a distance of 1.
+/// Number of units in a distance of 1.
 const UNIT: f64 = (1u32 << 30) as f64;
 /// Weight of the nearest candidate. 1,024 such weights add up to 2^31, below the limit of one draw from a
 /// stream.

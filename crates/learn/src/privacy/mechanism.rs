@@ -1,5 +1,5 @@
 //! Makes a party's counts private before it sends them: the release of Ram & Sinha, Algorithm 2, and
-//! noise in shares. docs/privacy.md has the proofs and the attackers that each protects from.
+//! noise in shares. lab/privacy-proofs.md has the proofs, docs/privacy.md the attackers.
 
 use rand::CryptoRng;
 

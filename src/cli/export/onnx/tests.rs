@@ -84,7 +84,7 @@ fn the_graph_gives_the_probabilities_and_classes_that_predict_gives_with_every_n
         }
         tried += 1;
     }
-    assert_eq!(tried, 7, "an image of 3 x 9 x 9 is no row of 256 numbers");
+    assert_eq!(tried, 7, "an image of 3 x 9 x 9 is not a row of 256 numbers");
 }
 
 #[test]

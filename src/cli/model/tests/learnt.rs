@@ -23,7 +23,7 @@ fn a_report_on_rows_that_the_model_may_have_learnt_from_says_so_first() {
     // A model from elsewhere, or one that was copied without the file.
     let (found, file) = (report(), folder.path().join("m.learnt-rows"));
     assert_eq!((&found["rows_learnt_from"], &found["rows_held_out"]), (&json!(null), &json!(null)));
-    assert_eq!(found["warnings"][0], unknown(&format!("{} is not beside it", file.display())));
+    assert_eq!(found["warnings"][0], unknown(&format!("{} is not next to it", file.display())));
     has_learnt(folder.path(), small_model(Scaling::Center).digest(), 137);
     let found = report();
     assert_eq!((&found["rows_learnt_from"], &found["rows_held_out"]), (&json!(137), &json!(20)));

@@ -38,8 +38,8 @@ fn a_file_in_other_units_is_found_by_its_owner_who_hears_what_to_do() {
         rows(&[&wave(50, 71.0, 3.0), &wave(50, 0.0, 1.0)]),
     );
     assert_eq!(told(&[&good, &more]), []);
-    // Thousandths and thousands are found. Next to such a wide spread, pounds instead of kilograms are
-    // not.
+    // Factors of 1,000 and 1/1,000 are found. Pounds instead of kilograms are not found, because the values
+    // have such a wide spread.
     let remedy = "; if so, convert the values in a map file (--map): `factor` in [columns.NAME]";
     for factor in [1000.0, 0.001] {
         let grams = rows(&[&wave(40, 70.0 * factor, 3.0 * factor), &wave(40, 0.0, factor)]);

@@ -184,7 +184,7 @@ fn a_column_in_other_units_is_told_before_any_task_counts_it() {
 fn rows_of_other_columns_are_refused_for_any_task() {
     let wide = Rows::new(Arc::new(Dataset::new(2, vec![0.0; 4], Vec::new(), Vec::new()).unwrap()));
     let told = protected(Probe::default(), wide).unwrap_err();
-    assert_eq!(told, "rows have 2 features, the session says 1");
+    assert_eq!(told, "rows have 2 features, the session has 1");
 }
 
 #[test]

@@ -131,9 +131,9 @@ impl FedavgSpec {
 
     /// Checks that the parameters fit a privacy budget.
     pub(crate) fn check_noise(&self, noise: &NoiseSpec, session: &Session) -> Result<(), SessionError> {
-        const WITH: &str = "where there is privacy.epsilon";
+        const WITH: &str = "with privacy.epsilon";
         if self.weighting != Weighting::Equal {
-            let limit = format!("equal {WITH}: numbers of rows would be told");
+            let limit = format!("equal {WITH}: it would show numbers of rows");
             return refuse("fedavg.weighting", self.weighting.word(), &limit);
         }
         if !CLIP.contains(&self.clip) {

@@ -147,7 +147,7 @@ fn what_makes_no_sense_beside_the_noise_of_rounds_is_refused_by_field() {
     let text = private_text(5);
     for (from, to, reason) in [
         ("weighting = \"equal\"", "weighting = \"rows\"", "fedavg.weighting is rows, must be equal where"),
-        ("clip = 1.0", "clip = 0.0", "fedavg.clip is 0, must be 0.001 to 4 where there is privacy.epsilon"),
+        ("clip = 1.0", "clip = 0.0", "fedavg.clip is 0, must be 0.001 to 4 with privacy.epsilon"),
         ("clip = 1.0", "clip = 4.5", "fedavg.clip is 4.5"),
         ("clip = 1.0", "clip = 1.0\nheld_out = 20", "fedavg.held_out is 20, must be 0 where"),
         ("delta = 0.01\n", "", "privacy.delta is missing, must be given with the task fedavg"),

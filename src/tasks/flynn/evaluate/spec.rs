@@ -24,7 +24,7 @@ pub struct EvaluateSpec {
 }
 
 const HELD_OUT: Limit = Limit::new("evaluate.held_out", 1, 50);
-const POSITIVE: &str = "one of data.classes, of which there are two";
+const POSITIVE: &str = "one of the two data.classes";
 const MOST: Limit = Limit::new("evaluate.most", 1, 1_000_000);
 
 /// The section as written.

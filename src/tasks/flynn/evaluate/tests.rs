@@ -407,7 +407,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let of_two = session_of(&two, 3, 1, "\"none\"", "positive = \"b\"");
     assert_eq!(Session::parse(&of_two.to_toml()).unwrap(), of_two);
     assert_ne!(of_two.id(), session_of(&two, 3, 1, "\"none\"", "positive = \"a\"").id());
-    let told = "evaluate.positive is \"c\", must be one of data.classes, of which there are two";
+    let told = "evaluate.positive is \"c\", must be one of the two data.classes";
     let error =
         Session::parse(&of_two.to_toml().replace("positive = \"b\"", "positive = \"c\"")).unwrap_err();
     assert!(error.to_string().contains(told), "{error}");
@@ -421,7 +421,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
         (EvaluateSpec { most: 0, ..usual }, "evaluate.most is 0, must be 1 to 1000000"),
         (
             EvaluateSpec { positive: Some(1), ..usual },
-            "evaluate.positive is class 1, must be one of data.classes, of which there are two",
+            "evaluate.positive is class 1, must be one of the two data.classes",
         ),
     ] {
         let task = TaskSpec::from(FlynnSpec { evaluate: Some(evaluate), ..spec });

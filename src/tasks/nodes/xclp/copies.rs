@@ -35,13 +35,13 @@ fn an_owner_that_got_different_copies_uses_nothing_and_says_whose_they_are() {
             assert!(outcome.unwrap().warnings.is_empty());
             continue;
         }
-        // One of the two is the liar; the sentence names both.
+        // The sentence names two peers. One of them is the liar.
         let text = outcome.unwrap_err();
         let (names, rest) = text.split_at(text.find(" sent different copies").expect(&text));
         assert!(names.split(" and ").any(|name| name == format!("peer-{}", liar.0)), "{text}");
         assert!(rest.ends_with("follow the protocol, and nothing of it was used"), "{text}");
     }
-    // How many rows were answered, as everybody knows.
+    // The public number of rows that got answers.
     let answered = histories[&Peer(0)].vector(3).unwrap().to_vec();
     assert_eq!(answered, 36u32.to_le_bytes());
 }

@@ -1,6 +1,6 @@
 //! Exchange of two owners by homomorphic encryption (spec, section 15c, `phe`): the holder sends the vectors
-//! `Key` and `Ciphertexts`, the evaluator an empty vector and `Answers`. The evaluator speaks first, so that
-//! nothing large comes before it has room.
+//! `Key` and `Ciphertexts`, the evaluator an empty vector and `Answers`. The evaluator sends first, so that
+//! it receives nothing large before it has memory for it.
 
 use std::ops::Range;
 use std::sync::Arc;

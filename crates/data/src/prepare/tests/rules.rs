@@ -39,7 +39,7 @@ fn what_fills_a_column_is_of_its_kind() {
         let text = fill(column, wrong.clone());
         assert!(text.starts_with(&format!("fill of column {:?}", patients().columns[column].name)), "{text}");
     }
-    assert!(refused(|p| p.columns[0].clip = true).contains("false where there is no min and no max"));
+    assert!(refused(|p| p.columns[0].clip = true).contains("false without min and max"));
 }
 
 #[test]

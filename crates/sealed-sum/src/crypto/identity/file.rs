@@ -31,7 +31,7 @@ pub enum IdentityError {
         path: PathBuf,
     },
     /// Other users may read the secret.
-    #[error("{}: mode is {mode:04o}, must be 0600 (nobody else may read it)", path.display())]
+    #[error("{}: mode is {mode:04o}, must be 0600 (only you may read it)", path.display())]
     Mode {
         /// Key file.
         path: PathBuf,

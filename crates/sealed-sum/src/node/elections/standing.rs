@@ -110,8 +110,8 @@ impl Standing {
         self.in_vain.get(&leader).copied().unwrap_or_default()
     }
 
-    /// Notes that a transfer brought nothing, and returns how often this was so. The peer is asked again
-    /// after longer and longer waits, and other peers are asked first.
+    /// Records a transfer that failed, and returns the number of failures of this peer. The peer is asked
+    /// again after longer and longer waits, and other peers are asked first.
     pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) -> u32 {
         let (times, again) = self.fetch_failures.entry(from).or_default();
         *times += 1;

@@ -1,5 +1,5 @@
 //! Counts columns of real data sets that are wrongly reported as being in other units: figures of
-//! docs/quality.md, "Columns next to the pool".
+//! lab/tables/quality.md, "Columns next to the pool".
 
 use std::path::{Path, PathBuf};
 

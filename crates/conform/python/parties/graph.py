@@ -1,0 +1,265 @@
+"""Stages 1 to 7: from the shares of owners to the graph of neighbours (spec, section 15e)."""
+
+from __future__ import annotations
+
+import numpy
+from primitives import Refused
+from primitives.xclp import Plan
+
+from .operations import (
+    BITS,
+    ONES,
+    SMALL,
+    SMALL_BITS,
+    WORDS,
+    a2b,
+    added,
+    b2a,
+    bit_by_bit,
+    bits_of,
+    complement,
+    cut,
+    each,
+    joined,
+    opened,
+    plus,
+    product,
+    products,
+    public,
+    reshare,
+    rows_of_bits,
+    table,
+    to_planes,
+    words_of,
+)
+from .parts import Part, Parties, Program, Shares, in_thirds, together
+from .shares import Input
+from .shuffle import back, shuffle
+
+
+def compared(parties: Parties, owners: list[Input], commitments: list[bytes]) -> Part:
+    """Each party sends both others its views of all owners."""
+    part = Part(parties, 1)
+    views = b"".join(owner.view(commitment) for owner, commitment in zip(owners, commitments))
+    for role in range(3):
+        part.send(role, role - 1, views)
+        part.send(role, role + 1, views)
+    return part
+
+
+def integers(part: Part, plan: Plan, owners: list[Input], of_distances: bool) -> Program:
+    """Stage 1, after the first round. Returns the bits of codes, and the labels, as integers."""
+
+    def converted(ring, words):
+        def third(part, start, end):
+            plane = each(lambda share: share[start:end], words)
+            return (yield from b2a(part, ring, [plane], 64 * (end - start), [1]))
+
+        return joined((yield from in_thirds(part, len(words[0]), 1, third)))
+
+    def dense(share):
+        hot = rows_of_bits(share, plan.rows, plan.classes).reshape(-1)
+        return to_planes(hot, 1)[0]
+
+    labels = converted(WORDS, each(dense, joined([owner.labels for owner in owners])))
+    codes = [] if of_distances else [converted(SMALL, joined([owner.words for owner in owners]))]
+    *codes, labels = yield from together([*codes, labels])
+    return codes[0] if codes else None, each(lambda share: share[:plan.rows * plan.classes], labels)
+
+
+def tiles(plan: Plan) -> list[tuple[int, int]]:
+    return [(j, i) for j in range(plan.words) for i in range(j + 1)]
+
+
+def entries_of_tiles(plan: Plan, matrix: numpy.ndarray) -> numpy.ndarray:
+    """Returns the entries of all tiles of a matrix of whole blocks."""
+    blocks = [matrix[64 * j:64 * j + 64, 64 * i:64 * i + 64].reshape(-1) for j, i in tiles(plan)]
+    return numpy.concatenate(blocks)
+
+
+def distances(parties: Parties, plan: Plan, codes: Shares) -> Program:
+    """Stage 2, from codes. Returns the entries of the tiles."""
+    part, size = Part(parties, 2), 64 * plan.words
+
+    def padded(share):
+        out = numpy.zeros((size, plan.bits), numpy.uint16)
+        out[:plan.rows] = share.reshape(plan.rows, plan.bits)
+        return out
+
+    # The sums of products are below 2^64, and count mod 2^16.
+    codes = each(padded, codes)
+    wide = each(lambda share: share.astype(numpy.float64), codes)
+    both = lambda x, y: (x @ y.T % 2**16).astype(numpy.uint16)
+    after = lambda i: wide[(i + 1) % 3]
+    crossed = [both(wide[i], after(i)) for i in range(3)]
+    sums = [entries_of_tiles(plan, both(wide[i], wide[i]) + crossed[i] + crossed[i].T) for i in range(3)]
+    z = yield from reshare(part, SMALL, sums)
+    ones = each(lambda share: share.sum(1, dtype=numpy.uint16), codes)
+    lengths = [entries_of_tiles(plan, own[:, None] + own[None, :]) for own in ones]
+    return [length - numpy.uint16(2) * one for length, one in zip(lengths, z)]
+
+
+def added_parts(parties: Parties, plan: Plan, owners: list[Input]) -> Shares:
+    """Stage 2, from parts of distances. Returns the entries of the tiles."""
+    Part(parties, 2)
+    owner = numpy.repeat(range(len(owners)), [one.rows for one in owners])
+    pairs = owner[:, None] != owner[None, :]
+
+    def entries(parts):
+        parts = parts.reshape(plan.rows, plan.rows)
+        lower = numpy.tril(parts + numpy.where(pairs, parts.T, 0).astype(numpy.uint16), -1)
+        out = numpy.zeros((64 * plan.words,) * 2, numpy.uint16)
+        out[:plan.rows, :plan.rows] = lower + lower.T
+        return entries_of_tiles(plan, out)
+
+    return each(entries, joined([one.words for one in owners]))
+
+
+def keys(parties: Parties, plan: Plan, distances: Shares) -> Program:
+    """Stage 3. Returns the planes of the keys, as matrices."""
+    part, size = Part(parties, 3), 64 * plan.words
+
+    def third(part, start, end):
+        own = each(lambda share: share[start:end], distances)
+        *low, a, b = yield from a2b(part, SMALL, own, plan.key_bits + 1, bit_by_bit)
+        both = yield from product(part, BITS, b, a)
+        return [*low, plus(BITS, plus(BITS, a, b), both)]
+
+    def matrix(plane):
+        blocks = bits_of(plane, len(distances[0])).reshape(-1, 64, 64)
+        out = numpy.zeros((size, size), numpy.uint8)
+        for (j, i), block in zip(tiles(plan), blocks):
+            out[64 * j:64 * j + 64, 64 * i:64 * i + 64] = block
+            out[64 * i:64 * i + 64, 64 * j:64 * j + 64] = block if i == j else block.T
+        return words_of(out[:plan.rows])
+
+    found = yield from in_thirds(part, len(distances[0]), 4096, third)
+    return [each(matrix, joined([third[bit] for third in found])) for bit in range(plan.key_bits)]
+
+
+def counted(part: Part, number: list[Shares], rows: list[Shares]) -> Program:
+    """Adds the number of ones of rows, lane by lane, to a number of planes."""
+    columns = [[number[0], *rows], *([plane] for plane in number[1:])]
+    while any(len(column) > 2 for column in columns):
+        cuts = []
+        for column in columns:
+            r = len(column) // 3
+            cuts.append((column[:r], column[r:2 * r], column[2 * r:3 * r], column[3 * r:]))
+        pairs = [(plus(BITS, a, c), plus(BITS, b, c)) for one in cuts for a, b, c in zip(*one[:3])]
+        made = iter((yield from products(part, pairs)))
+        carries, columns = [], []
+        for first, second, third, left in cuts:
+            sums = [plus(BITS, plus(BITS, a, b), c) for a, b, c in zip(first, second, third)]
+            columns.append([*carries, *sums, *left])
+            carries = [plus(BITS, c, next(made)) for c in third]
+    one = [column[0] for column in columns]
+    two = [column[1] if len(column) > 1 else BITS.zeros(len(column[0][0])) for column in columns]
+    return (yield from added(part, one, two))
+
+
+def nearest(parties: Parties, plan: Plan, keys: list[Shares]) -> Program:
+    """Stage 4. Returns the chosen items, as a matrix."""
+    part, n, words = Part(parties, 4), plan.rows, plan.words
+    others = numpy.zeros((n, 64 * words), numpy.uint8)
+    others[:, :n] = 1 - numpy.eye(n, dtype=numpy.uint8)
+    others = words_of(others)
+    candidates, chosen = public(part, others), BITS.zeros(n * words)
+    minus_k = 2 ** (n.bit_length() + 1) - plan.k
+    bits = [minus_k >> bit & 1 for bit in range(n.bit_length() + 1)]
+    number = [public(part, numpy.full(words, bit * ONES, numpy.uint64)) for bit in bits]
+    rows = lambda matrix: cut(matrix, words)
+    none = BITS.zeros(words)
+
+    for plane in range(plan.key_bits - 1, -1, -1):
+        smaller = complement(part, keys[plane])
+        if plane == plan.key_bits - 1:
+            smaller = each(lambda share: share & others, smaller)
+        else:
+            smaller = yield from product(part, BITS, candidates, smaller)
+        more = yield from counted(part, number, rows(smaller))
+        few = more[-1]
+        changes = [plus(BITS, a, b) for a, b in zip(more, number)]
+        made = yield from products(part, [(few, one) for one in [*rows(candidates), *rows(smaller), *changes]])
+        chosen = plus(BITS, chosen, joined(made[n:2 * n]))
+        candidates = plus(BITS, smaller, joined(made[:n]))
+        number = [plus(BITS, a, b) for a, b in zip(number, made[2 * n:])]
+
+    for bit in range((n - 1).bit_length() - 1, -1, -1):
+        low = [not j >> bit & 1 for j in range(n)]
+        without = lambda rows: joined([row if is_low else none for row, is_low in zip(rows, low)])
+        items = [row for row, is_low in zip(rows(candidates), low) if is_low]
+        more = yield from counted(part, number, items)
+        few = more[-1]
+        changes = [plus(BITS, a, b) for a, b in zip(more, number)]
+        made = yield from products(part, [(few, one) for one in [*rows(candidates), *changes]])
+        chosen = plus(BITS, chosen, without(made[:n]))
+        candidates = plus(BITS, joined(made[:n]), without(rows(candidates)))
+        number = [plus(BITS, a, b) for a, b in zip(number, made[n:])]
+    return plus(BITS, chosen, candidates)
+
+
+def compaction(parties: Parties, plan: Plan, keys: list[Shares], chosen: Shares) -> Program:
+    """Stage 5. Returns for each step and each third the keys of the neighbours, their places, and the permutations."""
+    part, n, mark = Part(parties, 5), plan.rows, numpy.uint16(plan.key_bits)
+
+    def entries(share):
+        planes = [rows_of_bits(key[share], n, n).astype(numpy.uint16) << bit for bit, key in enumerate(keys)]
+        return sum(planes) | rows_of_bits(chosen[share], n, n).T.astype(numpy.uint16) << mark
+
+    rows = [entries(share) for share in range(3)]
+    found = []
+    for first, last in steps(n):
+
+        def third(part, start, end):
+            own = each(lambda share: share[first + start:first + end].reshape(-1), rows)
+            mixed, places = yield from shuffle(part, SMALL_BITS, own, n, plan.key_bits + 1)
+            mixed = each(lambda share: share.reshape(-1, n), mixed)
+
+            def marks(share):
+                out = numpy.zeros((end - start, 64 * plan.words), numpy.uint8)
+                out[:, :n] = share >> mark
+                return words_of(out)
+
+            marked = rows_of_bits((yield from opened(part, each(marks, mixed))), end - start, n)
+            if (marked.sum(1) != plan.k).any():
+                raise Refused("marks", "an opened row does not have k marks")
+            at = numpy.nonzero(marked)[1].reshape(-1, plan.k)
+            low = numpy.uint16(plan.bits - 1)
+            return each(lambda share: numpy.take_along_axis(share, at, 1).reshape(-1) & low, mixed), at, places
+
+        found.append((yield from in_thirds(part, last - first, 1, third)))
+    return found
+
+
+def steps(n: int) -> list[tuple[int, int]]:
+    """Returns the first row of each step of compaction, and the end of the step."""
+    size = -(-n // min(16, -(-n * n // 2**20)))
+    return [(first, min(n, first + size)) for first in range(0, n, size)]
+
+
+def weights(parties: Parties, plan: Plan, found: list) -> Program:
+    """Stage 6. Returns the weights at the opened places."""
+    part = Part(parties, 6)
+    keys = joined([own for step in found for own, _, _ in step])
+    index = [list(shares) for shares in zip(*[to_planes(share, plan.key_bits) for share in keys])]
+    return (yield from table(part, index, plan.rows * plan.k, plan.weights, 13))
+
+
+def dense(parties: Parties, plan: Plan, found: list, weights: Shares) -> Program:
+    """Stage 7. Returns W."""
+    part, n, out, at = Part(parties, 7), plan.rows, [], 0
+    for step in found:
+        programs = []
+        parts = [part.part(turn) for turn in range(len(step))]
+        for third, (_, places, orders) in zip(parts, step):
+
+            def whole(share):
+                rows = numpy.zeros((len(places), n), numpy.uint64)
+                numpy.put_along_axis(rows, places, share[at:at + places.size].reshape(places.shape), 1)
+                return rows.reshape(-1)
+
+            programs.append(back(third, WORDS, each(whole, weights), n, 64, orders))
+            at += places.size
+        out += yield from together(programs)
+    return each(lambda share: share.reshape(n, n) + share.reshape(n, n).T, joined(out))
+

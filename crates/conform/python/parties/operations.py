@@ -1,0 +1,317 @@
+"""Operations on shared vectors: products, conversions of bits and integers, rounding, tables (spec, section 15e)."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy
+
+from .parts import Part, Program, Shares, in_thirds, together
+
+ONES = numpy.uint64(2**64 - 1)
+
+
+class Ring:
+    """Words of one size. They are added mod 2^16 or 2^64, or bit by bit."""
+
+    def __init__(self, dtype: str, bits: bool) -> None:
+        self.dtype = numpy.dtype(dtype)
+        self.add = numpy.bitwise_xor if bits else numpy.add
+        self.less = numpy.bitwise_xor if bits else numpy.subtract
+        self.times = numpy.bitwise_and if bits else numpy.multiply
+
+    def zeros(self, length: int) -> Shares:
+        return [numpy.zeros(length, self.dtype) for _ in range(3)]
+
+
+SMALL, WORDS = Ring("<u2", False), Ring("<u8", False)
+BITS, SMALL_BITS = Ring("<u8", True), Ring("<u2", True)
+
+# --- without messages
+
+
+def each(function: Callable[[numpy.ndarray], numpy.ndarray], shares: Shares) -> Shares:
+    return [function(share) for share in shares]
+
+
+def plus(ring: Ring, x: Shares, y: Shares) -> Shares:
+    return [ring.add(a, b) for a, b in zip(x, y)]
+
+
+def minus(ring: Ring, x: Shares, y: Shares) -> Shares:
+    return [ring.less(a, b) for a, b in zip(x, y)]
+
+
+def times(number: int, x: Shares) -> Shares:
+    """Returns a public number times x."""
+    return [numpy.uint64(number % 2**64) * share for share in x]
+
+
+def public(part: Part, values: numpy.ndarray) -> Shares:
+    """Returns shares of public values: share 0 of the part."""
+    nothing = numpy.zeros_like(values)
+    return part.unturned([values, nothing, nothing])
+
+
+def plus_public(part: Part, x: Shares, number: int) -> Shares:
+    return plus(WORDS, x, public(part, numpy.full_like(x[0], number % 2**64)))
+
+
+def complement(part: Part, x: Shares) -> Shares:
+    return plus(BITS, x, public(part, numpy.full_like(x[0], ONES)))
+
+
+def joined(vectors: list[Shares]) -> Shares:
+    return [numpy.concatenate(shares) for shares in zip(*vectors)]
+
+
+def cut(x: Shares, length: int) -> list[Shares]:
+    return [[share[at:at + length] for share in x] for at in range(0, len(x[0]), length)] if length else []
+
+
+def local_product(ring: Ring, x: Shares, y: Shares) -> Shares:
+    """Returns the part of each role in a product, before any reshare."""
+    after = lambda i: (i + 1) % 3
+    one = lambda i: ring.add(ring.times(x[i], y[i]), ring.times(x[i], y[after(i)]))
+    return [ring.add(one(i), ring.times(x[after(i)], y[i])) for i in range(3)]
+
+
+def to_planes(values: numpy.ndarray, bits: int) -> list[numpy.ndarray]:
+    """Returns the planes of integers, the lowest first. Lanes past the last are 0."""
+    padded = numpy.zeros(-(-len(values) // 64) * 64, numpy.uint64)
+    padded[:len(values)] = values
+    return [words_of(padded >> numpy.uint64(bit) & numpy.uint64(1)) for bit in range(bits)]
+
+
+def words_of(bits: numpy.ndarray) -> numpy.ndarray:
+    """Packs rows of bits, or one row. The length of a row is a multiple of 64."""
+    packed = numpy.packbits(bits.astype(numpy.uint8), axis=-1, bitorder="little")
+    return numpy.frombuffer(packed.tobytes(), "<u8")
+
+
+def rows_of_bits(words: numpy.ndarray, rows: int, length: int) -> numpy.ndarray:
+    """Returns the first bits of each row of words."""
+    packed = numpy.frombuffer(words.tobytes(), numpy.uint8).reshape(rows, -1)
+    return numpy.unpackbits(packed, axis=1, bitorder="little")[:, :length]
+
+
+def bits_of(words: numpy.ndarray, length: int) -> numpy.ndarray:
+    return rows_of_bits(words, 1, length)[0]
+
+
+# --- products
+
+
+def reshare(part: Part, ring: Ring, z: Shares) -> Program:
+    step, out = part.step(), []
+    for role, mine in enumerate(part.turned(z)):
+        own, after = part.draw(role, step, mine), part.draw(role + 1, step, mine)
+        out.append(ring.less(ring.add(mine, own), after))
+        part.send(role, role - 1, out[-1])
+    yield
+    return part.unturned(out)
+
+
+def product(part: Part, ring: Ring, x: Shares, y: Shares) -> Program:
+    return (yield from reshare(part, ring, local_product(ring, x, y)))
+
+
+def products(part: Part, pairs: list[tuple[Shares, Shares]]) -> Program:
+    """Multiplies pairs of vectors of bits together."""
+    made = yield from reshare(part, BITS, joined([local_product(BITS, x, y) for x, y in pairs]))
+    out, at = [], 0
+    for x, _ in pairs:
+        out.append([share[at:at + len(x[0])] for share in made])
+        at += len(x[0])
+    return out
+
+
+def opened(part: Part, x: Shares) -> Program:
+    """Opens a vector of bits."""
+    for role, mine in enumerate(part.turned(x)):
+        part.send(role, role + 1, mine)
+    yield
+    return x[0] ^ x[1] ^ x[2]
+
+
+def dealt(part: Part, ring: Ring, role: int, value: numpy.ndarray) -> Shares:
+    """Deals a value. The message belongs to the round that the caller ends."""
+    shares = [numpy.zeros_like(value) for _ in range(3)]
+    shares[role] = part.draw(role, part.step(), value)
+    shares[role + 1] = ring.less(value, shares[role])
+    part.send(role, role + 1, shares[role + 1])
+    return part.unturned(shares)
+
+
+# --- integers to bits
+
+
+def two_numbers(part: Part, ring: Ring, x: Shares, bits: int) -> Program:
+    """Returns the planes of two numbers whose sum is x."""
+    first, second, third = part.turned(x)
+    words = -(-len(first) // 64)
+    planes = dealt(part, BITS, 0, numpy.concatenate(to_planes(ring.add(first, second), bits)))
+    yield
+    nothing = numpy.zeros(words, numpy.uint64)
+    others = [part.unturned([nothing, nothing, plane]) for plane in to_planes(third, bits)]
+    return cut(planes, words), others
+
+
+def bit_by_bit(part: Part, x: list[Shares], y: list[Shares]) -> Program:
+    """Returns the carries of an addition, each from the one before."""
+    carries = [(yield from product(part, BITS, x[0], y[0]))]
+    for a, b in zip(x[1:-1], y[1:-1]):
+        last = carries[-1]
+        made = yield from product(part, BITS, plus(BITS, a, last), plus(BITS, b, last))
+        carries.append(plus(BITS, made, last))
+    return carries
+
+
+def before(i: int, span: int) -> int:
+    """Returns j(i) of Sklansky's tree."""
+    return (i & ~(span - 1)) - 1
+
+
+def sklansky(part: Part, x: list[Shares], y: list[Shares]) -> Program:
+    """Returns the carries of an addition, by Sklansky's tree."""
+    carries = len(x) - 1
+    g = yield from products(part, list(zip(x[:-1], y[:-1])))
+    h = [plus(BITS, a, b) for a, b in zip(x[:-1], y[:-1])]
+    span = 1
+    while span < carries:
+        with_bit = [i for i in range(carries) if i & span]
+        later = [i for i in with_bit if i >= 2 * span]
+        pairs = [(h[i], g[before(i, span)]) for i in with_bit] + [(h[i], h[before(i, span)]) for i in later]
+        made = yield from products(part, pairs)
+        for i, one in zip(with_bit, made):
+            g[i] = plus(BITS, g[i], one)
+        for i, one in zip(later, made[len(with_bit):]):
+            h[i] = one
+        span *= 2
+    return g
+
+
+def added(part: Part, x: list[Shares], y: list[Shares], adder=sklansky) -> Program:
+    """Adds two numbers of planes."""
+    carries = yield from adder(part, x, y)
+    sums = [plus(BITS, a, b) for a, b in zip(x, y)]
+    return sums[:1] + [plus(BITS, one, carry) for one, carry in zip(sums[1:], carries)]
+
+
+def a2b(part: Part, ring: Ring, x: Shares, bits: int, adder=sklansky) -> Program:
+    one, two = yield from two_numbers(part, ring, x, bits)
+    return (yield from added(part, one, two, adder))
+
+
+def carry(part: Part, g: list[Shares], h: list[Shares]) -> Program:
+    """Returns the carry out of all planes."""
+    while len(g) > 1:
+        half = len(g) // 2
+        pairs = [(h[2 * i + 1], g[2 * i]) for i in range(half)]
+        pairs += [(h[2 * i + 1], h[2 * i]) for i in range(1, half)]
+        made = yield from products(part, pairs)
+        left = 2 * half
+        g = [plus(BITS, g[2 * i + 1], made[i]) for i in range(half)] + g[left:]
+        h = [BITS.zeros(len(g[0][0]))] + made[half:] + h[left:]
+    return g[0]
+
+
+def sign(part: Part, x: Shares, bits: int) -> Program:
+    """Returns whether numbers in two's complement are below 0."""
+    one, two = yield from two_numbers(part, WORDS, x, bits)
+    g = yield from products(part, list(zip(one[:-1], two[:-1])))
+    into = yield from carry(part, g, [plus(BITS, a, b) for a, b in zip(one[:-1], two[:-1])])
+    return plus(BITS, plus(BITS, one[-1], two[-1]), into)
+
+
+# --- bits to integers
+
+
+def b2a_parts(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: list[int]) -> Program:
+    """Returns each role's part of the weighted sums of planes, before the reshare."""
+    turned = [part.turned(plane) for plane in planes]
+    known = numpy.concatenate([bits_of(plane[0] ^ plane[1], length) for plane in turned]).astype(ring.dtype)
+    shares = part.turned(dealt(part, ring, 0, known))
+    yield
+    u0, u1 = ([share[at:at + length] for at in range(0, len(share), length)] for share in shares[:2])
+    last = [bits_of(plane[2], length).astype(ring.dtype) for plane in turned]
+    two = ring.dtype.type(2)
+    of_one = [b + a - two * a * b for a, b in zip(u1, last)]
+    of_two = [a - two * a * b for a, b in zip(u0, last)]
+    word = ring.dtype.type
+    weighted = lambda values: numpy.concatenate([sum(word(w) * v for w, v in zip(ws, values)) for ws in weights])
+    one, two = weighted(of_one), weighted(of_two)
+    return part.unturned([numpy.zeros_like(one), one, two])
+
+
+def b2a(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: list[int]) -> Program:
+    parts = yield from b2a_parts(part, ring, planes, length, *weights)
+    return (yield from reshare(part, ring, parts))
+
+
+# --- rounding and tables
+
+
+def truncate(part: Part, z: Shares, bits: int) -> Program:
+    """Rounds z / 2^bits. z are the roles' parts, before any reshare."""
+    shift, high = numpy.uint64(bits), 2 ** (64 - bits) % 2**64
+
+    def third(part, start, end):
+        first, second, last = part.turned([share[start:end] for share in z])
+        drawn = part.draw(0, part.step(), first)
+        part.send(2, 1, last + drawn)
+        yield
+        t0, t1 = first - drawn + numpy.uint64(2**62 + 2 ** (bits - 1)), second + (last + drawn)
+        low = numpy.uint64(2**bits - 1)
+        planes = lambda t: to_planes(t & low | (~t >> numpy.uint64(63)) << shift, bits + 1)
+        x, y = (dealt(part, BITS, role, numpy.concatenate(planes(t))) for role, t in enumerate((t0, t1)))
+        yield
+        words = -(-(end - start) // 64)
+        x, y = cut(x, words), cut(y, words)
+        *g, u = yield from products(part, list(zip(x, y)))
+        into = yield from carry(part, g, [plus(BITS, a, b) for a, b in zip(x[:-1], y[:-1])])
+        parts = yield from b2a_parts(part, WORDS, [into, u], end - start, [1, high])
+        parts = part.turned(parts)
+        parts[0] = parts[0] + (t0 >> shift) - numpy.uint64((high + (2**62 >> bits)) % 2**64)
+        parts[1] = parts[1] + (t1 >> shift)
+        return (yield from reshare(part, WORDS, part.unturned(parts)))
+
+    return joined((yield from in_thirds(part, len(z[0]), 64, third)))
+
+
+def one_hot(part: Part, bits: list[Shares]) -> Program:
+    """Returns for each value of the bits whether they have it."""
+    if not bits:
+        return []
+    found = [complement(part, bits[0]), bits[0]]
+    for bit in bits[1:]:
+        made = yield from products(part, [(entry, bit) for entry in found])
+        found = [plus(BITS, entry, one) for entry, one in zip(found, made)] + made
+    return found
+
+
+def table(part: Part, index: list[Shares], length: int, entries: list[int], bits: int) -> Program:
+    """Returns the entry at each secret index."""
+
+    def third(part, start, end):
+        own = [each(lambda share: share[start // 64:-(-end // 64)], plane) for plane in index]
+        words = len(own[0][0])
+        parts = [part.part(0), part.part(0)]
+        low, high = yield from together([one_hot(parts[0], own[:6]), one_hot(parts[1], own[6:])])
+
+        def inner(bit, a):
+            found = BITS.zeros(words)
+            for entry, value in zip(low, entries[a * 64:]):
+                if value >> bit & 1:
+                    found = plus(BITS, found, entry)
+            return found
+
+        planes = [inner(bit, 0) for bit in range(bits)]
+        if high:
+            sums = [BITS.zeros(words) for _ in range(bits)]
+            for a, entry in enumerate(high):
+                sums = [plus(BITS, one, local_product(BITS, entry, inner(bit, a))) for bit, one in enumerate(sums)]
+            planes = cut((yield from reshare(part, BITS, joined(sums))), words)
+        return (yield from b2a(part, WORDS, planes, end - start, [2**bit for bit in range(bits)]))
+
+    return joined((yield from in_thirds(part, length, 64, third)))
