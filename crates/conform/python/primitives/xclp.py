@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether all values fit in 64 bits."""
+        """True if all values fit in 64 bits."""
         return sum(self.values) * 2**32 < 2**62 and 2**20 * self.largest_score < 2**62
 
     def tolerance(self, tail: float) -> float:

@@ -45,16 +45,16 @@ pub fn products<T: Proved>(
 ) {
     // With z_i = sum (x_i y_i + x_i y_(i+1) + x_(i+1) y_i) + k_i - k_(i+1), party i - 1 knows
     // z_i - sum x_i y_i - k_i, and party i + 1 knows k_(i+1).
-    let word = |z: &[T], factors: &dyn Fn(&(Shared<T>, Shared<T>)) -> [Vec<T>; 2], key: &[T]| {
+    let word = |z: &[T], key: &[T], share: fn(&Shared<T>) -> &Vec<T>| {
         let mut word = minus(z.to_vec(), key);
-        for pair in &pairs {
-            let [x, y] = factors(pair);
-            word.iter_mut().zip(x.iter().zip(&y)).for_each(|(word, (x, y))| *word = word.sub(x.mul(*y)));
+        for (x, y) in &pairs {
+            let factors = share(x).iter().zip(share(y));
+            word.iter_mut().zip(factors).for_each(|(word, (x, y))| *word = word.sub(x.mul(*y)));
         }
         word
     };
-    let mine = word(&result.own, &|(x, y)| [x.own.clone(), y.own.clone()], &masks.before);
-    let after = word(&result.next, &|(x, y)| [x.next.clone(), y.next.clone()], &masks.after);
+    let mine = word(&result.own, &masks.before, |x| &x.own);
+    let after = word(&result.next, &masks.after, |x| &x.next);
     let (len, products) = (result.len(), 2 * pairs.len());
     let (mut own, mut next, mut own_turned, mut next_turned) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -348,6 +348,9 @@ pub fn distances(
     }
 }
 
+/// Share of a matrix.
+type Share = fn(&Shared<u64>) -> &Vec<u64>;
+
 /// One product of the graph with a matrix, and its masks.
 #[derive(Debug)]
 pub struct Step {
@@ -412,7 +415,7 @@ pub fn graph(
             }
             let mut vectors = Vectors { claim, ..Vectors::default() };
             if prover != Prover::Before {
-                let (side, share): (_, fn(&Shared<u64>) -> &Vec<u64>) = if prover == Prover::Me {
+                let (side, share): (_, Share) = if prover == Prover::Me {
                     (Side::Before, |x| &x.own)
                 } else {
                     (Side::After, |x| &x.next)
@@ -422,7 +425,7 @@ pub fn graph(
                 vectors.a = [rows, sums].concat();
             }
             if prover != Prover::After {
-                let (side, share): (_, fn(&Shared<u64>) -> &Vec<u64>) = if prover == Prover::Me {
+                let (side, share): (_, Share) = if prover == Prover::Me {
                     (Side::After, |x| &x.next)
                 } else {
                     (Side::Before, |x| &x.own)
