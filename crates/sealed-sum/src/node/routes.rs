@@ -307,7 +307,10 @@ impl Node {
         }
         for peer in blamed.into_iter().filter(|&peer| peer != me) {
             self.presence.blame(peer);
-            if self.membership.members().contains(&peer) {
+            let Some(ballot) = self.membership.ballot() else { continue };
+            // A mark already keeps some members apart from this peer. The view continues with those: its
+            // neighbours would ignore another mark, and would hold the end of the view against this peer.
+            if self.membership.concerns(ballot, me, peer, self.membership.slot()) {
                 self.fail_view(Reason::Fault, Some(peer));
             }
         }

@@ -2,7 +2,8 @@
 //! and the culprit must be named if it has left proof.
 
 mod alone;
-mod bounds;
+pub(super) mod bounds;
+mod boxes;
 mod checks;
 mod elections;
 mod graph;

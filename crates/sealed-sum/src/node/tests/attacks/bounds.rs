@@ -64,7 +64,7 @@ fn slot_of(report: &view::Report) -> u32 {
 
 /// Returns the lengths of the longest runs of views without an opened slot: views that a mark ended, and
 /// views that their own leader ended. Ending a view costs the leader its turns.
-fn longest(net: &Network) -> (usize, usize) {
+pub(in super::super) fn longest(net: &Network) -> (usize, usize) {
     let (mut marked, mut ended, mut longest) = (BTreeSet::<Ballot>::new(), BTreeSet::new(), (0, 0));
     for (_, peer, event) in &net.events {
         match event {
@@ -79,7 +79,7 @@ fn longest(net: &Network) -> (usize, usize) {
     longest
 }
 
-fn honest_are_in_every_sum(net: &Network, what: &str) {
+pub(super) fn honest_are_in_every_sum(net: &Network, what: &str) {
     for (_, peer, event) in &net.events {
         if let Event::Opened(value) = event
             && !net.liars.contains(peer)
