@@ -143,8 +143,10 @@ impl Node {
         let ballot = begun.item.ballot;
         if ballot == self.elections.joined() {
             // The leader has begun one view in two ways.
-            let other = self.membership.begun().is_some_and(|mine| mine.item != begun.item);
-            if other && begun.author == ballot.proposer && begun.verify(&self.ctx) {
+            let mine = self.membership.begun().filter(|mine| mine.item != begun.item).cloned();
+            let signed = begun.author == ballot.proposer && begun.verify(&self.ctx);
+            if let Some(mine) = mine.filter(|_| signed) {
+                self.membership.show(&[mine, begun], &self.presence, &mut self.out);
                 self.fail_view(Reason::Fault, Some(ballot.proposer));
             }
             return Ok(());

@@ -556,3 +556,38 @@ fn a_proposer_waits_half_a_lease_for_promises_with_which_no_mark_gives_way() {
     assert_eq!(one.node.membership.ballot(), Some(ballot));
     assert!(one.node.membership.members().contains(&other));
 }
+
+/// Joins a view in which the node and another committee member are not neighbours.
+fn joins_apart_from(one: &mut One, other: Peer, marked: bool) {
+    let failure = Failure { ballot: one.ballot(0), slot: 0, reason: Reason::Lost, suspect: Some(one.me) };
+    let mark = marked.then(|| one.sign(other, failure));
+    for counter in 1.. {
+        let ballot = one.ballot(counter);
+        let promise = |&by: &Peer| {
+            let marks = mark.iter().cloned().collect();
+            one.sign(by, Promised { marks, ..one.promise(by, ballot, 0).item })
+        };
+        let promises = one.net.committee().iter().map(promise).collect();
+        let begin = super::messages::begin(&one.net, ballot, promises);
+        // Marked peers have no place directly below the leader.
+        for parent in [ballot.proposer, one.others[0], one.others[1]] {
+            one.hear(parent, begin.clone());
+        }
+        let view = one.node.membership.view().filter(|view| view.ballot() == ballot);
+        if view.is_some_and(|view| view.place().neighbours().all(|peer| peer != other)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_blames_a_member_ends_the_view_unless_a_mark_already_keeps_the_two_apart() {
+    for (marked, ended) in [(false, vec![Reason::Fault]), (true, Vec::new())] {
+        let mut one = One::new();
+        let other = one.committee[1];
+        joins_apart_from(&mut one, other, marked);
+        one.events.clear();
+        assert!(one.blames(other, one.hello(0, None)), "a second greeting");
+        assert_eq!(one.failures(), ended, "marked: {marked}");
+    }
+}

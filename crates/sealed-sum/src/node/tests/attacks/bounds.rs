@@ -93,6 +93,18 @@ pub(super) fn honest_are_in_every_sum(net: &Network, what: &str) {
     }
 }
 
+/// Returns the marks between honest peers: the view, the author and the suspect.
+pub(in super::super) fn quarrels(net: &Network) -> BTreeSet<(Ballot, Peer, Peer)> {
+    let honest = |peer: &Peer| !net.liars.contains(peer);
+    let mark = |event: &Event| match event {
+        Event::ViewFailed(ballot, author, _, Some(suspect)) if honest(author) && honest(suspect) => {
+            Some((*ballot, *author, *suspect))
+        }
+        _ => None,
+    };
+    net.events.iter().filter(|(_, peer, _)| honest(peer)).filter_map(|(_, _, event)| mark(event)).collect()
+}
+
 #[test]
 fn liars_fail_few_views_and_leave_nobody_out() {
     for (peers, liars, bound, seeds) in
@@ -137,5 +149,26 @@ fn a_broken_link_costs_one_view_and_nobody() {
         assert_eq!(net.finished().len(), 5, "seed {seed}: {:?}", net.endings());
         assert_eq!(longest(&net), (1, 0), "seed {seed}");
         honest_are_in_every_sum(&net, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_leader_that_skips_an_opening_gets_no_honest_peer_marked_by_another() {
+    for peers in [4u8, 5, 7] {
+        for seed in 0..4u64 {
+            let mut net = Network::new(peers, &[3, 3], timing(), seed);
+            let liar = net.committee()[0];
+            net.liars.insert(liar);
+            net.rewrite = Some(Box::new(move |_, to, message| {
+                let opens = matches!(message, Message::View(view::Message::Down(_, Order::Open(..))));
+                let skipped = opens && u64::from(to.0) % 2 == seed % 2;
+                skipped.then_some(Message::Status { committed: 0, in_view: true })
+            }));
+            net.run_unchecked(600_000, |_| false);
+            let what = format!("{peers} peers, seed {seed}");
+            honest_finish(&net, &what);
+            honest_are_in_every_sum(&net, &what);
+            assert_eq!(quarrels(&net), BTreeSet::new(), "{what}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::attacks::bounds::longest;
+use super::super::attacks::bounds::{longest, quarrels};
 use super::super::network::{Fault, Network, Rewrite};
 use super::{PARTS, all, patient};
 use crate::crypto::stream::Stream;
@@ -380,12 +380,18 @@ fn run(kind: Kind, seed: u64) -> Seen {
     let at = usize::from(broken);
     (seen.marked[at], seen.ended[at], seen.out[at]) = (marked, ended, out);
     seen.seconds[at] = net.when_finished().unwrap().0 / 1_000_000;
-    let figures = format!("{what}, {breaks} faults: {seen:?}");
+    let quarrels = quarrels(&net);
+    let figures = format!("{what}, {breaks} faults: {seen:?}, marks between honest peers: {quarrels:?}");
     if std::env::var_os("FLYSWARM_FIGURES").is_some() {
         eprintln!("seed {seed}: {figures}");
+        let view = |event: &Event| matches!(event, Event::ViewBegan(..) | Event::ViewFailed(..));
+        let views = net.events.iter().filter(|(_, peer, event)| honest.contains(peer) && view(event));
+        let _ = std::env::var_os("FLYSWARM_SEED").map(|_| views.for_each(|event| eprintln!("{event:?}")));
     }
     if !broken {
-        assert!(marked <= bound && ended <= 3 * chosen.len(), "{figures}");
+        // A view can begin with the promise of a liar that should be left out, if the promise of an honest
+        // peer comes too late. Such a view may fail too.
+        assert!(marked <= bound + 2 * chosen.len() && ended <= 3 * chosen.len(), "{figures}");
         assert_eq!(out, 0, "an honest peer is left out: {figures}");
     }
     seen
@@ -415,4 +421,25 @@ fn schedules_with_a_liar_that_leads_are_safe_and_end() {
 #[test]
 fn schedules_with_two_liars_of_seven_are_safe_and_end() {
     schedules(Kind::Two, "schedules_with_two_liars_of_seven");
+}
+
+/// In the past, the neighbours of a peer that had noticed two beginnings of one view did not accept this
+/// reason if a mark kept that peer apart from the leader. Three neighbours marked it.
+#[test]
+fn a_peer_that_is_shown_two_beginnings_is_not_left_out() {
+    run(Kind::Two, 9_003_556);
+}
+
+/// In the past, a leader could skip an opening and order the next sum. The peer that got this order could not
+/// pass it on. Its children waited for it, and marked it.
+#[test]
+fn a_peer_that_gets_no_opening_is_not_left_out() {
+    run(Kind::Leads, 9_003_832);
+}
+
+/// In the past, a peer that blamed a member ended the view even if a mark kept the two apart. Its
+/// neighbours did not accept the reason, and marked it: two such marks left it out of a view.
+#[test]
+fn a_peer_that_blames_a_member_that_is_kept_apart_from_it_is_not_left_out() {
+    run(Kind::Two, 2_069);
 }
