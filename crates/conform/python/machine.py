@@ -225,7 +225,8 @@ class Machine:
         self.blamed.add(peer)
         self.driver.drop(peer, kind, text)
         self.forget(peer)
-        if self.view is not None and peer in self.view.members:
+        view = self.view
+        if view is not None and peer in view.members and view.concerns(self.me, peer, view.slot_now()):
             self.fail_view(Reason.Fault, peer)
 
     # --- greeting (section 7)
@@ -386,6 +387,10 @@ class Machine:
         sound = signed.author == ballot.proposer and verifies(session, signed)
         if ballot == self.joined:
             if self.view is not None and sound and signed.item != self.view.begin.item:
+                # The proof: without it, neighbours could hold the end of the view against this peer.
+                for neighbour in sorted(self.view.neighbours & set(self.known)):
+                    self.send(neighbour, Message.Begin(self.view.begin))
+                    self.send(neighbour, message)
                 raise EndView(Reason.Fault, ballot.proposer, "one view that begins in two ways")
             return
         leader = ballot.proposer

@@ -102,6 +102,7 @@ class View:
         self.pairs: dict[int, bytes] | None = None  # k_ij
         self.acks: list[Signed] = []
         self.committed_one = False
+        self.opened = -1  # last slot that this view has opened
         self.new_slot(-1)
 
     def new_slot(self, slot: int) -> None:
@@ -321,6 +322,7 @@ class View:
         slot = order.slot
         disagree(self.pairs is not None, "a sum before the keys")
         disagree(self.slot < slot < len(self.session.plan), "slots out of order")
+        disagree(self.opened == self.slot, "a sum before the slot under way is opened")
         disagree(slot >= self.owed_slot, "a sum of a slot that is committed")
         disagree(slot > self.owed_slot or self.owed is None, "a value must be finished first")
         disagree(slot >= len(self.machine.committed), "the slot is committed here")
@@ -451,6 +453,7 @@ class View:
             committed = Committed(self.record, self.acks, pads, good if None in pads else [])
             self.reduction = None
             self.committed_one = True
+            self.opened = self.slot
             if self.slot == len(self.machine.committed):
                 self.machine.commit(committed, self.total)
             self.pass_on()

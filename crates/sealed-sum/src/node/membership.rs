@@ -91,6 +91,16 @@ impl Membership {
         if begun.verify(ctx) { Ok(()) } else { Err(Fault::BadSignature("begin")) }
     }
 
+    /// Shows the neighbours that the leader has begun one view in two ways. They end the view for this
+    /// reason too. Otherwise they might hold its end against this peer: a mark that already keeps this peer
+    /// apart from the leader makes this peer's own mark count nothing.
+    pub(super) fn show(&self, beginnings: &[Signed<Begun>; 2], presence: &Presence, step: &mut Out) {
+        let neighbours = self.view.iter().flat_map(|view| view.place().neighbours());
+        for peer in neighbours.filter(|&peer| presence.has(peer)) {
+            beginnings.iter().for_each(|begun| step.send(peer, Message::Begin(begun.clone())));
+        }
+    }
+
     /// Returns the beginning of the present view.
     pub(super) fn begun(&self) -> Option<&Signed<Begun>> {
         self.part.begun.as_ref()

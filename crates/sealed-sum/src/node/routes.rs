@@ -143,8 +143,10 @@ impl Node {
         let ballot = begun.item.ballot;
         if ballot == self.elections.joined() {
             // The leader has begun one view in two ways.
-            let other = self.membership.begun().is_some_and(|mine| mine.item != begun.item);
-            if other && begun.author == ballot.proposer && begun.verify(&self.ctx) {
+            let mine = self.membership.begun().filter(|mine| mine.item != begun.item).cloned();
+            let signed = begun.author == ballot.proposer && begun.verify(&self.ctx);
+            if let Some(mine) = mine.filter(|_| signed) {
+                self.membership.show(&[mine, begun], &self.presence, &mut self.out);
                 self.fail_view(Reason::Fault, Some(ballot.proposer));
             }
             return Ok(());
@@ -307,7 +309,10 @@ impl Node {
         }
         for peer in blamed.into_iter().filter(|&peer| peer != me) {
             self.presence.blame(peer);
-            if self.membership.members().contains(&peer) {
+            let Some(ballot) = self.membership.ballot() else { continue };
+            // A mark already keeps some members apart from this peer. The view continues with those: its
+            // neighbours would ignore another mark, and would hold the end of the view against this peer.
+            if self.membership.concerns(ballot, me, peer, self.membership.slot()) {
                 self.fail_view(Reason::Fault, Some(peer));
             }
         }

@@ -96,6 +96,7 @@ struct Round {
     acknowledge: Convergecast<Signed<Acknowledgement>>,
     acknowledgements: Vec<Signed<Acknowledgement>>,
     release: Convergecast<Signed<Release>>,
+    opened: bool,
 }
 
 /// Machine of one member in one view.
@@ -452,7 +453,10 @@ impl View {
             Order::Reveal(items) => self.drawn(&items, step)?,
             Order::Sum(slot) => {
                 let aggregate = self.ctx.plan.get(slot as usize).ok_or(DISAGREEMENT)?.clone();
-                if self.keys.is_none() || self.slot().is_some_and(|before| before >= slot) {
+                // A leader that skips the opening would let this peer's children wait for an order that this
+                // peer can pass on only once it has the earlier slot.
+                let skipped = self.round.as_ref().is_some_and(|round| !round.opened);
+                if self.keys.is_none() || skipped || self.slot().is_some_and(|before| before >= slot) {
                     return Err(DISAGREEMENT);
                 }
                 let sum = self.sum_id(slot);
@@ -534,7 +538,7 @@ impl View {
                     acknowledgements: round.acknowledgements.clone(),
                     pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),
                 };
-                self.opened = true;
+                (self.opened, round.opened) = (true, true);
                 step.output(Output::Stage(slot, Stage::Open));
                 step.output(Output::Opened(committed));
             }
@@ -557,6 +561,7 @@ impl View {
             acknowledge: Convergecast::new(children),
             acknowledgements: Vec::new(),
             release: Convergecast::new(children),
+            opened: false,
         }
     }
 }

@@ -130,3 +130,46 @@ impl Standing {
         self.fetch_failures.get(&peer).is_some_and(|&(times, again)| times >= often && now < again)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE_MS: u64 = 500;
+    const ONE: Peer = Peer(1);
+    const OTHER: Peer = Peer(2);
+
+    fn at(ms: u64) -> Time {
+        Time::default().plus_ms(ms)
+    }
+
+    /// Returns the memory of a peer that has promised two ballots of [`ONE`], at 0 and 400 ms.
+    fn promised() -> Standing {
+        let mut standing = Standing::default();
+        for (counter, ms) in [(1, 0), (2, 400)] {
+            assert!(standing.may_promise(at(ms), ONE, LEASE_MS));
+            standing.promised(at(ms), Ballot { counter, proposer: ONE }, LEASE_MS);
+        }
+        standing
+    }
+
+    #[test]
+    fn a_second_promise_does_not_extend_the_lease_of_a_proposer() {
+        let mut standing = promised();
+        assert!(!standing.may_promise(at(LEASE_MS - 1), OTHER, LEASE_MS));
+        assert!(standing.may_promise(at(LEASE_MS), OTHER, LEASE_MS));
+    }
+
+    /// If nobody asks for a promise for a while, the peer notices late that a lease has ended.
+    #[test]
+    fn the_wait_after_a_lease_counts_from_its_end_whenever_it_is_noticed() {
+        let end = 3 * LEASE_MS;
+        for noticed in [LEASE_MS, end - 1] {
+            let mut standing = promised();
+            assert!(standing.may_promise(at(noticed), OTHER, LEASE_MS));
+            assert!(!standing.may_promise(at(end - 1), ONE, LEASE_MS), "noticed at {noticed}");
+            assert!(standing.may_promise(at(end), ONE, LEASE_MS), "noticed at {noticed}");
+        }
+        assert!(promised().may_promise(at(end), ONE, LEASE_MS), "the proposer itself asks first");
+    }
+}

@@ -2,15 +2,18 @@
 //! and the culprit must be named if it has left proof.
 
 mod alone;
-mod bounds;
+pub(super) mod bounds;
+mod boxes;
 mod checks;
 mod elections;
+mod ends;
 mod graph;
 mod hostile;
 mod hostile2;
 mod items;
 mod leaders;
 mod loads;
+mod marks;
 mod messages;
 mod proofs;
 mod rounds;

@@ -294,3 +294,18 @@ fn who_ends_by_a_rule_serves_the_slot_that_says_so_until_its_members_have_it() {
     }
     assert!(cut_off >= 10, "in {cut_off} of 20 runs two were cut off");
 }
+
+#[test]
+fn a_peer_that_restarts_after_a_rule_has_ended_the_session_ends_by_the_rule_again() {
+    let (mut net, peer) = (ending(5, 6, timing(), 1, (None, Some(2))), Peer(0));
+    net.run_unchecked(60_000, |net| net.opened(peer, 2));
+    let now = net.now_ms();
+    net.at_ms(now, Fault::Crash(peer));
+    net.at_ms(now + 100, Fault::Restart(peer));
+    // It has nobody to ask.
+    for other in net.peers().filter(|&other| other != peer) {
+        net.at_ms(now, Fault::Cut(peer, other));
+    }
+    net.run_unchecked(now + 200_000, |net| net.endings().contains_key(&peer));
+    assert_eq!(net.endings()[&peer].to_string(), "too few rows");
+}

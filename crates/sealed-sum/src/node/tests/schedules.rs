@@ -6,6 +6,7 @@
 //! schedule.
 
 mod deviating;
+mod liars;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -328,3 +328,82 @@ proptest! {
         }
     }
 }
+
+fn mark(counter: u64, author: u16, suspect: u16, slot: u32) -> Mark {
+    Mark { ballot: ballot(counter, Peer(0)), author: Peer(author), suspect: Peer(suspect), slot }
+}
+
+/// Returns the charges of the peers 0 to 4 of seven.
+fn charges(marks: &[Mark], now: u32) -> [usize; 5] {
+    let marks = Marks::living(7, &marks.iter().copied().collect(), now);
+    [0, 1, 2, 3, 4].map(|peer| marks.charge(Peer(peer), |_| true))
+}
+
+#[test]
+fn another_mark_on_a_pair_costs_nothing_while_the_first_one_lives() {
+    let first = mark(1, 0, 1, 0);
+    assert_eq!(charges(&[first, mark(2, 0, 1, 1), mark(3, 1, 0, 7)], 7), [1, 1, 0, 0, 0]);
+    // It counts nothing after the first one's end either. Then a new one counts.
+    assert_eq!(charges(&[first, mark(3, 1, 0, 7)], 8), [0; 5]);
+    assert_eq!(charges(&[first, mark(3, 1, 0, 8)], 8), [1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn however_many_accuse_a_peer_in_one_view_it_is_charged_once() {
+    let together = [mark(1, 0, 4, 0), mark(1, 1, 4, 0), mark(1, 2, 4, 0)];
+    assert_eq!(charges(&together, 0), [1, 1, 1, 0, 1]);
+    let later = [together[0], together[1], together[2], mark(2, 3, 4, 0)];
+    assert_eq!(charges(&later, 0), [1, 1, 1, 1, 2]);
+}
+
+/// Returns the peers of a roster that are left out with these (author, suspect) pairs, one in each view.
+fn excess(peers: u16, pairs: &[(u16, u16)]) -> Vec<Peer> {
+    let marks = (1..).zip(pairs).map(|(counter, &(author, suspect))| mark(counter, author, suspect, 0));
+    Marks::living(peers.into(), &marks.collect(), 0).excess(&(0..peers).map(Peer).collect())
+}
+
+#[test]
+fn a_mark_with_a_peer_that_is_left_out_counts_no_more() {
+    // Peer 0 has five marks; peer 1 has four, one of them with peer 0. Who has more than three goes.
+    let of_0 = [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)];
+    let of_1 = [(1, 2), (1, 3), (1, 6)];
+    assert_eq!(excess(7, &[&of_0[..], &of_1].concat()), [Peer(0)]);
+    assert_eq!(excess(7, &[&of_0[1..], &of_1, &[(1, 4)]].concat()), [Peer(1), Peer(0)]);
+}
+
+#[test]
+fn if_more_would_go_than_liars_are_assumed_one_more_is_assumed() {
+    // Of 16 peers, three liars are assumed at first: who has more than four marks goes.
+    let pairs = |authors: u16| -> Vec<_> {
+        (0..authors).flat_map(|author| (0..5).map(move |i| (author, 4 + (5 * author + i) % 12))).collect()
+    };
+    assert_eq!(excess(16, &pairs(3)).len(), 3);
+    assert_eq!(excess(16, &pairs(4)), []);
+}
+
+#[test]
+fn two_that_are_not_authors_are_neighbours_if_more_authors_claim_both_than_may_lie() {
+    let session = settings(7);
+    let (authors, rest) = session.committee.split_at(4);
+    // Two of seven may lie. The other authors claim only authors.
+    for (claiming, allowed) in [(2, false), (3, true)] {
+        let all: BTreeSet<_> = session.peers().collect();
+        let claims = |place| if place < claiming { all.clone() } else { authors.iter().copied().collect() };
+        let reached = authors.iter().enumerate().map(|(place, &author)| (author, claims(place))).collect();
+        assert_eq!(Allowed::new(&session, &reached).allows(rest[0], rest[1]), allowed, "{claiming} authors");
+    }
+}
+
+#[test]
+fn a_marked_peer_is_a_candidate_if_there_are_too_few_without_it() {
+    let mut session = settings(5);
+    let (authors, rest) = session.committee.split_at(3);
+    let (all, apart) = (session.peers().collect::<BTreeSet<_>>(), rest[0]);
+    let marks = (1..).zip(authors).map(|(counter, author)| mark(counter, author.0, apart.0, 0)).collect();
+    let reached = authors.iter().map(|&author| (author, all.clone())).collect();
+    let claims = Claims { reached, marks: Marks::living(5, &marks, 0) };
+    for (min_peers, candidate) in [(4, false), (5, true)] {
+        session.min_peers = min_peers;
+        assert_eq!(claims.candidates(&session).contains(&apart), candidate, "min_peers {min_peers}");
+    }
+}

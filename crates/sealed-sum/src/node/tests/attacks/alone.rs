@@ -13,6 +13,7 @@ use crate::protocol::ballot::Ballot;
 use crate::protocol::committee::{Accepted, Acceptor, Obligation, Promise, Refusal};
 use crate::protocol::context::Context;
 use crate::protocol::deal;
+use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, Trace, VERSION};
 use crate::protocol::pairwise::ViewKey;
 use crate::protocol::promise::Promised;
@@ -514,4 +515,79 @@ fn a_node_that_is_held_up_says_that_it_is_there_to_whom_it_concerns() {
     one.node.presence.lost(ballot.proposer, &mut Step::none());
     let left: Vec<_> = neighbours.into_iter().filter(|&peer| peer != ballot.proposer).map(there).collect();
     assert_eq!(one.node.beat(), left, "to nobody that is gone");
+}
+
+/// Makes a node that proposes with promises of itself and of another committee member. The third member
+/// was not asked, but is connected. The other member has accused three peers, and so it is barred.
+fn proposes_with_a_barred_member() -> (One, Ballot, Peer, u64) {
+    let mut one = One::strange(Vec::new());
+    let (third, other, rest) = (one.committee[0], one.committee[1], one.others.clone());
+    rest.iter().chain([&other]).for_each(|&peer| one.greet(peer));
+    let mut ms = 0;
+    while one.node.elections.proposed().is_none() {
+        ms += 10;
+        one.wait(ms);
+    }
+    let ballot = one.node.elections.proposed().unwrap();
+    one.greet(third);
+    let mut item = one.promise(other, ballot, 0).item;
+    for (number, suspect) in (0u16..).zip([one.me, rest[0], rest[1]]) {
+        let earlier = Ballot { counter: 0, proposer: Peer(number) };
+        let failure = Failure { ballot: earlier, slot: 0, reason: Reason::Lost, suspect: Some(suspect) };
+        item.marks.push(one.sign(other, failure));
+    }
+    one.hear(other, Message::Promise(one.sign(other, item)));
+    (one, ballot, other, ms)
+}
+
+#[test]
+fn a_proposer_waits_half_a_lease_for_promises_with_which_no_mark_gives_way() {
+    let half = super::super::numbers::timing().proposal_backoff_ms / 2;
+    let (mut one, ballot, other, ms) = proposes_with_a_barred_member();
+    one.wait(ms + half - 20);
+    assert_eq!(one.node.membership.ballot(), None, "two promises are a quorum, but one is of a barred peer");
+    let third = one.committee[0];
+    one.hear(third, Message::Promise(one.promise(third, ballot, 0)));
+    assert_eq!(one.node.membership.ballot(), Some(ballot));
+    assert!(!one.node.membership.members().contains(&other), "the others are a quorum without it");
+    // If no other promise comes, the view begins with the two promises.
+    let (mut one, ballot, other, ms) = proposes_with_a_barred_member();
+    one.wait(ms + half + 10);
+    assert_eq!(one.node.membership.ballot(), Some(ballot));
+    assert!(one.node.membership.members().contains(&other));
+}
+
+/// Joins a view in which the node and another committee member are not neighbours.
+fn joins_apart_from(one: &mut One, other: Peer, marked: bool) {
+    let failure = Failure { ballot: one.ballot(0), slot: 0, reason: Reason::Lost, suspect: Some(one.me) };
+    let mark = marked.then(|| one.sign(other, failure));
+    for counter in 1.. {
+        let ballot = one.ballot(counter);
+        let promise = |&by: &Peer| {
+            let marks = mark.iter().cloned().collect();
+            one.sign(by, Promised { marks, ..one.promise(by, ballot, 0).item })
+        };
+        let promises = one.net.committee().iter().map(promise).collect();
+        let begin = super::messages::begin(&one.net, ballot, promises);
+        // Marked peers have no place directly below the leader.
+        for parent in [ballot.proposer, one.others[0], one.others[1]] {
+            one.hear(parent, begin.clone());
+        }
+        let view = one.node.membership.view().filter(|view| view.ballot() == ballot);
+        if view.is_some_and(|view| view.place().neighbours().all(|peer| peer != other)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_blames_a_member_ends_the_view_unless_a_mark_already_keeps_the_two_apart() {
+    for (marked, ended) in [(false, vec![Reason::Fault]), (true, Vec::new())] {
+        let mut one = One::new();
+        let other = one.committee[1];
+        joins_apart_from(&mut one, other, marked);
+        one.events.clear();
+        assert!(one.blames(other, one.hello(0, None)), "a second greeting");
+        assert_eq!(one.failures(), ended, "marked: {marked}");
+    }
 }

@@ -64,7 +64,7 @@ fn slot_of(report: &view::Report) -> u32 {
 
 /// Returns the lengths of the longest runs of views without an opened slot: views that a mark ended, and
 /// views that their own leader ended. Ending a view costs the leader its turns.
-fn longest(net: &Network) -> (usize, usize) {
+pub(in super::super) fn longest(net: &Network) -> (usize, usize) {
     let (mut marked, mut ended, mut longest) = (BTreeSet::<Ballot>::new(), BTreeSet::new(), (0, 0));
     for (_, peer, event) in &net.events {
         match event {
@@ -79,7 +79,7 @@ fn longest(net: &Network) -> (usize, usize) {
     longest
 }
 
-fn honest_are_in_every_sum(net: &Network, what: &str) {
+pub(super) fn honest_are_in_every_sum(net: &Network, what: &str) {
     for (_, peer, event) in &net.events {
         if let Event::Opened(value) = event
             && !net.liars.contains(peer)
@@ -91,6 +91,18 @@ fn honest_are_in_every_sum(net: &Network, what: &str) {
             assert!(out.is_empty(), "{what}: {out:?} are left out of {:?}", value.sum);
         }
     }
+}
+
+/// Returns the marks between honest peers: the view, the author and the suspect.
+pub(in super::super) fn quarrels(net: &Network) -> BTreeSet<(Ballot, Peer, Peer)> {
+    let honest = |peer: &Peer| !net.liars.contains(peer);
+    let mark = |event: &Event| match event {
+        Event::ViewFailed(ballot, author, _, Some(suspect)) if honest(author) && honest(suspect) => {
+            Some((*ballot, *author, *suspect))
+        }
+        _ => None,
+    };
+    net.events.iter().filter(|(_, peer, _)| honest(peer)).filter_map(|(_, _, event)| mark(event)).collect()
 }
 
 #[test]
@@ -137,5 +149,26 @@ fn a_broken_link_costs_one_view_and_nobody() {
         assert_eq!(net.finished().len(), 5, "seed {seed}: {:?}", net.endings());
         assert_eq!(longest(&net), (1, 0), "seed {seed}");
         honest_are_in_every_sum(&net, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_leader_that_skips_an_opening_gets_no_honest_peer_marked_by_another() {
+    for peers in [4u8, 5, 7] {
+        for seed in 0..4u64 {
+            let mut net = Network::new(peers, &[3, 3], timing(), seed);
+            let liar = net.committee()[0];
+            net.liars.insert(liar);
+            net.rewrite = Some(Box::new(move |_, to, message| {
+                let opens = matches!(message, Message::View(view::Message::Down(_, Order::Open(..))));
+                let skipped = opens && u64::from(to.0) % 2 == seed % 2;
+                skipped.then_some(Message::Status { committed: 0, in_view: true })
+            }));
+            net.run_unchecked(600_000, |_| false);
+            let what = format!("{peers} peers, seed {seed}");
+            honest_finish(&net, &what);
+            honest_are_in_every_sum(&net, &what);
+            assert_eq!(quarrels(&net), BTreeSet::new(), "{what}");
+        }
     }
 }
