@@ -116,7 +116,12 @@ impl Report {
         let page = Page {
             title: receipt.as_ref().and_then(|receipt| receipt["name"].as_str()).unwrap_or(&named),
             receipt: receipt.as_ref(),
-            rows: Some(Rows { name: &name, figures: &found.figures, beside: beside.as_ref() }),
+            rows: Some(Rows {
+                name: &name,
+                figures: &found.figures,
+                beside: beside.as_ref(),
+                curve: found.curve.as_ref(),
+            }),
             warnings,
             columns: found.columns,
             left_out,
