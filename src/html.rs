@@ -248,6 +248,9 @@ mod tests {
         assert_eq!(made.matches("&quot;&lt;b&gt;").count(), 2);
         assert!(!made.contains("<b>"));
         let made = picture((1.0, 1.0), None, "\"<b>", "\"<i>", html! {}).into_string();
-        assert!(made.contains("role=\"img\"><title>&quot;&lt;b&gt;</title><desc>&quot;&lt;i&gt;</desc>"), "{made}");
+        assert!(
+            made.contains("role=\"img\"><title>&quot;&lt;b&gt;</title><desc>&quot;&lt;i&gt;</desc>"),
+            "{made}"
+        );
     }
 }

@@ -255,7 +255,9 @@ function drawNow(node) {
 function paceText(node) {
   const times = [...node.opened.values()].map((event) => event.time).slice(-LAST);
   if (node.done || over || dead(node) || !node.slots || times.length < LAST) return '';
-  const pace = (times[LAST - 1] - times[0]) / (LAST - 1);
+  // A sum that takes longer than the last ones sets the pace.
+  const idle = about.virtual ? 0 : Date.now() / 1000 - times[LAST - 1];
+  const pace = Math.max(idle, (times[LAST - 1] - times[0]) / (LAST - 1));
   return `about ${duration(pace * (node.slots - node.opened.size))} left at the pace of the last ${LAST} sums`;
 }
 
