@@ -125,7 +125,7 @@ pub(super) fn limits(page: &Page<'_>, beside: Option<&Beside>) -> Markup {
         ("Too few rows to say", all().filter(|class| class.rows < ENOUGH).collect()),
     ];
     html! {
-        div.grid.limits {
+        div.grid {
             div {
                 h3 { "For which class" }
                 dl {

@@ -45,7 +45,7 @@ pub(super) fn maybe(share: Option<Share>) -> Markup {
 /// Formats the interval of a share: `90 to 95 %`.
 fn interval(share: Share) -> String {
     format!(
-        "{} to\u{a0}{}",
+        "{}\u{a0}to\u{a0}{}",
         whole(share.low).trim_end_matches(" %"),
         whole(share.high).replace(' ', "\u{a0}")
     )
