@@ -28,7 +28,8 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
                 "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
                  the dot is the mean here, the line through it one deviation either way. The distance \
                  takes both together, in deviations of the pool: sqrt(difference of means\u{b2} + \
-                 difference of deviations\u{b2}). A large distance is not an error: patients may differ."
+                 difference of deviations\u{b2}). A large distance is not an error: patients may differ. A \
+                 column of zeros and ones is shown as its share of ones."
             }
             @if shown.is_empty() {
                 p { "No columns." }

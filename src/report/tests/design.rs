@@ -239,6 +239,7 @@ fn columns_are_told_in_the_units_of_people() {
     for cells in [
         "<td>26 November 2026 \u{b1} 88 days</td><td>31 December 1969 \u{b1} 30 days</td>",
         "<td>50 %</td><td>20 %</td>",
+        "A column of zeros and ones is shown as its share of ones.",
         "<td>0.5000 \u{b1} 0.5000</td><td>0.2000 \u{b1} 0.3000</td>",
         "<td>54.00 \u{b1} 12.00</td><td>50.00 \u{b1} 10.00</td>",
     ] {
