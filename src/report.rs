@@ -67,6 +67,8 @@ pub(crate) struct Rows<'a> {
     pub beside: Option<&'a Comparison>,
     /// ROC curve of two classes.
     pub curve: Option<&'a Curve>,
+    /// Warning that the model may have learnt from these rows.
+    pub learnt: Option<&'a str>,
 }
 
 impl Page<'_> {

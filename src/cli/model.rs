@@ -109,7 +109,7 @@ pub(super) struct Scored {
     /// Columns of the rows compared with those of the training rows, if the model has their spread.
     pub(super) columns: Option<Beside>,
     /// Comparison with the rows that the model was trained on.
-    compared: learnt::Compared,
+    pub(super) compared: learnt::Compared,
     /// Contents that are missing from a report, a sentence each.
     pub(super) left_out: Vec<String>,
     /// Model, if it is not a network.

@@ -121,6 +121,7 @@ impl Report {
                 figures: &found.figures,
                 beside: beside.as_ref(),
                 curve: found.curve.as_ref(),
+                learnt: found.compared.warning.as_deref(),
             }),
             warnings,
             columns: found.columns,

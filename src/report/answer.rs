@@ -57,6 +57,10 @@ pub(super) fn headline(page: &Page<'_>) -> Markup {
             format!(", but not clearly different from {own} from its own rows alone")
         }
     };
+    // Figures on rows that the model has learnt from are too good.
+    if let Some(why) = page.rows.and_then(|rows| rows.learnt) {
+        return html! { p.answer { "It is not clear whether the " (predictor) " is good enough to use: " (why) "." } };
+    }
     let largest = &swarm.majority;
     let text = match swarm.against_majority(predictor).verdict {
         Verdict::TooFew | Verdict::Unclear => {

@@ -75,7 +75,7 @@ fn names_from_outside_never_become_markup() {
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(EVIL.to_owned()),
-        rows: Some(Rows { name: EVIL, figures: &rows, beside: Some(&beside), curve: None }),
+        rows: Some(Rows { name: EVIL, figures: &rows, beside: Some(&beside), curve: None, learnt: None }),
         columns: None,
         warnings: vec![EVIL.to_owned()],
         left_out: vec![EVIL.to_owned()],
@@ -143,7 +143,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
         receipt: Some(&receipt),
         own: Some(&own),
         ledger: Some(mark()),
-        rows: Some(Rows { name: &name, figures: &rows, beside: Some(&compared), curve: None }),
+        rows: Some(Rows { name: &name, figures: &rows, beside: Some(&compared), curve: None, learnt: None }),
         columns: Some(beside),
         warnings: vec![mark()],
         left_out: vec![mark()],
@@ -165,7 +165,7 @@ fn a_long_name_is_shown_whole_where_there_is_room_and_breaks_where_there_is_none
     let long = "x".repeat(5000);
     let classes = [long.clone(), "b".to_owned()];
     let rows = figures(&classes);
-    let rows = Rows { name: "r", figures: &rows, beside: None, curve: None };
+    let rows = Rows { name: "r", figures: &rows, beside: None, curve: None, learnt: None };
     let page = Page { title: "t", rows: Some(rows), ..Page::default() }.render();
     assert!(page.contains(&format!("<th scope=\"row\">{long}</th>")));
     // A word breaks only if it is longer than a line; in a table it does not, and the table scrolls.

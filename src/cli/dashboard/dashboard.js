@@ -189,7 +189,10 @@ function leftText(node) {
   const left = about.virtual ? waits.seconds : Math.max(0, waits.seconds - (performance.now() - node.arrived) / 1000);
   return `${LEFT[waits.what]} ${duration(left)}`;
 }
-const duration = (seconds) => seconds < 120 ? `${Math.ceil(seconds)} s` : `${Math.ceil(seconds / 60)} min`;
+function duration(seconds) {
+  if (seconds < 120) return `${Math.ceil(seconds)} s`;
+  return seconds < 7200 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
+}
 
 const STAGES = ['keys', 'compute', 'sum', 'accept', 'release', 'open'];
 const DOES = {

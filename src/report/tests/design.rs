@@ -83,6 +83,19 @@ fn the_headline_is_one_sentence_that_follows_from_the_intervals() {
 }
 
 #[test]
+fn rows_that_the_model_may_have_learnt_from_show_nothing() {
+    let figures = two([100, 100], [90, 80]);
+    let page = |learnt| {
+        let rows = Some(Rows { name: "r", figures: &figures, beside: None, curve: None, learnt });
+        Page { title: "t", rows, ..Page::default() }.render()
+    };
+    assert!(page(None).contains("<p class=\"answer good\">The model is right for 85 % of r,"));
+    let told = page(Some("3 of these rows are <known>"));
+    let line = "<p class=\"answer\">It is not clear whether the model is good enough to use: 3 of these rows are &lt;known&gt;.</p>";
+    assert!(told.contains(line) && !told.contains("answer good"), "{told}");
+}
+
+#[test]
 fn each_class_is_named_once_by_the_side_of_half_on_which_its_interval_lies() {
     let told = |rows, right| {
         let page = page_with(&two(rows, right), None);
@@ -254,7 +267,7 @@ fn the_roc_curve_is_drawn_from_scores_alone_and_a_page_without_them_says_so() {
     let labels: Vec<u16> = (0..200).map(|row| row % 2).collect();
     let curve = roc::Curve::of(&figures, &labels, &scores);
     let page = |curve| {
-        let rows = Some(Rows { name: "r", figures: &figures, beside: None, curve });
+        let rows = Some(Rows { name: "r", figures: &figures, beside: None, curve, learnt: None });
         Page { title: "t", rows, ..Page::default() }.render()
     };
     let (with, without) = (page(curve.as_ref()), page(None));
