@@ -9,9 +9,10 @@ use crate::session::printable;
 /// Width of every picture, in its own units.
 pub(crate) const WIDTH: f64 = 960.0;
 
-const STYLE: &str = include_str!("html/style.css");
+/// Style of every page, the live page included.
+pub(crate) const STYLE: &str = include_str!("html/style.css");
 
-/// Formats bytes with two or three digits and a unit.
+/// Formats bytes with a unit: `1.2 MB`, `12 MB`, `123 MB`.
 #[must_use]
 pub fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
@@ -20,7 +21,7 @@ pub fn bytes(count: f64) -> String {
         value /= 1000.0;
         unit += 1;
     }
-    let digits = usize::from(unit > 0 && value < 100.0);
+    let digits = usize::from(unit > 0 && value < 9.95);
     format!("{value:.digits$} {}", units[unit])
 }
 
@@ -41,6 +42,39 @@ pub(crate) fn time(ms: f64) -> String {
 /// Formats a share as percent: `93.2 %`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+/// Formats a share as people say it: `93 %`. Only all is `100 %`, and only nothing is `0 %`, up to the
+/// errors of rounding.
+pub(crate) fn whole(share: f64) -> String {
+    let percent = (1e8 * share).round() / 1e6;
+    match percent {
+        _ if percent > 0.0 && percent < 0.5 => format!("{:.1} %", percent.max(0.1)),
+        _ if percent > 99.5 && percent < 100.0 => format!("{:.1} %", percent.min(99.9)),
+        _ => format!("{percent:.0} %"),
+    }
+}
+
+/// Formats a time of [`Run::created_text`] as `26 November 2026, 14:05 UTC`; another text stays as it is.
+///
+/// [`Run::created_text`]: crate::session::Run::created_text
+pub(crate) fn date(text: &str) -> String {
+    let told = || {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let [hour, minute, _] = time.split(':').collect::<Vec<_>>()[..] else { return None };
+        let [hour, minute] = [hour.parse::<u8>().ok()?, minute.parse::<u8>().ok()?];
+        Some(format!("{}, {hour:02}:{minute:02} UTC", day(date)?))
+    };
+    told().unwrap_or_else(|| text.to_owned())
+}
+
+/// Formats a day such as `2026-11-26` as `26 November 2026`.
+pub(crate) fn day(text: &str) -> Option<String> {
+    const MONTHS: &str =
+        "January February March April May June July August September October November December";
+    let [year, month, day] = text.split('-').collect::<Vec<_>>()[..] else { return None };
+    let month = MONTHS.split(' ').nth(month.parse::<usize>().ok()?.checked_sub(1)?)?;
+    Some(format!("{} {month} {}", day.parse::<u8>().ok()?, year.parse::<u16>().ok()?))
 }
 
 /// Formats a number of any size with four significant digits.
@@ -86,19 +120,36 @@ pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Ite
 /// Makes a section with a list of headings and texts; an empty list makes no section.
 pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> Markup {
     html! {
-        @if !lines.is_empty() {
-            section { h2 { (title) } dl { @for (name, text) in lines { dt { (name) } dd { (text) } } } }
+        @if !lines.is_empty() { section { h2 { (title) } (list(lines)) } }
+    }
+}
+
+/// Makes a list of headings and texts.
+pub(crate) fn list(lines: &[(&'static str, String)]) -> Markup {
+    html! { dl { @for (name, text) in lines { dt { (name) } dd { (text) } } } }
+}
+
+/// Makes a picture of this size, in units of about a pixel. Its title names it, and `told` has its numbers
+/// for screen readers.
+pub(crate) fn picture(
+    (width, height): (f64, f64),
+    class: Option<&str>,
+    title: &str,
+    told: &str,
+    parts: Markup,
+) -> Markup {
+    html! {
+        svg class=[class] viewBox={ "0 0 " (width.round()) " " (height.round()) } role="img" {
+            title { (title) }
+            @if !told.is_empty() { desc { (told) } }
+            (parts)
         }
     }
 }
 
-/// Makes a picture of this size, in units of about a pixel.
-pub(crate) fn picture(width: f64, height: f64, class: Option<&str>, label: &str, parts: Markup) -> Markup {
-    html! {
-        svg class=[class] viewBox={ "0 0 " (width.round()) " " (height.round()) } role="img" aria-label=(label) {
-            (parts)
-        }
-    }
+/// Makes a part of a page that is folded until a reader opens it; on paper it is open.
+pub(crate) fn folded(title: &str, hint: &str, parts: Markup) -> Markup {
+    html! { details { summary { (title) @if !hint.is_empty() { small { (hint) } } } (parts) } }
 }
 
 /// Rounds a length of a picture to one digit after the point.
@@ -120,8 +171,8 @@ pub(crate) fn beginning(kind: &str) -> String {
     format!("{head}<meta name=\"generator\" content=\"{kind}\">")
 }
 
-/// Makes a page: its kind in small letters, its title, a line about its subject, and its sections.
-pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot: Markup) -> String {
+/// Makes a page: its kind in small letters, its title, what it is about, and its sections.
+pub(crate) fn page(kind: &str, title: &str, about: Markup, sections: Markup, foot: Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -135,11 +186,10 @@ pub(crate) fn page(kind: &str, title: &str, about: &str, sections: Markup, foot:
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                main {
-                    header { p.kind { (kind) } h1 { (title) } p.about { (about) } }
-                    (sections)
-                    footer { (foot) }
-                }
+                a.skip href="#main" { "Skip to the content" }
+                header { p.kind { (kind) } h1 { (title) } (about) }
+                main id="main" tabindex="-1" { (sections) }
+                footer { (foot) }
             }
         }
     };
@@ -159,7 +209,7 @@ mod tests {
     fn text_cannot_end_an_element_or_an_attribute_nor_turn_the_direction_of_what_follows() {
         let text = "<a b='c' d=\"e\">&\u{202e}b\u{2067}c\u{0}d\u{200b}e\nf";
         let shown = "&lt;a b='c' d=&quot;e&quot;&gt;&amp;\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e\nf";
-        let page = page("kind", text, "about", html! { p title=(text) { "x" } }, html! {});
+        let page = page("kind", text, html! {}, html! { p title=(text) { "x" } }, html! {});
         assert!(page.contains(&format!("<h1>{shown}</h1>")), "{page}");
         assert!(page.contains(&format!("<p title=\"{shown}\">x</p>")), "{page}");
         // Names in any script stay as they are.
@@ -169,11 +219,38 @@ mod tests {
     }
 
     #[test]
+    fn percent_and_times_are_as_people_say_them() {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (0.001, "0.1 %"),
+            (0.0001, "0.1 %"),
+            (0.931, "93 %"),
+            (0.9951, "99.5 %"),
+            (0.9999, "99.9 %"),
+            (1.0, "100 %"),
+            (f64::NAN, "NaN %"),
+        ] {
+            assert_eq!(whole(share), text, "{share}");
+        }
+        assert_eq!(date("2026-11-26T14:05:59Z"), "26 November 2026, 14:05 UTC");
+        assert_eq!(date("2026-01-02T00:00:00Z"), "2 January 2026, 00:00 UTC");
+        for other in ["", "T:Z", "2026-13-26T14:05:59Z", "2026-00-26T14:05:59Z", "<T14:05:59Z", "yesterday"] {
+            assert_eq!(date(other), other);
+        }
+        for (count, text) in [(999.0, "999 B"), (1234.0, "1.2 kB"), (9960.0, "10 kB"), (12.4e6, "12 MB")] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
     fn a_caption_is_escaped_where_it_is_shown_and_where_it_is_read_aloud() {
         let made = table("\"<b>", &["x"], [cells!["1"]]).into_string();
         assert_eq!(made.matches("&quot;&lt;b&gt;").count(), 2);
         assert!(!made.contains("<b>"));
-        let made = picture(1.0, 1.0, None, "\"<b>", html! {}).into_string();
-        assert!(made.contains("aria-label=\"&quot;&lt;b&gt;\">"));
+        let made = picture((1.0, 1.0), None, "\"<b>", "\"<i>", html! {}).into_string();
+        assert!(
+            made.contains("role=\"img\"><title>&quot;&lt;b&gt;</title><desc>&quot;&lt;i&gt;</desc>"),
+            "{made}"
+        );
     }
 }

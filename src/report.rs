@@ -1,14 +1,17 @@
-//! The page that `join` writes next to the receipt and `flyswarm report` makes of a model: members,
-//! decisions, quality of the result, and what others may have learnt.
+//! The page that `join` writes next to the receipt and `flyswarm report` makes of a model. First it says
+//! whether the model is good enough to use, for which classes and for whom, then what was learnt about
+//! whom; technical detail is folded.
 //!
 //! The page is made of a receipt in JSON, so it can be made again later. A peer's own figures must not
 //! be in a receipt, so they are passed separately. Fields that do not have this program's format are
 //! left out.
 
 mod aggregates;
+mod answer;
 mod columns;
 pub(crate) mod figures;
 mod pictures;
+pub(crate) mod roc;
 
 use flyswarm_learn::model::columns::Beside;
 use flyswarm_learn::model::comparison::{Comparison, Whose};
@@ -16,8 +19,9 @@ use flyswarm_learn::model::figures::Figures;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::html::{facts, page};
+use crate::html::{facts, folded, list, page};
 use crate::tasks::common::evaluation::NEIGHBOURS;
+use roc::Curve;
 
 /// Kind of these pages.
 const KIND: &str = "flyswarm report";
@@ -61,6 +65,10 @@ pub(crate) struct Rows<'a> {
     pub figures: &'a Figures,
     /// Held-out rows among them, predicted in three ways.
     pub beside: Option<&'a Comparison>,
+    /// ROC curve of two classes.
+    pub curve: Option<&'a Curve>,
+    /// Warning that the model may have learnt from these rows.
+    pub learnt: Option<&'a str>,
 }
 
 impl Page<'_> {
@@ -71,8 +79,14 @@ impl Page<'_> {
             None => "Report on a model".to_owned(),
         };
         let own = self.own.and_then(|own| serde_json::from_value(own["columns"].clone()).ok());
+        let beside = self.columns.as_ref().or(own.as_ref());
+        let head = html! {
+            p.about { (about) @if let Some(receipt) = self.receipt { (aggregates::session_line(receipt)) } }
+            (answer::headline(self))
+        };
         let sections = html! {
             (self.warned())
+            (answer::limits(self, beside))
             @if let Some(rows) = self.rows { (scored(rows)) }
             @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) }
             @if let Some(own) = self.own.and_then(figures::read) {
@@ -85,16 +99,19 @@ impl Page<'_> {
                     (figures::own(&own))
                 }
             }
-            @if let Some(beside) = self.columns.as_ref().or(own.as_ref()) {
-                (columns::section(beside, self.rows.map(|rows| rows.name)))
-            }
-            @if let Some(receipt) = self.receipt {
-                (pictures::rounds(&receipt["rounds"]))
-                (aggregates::decided(receipt))
-                (aggregates::learnt(receipt, self.ledger.as_deref()))
-            }
+            @if let Some(beside) = beside { (columns::section(beside, self.rows.map(|rows| rows.name))) }
             (facts("The personal model, by this peer's own rows in turn", &self.personal))
-            (facts("The model", &self.model))
+            @if let Some(receipt) = self.receipt { (aggregates::learnt(receipt, self.ledger.as_deref())) }
+            @if self.receipt.is_some() || !self.model.is_empty() {
+                section {
+                    h2 { "Technical detail" }
+                    @if let Some(receipt) = self.receipt {
+                        (pictures::rounds(&receipt["rounds"]))
+                        (aggregates::decided(receipt))
+                    }
+                    @if !self.model.is_empty() { (folded("The model", "", list(&self.model))) }
+                }
+            }
             @if !self.left_out.is_empty() {
                 section {
                     h2 { "Not on this page" }
@@ -105,7 +122,7 @@ impl Page<'_> {
         let foot = html! {
             "flyswarm " (env!("CARGO_PKG_VERSION")) ". This page loads nothing and sends nothing."
         };
-        page(KIND, self.title, &about, sections, foot)
+        page(KIND, self.title, head, sections, foot)
     }
 
     /// Returns the warnings; a receipt alone gives only their number.
@@ -134,7 +151,7 @@ fn scored(rows: Rows<'_>) -> Markup {
     html! {
         section {
             h2 { "Quality of the model on " (rows.name) }
-            (figures::one(rows.figures, &format!("{} rows", rows.figures.rows), "model"))
+            (figures::one(rows.figures, &format!("{} rows", rows.figures.rows), "model", rows.curve, false))
             @if let Some(found) = rows.beside {
                 h3 { "Compared with a model of these rows only" }
                 p {
@@ -144,7 +161,7 @@ fn scored(rows: Rows<'_>) -> Markup {
                     "). If the model was trained on these rows, its figure here is too good; the two \
                      others have not seen the rows."
                 }
-                (figures::compared(found, Whose::File))
+                (figures::compared(found, Whose::File, true))
             }
         }
     }

@@ -20,12 +20,12 @@ use rand::rngs::SysRng;
 use serde_json::Value;
 
 use super::Failure;
+use crate::html::STYLE;
 use crate::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN};
 use crate::http::{self, Body, Method, Request, Response, Server, StatusCode};
 use feed::Feed;
 
 const HTML: &str = include_str!("dashboard/dashboard.html");
-const STYLE: &str = include_str!("dashboard/dashboard.css");
 const SCRIPT: &str = include_str!("dashboard/dashboard.js");
 /// Time for which the program waits at the end until pages have read it and closed their streams (guess:
 /// browsers on this machine need a tenth of a second, and more under load).

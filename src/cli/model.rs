@@ -20,6 +20,7 @@ use crate::model::file::{DecodeError, FileError};
 use crate::model::readout;
 use crate::model::score::Confusion;
 use crate::model::{Model, ModelError};
+use crate::report::roc::Curve;
 use crate::tasks::EvaluateSpec;
 use crate::tasks::flynn::evaluate::compared;
 use flyswarm_data::scaling::Scaling;
@@ -97,6 +98,8 @@ impl From<ModelError> for Failure {
 /// Quality of the predictions of a model or a network.
 pub(super) struct Scored {
     pub(super) figures: Figures,
+    /// ROC curve of two classes.
+    pub(super) curve: Option<Curve>,
     pub(super) digest: [u8; 32],
     /// For a model: number of rows with values outside its training range, and their columns.
     outside: Option<(usize, Value)>,
@@ -106,7 +109,7 @@ pub(super) struct Scored {
     /// Columns of the rows compared with those of the training rows, if the model has their spread.
     pub(super) columns: Option<Beside>,
     /// Comparison with the rows that the model was trained on.
-    compared: learnt::Compared,
+    pub(super) compared: learnt::Compared,
     /// Contents that are missing from a report, a sentence each.
     pub(super) left_out: Vec<String>,
     /// Model, if it is not a network.
@@ -248,9 +251,11 @@ pub(super) fn scored(
         ];
         left_out.extend(columns.is_none().then(|| no_spread(scaler.scaling())));
         let positive = positive.of(classes, network.digest(), network.positive())?;
+        let sums = Sums::of_scores(classes.len(), data.labels(), &scores);
+        let figures = Figures::new(classes, &sums, positive).ok_or_else(none)?;
         return Ok(Scored {
-            figures: Figures::new(classes, &Sums::of_scores(classes.len(), data.labels(), &scores), positive)
-                .ok_or_else(none)?,
+            curve: Curve::of(&figures, data.labels(), &scores),
+            figures,
             digest: network.digest(),
             outside: None,
             confusion: Confusion::new(classes, data.labels(), &lowest(&scores, classes.len())),
@@ -283,10 +288,13 @@ pub(super) fn scored(
         model.columns(),
         model.scaler(),
         model.class_rows().map(|rows| rows.iter().sum()),
-    );
+    )
+    .map(|beside| beside.dated(model.preparation()));
     let positive = positive.of(classes, model.digest(), model.rarer_class())?;
+    let figures = Figures::new(classes, &sums, positive).ok_or_else(none)?;
     Ok(Scored {
-        figures: Figures::new(classes, &sums, positive).ok_or_else(none)?,
+        curve: Curve::of(&figures, data.labels(), &scores),
+        figures,
         digest: model.digest(),
         outside: Some((outside, columns.collect())),
         confusion: Confusion::new(classes, data.labels(), &predicted),

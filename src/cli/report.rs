@@ -116,7 +116,13 @@ impl Report {
         let page = Page {
             title: receipt.as_ref().and_then(|receipt| receipt["name"].as_str()).unwrap_or(&named),
             receipt: receipt.as_ref(),
-            rows: Some(Rows { name: &name, figures: &found.figures, beside: beside.as_ref() }),
+            rows: Some(Rows {
+                name: &name,
+                figures: &found.figures,
+                beside: beside.as_ref(),
+                curve: found.curve.as_ref(),
+                learnt: found.compared.warning.as_deref(),
+            }),
             warnings,
             columns: found.columns,
             left_out,

@@ -1,36 +1,45 @@
-//! Sections about the session from its receipt: members, decisions with their times, and what others may
-//! have learnt.
+//! Sections about the session from its receipt: what was learnt about whom, decisions with their times,
+//! and costs.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::text;
-use crate::html::{bytes, cells, facts, table, time};
+use crate::html::{self as page, bytes, cells, folded, table, time};
 use crate::session::Run;
 
-/// Number of slots above which their table is folded.
-const FOLDED: usize = 40;
+/// Returns the names of the members of the last sum.
+pub(super) fn members(receipt: &Value) -> Vec<&str> {
+    let last = list(&receipt["aggregates"]).last();
+    last.map_or(&[][..], |last| list(&last["members"])).iter().map(text).collect()
+}
 
-/// Makes the section with members, decisions, times and costs.
+/// Makes the rest of the line below the title: date, number of peers and task.
+pub(super) fn session_line(receipt: &Value) -> Markup {
+    html! {
+        @if let Some(unix) = receipt["started_unix"].as_f64() { span { (date(unix)) } }
+        span { (members(receipt).len()) " peers" }
+        span { "task " (text(&receipt["task"])) }
+    }
+}
+
+/// Makes the folded parts with decisions, times, costs and the session.
 pub(super) fn decided(receipt: &Value) -> Markup {
     let opened = list(&receipt["aggregates"]);
-    let members = opened.last().map_or(&[][..], |last| list(&last["members"]));
-    let names: Vec<_> = members.iter().map(text).collect();
-    let own_rows = text(&receipt["own_rows"]["text"]);
-    let sums = sums(receipt, opened);
     let stages = list(&receipt["stages"]).iter().map(|each| {
         let seconds = each["seconds"].as_f64().unwrap_or(0.0);
         cells![text(&each["name"]), time(1000.0 * seconds), bytes(each["bytes"].as_f64().unwrap_or(0.0))]
     });
     let committee = &receipt["committee"];
     let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
+    let took = time(1000.0 * receipt["seconds"].as_f64().unwrap_or(0.0));
     let session = [
         ("name", text(&receipt["name"]).to_owned()),
         ("id", text(&receipt["session"]).to_owned()),
         ("task", text(&receipt["task"]).to_owned()),
-        ("file made", text(&receipt["created"]).to_owned()),
+        ("file made", page::date(text(&receipt["created"]))),
         ("joined", date(receipt["started_unix"].as_f64().unwrap_or(0.0))),
-        ("took", time(1000.0 * receipt["seconds"].as_f64().unwrap_or(0.0))),
+        ("took", took.clone()),
         ("views", number(&receipt["views"])),
         (
             "committee",
@@ -43,35 +52,19 @@ pub(super) fn decided(receipt: &Value) -> Markup {
             format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_contributors"])),
         ),
     ];
-    html! {
-        section {
-            h2 { "Participants and decisions" }
-            p {
-                "The last sum is over " (members.len()) " peers: " (names.join(", ")) ". Of this peer: "
-                @if list(&receipt["own_rows"]["left_out"]).is_empty() { (own_rows) } @else { b { (own_rows) } } "."
-            }
-            h3 { "Decisions" }
-            p {
-                "Each line is one sum over the members of a view. It is decided when a quorum of the committee has \
-                 accepted it; the time is when this peer had it open. Times from before a restart of \
-                 this peer are not kept."
-            }
-            @if opened.len() > FOLDED {
-                details { summary { (opened.len()) " sums" } (sums) }
-            } @else {
-                (sums)
-            }
-            @let disagreements = list(&receipt["disagreements"]);
-            @if !disagreements.is_empty() {
-                h3 { "Peers that do not agree" }
-                ul { @for each in disagreements { li { (text(&each["text"])) "." } } }
-                p { "One of the two may break a rule, or their connection is bad; no other peer can tell \
-                     which." }
-            }
-            h3 { "Cost" }
-            (table("Time and bytes of this peer, by stage", &["stage", "time", "sent"], stages))
+    let decisions = html! {
+        p {
+            "Each line is one sum over the members of a view. It is decided when a quorum of the committee has \
+             accepted it; the time is when this peer had it open. Times from before a restart of \
+             this peer are not kept."
         }
-        (facts("The session", &session))
+        (sums(receipt, opened))
+    };
+    let cost = table("Time and bytes of this peer, by stage", &["stage", "time", "sent"], stages);
+    html! {
+        (folded("Decisions", &format!("{} sums", opened.len()), decisions))
+        (folded("Cost", &took, cost))
+        (folded("The session", text(&receipt["task"]), page::list(&session)))
     }
 }
 
@@ -80,7 +73,7 @@ fn list(value: &Value) -> &[Value] {
 }
 
 fn date(unix: f64) -> String {
-    Run::new([0; 16], unix.max(0.0) as u64).created_text()
+    page::date(&Run::new([0; 16], unix.max(0.0) as u64).created_text())
 }
 
 fn sums(receipt: &Value, opened: &[Value]) -> Markup {
@@ -88,7 +81,7 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
     let times = list(&receipt["opened_unix"]);
     table(
         "Sums that were decided and opened, in order",
-        &["aggregate", "after joining", "at (UTC)", "members", "view", "sealed total"],
+        &["aggregate", "after joining", "opened", "members", "view", "sealed total"],
         opened.iter().enumerate().map(|(at, each)| {
             let total: String = text(&each["sealed_total"]).chars().take(12).collect();
             let name = text(&each["name"]);
@@ -116,7 +109,7 @@ fn kind(name: &str) -> &str {
     }
 }
 
-/// Makes the section on what others can learn, and on the budget that was spent; `ledger` is the
+/// Makes the section on what was learnt about whom, and on the budget that was spent; `ledger` is the
 /// sentence of this peer's ledger.
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let private = !receipt["privacy"]["epsilon"].is_null();
@@ -160,15 +153,38 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
              Sessions on the same rows add up."
         }
     };
+    let names = members(receipt);
+    let own_rows = text(&receipt["own_rows"]["text"]);
+    let disagreements = list(&receipt["disagreements"]);
     html! {
         section {
-            h2 { "What others can learn" }
-            p { (shared) }
-            ul { @for (kind, reveals) in told { li { b { (kind) } ": " (reveals) "." } } }
-            p { (together) }
-            h3 { "Budget" }
-            p { (budget(receipt)) }
-            @if let Some(ledger) = ledger { p { (ledger) } }
+            h2 { "What was learnt about whom" }
+            div.grid {
+                div {
+                    h3 { "What others can learn about this peer's rows" }
+                    p { (shared) }
+                    ul { @for (kind, reveals) in told { li { b { (kind) } ": " (reveals) "." } } }
+                    p { (together) }
+                }
+                div {
+                    h3 { "What this peer has learnt" }
+                    p { "The same about the rows of the other members: every member knows the same sums." }
+                    h3 { "Participants" }
+                    p {
+                        "The last sum is over " (names.len()) " peers: " (names.join(", ")) ". Of this peer: "
+                        @if list(&receipt["own_rows"]["left_out"]).is_empty() { (own_rows) } @else { b { (own_rows) } } "."
+                    }
+                    @if !disagreements.is_empty() {
+                        h3 { "Peers that do not agree" }
+                        ul { @for each in disagreements { li { (text(&each["text"])) "." } } }
+                        p { "One of the two may break a rule, or their connection is bad; no other peer can tell \
+                             which." }
+                    }
+                    h3 { "Budget" }
+                    p { (budget(receipt)) }
+                    @if let Some(ledger) = ledger { p { (ledger) } }
+                }
+            }
         }
     }
 }

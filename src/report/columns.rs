@@ -1,9 +1,10 @@
 //! The columns of some rows compared with those of the pool: a picture and the numbers of each column.
 
-use flyswarm_learn::model::columns::{Beside, Column};
+use flyswarm_data::prepare::value::date;
+use flyswarm_learn::model::columns::{Beside, Column, Spread};
 use maud::{Markup, html};
 
-use crate::html::{cells, number, picture, px, table};
+use crate::html::{cells, day, number, picture, px, table, whole};
 
 /// Maximum number of columns that are shown.
 pub(super) const MOST: usize = 30;
@@ -27,15 +28,16 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
                 "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
                  the dot is the mean here, the line through it one deviation either way. The distance \
                  takes both together, in deviations of the pool: sqrt(difference of means\u{b2} + \
-                 difference of deviations\u{b2}). A large distance is not an error: patients may differ."
+                 difference of deviations\u{b2}). A large distance is not an error: patients may differ. A \
+                 column of zeros and ones is shown as its share of ones."
             }
             @if shown.is_empty() {
                 p { "No columns." }
             } @else {
                 (table(
                     &format!("Mean \u{b1} deviation of each column over {} rows, sorted by distance", beside.rows),
-                    &["column", "picture", "distance", "here", "pool"],
-                    shown.iter().map(|column| row(column, reach)),
+                    &["column", "here and pool", "distance", "here", "pool"],
+                    shown.iter().map(|column| row(column, reach, beside.dates.contains(&column.name))),
                 ))
             }
             @if let Some(next) = beside.columns.get(MOST) {
@@ -54,14 +56,28 @@ fn reach(column: &Column) -> f64 {
     ((here.mean - pool.mean).abs() + here.deviation) / pool.deviation
 }
 
-fn row(column: &Column, reach: f64) -> Vec<Markup> {
+/// Makes the row of a column; `dated` is true for days since 1970-01-01.
+fn row(column: &Column, reach: f64, dated: bool) -> Vec<Markup> {
     let Column { name, here, pool } = column;
-    let spread = |mean: f64, deviation: f64| format!("{} \u{b1} {}", number(mean), number(deviation));
-    let (ours, all) = (spread(here.mean, here.deviation), spread(pool.mean, pool.deviation));
+    // The deviation of a column of zeros and ones follows from its mean, which is the share of ones.
+    let flag = [here, pool].into_iter().all(is_share);
+    let dated = |mean: f64| date(mean.round()).filter(|_| dated).and_then(|text| day(&text));
+    let spread = |spread: &Spread| match dated(spread.mean) {
+        _ if flag => whole(spread.mean),
+        Some(day) => format!("{day} \u{b1} {:.0} days", spread.deviation),
+        None => format!("{} \u{b1} {}", number(spread.mean), number(spread.deviation)),
+    };
+    let (ours, all) = (spread(here), spread(pool));
     match column.distance() {
         far if far.is_finite() => cells![name, drawn(column, reach), format!("{far:.2}"), ours, all],
         _ => cells![name, "", "constant in the pool", ours, all],
     }
+}
+
+/// Returns whether these are the mean and the deviation of zeros and ones.
+fn is_share(Spread { mean, deviation }: &Spread) -> bool {
+    let expected = mean * (1.0 - mean);
+    (0.0..=1.0).contains(mean) && (deviation * deviation - expected).abs() < 1e-4
 }
 
 fn drawn(column: &Column, reach: f64) -> Markup {
@@ -71,8 +87,8 @@ fn drawn(column: &Column, reach: f64) -> Markup {
     let scale = if pool.deviation > 0.0 { pool.deviation } else { 1.0 };
     let (apart, wide) = ((here.mean - pool.mean) / scale, here.deviation / scale);
     let x = |deviations: f64| px(width / 2.0 + (width / 2.0 - 6.0) * (deviations / reach).clamp(-1.0, 1.0));
-    let label = format!(
-        "{name}: the mean here lies {:.2} deviations {} the pool's, and values spread {:.2} times as widely",
+    let told = format!(
+        "the mean here lies {:.2} deviations {} the pool's, and values spread {:.2} times as widely",
         apart.abs(),
         if apart < 0.0 { "below" } else { "above" },
         wide
@@ -84,5 +100,5 @@ fn drawn(column: &Column, reach: f64) -> Markup {
         path.l0 d={ "M" (x(apart - wide)) " " (middle) " H" (x(apart + wide)) } {}
         circle.s0 cx=(x(apart)) cy=(middle) r="4.5" {}
     };
-    picture(width, height, Some("spark"), &label, parts)
+    picture((width, height), Some("spark"), name, &told, parts)
 }

@@ -5,8 +5,9 @@ use flyswarm_learn::model::figures::{Figures, Positive, Share};
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::roc::{self, Curve};
 use super::{pictures, text};
-use crate::html::{cells, percent, table};
+use crate::html::{cells, folded, table, whole};
 
 /// Figures of predicted rows in a receipt or in a peer's own figures.
 pub(super) enum Held {
@@ -32,21 +33,22 @@ pub(super) fn read(value: &Value) -> Option<Held> {
     all.then(|| Held::Compared(Box::new(found)))
 }
 
-/// Formats a share as `93.2 % (90.1 to 95.4)`.
-pub(crate) fn shown(share: Share) -> Markup {
-    html! {
-        (percent(share.value)) " "
-        small { "(" (format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high)) ")" }
-    }
+/// Formats a share as `93 % (90 to 95)`.
+fn shown(share: Share) -> Markup {
+    html! { (whole(share.value)) " " small { (interval(share)) } }
 }
 
-fn maybe(share: Option<Share>) -> Markup {
+pub(super) fn maybe(share: Option<Share>) -> Markup {
     share.map_or_else(|| html! { "none" }, shown)
 }
 
-/// Formats the interval of a share, in percent.
+/// Formats the interval of a share: `90 to 95 %`.
 fn interval(share: Share) -> String {
-    format!("95\u{a0}%: {:.1}\u{a0}to\u{a0}{:.1}", 100.0 * share.low, 100.0 * share.high)
+    format!(
+        "{}\u{a0}to\u{a0}{}",
+        whole(share.low).trim_end_matches(" %"),
+        whole(share.high).replace(' ', "\u{a0}")
+    )
 }
 
 /// Makes the figures of a receipt, or gives the reason why it has none.
@@ -67,14 +69,19 @@ pub(super) fn of_session(receipt: &Value) -> Markup {
     }
 }
 
+/// Returns the names of the classes that an evaluation did not score.
+pub(super) fn unscored(found: &Value) -> String {
+    let unscored = found["classes_not_scored"].as_array().map_or(&[][..], Vec::as_slice);
+    unscored.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
 /// Makes the figures of the rows of all peers, under this title.
 pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     let last = match found["learn_all"].as_bool() {
         Some(false) => "The final model is not trained on them either, but has another hash matrix.",
         _ => "The final model is trained on all rows, so it should be at least as good.",
     };
-    let unscored = found["classes_not_scored"].as_array().map_or(&[][..], Vec::as_slice);
-    let unscored = unscored.iter().map(text).collect::<Vec<_>>().join(", ");
+    let unscored = unscored(found);
     html! {
         section {
             h2 { (title) }
@@ -85,10 +92,10 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                         " % were held out of training (" (figures.rows) " rows together); the result has never seen \
                          them. Only sums over all peers were opened."
                     }
-                    (one(&figures, "held-out rows", "swarm"))
+                    (one(&figures, "held-out rows", "swarm", None, false))
                 }
                 Some(Held::Compared(figures)) => {
-                    p { strong { (figures.headline("held-out rows")) "." } }
+                    p.lead { strong { (figures.headline("held-out rows")) "." } }
                     p {
                         "Of every peer's rows " (found["held_out_percent"].as_u64().unwrap_or(0))
                         " % were held out (" (figures.swarm.rows) " rows together) and predicted in three ways: by a \
@@ -96,7 +103,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                         b { "alone" } "), and by its 5 nearest own rows (" b { "neighbours" } "). Only sums over all \
                          peers were opened. " (last)
                     }
-                    (compared(&figures, Whose::Pool))
+                    (compared(&figures, Whose::Pool, false))
                 }
                 None if found["contradictory"] == true => {
                     p.verdict.bad {
@@ -119,42 +126,35 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
 /// Makes a peer's own figures.
 pub(super) fn own(found: &Held) -> Markup {
     match found {
-        Held::Compared(found) => compared(found, Whose::Peer),
-        Held::Alone(figures) => one(figures, "its own held-out rows", "swarm"),
+        Held::Compared(found) => compared(found, Whose::Peer, true),
+        Held::Alone(figures) => one(figures, "its own held-out rows", "swarm", None, true),
     }
 }
 
-/// Makes a comparison of three ways to predict the same rows.
-pub(super) fn compared(found: &Comparison, whose: Whose) -> Markup {
+/// Makes a comparison of three ways to predict the same rows. `fold` folds the pictures of the first.
+pub(super) fn compared(found: &Comparison, whose: Whose, fold: bool) -> Markup {
     let Comparison { swarm, alone, neighbours, .. } = found;
-    let recalls = swarm.per_class.iter().zip(&alone.per_class).zip(&neighbours.per_class);
+    let ways = [("swarm", swarm), ("alone", alone), ("neighbours", neighbours)];
     html! {
         div.cards {
-            @for (name, class, figures) in
-                [("swarm", "s0", swarm), ("alone", "s1", alone), ("neighbours", "s2", neighbours)]
-            {
-                div.card.(class) {
-                    span { (name) }
-                    strong { (percent(figures.balanced_accuracy.value)) }
-                    small {
-                        "balanced accuracy; " (interval(figures.balanced_accuracy)) br;
-                        "accuracy " (percent(figures.accuracy.value)) "; " (interval(figures.accuracy))
-                    }
-                }
-            }
+            @for (k, (name, figures)) in ways.iter().enumerate() { (card(k, name, figures)) }
             (majority(swarm))
         }
         @for sentence in found.sentences(whose) { (verdict(&sentence)) }
-        h3 { "Recall by class" }
-        (pictures::classes(swarm, alone, neighbours))
-        (table(
-            "Right among the rows of each class (recall), with 95 % intervals",
-            &["class", "rows", "swarm", "alone", "neighbours"],
-            recalls.map(|((s, a), n)| {
-                cells![s.class, s.rows, maybe(s.recall), maybe(a.recall), maybe(n.recall)]
-            }),
-        ))
-        (details(swarm))
+        (evidence(&ways, None, fold))
+    }
+}
+
+/// Makes the balanced accuracy and the accuracy of one way to predict.
+fn card(k: usize, name: &str, figures: &Figures) -> Markup {
+    let (balanced, accuracy) = (figures.balanced_accuracy, figures.accuracy);
+    html! {
+        div.card {
+            span { i class={ "s" (k) } {} (name) }
+            strong { (whole(balanced.value)) }
+            small { "balanced accuracy, 95\u{a0}%:\u{a0}" (interval(balanced)) }
+            small { "accuracy " (whole(accuracy.value)) ", 95\u{a0}%:\u{a0}" (interval(accuracy)) }
+        }
     }
 }
 
@@ -164,8 +164,9 @@ fn majority(figures: &Figures) -> Markup {
     html! {
         div.card {
             span { "always " (majority.class) }
-            strong { (percent(majority.balanced_accuracy)) }
-            small { "balanced accuracy" br; "accuracy " (percent(majority.accuracy)) }
+            strong { (whole(majority.balanced_accuracy)) }
+            small { "balanced accuracy" }
+            small { "accuracy " (whole(majority.accuracy)) }
         }
     }
 }
@@ -180,64 +181,119 @@ fn verdict(Sentence { verdict, text, .. }: &Sentence) -> Markup {
 }
 
 /// Makes the figures of one model on rows with the name `rows`; `subject` predicts.
-pub(super) fn one(figures: &Figures, rows: &str, subject: &str) -> Markup {
+pub(super) fn one(figures: &Figures, rows: &str, subject: &str, curve: Option<&Curve>, fold: bool) -> Markup {
     html! {
-        p { strong { (figures.headline(rows)) "." } }
-        div.cards {
-            @for (name, share) in
-                [("balanced accuracy", figures.balanced_accuracy), ("accuracy", figures.accuracy)]
-            {
-                div.card.s0 { span { (name) } strong { (percent(share.value)) } small { (interval(share)) } }
-            }
-            (majority(figures))
-        }
+        p.lead { strong { (figures.headline(rows)) "." } }
+        div.cards { (card(0, subject, figures)) (majority(figures)) }
         (verdict(&figures.against_majority(subject)))
-        (table(
-            "Recall of each class, with 95 % intervals",
-            &["class", "rows", "recall"],
-            figures.per_class.iter().map(|each| cells![each.class, each.rows, maybe(each.recall)]),
-        ))
-        (details(figures))
+        (evidence(&[(subject, figures)], curve, fold))
+    }
+}
+
+/// Makes recall, confusion matrix, sensitivity and specificity, then the pictures of the first way.
+fn evidence(ways: &[(&str, &Figures)], curve: Option<&Curve>, fold: bool) -> Markup {
+    let Some((_, first)) = ways.first() else { return html! {} };
+    let confusion = html! { h3 { "Confusion matrix" } (pictures::confusion(first)) };
+    let recall = html! { h3 { "Recall by class" } (pictures::recall(ways)) };
+    let rest = html! { div.grid { (details(ways, first, curve)) } };
+    html! {
+        div.grid {
+            @match &first.positive {
+                Some(two) => { div { (recall) (confusion) } (sensitivity(two, first)) },
+                None => { div { (recall) } div { (confusion) } },
+            }
+        }
+        @if fold { (folded("More figures of these rows", "", rest)) } @else { (rest) }
     }
 }
 
 /// Makes the figures of two classes, with the terms of the field.
-fn positive(positive: &Positive) -> Markup {
-    let caption = format!("The positive class is {}; 95 % intervals", positive.class);
-    let rows = positive.named().map(|(name, share)| cells![name, maybe(share)]);
-    table(&caption, &["figure", "share"], rows)
-}
-
-/// Makes precision, AUC, confusion matrix and calibration of one model.
-fn details(figures: &Figures) -> Markup {
+fn sensitivity(two: &Positive, figures: &Figures) -> Markup {
+    let (positive, auc) = (&two.class, figures.auc.zip(figures.per_class.get(1)));
+    let negative = figures.per_class.iter().find(|each| each.class != *positive);
+    let negative = negative.map_or("the other class", |each| &*each.class);
+    let told = [
+        format!("rows of class {positive} that are predicted as {positive}"),
+        format!("rows of class {negative} that are predicted as {negative}"),
+        format!("positive predictive value: rows predicted as {positive} that are of this class"),
+        format!("negative predictive value: rows predicted as {negative} that are of this class"),
+    ];
+    let rows = two
+        .named()
+        .into_iter()
+        .zip(told)
+        .map(|((name, share), told)| cells![html! { (name) small { (told) } }, maybe(share)]);
     html! {
-        @if let Some(two) = &figures.positive { (positive(two)) }
-        (table(
-            "Right among the rows predicted as each class (precision), with 95 % intervals",
-            &["class", "precision"],
-            figures.per_class.iter().map(|each| cells![each.class, maybe(each.precision)]),
-        ))
-        @if let (Some(Share { value, low, high }), Some(second)) = (figures.auc, figures.per_class.get(1)) {
-            p {
-                "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})"))
-                ": how often the model gives a row of " (second.class) " a higher score for " (second.class)
-                " than a row of the other class at the same peer."
+        div {
+            h3 { "Sensitivity and specificity" }
+            p { "The positive class is " b { (positive) } "." }
+            (table("Figures of two classes, with 95\u{a0}% intervals", &["figure", "value"], rows))
+            @if let Some((Share { value, low, high }, second)) = auc {
+                p {
+                    "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})"))
+                    ": how often the model gives a row of " (second.class) " a higher score for " (second.class)
+                    " than a row of the other class at the same peer."
+                }
             }
         }
-        h3 { "Confusion matrix" }
-        (pictures::confusion(figures))
-        @if let Some(bins) = figures.calibration.as_deref().filter(|bins| !bins.is_empty()) {
-            h3 { "Calibration" }
-            p {
-                "The model states a probability for each prediction (`predict --scores` prints it). On \
-                 the line, predictions are right as often as stated; below the line, the model is \
-                 overconfident."
+    }
+}
+
+/// Makes ROC, calibration and precision of the first of these ways.
+fn details(ways: &[(&str, &Figures)], figures: &Figures, curve: Option<&Curve>) -> Markup {
+    let two = figures.positive.is_some();
+    let bins = figures.calibration.as_deref().filter(|bins| !bins.is_empty());
+    html! {
+        @if two {
+            div {
+                h3 { "ROC" }
+                (roc::picture(ways, curve))
+                @if ways.len() > 1 {
+                    p.legend {
+                        @for (k, (name, _)) in ways.iter().enumerate() { span { i class={ "s" (k) } {} (name) } }
+                    }
+                }
+                p {
+                    @if curve.is_some() {
+                        "The curve shows every threshold, with the 95\u{a0}% interval of its sensitivity; the point is \
+                         the threshold at which the model decides."
+                    } @else {
+                        "Each point is one way to predict, with both 95\u{a0}% intervals. There is no curve, because \
+                         no scores of single rows are opened."
+                    }
+                    " Up and to the left is better; on the dashed line a prediction is chance."
+                }
             }
-            (pictures::calibration(bins))
+        }
+        @if let Some(bins) = bins {
+            div {
+                h3 { "Calibration" }
+                (pictures::calibration(bins))
+                p {
+                    "The model states a probability for each prediction (" code { "predict --scores" } " prints it). On \
+                     the line, predictions are right as often as stated; below the line, the model is \
+                     overconfident. Larger points have more rows."
+                }
+                (folded("Calibration in numbers", "", table(
+                    "Predicted probability and observed frequency, with 95\u{a0}% intervals",
+                    &["predicted", "rows", "observed"],
+                    bins.iter().map(|bin| cells![whole(bin.stated), bin.rows, shown(bin.right)]),
+                )))
+            }
+        }
+        @if !two { (precision(figures)) }
+    }
+}
+
+/// Makes the precision of each class. With two classes it is PPV and NPV.
+fn precision(figures: &Figures) -> Markup {
+    html! {
+        div {
+            h3 { "Precision by class" }
             (table(
-                "Calibration: how sure the model is, and how often it is right, with 95 % intervals",
-                &["stated", "rows", "right"],
-                bins.iter().map(|bin| cells![percent(bin.stated), bin.rows, shown(bin.right)]),
+                "Right among the rows predicted as each class, with 95\u{a0}% intervals",
+                &["class", "precision"],
+                figures.per_class.iter().map(|each| cells![each.class, maybe(each.precision)]),
             ))
         }
     }

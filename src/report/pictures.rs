@@ -1,47 +1,131 @@
-//! Pictures of a report. The label of each picture describes it; the numbers are in a table next to it.
+//! Pictures of a report. The title of each picture names it; the numbers are in a table next to it.
 
-use flyswarm_learn::model::figures::{Bin, Figures};
+use flyswarm_learn::model::figures::{Bin, Figures, Share};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::html::{cells, percent, picture, px, table};
+use crate::html::{cells, folded, picture, px, table, whole};
 
 /// Width, in units of about a pixel on a phone.
 const WIDTH: f64 = 360.0;
 /// Maximum number of classes in a picture; the tables have all classes.
 const MOST: usize = 40;
+/// Percent of colour in the darkest cell of a confusion matrix: light enough to read the text on it.
+pub(super) const DEPTH: f64 = 45.0;
 
-/// Draws bars for each class: swarm, alone, nearest neighbours.
-pub(super) fn classes(swarm: &Figures, alone: &Figures, neighbours: &Figures) -> Markup {
-    let shown = swarm.per_class.len().min(MOST);
-    let (left, right, row) = (96.0, WIDTH - 58.0, 46.0);
-    let x = |share: f64| px(left + (right - left) * share);
-    let label = format!(
-        "Share of right predictions by class, for {shown} classes: swarm, alone and nearest neighbours"
-    );
-    let bar = |at: usize, k: usize, figures: &Figures| {
-        let y = row * at as f64 + 4.0 + 12.0 * k as f64;
-        let recall = figures.per_class.get(at).and_then(|each| each.recall);
+/// Makes a table with the recall of each class: a picture and the number, of every way to predict.
+pub(super) fn recall(ways: &[(&str, &Figures)]) -> Markup {
+    let Some((_, first)) = ways.first() else { return html! {} };
+    let caption = "Recall of each class, with 95\u{a0}% intervals";
+    let several = ways.len() > 1;
+    let head = if several { "predicted by" } else { "class" };
+    let row = |k: usize, at: usize, name: Markup, of: &str| {
+        let recall = ways[k].1.per_class.get(at).and_then(|each| each.recall);
         html! {
-            rect.track x=(left) y=(y) width=(right - left) height="10" {}
-            @if let Some(recall) = recall {
-                rect class={ "s" (k) } x=(left) y=(y) width=(px(x(recall.value) - left)) height="10" {}
-                path.range d={ "M" (x(recall.low)) " " (y + 5.0) " H" (x(recall.high)) } {}
-                text x=(right + 5.0) y=(y + 9.0) { (percent(recall.value)) }
+            tr {
+                th scope="row" { (name) }
+                td { (super::figures::maybe(recall)) }
+                td { @if let (Some(recall), true) = (recall, at < MOST) { (span(k, recall, of)) } }
             }
-        }
-    };
-    let parts = html! {
-        @for (at, each) in swarm.per_class.iter().enumerate().take(shown) {
-            text.end.ink x=(left - 8.0) y=(row * at as f64 + 26.0) {
-                (each.class.chars().take(14).collect::<String>())
-            }
-            @for (k, figures) in [swarm, alone, neighbours].into_iter().enumerate() { (bar(at, k, figures)) }
         }
     };
     html! {
-        p.legend { span { i.s0 {} "swarm" } span { i.s1 {} "alone" } span { i.s2 {} "neighbours" } }
-        figure { (picture(WIDTH, row * shown as f64 + 4.0, None, &label, parts)) }
+        div.wide role="region" tabindex="0" aria-label=(caption) {
+            table.recall {
+                caption { span { (caption) } }
+                thead {
+                    tr {
+                        th scope="col" { (head) }
+                        th scope="col" { "recall" }
+                        th scope="col" { span.axis { span { "0\u{a0}%" } span { "50\u{a0}%" } span { "100\u{a0}%" } } }
+                    }
+                }
+                @for (at, class) in first.per_class.iter().enumerate() {
+                    @let rows = html! { small { (class.rows) @if class.rows == 1 { " row" } @else { " rows" } } };
+                    tbody {
+                        @if several {
+                            tr { th.class scope="rowgroup" colspan="3" { (class.class) " " (rows) } }
+                            @for (k, (name, _)) in ways.iter().enumerate() {
+                                (row(k, at, html! { i class={ "s" (k) } {} (name) }, &format!("{} by {name}", class.class)))
+                            }
+                        } @else {
+                            (row(0, at, html! { (class.class) " " (rows) }, &class.class))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Draws a share with its interval on a line from 0 to 100 %.
+fn span(k: usize, Share { value, low, high }: Share, of: &str) -> Markup {
+    let (width, height) = (150.0, 14.0);
+    let x = |share: f64| px(7.0 + (width - 14.0) * share);
+    let parts = html! {
+        path.grid d={ "M" (x(0.0)) " 0 V" (height) " M" (x(0.5)) " 0 V" (height) " M" (x(1.0)) " 0 V" (height) } {}
+        path.range d={ "M" (x(low)) " " (height / 2.0) " H" (x(high)) } {}
+        (mark(k, x(value), height / 2.0, 4.0))
+    };
+    let told = format!("{}, 95 % interval {} to {}", whole(value), whole(low), whole(high));
+    picture((width, height), Some("span"), &format!("Recall of {of}"), &told, parts)
+}
+
+/// Draws a mark of this radius: each way to predict has its own colour and shape.
+pub(super) fn mark(k: usize, x: f64, y: f64, size: f64) -> Markup {
+    let small = 0.85 * size;
+    html! {
+        @match k {
+            0 => circle.s0 cx=(x) cy=(y) r=(size) {},
+            1 => rect.s1 x=(px(x - small)) y=(px(y - small)) width=(2.0 * small) height=(2.0 * small) {},
+            _ => path.s2 d={
+                "M" (x) " " (px(y - 1.2 * size)) " l" (1.2 * size) " " (1.2 * size) " l" (-1.2 * size) " " (1.2 * size) " l"
+                (-1.2 * size) " " (-1.2 * size) " z"
+            } {},
+        }
+    }
+}
+
+/// A square picture with shares on both axes.
+pub(super) struct Square {
+    left: f64,
+    top: f64,
+    side: f64,
+}
+
+impl Default for Square {
+    fn default() -> Self {
+        Self { left: 60.0, top: 10.0, side: 280.0 }
+    }
+}
+
+impl Square {
+    pub(super) fn x(&self, share: f64) -> f64 {
+        px(self.left + self.side * share)
+    }
+
+    pub(super) fn y(&self, share: f64) -> f64 {
+        px(self.top + self.side * (1.0 - share))
+    }
+
+    pub(super) fn axes(&self, across: &str, up: &str) -> Markup {
+        let (bottom, right) = (self.top + self.side, self.left + self.side);
+        let middle = self.top + self.side / 2.0;
+        html! {
+            @for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
+                path.grid d={
+                    "M" (self.left) " " (self.y(tick)) " H" (right) " M" (self.x(tick)) " " (self.top) " V" (bottom)
+                } {}
+                text.end x=(self.left - 8.0) y=(self.y(tick) + 4.0) { (100.0 * tick) " %" }
+                text.mid x=(self.x(tick)) y=(bottom + 18.0) { (100.0 * tick) " %" }
+            }
+            text.mid.ink x=(self.x(0.5)) y=(bottom + 40.0) { (across) }
+            text.mid.ink x="14" y=(middle) transform={ "rotate(-90 14 " (middle) ")" } { (up) }
+        }
+    }
+
+    pub(super) fn picture(&self, title: &str, told: &str, parts: Markup) -> Markup {
+        picture((WIDTH, self.top + self.side + 50.0), Some("square"), title, told, parts)
     }
 }
 
@@ -54,10 +138,9 @@ pub(super) fn confusion(figures: &Figures) -> Markup {
     let cell = |right: bool, rows: u64, all: u64| {
         let share = rows as f64 / all.max(1) as f64;
         let (word, colour) = if right { ("right", "--accent") } else { ("wrong", "--bad") };
-        // Light enough to read the text on it.
-        let depth = (55.0 * share.min(1.0)).round();
+        let depth = (DEPTH * share.min(1.0)).round();
         let style = format!("background:color-mix(in srgb, var({colour}) {depth}%, transparent)");
-        html! { td.right[right] style=(style) title={ (word) ": " (percent(share)) } { (rows) } }
+        html! { td.right[right] style=(style) title={ (word) ": " (whole(share)) } { (rows) } }
     };
     html! {
         div.wide role="region" tabindex="0" aria-label=(caption) {
@@ -84,24 +167,18 @@ pub(super) fn confusion(figures: &Figures) -> Markup {
     }
 }
 
-/// Draws the predicted probability against the observed frequency.
+/// Draws the observed frequency against the predicted probability.
 pub(super) fn calibration(bins: &[Bin]) -> Markup {
-    let (left, top, side) = (40.0, 8.0, 280.0);
-    let x = |share: f64| px(left + side * share);
-    let y = |share: f64| px(top + side * (1.0 - share));
+    let square = Square::default();
+    let (x, y) = (|share| square.x(share), |share| square.y(share));
     let most = bins.iter().map(|bin| bin.rows).max().unwrap_or(1).max(1) as f64;
-    let said: Vec<_> = bins
+    let told: Vec<_> = bins
         .iter()
-        .map(|bin| format!("stated {}, right {}", percent(bin.stated), percent(bin.right.value)))
+        .map(|bin| format!("predicted {}, observed {}", whole(bin.stated), whole(bin.right.value)))
         .collect();
     let parts = html! {
-        @for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
-            path.grid d={ "M" (left) " " (y(tick)) " H" (left + side) " M" (x(tick)) " " (top) " V" (top + side) } {}
-            text.end x=(left - 6.0) y=(y(tick) + 4.0) { (100.0 * tick) " %" }
-            text.mid x=(x(tick)) y=(top + side + 14.0) { (100.0 * tick) " %" }
-        }
+        (square.axes("predicted probability", "observed frequency"))
         path.ideal d={ "M" (x(0.0)) " " (y(0.0)) " L" (x(1.0)) " " (y(1.0)) } {}
-        text.mid.ink x=(x(0.5)) y=(top + side + 32.0) { "predicted probability, observed frequency" }
         @for bin in bins {
             @let at = x(bin.stated.clamp(0.0, 1.0));
             path.error d={ "M" (at) " " (y(bin.right.low)) " V" (y(bin.right.high)) } {}
@@ -110,8 +187,7 @@ pub(super) fn calibration(bins: &[Bin]) -> Markup {
             }
         }
     };
-    let label = format!("Calibration: {}", said.join("; "));
-    html! { figure.square { (picture(WIDTH, top + side + 40.0, None, &label, parts)) } }
+    html! { figure { (square.picture("Calibration", &told.join("; "), parts)) } }
 }
 
 /// Draws loss and accuracy of every round; empty if there are no rounds.
@@ -126,21 +202,18 @@ pub(super) fn rounds(rounds: &Value) -> Markup {
             ["loss", "accuracy", "held_out_accuracy"].map(|name| number(&round[name]));
         cells![at + 1, loss, accuracy, held]
     });
-    html! {
-        section {
-            h2 { "Rounds" }
-            p { "Over the rows of the members that trained, after each round." }
-            (curves("accuracy", &[&accuracy, &held], 1.0))
-            (curves("loss", &[&loss], most))
-            @if !held.is_empty() {
-                p.legend { span { i.s0 {} "rows of training" } span { i.s1 {} "rows held out" } }
-            }
-            details {
-                summary { "Every round" }
-                (table("Figures of every round", &["round", "loss", "accuracy", "held out"], rows))
-            }
+    let parts = html! {
+        p { "Over the rows of the members that trained, after each round." }
+        div.grid {
+            (curves("Accuracy", &[&accuracy, &held], 1.0))
+            (curves("Loss", &[&loss], most))
         }
-    }
+        @if !held.is_empty() {
+            p.legend { span { i.s0 {} "rows of training" } span { i.s1 {} "rows held out" } }
+        }
+        (table("Figures of every round", &["round", "loss", "accuracy", "held out"], rows))
+    };
+    folded("Rounds", &format!("{}", rounds.len()), parts)
 }
 
 /// Draws one or two values of every round, from 0 to `most`.
@@ -165,6 +238,7 @@ fn curves(name: &str, lines: &[&[f64]], most: f64) -> Markup {
         }
         text.mid.ink x=(WIDTH / 2.0) y=(top + height + 24.0) { "round 1 to " (lines[0].len()) }
     };
-    let label = format!("{name} over {} rounds, from {first:.4} to {last:.4}", lines[0].len());
-    html! { h3 { (name) } figure { (picture(WIDTH, top + height + 34.0, None, &label, parts)) } }
+    let told = format!("{} rounds, from {first:.4} to {last:.4}", lines[0].len());
+    let size = (WIDTH, top + height + 34.0);
+    html! { div { h3 { (name) } figure { (picture(size, None, name, &told, parts)) } } }
 }

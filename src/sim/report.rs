@@ -65,7 +65,8 @@ pub fn render(results: &Results) -> String {
         "flyswarm " (results.version) ", trace " code { (results.trace_hash) }
         ". The same scenario and seed give the same trace on every machine."
     };
-    page("flyswarm simulation", &results.scenario, &results.about, sections, foot)
+    let about = html! { p.about { (results.about) } };
+    page("flyswarm simulation", &results.scenario, about, sections, foot)
 }
 
 /// Makes the section on results: their quality, whether they equal those of the rows in one place, and
@@ -74,7 +75,8 @@ fn learnt(results: &Results) -> Markup {
     let measured = results.runs.iter().any(|run| run.accuracy.is_some());
     let share = |share: f64, rows: u64| {
         let interval = Share::of((share * rows as f64).round() as u64, rows);
-        interval.map_or_else(|| html! { (percent(share)) }, figures::shown)
+        let interval = interval.map(|of| format!("({:.1} to {:.1})", 100.0 * of.low, 100.0 * of.high));
+        html! { (percent(share)) @if let Some(interval) = interval { " " small { (interval) } } }
     };
     let rows = results.runs.iter().map(|run| {
         let mut row = cells![run.name, format!("{} of {}", run.finished, run.peers)];
@@ -196,7 +198,7 @@ fn scrolled(label: &str, picture: &Markup) -> Markup {
 
 /// Makes a picture as wide as the page.
 fn picture(height: f64, label: &str, parts: Markup) -> Markup {
-    crate::html::picture(WIDTH, height, None, label, parts)
+    crate::html::picture((WIDTH, height), None, label, "", parts)
 }
 
 fn legend() -> Markup {

@@ -5,6 +5,8 @@ const SVG = 'http://www.w3.org/2000/svg';
 const LOG = 300;
 const POINTS = 2000;
 const TREE = 63;
+// Number of sums that give the pace.
+const LAST = 5;
 
 function el(name, attributes, ...children) {
   const node = SHAPES.has(name) ? document.createElementNS(SVG, name) : document.createElement(name);
@@ -21,7 +23,7 @@ function bytes(count) {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let unit = 0;
   while (count >= 1000 && unit + 1 < units.length) { count /= 1000; unit += 1; }
-  return `${count.toFixed(unit > 0 && count < 100 ? 1 : 0)} ${units[unit]}`;
+  return `${count.toFixed(unit > 0 && count < 9.95 ? 1 : 0)} ${units[unit]}`;
 }
 const short = (value) => Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
 const clock = (seconds) => about.virtual ? `${seconds.toFixed(1)} s` : new Date(seconds * 1000).toTimeString().slice(0, 8);
@@ -185,7 +187,11 @@ function leftText(node) {
   const waits = node.status && node.status.waits;
   if (over || node.ended || dead(node) || !waits || waits.seconds === null || !LEFT[waits.what]) return '';
   const left = about.virtual ? waits.seconds : Math.max(0, waits.seconds - (performance.now() - node.arrived) / 1000);
-  return `${LEFT[waits.what]} ${left < 120 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`}`;
+  return `${LEFT[waits.what]} ${duration(left)}`;
+}
+function duration(seconds) {
+  if (seconds < 120) return `${Math.ceil(seconds)} s`;
+  return seconds < 7200 ? `${Math.ceil(seconds / 60)} min` : `${Math.ceil(seconds / 3600)} h`;
 }
 
 const STAGES = ['keys', 'compute', 'sum', 'accept', 'release', 'open'];
@@ -214,7 +220,8 @@ function bar(part, label, kind) {
 const TEXTS = new Set(['Connection', 'Members']);
 function table(caption, heads, rows) {
   const head = el('tr', null, ...heads.map((name) => el('th', { scope: 'col', class: TEXTS.has(name) ? 'text' : '' }, name)));
-  return el('div', { class: 'wide' }, el('table', { 'aria-label': caption }, el('thead', null, head), el('tbody', null, ...rows)));
+  return el('div', { class: 'wide' },
+    el('table', null, el('caption', null, caption), el('thead', null, head), el('tbody', null, ...rows)));
 }
 const empty = (text) => el('p', { class: 'soft' }, text);
 
@@ -241,15 +248,29 @@ function drawNow(node) {
   const what = waitText(node);
   if ($('what').textContent !== what) $('what').textContent = what;
   $('what').className = dead(node) ? 'what bad' : 'what';
-  const parts = [el('p', { class: 'soft' }, stageText(node)), bar(share(node), 'How far the session is')];
+  $('sum').replaceChildren(bar(share(node), 'How far the session is'));
+  $('pace').textContent = paceText(node);
+  const opened = node.slots && !node.done ? `; ${node.opened.size} of ${node.slots} sums are opened` : '';
+  $('stage').textContent = stageText(node) + opened;
+}
+
+// The time for the other sums, at the pace of the last ones.
+function paceText(node) {
+  const times = [...node.opened.values()].map((event) => event.time).slice(-LAST);
+  if (node.done || over || dead(node) || !node.slots || times.length < LAST) return '';
+  // A sum that takes longer than the last ones sets the pace.
+  const idle = about.virtual ? 0 : Date.now() / 1000 - times[LAST - 1];
+  const pace = Math.max(idle, (times[LAST - 1] - times[0]) / (LAST - 1));
+  return `about ${duration(pace * (node.slots - node.opened.size))} left at the pace of the last ${LAST} sums`;
+}
+
+function drawMoved(node) {
   const sum = node.status && node.status.sum;
-  if (sum && sum.size > 0 && !node.done) {
-    const way = (name, done, kind) => [
-      el('h3', null, `${sum.aggregate} ${name} the tree: ${bytes(done)} of ${bytes(sum.size)}`),
-      bar(done / sum.size, `${sum.aggregate} ${name} the tree`, kind)];
-    parts.push(...way('up', sum.up, ''), ...way('down', sum.down, 'two'));
-  }
-  $('sum').replaceChildren(...parts);
+  if (!sum || !(sum.size > 0) || node.done) return $('moved').replaceChildren();
+  const way = (name, done, kind) => [
+    el('h3', null, `${sum.aggregate} ${name} the tree: ${bytes(done)} of ${bytes(sum.size)}`),
+    bar(done / sum.size, `${sum.aggregate} ${name} the tree`, kind)];
+  $('moved').replaceChildren(...way('up', sum.up, ''), ...way('down', sum.down, 'two'));
 }
 
 function drawPeers(node) {
@@ -261,11 +282,11 @@ function drawPeers(node) {
     const trip = peer.round_trip_ms === null ? '' : `${short(Number(peer.round_trip_ms.toFixed(2)))} ms`;
     const state = el('td', { class: 'text' }, dot(kind), el('span', { class: kind === 'bad' ? 'bad' : '' }, why ? `${text}: ${why}` : `${text}${peer.link === 'connected' && peer.relayed ? ', through a relay' : ''}`));
     return el('tr', { 'data-peer': peer.name, 'data-link': peer.link }, el('th', { scope: 'row' }, peer.name), state,
-      el('td', null, trip), el('td', null, bytes(peer.sent)), el('td', null, bytes(peer.received)));
+      el('td', null, trip));
   });
-  const more = peers.length > 200 ? [empty(`and ${peers.length - 200} others`)] : [];
-  $('peers').replaceChildren(table('Peers', ['Peer', 'Connection', 'Round trip', 'Sent', 'Received'], rows), ...more);
+  $('peers').replaceChildren(table('Other peers', ['Peer', 'Connection', 'Round trip'], rows), ...others(peers));
 }
+const others = (peers) => peers.length > 200 ? [empty(`and ${peers.length - 200} others`)] : [];
 
 function drawTree(node) {
   // Members of the view; each follows its parent.
@@ -344,12 +365,15 @@ function drawSums(node) {
 }
 
 function drawStages(node) {
-  const stages = node.status ? node.status.stages : [];
+  const { stages, peers } = node.status || { stages: [], peers: [] };
   if (!stages.length) return $('stages').replaceChildren(empty('No bytes yet.'));
   const most = Math.max(...stages.map((stage) => stage.sent + stage.received), 1);
-  const rows = stages.map((stage) => el('tr', null, el('th', { scope: 'row' }, stage.stage), el('td', null, bytes(stage.sent)),
-    el('td', null, bytes(stage.received)), el('td', null, bar((stage.sent + stage.received) / most, stage.stage))));
-  $('stages').replaceChildren(table('Bytes by stage', ['Stage', 'Sent', 'Received', ''], rows));
+  const row = (name, { sent, received }, ...more) => el('tr', null, el('th', { scope: 'row' }, name),
+    el('td', null, bytes(sent)), el('td', null, bytes(received)), ...more.map((part) => el('td', null, part)));
+  const rows = stages.map((stage) => row(stage.stage, stage, bar((stage.sent + stage.received) / most, stage.stage)));
+  const each = peers.slice(0, 200).map((peer) => row(peer.name, peer));
+  $('stages').replaceChildren(table('Bytes by stage', ['Stage', 'Sent', 'Received', 'Part of all'], rows),
+    el('div', null, table('Bytes by peer', ['Peer', 'Sent', 'Received'], each), ...others(peers)));
 }
 
 function drawTrouble(node) {
@@ -387,7 +411,7 @@ function draw() {
     if (!node) return;
     if (nodes.length > 1) drawTiles();
     $('now-title').textContent = nodes.length > 1 ? `Now, at ${node.name}` : 'Now';
-    drawNow(node); drawPeers(node); drawTree(node); drawRounds(node); drawSums(node); drawStages(node);
+    drawNow(node); drawMoved(node); drawPeers(node); drawTree(node); drawRounds(node); drawSums(node); drawStages(node);
     drawTrouble(node); drawEnd(node); drawLog();
     count();
   });

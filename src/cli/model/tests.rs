@@ -194,7 +194,8 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     run("report n --data d.csv --out n.report.html");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
     assert!(
-        page.contains("aria-label=\"Calibration: stated") && !page.contains("compared with the pool</h2>")
+        page.contains("<title>Calibration</title><desc>predicted")
+            && !page.contains("compared with the pool</h2>")
     );
     made(Scaling::Standard, vec![0.0, 1.0, 0.0, 0.0]).save(&folder.path().join("n")).unwrap();
     run("report n --data d.csv --out n.report.html --force");
@@ -322,7 +323,7 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     let other = page(&json!({"name": named, "model": {"digest": "00"}}));
     assert!(
         other.contains(&format!(
-            "<strong>{:.1} %</strong>",
+            "<strong>{:.0} %</strong>",
             100.0 * json["balanced_accuracy"].as_f64().unwrap()
         ))
     );
@@ -339,7 +340,7 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     assert!(own.contains(&format!("<p>{} of these rows were held out", split.test.len())), "{own}");
     for way in ["swarm", "alone", "neighbours"] {
         let share = 100.0 * found[way]["balanced_accuracy"]["value"].as_f64().unwrap();
-        assert!(own.contains(&format!("<span>{way}</span><strong>{share:.1} %</strong>")), "{way}");
+        assert!(own.contains(&format!("</i>{way}</span><strong>{share:.0} %</strong>")), "{way}");
     }
     // The scaling of this model keeps no spread.
     assert!(

@@ -323,7 +323,8 @@ impl Protected {
         let Rows { data, .. } = self.filled(history).ok()?;
         let opened = self.opened(history)?;
         let pool = Moments::from_words(sums::parts(&opened, data.features()).0, data.features()).ok()?;
-        Beside::moments(&data, &self.session.data.columns, &pool)
+        let known = &self.session.data;
+        Some(Beside::moments(&data, &known.columns, &pool)?.dated(known.preparation.as_deref()))
     }
 
     /// Checks the columns before this peer sends anything computed from them.

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use flyswarm_data::Dataset;
+use flyswarm_data::prepare::{Kind, TableSchema};
 use flyswarm_data::scaling::{Moments, Scaler, moments};
 
 /// Mean and standard deviation (divisor n) of a column.
@@ -48,6 +49,9 @@ pub struct Beside {
     pub pool_rows: Option<u64>,
     /// All columns, sorted by distance, the largest first.
     pub columns: Vec<Column>,
+    /// Names of the columns of dates, whose values are days since 1970-01-01.
+    #[serde(default)]
+    pub dates: Vec<String>,
 }
 
 impl Beside {
@@ -89,7 +93,15 @@ impl Beside {
         let mut columns: Vec<_> = columns.collect();
         // The sort is stable: of equal distances the first column comes first.
         columns.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
-        Some(Self { rows: here.rows, pool_rows, columns })
+        Some(Self { rows: here.rows, pool_rows, columns, dates: Vec::new() })
+    }
+
+    /// Names the columns of dates, if the description of the columns is known.
+    #[must_use]
+    pub fn dated(self, schema: Option<&TableSchema>) -> Self {
+        let columns = schema.map_or(&[][..], |schema| &schema.columns);
+        let dates = columns.iter().filter(|column| matches!(column.kind, Kind::Date(_)));
+        Self { dates: dates.map(|column| column.name.clone()).collect(), ..self }
     }
 }
 
