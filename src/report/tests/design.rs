@@ -1,4 +1,4 @@
-//! What a page says first, and whether everybody can read it.
+//! Tests of the order of a page, and of its contrast, landmarks and names for screen readers.
 
 use super::*;
 use crate::html::STYLE;
