@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from flyswarm import _flyswarm
+from flyswarm._arguments import arguments_named, suggests
 
 LOG = logging.getLogger("flyswarm")
 
@@ -16,7 +17,8 @@ def call(*arguments):
     """Returns the output of a command of the program. Raises its error."""
     text, error = called(*arguments)
     if error is not None:
-        raise error
+        with arguments_named():
+            raise error
     return text
 
 
@@ -43,15 +45,26 @@ def options(given):
             yield f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
 
 
-def simulate(scenario, **given):
+@suggests()
+def simulate(scenario, *, session=None, seed=None, small=False, out=None, force=False, calibrate=False):
     """Runs the nodes of a scenario in virtual time.
 
     Parameters
     ----------
     scenario : path
         The scenario file. `simulations/README.md` describes its fields.
-    **given
-        The options of `flyswarm simulate`, such as `seed=7` and `small=True`.
+    session : path or None
+        Session file to use instead of the scenario's session.
+    seed : int or None
+        Seed of the scenario. None means that of the file.
+    small : bool, default=False
+        If True, uses the small form of the scenario.
+    out : path or None
+        Folder for the results of the nodes.
+    force : bool, default=False
+        If True, existing files in `out` are replaced.
+    calibrate : bool, default=False
+        If True, measures the speed of this machine first.
 
     Returns
     -------
@@ -72,4 +85,5 @@ def simulate(scenario, **given):
     ...
     ValueError: missing.toml: No such file or directory (os error 2)
     """
-    return json.loads(call("simulate", scenario, "--json", *options(given)))
+    given = {"session": session, "seed": seed, "small": small, "out": out, "force": force}
+    return json.loads(call("simulate", scenario, "--json", *options({**given, "calibrate": calibrate})))

@@ -21,7 +21,9 @@ MEMBERS = {
     f"{name}.{member}": getattr(thing, member)
     for name, thing in PUBLIC.items()
     if isinstance(thing, type)
-    for member, found in vars(thing).items()
+    for owner in thing.__mro__
+    if owner.__module__.startswith("flyswarm")
+    for member, found in vars(owner).items()
     if not member.startswith("_") and isinstance(found, METHODS)
 }
 
