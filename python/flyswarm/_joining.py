@@ -139,8 +139,12 @@ def join(
     session, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(),
     mdns=True, network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
     map=None, drop=(), initial=None, hold_out=None, metrics=None, trainer=None, weights=None,
+    quiet=False,
 ):  # fmt: skip
-    """Joins as `Session.join` does, until `stop` is set. `trainer` trains instead of the built-in learner."""
+    """Joins as `Session.join` does, until `stop` is set. `trainer` trains instead of the built-in learner.
+
+    If `quiet`, warnings are events only.
+    """
     with arguments_named():
         rows = None if X is None else rows_of(session, X, y, label, map, drop)
     classes = typed(session.classes, labels_of(session, X, y))
@@ -185,7 +189,8 @@ def join(
             event = Event(fields.pop("event"), fields.pop("time"), fields, text)
             if event.kind == "warning":
                 said.append(event.fields["message"])
-                warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
+                if not quiet:
+                    warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
             LOG.info("%s", text, extra={"event": event.kind})
             for callback in callbacks:
                 callback(event)

@@ -6,10 +6,11 @@ import re
 import tempfile
 import threading
 import tomllib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from flyswarm._events import Progress
+from flyswarm._events import Progress, SessionWarning
 from flyswarm._identity import Identity
 from flyswarm._joining import TICK
 from flyswarm._session import Session
@@ -155,6 +156,7 @@ def run(session, keys, parts, trainers, progress, on_event, given):
 
         X, y = parts[name]
         options = {"key": keys[name], "on_event": tell, "listen": LOOPBACK, "mdns": False, **given}
+        options["quiet"] = True
         options["addresses"] = addresses
         try:
             if trainers is None:
@@ -185,6 +187,8 @@ def run(session, keys, parts, trainers, progress, on_event, given):
                     failed = failed or event
                     stop.set()
                 else:
+                    if event.kind == "warning":
+                        warnings.warn(f"{name}: {event.fields['message']}", SessionWarning, stacklevel=3)
                     if progress and name == first:
                         shown(event)
                     if on_event is not None:

@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
@@ -140,7 +141,9 @@ class KNNPerClassifier(Classifier):
         self._keys, self._codes = self._represented(X), codes
         self._store = Datastore(self._keys, codes, len(self.classes_))
         self._store.said(self._keys[:1], whole("k", self.k), self.scale)
-        self.part_ = self._chosen(base, X, y, codes, groups, pairs) if self.part is None else float(self.part)
+        self.part_ = (
+            self._chosen(base, rows, y, codes, groups, pairs) if self.part is None else float(self.part)
+        )
         return self
 
     @staticmethod
@@ -166,9 +169,9 @@ class KNNPerClassifier(Classifier):
             near[test] = store.said(self._keys[test], self.k, self.scale)
             if len(np.unique(y[rest])) < 2:
                 continue
-            fitted = self._fitted(base, X[rest], y, groups, rest)
+            fitted = self._fitted(base, _safe_indexing(X, rest), y, groups, rest)
             columns = self._coded(fitted.classes_, self.classes_)
-            network[np.ix_(test, columns)] = fitted.predict_proba(X[test])
+            network[np.ix_(test, columns)] = fitted.predict_proba(_safe_indexing(X, test))
         return best_part(near, network, codes)
 
     def predict_proba(self, X):

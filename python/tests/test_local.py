@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from flyswarm import Federation, FlyNNClassifier, Identity, Joined, Session, local
+from flyswarm import Federation, FlyNNClassifier, Identity, Joined, Session, SessionWarning, local
 from flyswarm._local import with_ids
 from sklearn.base import clone
 
@@ -34,8 +34,12 @@ def parts(digits):
 @pytest.fixture(scope="module")
 def figures(keys, digits):
     """Returns the results of a session of the task flynn with held-out rows."""
-    with pytest.warns(UserWarning, match="Too few events"):
-        return local(Session.new("wards", keys, **FLYNN), parts(digits))
+    with pytest.warns(SessionWarning, match="^north: Too few events") as warned:
+        results = local(Session.new("wards", keys, **FLYNN), parts(digits))
+    # Each peer warns once, at the line that called `local`.
+    assert {warning.filename for warning in warned} == {__file__}
+    assert sorted(str(warning.message)[:5] for warning in warned) == ["east:", "north", "south"]
+    return results
 
 
 def test_a_federation_in_one_process_gives_every_peer_the_model_of_all_rows(keys, digits):

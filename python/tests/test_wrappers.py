@@ -1,6 +1,10 @@
 """Tests of each estimator inside each wrapper of scikit-learn that users put around classifiers."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from conftest import Swarm
 from flyswarm import FlyNNClassifier, KNNPerClassifier, LabelPropagation, Network
@@ -132,8 +136,8 @@ def test_a_network_is_fitted_from_the_start_and_refuses_another_fit(networks):
     with pytest.raises(NotImplementedError, match=r"FrozenEstimator\(network\) keeps it") as refused:
         network.fit(X, y)
     assert "\n" not in str(refused.value)
-    copy = clone(network)
-    assert (copy.predict(X) == network.predict(X)).all() and copy.classes_.dtype == np.int64
+    for copy in (clone(network), pickle.loads(pickle.dumps(network))):
+        assert (copy.predict(X) == network.predict(X)).all() and copy.classes_.dtype == np.int64
     for name in FITTED_HERE:
         with pytest.raises(NotFittedError):
             clone(FITTED_HERE[name]).predict(X)
@@ -176,6 +180,17 @@ def test_kNN_per_uses_the_hidden_layer_of_a_network_by_default(networks):
     assert (bare.predict_proba(X) != other.predict_proba(X)).any()
     assert bare.score(X, own) > 0.85 > network.score(X, own)
     assert (network.personalise(X, own, k=3).predict(X) == bare.predict(X)).all()
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_frame_keeps_its_names_while_a_personal_part_is_chosen(frame):
+    X, y = rows()
+    given = frame(dict(zip("abcd", X.T, strict=True)))
+    shared = FlyNNClassifier(m=512, rho=16).fit(given, y)
+    # Warnings of missing names are errors here.
+    own = KNNPerClassifier(FrozenEstimator(shared), k=3).fit(given, y)
+    plain = KNNPerClassifier(FrozenEstimator(FlyNNClassifier(m=512, rho=16).fit(X, y)), k=3).fit(X, y)
+    assert own.part_ == plain.part_ and (own.predict(given) == plain.predict(X)).all()
 
 
 @pytest.mark.parametrize("name", FITTED_HERE)
