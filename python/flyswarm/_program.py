@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import signal
+import sys
 from collections.abc import Mapping
 
 import numpy as np
@@ -29,6 +31,13 @@ def called(*arguments):
     for line in said:
         LOG.info("%s", line)
     return text, error
+
+
+def main():
+    """Runs the program `flyswarm` with the arguments of this process, and ends the process."""
+    # The program handles Ctrl-C itself.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(_flyswarm.main(["flyswarm", *sys.argv[1:]]))
 
 
 def options(given):

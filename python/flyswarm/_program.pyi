@@ -1,6 +1,7 @@
 from os import PathLike
-from typing import Any
+from typing import Any, NoReturn
 
+def main() -> NoReturn: ...
 def simulate(
     scenario: str | PathLike[str],
     *,

@@ -42,6 +42,12 @@ pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<Str
     (String::from_utf8_lossy(&out).into_owned(), said, error)
 }
 
+/// Runs a command as the program does, with the program's name first. Returns the exit code.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| cli::program(&words))
+}
+
 /// Returns the page of a session for the browser, as HTML. `receipt` and `own` are JSON.
 #[pyfunction]
 #[pyo3(signature = (receipt, own, warnings))]

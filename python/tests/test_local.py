@@ -5,6 +5,7 @@ import html
 import json
 import re
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -99,12 +100,15 @@ def test_a_trainer_for_each_peer_trains(keys, digits):
 
 
 def test_the_exception_of_a_peer_ends_all_and_names_the_peer(keys, digits):
-    session = Session.new("wards", keys, **FLYNN)
+    # Peers that are not told to leave wait for ten minutes.
+    waiting = {"start_wait_ms": 600_000, "no_quorum_timeout_ms": 600_000}
+    session = Session.new("wards", keys, timing=waiting, **FLYNN)
+    began = time.monotonic()
     X, y = parts(digits)[1]
     wrong = [parts(digits)[0], (X[:, 1:], y), parts(digits)[2]]
     with pytest.raises(ValueError, match="63 features") as raised:
         local(session, wrong)
-    assert raised.value.__notes__ == ["peer north"]
+    assert raised.value.__notes__ == ["peer north"] and time.monotonic() - began < 300
 
     class Failing(Still):
         def fit(self, round):
@@ -146,6 +150,7 @@ def test_the_report_is_the_page_of_the_program(figures, tmp_path):
     page = figures[0].report()
     assert page.html.startswith("<!DOCTYPE html>") and "Report for east" in page.html
     assert "Confusion matrix" in page.html and "Too few events" in page.html
+    assert [text[:15] for text in figures[0].warnings] == ["Too few events "]
     page.save(tmp_path / "wards.html")
     assert (tmp_path / "wards.html").read_text() == page.html
     inline = page._repr_html_()
@@ -171,6 +176,10 @@ def test_plots_draw_the_figures_of_the_result(figures):
     assert ax.get_title() == "Calibration" and ax.lines[1].get_xdata().tolist() == [
         each["stated"] for each in found["calibration"]
     ]
+    # Limits that rounding puts on the other side of the value are drawn.
+    edge = {"stated": 0.9, "right": {"low": 1.0, "value": 1.0 - 1e-16, "high": 1.0 - 2e-16}}
+    figures = {"pooled": {"swarm": {"calibration": [edge]}}}
+    assert Joined(None, {}, b"", figures).plot("calibration").get_title() == "Calibration"
     _, own = pyplot.subplots()
     assert result.plot("confusion", ax=own) is own
     trained = Joined(

@@ -11,7 +11,7 @@ use flyswarm_learn::learner::{Classifier, Trained};
 use serde_json::Value;
 
 use super::data::{DataArguments, Map};
-use super::{Arguments, Failure, SAID, join, one_line, run};
+use super::{Arguments, Failure, SAID, code_of, join, one_line, run};
 use crate::data::{Column, Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
 use crate::report::Page;
@@ -41,6 +41,16 @@ fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
         Failure::Input(one_line(said.strip_prefix("error: ").unwrap_or(said)))
     })?;
     run(parsed.command, out)
+}
+
+/// Runs the command with these words, the program's name first, as the program does: it prints to standard
+/// output and error, and wrong arguments end the process. Returns the exit code.
+#[must_use]
+pub fn program(words: &[OsString]) -> u8 {
+    let code = code_of(Arguments::parse_from(words));
+    // A library's buffer is not written when the process ends.
+    let _ = std::io::stdout().flush();
+    code
 }
 
 /// Reads the rows from a file for the session's task, as `join` does; the label is the last column if
