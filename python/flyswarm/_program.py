@@ -5,12 +5,17 @@ import logging
 import os
 import signal
 import sys
+import tempfile
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 from flyswarm import _flyswarm
-from flyswarm._arguments import arguments_named, suggests
+from flyswarm._arguments import arguments_named, suggests, toml
+from flyswarm._files import write_arrays
+from flyswarm._labels import named
 
 LOG = logging.getLogger("flyswarm")
 
@@ -55,21 +60,34 @@ def options(given):
 
 
 @suggests()
-def simulate(scenario, *, session=None, seed=None, small=False, out=None, force=False, calibrate=False):
+def simulate(
+    scenario,
+    *,
+    rows=None,
+    session=None,
+    seed=None,
+    small=False,
+    out=None,
+    force=False,
+    calibrate=False,
+):
     """Runs the nodes of a scenario in virtual time.
 
     Parameters
     ----------
-    scenario : path
-        The scenario file. `simulations/README.md` describes its fields.
-    session : path or None
-        Session file to use instead of the scenario's session.
+    scenario : path, mapping or Session
+        The scenario file, or its fields, such as `{"peers": 5, "data": {"split": "by-class"}}`.
+        `simulations/README.md` describes them. A `Session` is simulated with as many peers as it has.
+    rows : (X, y) or None
+        Rows and labels of all peers, which the scenario deals out. Only if the scenario is not a file.
+    session : Session, path or None
+        Session to simulate instead of the scenario's session, with other keys.
     seed : int or None
         Seed of the scenario. None means that of the file.
     small : bool, default=False
         If True, uses the small form of the scenario.
     out : path or None
-        Folder for the results of the nodes.
+        Folder for the results.
     force : bool, default=False
         If True, existing files in `out` are replaced.
     calibrate : bool, default=False
@@ -83,7 +101,7 @@ def simulate(scenario, *, session=None, seed=None, small=False, out=None, force=
     Raises
     ------
     ValueError
-        If the file is not a scenario.
+        If the file is not a scenario, a field is unknown, or the rows do not fit the session.
     SessionError
         If a check of the scenario failed.
 
@@ -94,5 +112,42 @@ def simulate(scenario, *, session=None, seed=None, small=False, out=None, force=
     ...
     ValueError: missing.toml: No such file or directory (os error 2)
     """
-    given = {"session": session, "seed": seed, "small": small, "out": out, "force": force}
-    return json.loads(call("simulate", scenario, "--json", *options({**given, "calibrate": calibrate})))
+    given = {"seed": seed, "small": small, "out": out, "force": force, "calibrate": calibrate}
+    if hasattr(scenario, "text"):
+        session = scenario
+        scenario = {"peers": len(tomllib.loads(session.text)["roster"])}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if isinstance(scenario, Mapping):
+            scenario = written(folder, dict(scenario), rows, session)
+        elif rows is not None:
+            raise ValueError("rows: only with a scenario that is not a file; a file names its own rows")
+        if hasattr(session, "text"):
+            (folder / "session.toml").write_text(session.text, "utf-8")
+            session = folder / "session.toml"
+        given["session"] = session
+        try:
+            return json.loads(call("simulate", scenario, "--json", *options(given)))
+        except ValueError as error:
+            raise ValueError(str(error).replace(f"{name}{os.sep}", "")) from None
+
+
+def written(folder, fields, rows, session):
+    """Writes a scenario with these fields to a file, and its rows next to it. Returns the path."""
+    if rows is not None:
+        X, y = rows
+        names = session.classes if hasattr(session, "text") else [str(label) for label in np.unique(y)]
+        columns = [str(column) for column in X.columns] if hasattr(X, "columns") else None
+        labels = named(y, names)
+        other = next((label for label in labels if label not in names), None)
+        if other is not None:
+            raise ValueError(f"y has the label {other!r}, expected one of {names}")
+        write_arrays(folder / "rows.npz", X, labels, columns)
+        if hasattr(session, "text"):
+            width, features = np.shape(X)[1], session.show()["data"]["features"]
+            if width != features:
+                raise ValueError(f"X has {width} features, the session has {features}")
+        fields["data"] = {**fields.get("data", {}), "set": "rows.npz"}
+    path = folder / "scenario.toml"
+    path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in fields.items()), "utf-8")
+    return path

@@ -1,11 +1,15 @@
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, NoReturn
 
+from flyswarm._session import Session
+
 def main() -> NoReturn: ...
 def simulate(
-    scenario: str | PathLike[str],
+    scenario: str | PathLike[str] | Mapping[str, Any] | Session[Any],
     *,
-    session: str | PathLike[str] | None = None,
+    rows: tuple[Any, Any] | None = None,
+    session: Session[Any] | str | PathLike[str] | None = None,
     seed: int | None = None,
     small: bool = False,
     out: str | PathLike[str] | None = None,

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from flyswarm import Federation, FlyNNClassifier, Identity, Joined, Session, SessionWarning, local
+from flyswarm import Federation, FlyNNClassifier, Identity, Joined, Session, SessionWarning, local, simulate
 from flyswarm._local import with_ids
 from sklearn.base import clone
 
@@ -210,3 +210,32 @@ def test_without_matplotlib_only_plots_fail_and_say_what_to_install(figures, mon
 
 def test_a_federation_without_results_has_no_table():
     assert Federation([], [], None).table() == "no rounds"
+
+
+def test_a_session_and_arrays_are_simulated(keys, digits):
+    session = Session.new("wards", keys, **FLYNN)
+    X, y = digits[0], digits[1].astype(int)
+    one = simulate(session, rows=(X, y), seed=3)
+    found = one["runs"][0]["accuracy"]
+    assert found["equal"] and 140 < found["rows"] < 160 and found["swarm"] == found["pooled"] > 0.8
+    # The fields of a scenario can be given instead, and the rows matter.
+    fields = {"peers": 3, "seed": 3}
+    assert simulate(fields, session=session, rows=(X, y)) == one
+    assert simulate(fields, session=session, rows=(X[:300], y[:300])) != one
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
+    uneven = simulate({"peers": 4, "data": {"split": "by-class"}}, rows=(frame, y))
+    assert len(uneven["runs"]) == 1 and uneven["runs"][0]["accuracy"]["equal"]
+
+
+def test_a_simulation_that_does_not_fit_is_refused(keys, digits):
+    session = Session.new("wards", keys, **FLYNN)
+    X, y = digits
+    for given, problem in (
+        ((session, {"rows": (X[:, 1:], y)}), "^X has 63 features, the session has 64"),
+        ((session, {"rows": (X, np.where(y == "3", "drei", y))}), "^y has the label 'drei'"),
+        (({"peer": 3}, {}), "^scenario.toml: unknown field `peer`"),
+        (("churn.toml", {"rows": (X, y)}), "only with a scenario that is not a file"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            simulate(given[0], **given[1])

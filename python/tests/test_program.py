@@ -11,6 +11,7 @@ from importlib import import_module
 
 import flyswarm
 import pytest
+from flyswarm import _program
 
 COMMAND = [sys.executable, "-m", "flyswarm"]
 
@@ -50,6 +51,25 @@ def test_ctrl_c_ends_a_command(tmp_path):
         child.stdout.readline()
         child.send_signal(signal.SIGINT)
         assert child.wait(30) != 1
+
+
+def test_a_command_in_the_extension_is_not_kept_from_ctrl_c_by_python(monkeypatch):
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    class Extension:
+        @staticmethod
+        def main(words):
+            seen.extend([words, signal.getsignal(signal.SIGINT)])
+            return 7
+
+    monkeypatch.setattr(_program, "_flyswarm", Extension)
+    monkeypatch.setattr(sys, "argv", ["anything", "demo"])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            _program.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (ended.value.code, seen) == (7, [["flyswarm", "demo"], signal.SIG_DFL])
 
 
 def test_the_script_of_the_wheel_is_this_program(request):
