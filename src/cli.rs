@@ -38,7 +38,7 @@ mod simulate;
 mod tune;
 
 #[cfg(feature = "net")]
-pub use bindings::{builder, call, rows, trained_by};
+pub use bindings::{builder, call, own_part, page, program, rows, trained_by};
 pub use simulate::columns;
 
 use std::borrow::Cow;
@@ -168,19 +168,20 @@ pub fn join_interposed(arguments: &[OsString], interpose: MakeInterpose) -> Exit
 }
 
 fn start(arguments: Arguments) -> ExitCode {
-    let result = start_log(arguments.log.as_deref(), arguments.log_json);
-    finish(result.and_then(|()| run(arguments.command, &mut io::stdout())))
+    ExitCode::from(code_of(arguments))
 }
 
-/// Prints the error of a command on one line and returns the exit code.
-fn finish(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
+/// Runs a command, prints its error on one line, and returns the exit code.
+fn code_of(arguments: Arguments) -> u8 {
+    let result = start_log(arguments.log.as_deref(), arguments.log_json)
+        .and_then(|()| run(arguments.command, &mut io::stdout()));
+    result.map_or_else(
+        |failure| {
             console::line(&format!("flyswarm: {}", one_line(&failure.to_string())));
-            ExitCode::from(failure.code())
-        }
-    }
+            failure.code()
+        },
+        |()| 0,
+    )
 }
 
 /// Puts the text on one line. It may contain names and values from other people's files, so characters

@@ -73,9 +73,8 @@ def main():
         keys = {name: Identity.new(Path(folder) / name / "key") for name in PEERS}
         session = Session.new(
             "cnn", keys, task="fedavg", features=64, classes="0..9",
-            network="cnn", image=[1, 8, 8],
-            hidden=[32], rounds=20, fedavg={"filters": [8, 16, 16], "epochs": 2, "rate": 0.1},
-            data={"scaling": "none"},
+            network="cnn", hidden=[32], rounds=20, data={"scaling": "none"},
+            fedavg={"image": [1, 8, 8], "filters": [8, 16, 16], "epochs": 2, "rate": 0.1},
         )  # fmt: skip
         answers = together(peer, keys, session.text)
     _, digest, rounds, _ = answers["peer0"]

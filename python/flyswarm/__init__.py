@@ -5,21 +5,29 @@ scikit-learn. `Session` makes a session of several parties and joins it. The res
 fitted to the rows of all parties.
 """
 
+from importlib.metadata import version
+
 from flyswarm._classifier import FlyNNClassifier
 from flyswarm._events import Event, SessionWarning
 from flyswarm._flyswarm import LeftError, Model, SessionError
 from flyswarm._identity import Identity, Ledger
+from flyswarm._joining import Joined
+from flyswarm._local import Federation, local
 from flyswarm._network import Network
 from flyswarm._personal import KNNPerClassifier
+from flyswarm._plots import Page
 from flyswarm._program import simulate
 from flyswarm._propagation import LabelPropagation
 from flyswarm._results import Labels
-from flyswarm._session import Joined, Session
+from flyswarm._session import Session
 from flyswarm._training import FedAvg, Round
+
+__version__ = version("flyswarm")
 
 __all__ = [
     "Event",
     "FedAvg",
+    "Federation",
     "FlyNNClassifier",
     "Identity",
     "Joined",
@@ -30,9 +38,11 @@ __all__ = [
     "Ledger",
     "Model",
     "Network",
+    "Page",
     "Round",
     "Session",
     "SessionError",
     "SessionWarning",
+    "local",
     "simulate",
 ]

@@ -1,21 +1,19 @@
 """The FlyNN classifier as an estimator."""
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from flyswarm._files import prepared
-from flyswarm._flyswarm import Counter, Model
-from flyswarm._learnt import WarningClassifier
-from flyswarm._rows import each, grouped, seed_bytes
+from flyswarm._arguments import multiple, whole
+from flyswarm._base import SessionClassifier, as_decision
+from flyswarm._flyswarm import Counter
+from flyswarm._rows import each, grouped
 
 # Scalings that use the means and standard deviations of all rows.
 MEASURED = ("center", "standard", "soft-bins")
 
 
-class FlyNNClassifier(WarningClassifier, BaseEstimator):
+class FlyNNClassifier(SessionClassifier):
     """Fruit-fly nearest-neighbour classifier (Ram & Sinha, Algorithm 1).
 
     Each row is projected by `m` sparse random projections. Its hash has `m` bits, and the bits of the `rho`
@@ -24,13 +22,14 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
 
     Parameters
     ----------
-    m : int, default=16384
-        Number of bits of a hash. The counts need m x n_classes x 4 bytes.
-    s : int or None, default=None
-        Number of features that each projection adds up, from 1 to the width of a scaled row. None means 2,
-        or 1 if a scaled row has one number.
-    rho : int, default=256
-        Number of bits that are set in a hash, 1 to m.
+    m : int or str, default=16384
+        Number of bits of a hash, or a multiple of the width d of a scaled row such as "256d". The counts need
+        m x n_classes x 4 bytes.
+    s : int or str or None, default=None
+        Number of features that each projection adds up, from 1 to d, or a multiple such as "0.1d". None means
+        2, or 1 if d is 1.
+    rho : int or str, default=256
+        Number of bits that are set in a hash, 1 to m, or a multiple such as "0.001m".
     gamma : float, default=0.9
         Decay of a bit's weight each time the bit is set, from 0 to below 1. The "log" scores add 1 - gamma to
         each count.
@@ -44,12 +43,14 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         For "range": two numbers, or two sequences of shape (n_features,).
     densify : bool, default=False
         If True, rows are first rotated at random.
-    seed : int or bytes, default=0
-        Public seed, an int from 0 to 2^256 - 1 or 32 bytes. Models can be merged only if their seeds are
-        equal.
+    seed : int or bytes or None, default=0
+        Public seed, an int from 0 to 2^256 - 1 or 32 bytes. None draws one in each fit. Models can be merged
+        only if their seeds are equal.
     calibrate : bool, default=True
         If True, `fit` calibrates `predict_proba` on a fifth of the rows (at most 1,000) with a model of the
         other rows. The predicted labels do not change. `partial_fit` and `merge` do not calibrate.
+    random_state : int, RandomState or None, default=None
+        If given, each fit draws its seed from it, and `seed` is not used.
 
     Attributes
     ----------
@@ -85,6 +86,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         densify=False,
         seed=0,
         calibrate=True,
+        random_state=None,
     ):
         self.m = m
         self.s = s
@@ -97,6 +99,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         self.densify = densify
         self.seed = seed
         self.calibrate = calibrate
+        self.random_state = random_state
 
     def fit(self, X, y, groups=None):
         """Fits the classifier to labelled rows. An earlier fit is discarded.
@@ -133,6 +136,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         groups = grouped(groups, len(codes))
         self.classes_ = classes
         self._kept = self._learnt = None
+        self._drawn = self._seed_bytes()
         self._model = self._learn([(X, codes)])
         if self.calibrate:
             rows = np.ascontiguousarray(X, dtype=np.float32)
@@ -189,12 +193,10 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         X, y = validate_data(self, X, y, reset=first)
         check_classification_targets(y)
         known = classes if first else self.classes_
-        codes = np.searchsorted(known, y).clip(max=len(known) - 1)
-        unknown = known[codes] != y
-        if unknown.any():
-            raise ValueError(f"y has the label {y[unknown][0]!r}, expected one of the classes {known}")
+        codes = self._coded(y, known)
         if first:
             self.classes_, self._model, self._kept = known, None, None
+            self._drawn = self._seed_bytes()
         if self.scaling in MEASURED and (first or self._kept is not None):
             rows = each(X, lambda rows, at: rows.copy())
             parts = [(np.concatenate(rows), codes)]
@@ -231,7 +233,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [False, True]).predict([[1.0], [8.0]])
         array([False,  True])
         """
-        X, model = self._asked(X)
+        X, model = self._features(X), self.model_
         return self.classes_[np.concatenate(each(X, lambda rows, at: model.predict(rows)))]
 
     def predict_proba(self, X):
@@ -262,7 +264,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         >>> p.shape, bool(p[0, 0] > 0.5)
         ((1, 2), True)
         """
-        X, model = self._asked(X)
+        X, model = self._features(X), self.model_
         return np.concatenate(each(X, lambda rows, at: model.probabilities(rows)))
 
     def novelties(self, X):
@@ -290,12 +292,34 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).novelties([[1.0]]).shape
         (1, 2)
         """
-        X, model = self._asked(X)
+        X, model = self._features(X), self.model_
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
 
-    def __getstate__(self):
-        # Leaves out the hashes of rows, because they must stay at this peer.
-        return {name: value for name, value in super().__getstate__().items() if name != "_learnt"}
+    def decision_function(self, X):
+        """Computes the scores of each row: the novelties of the classes, negated.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) if there are two classes
+            Scores. The class with the highest score is the prediction. Of two classes, it is the second one
+            if the number is above 0.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
+
+        Examples
+        --------
+        >>> bool(FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).decision_function([[8.0]])[0] > 0)
+        True
+        """
+        return as_decision(-self.novelties(X))
 
     def merge(self, other):
         """Adds two models: the result is exactly the model of the rows of both.
@@ -330,17 +354,19 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         True
         """
         for one in (self, other):
-            one._need()
+            check_is_fitted(one)
         if not np.array_equal(self.classes_, other.classes_):
             raise ValueError(f"the classes are {other.classes_}, expected {self.classes_}")
         merged = type(self)(**self.get_params())
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        for name in ("classes_", "n_features_in_", "feature_names_in_", "_drawn"):
             if hasattr(self, name):
                 setattr(merged, name, getattr(self, name))
         # This check comes first, because its error names the difference.
         if self._kept is None or other._kept is None:
             merged._kept, merged._model = None, self.model_.merge(other.model_)
             return merged
+        if self._drawn != other._drawn:
+            raise ValueError("the seeds of the models differ: only models made alike add up")
         for name, value in self.get_params().items():
             if value != other.get_params()[name]:
                 raise ValueError(f"{name} is {other.get_params()[name]!r}, expected {value!r}")
@@ -382,7 +408,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         made.classes_, made.n_features_in_ = names, model.features
         if model.columns:
             made.feature_names_in_ = np.asarray(model.columns, dtype=object)
-        made._model, made._kept = model, None
+        made._model, made._kept, made._drawn = model, None, made._seed_bytes()
         return made
 
     @property
@@ -399,7 +425,7 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
         >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_.counts.shape
         (2, 64)
         """
-        self._need()
+        check_is_fitted(self)
         if self._model is None:
             self._model = self._learn(self._kept)
         return self._model
@@ -407,34 +433,26 @@ class FlyNNClassifier(WarningClassifier, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return getattr(self, "_model", None) is not None or getattr(self, "_kept", None) is not None
 
-    def _need(self):
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: call fit first.")
-
-    def _compared(self, X):
-        rows, model = self._asked(X)
-        return rows, model.classes
-
-    def _asked(self, X):
-        self._need()
-        if self.model_.described and hasattr(X, "columns") and list(X.columns) != self.model_.columns:
-            return prepared(X, self.model_.prepare), self.model_
-        return validate_data(self, X, reset=False), self.model_
+    def _made(self):
+        return self.model_
 
     def _counter(self):
         """Returns a counter without rows. Raises ValueError if a parameter is out of range."""
         lo, hi = (np.atleast_1d(bound) for bound in (self.bounds if self.bounds is not None else ((), ())))
-        width = self.n_features_in_ * (self.bins if self.scaling == "soft-bins" else 1)
+        bins = whole("bins", self.bins, 2, 2**16 - 1)
+        width = self.n_features_in_ * (bins if self.scaling == "soft-bins" else 1)
+        d = 1 << (width - 1).bit_length() if self.densify else width
+        m = multiple("m", self.m, "d", d, 1)
         return Counter(
             features=self.n_features_in_,
             classes=[str(name) for name in self.classes_],
-            m=self.m,
-            s=min(2, width) if self.s is None else self.s,
-            rho=self.rho,
-            seed=seed_bytes(self.seed),
+            m=m,
+            s=min(2, width) if self.s is None else multiple("s", self.s, "d", d, 2),
+            rho=multiple("rho", self.rho, "m", m, 2),
+            seed=self._drawn,
             densify=self.densify,
             scaling=self.scaling,
-            bins=self.bins,
+            bins=bins,
             lo=[float(x) for x in lo],
             hi=[float(x) for x in hi],
             score=self.readout,

@@ -1,25 +1,31 @@
 """The network of a session of the task "fedavg" as a classifier."""
 
+import os
+from pathlib import Path
+
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.frozen import FrozenEstimator
 
 from flyswarm import _tensors
-from flyswarm._files import prepared
+from flyswarm._base import SessionClassifier, as_decision
+from flyswarm._files import temporary
 from flyswarm._flyswarm import Layers
-from flyswarm._learnt import WarningClassifier
+from flyswarm._program import call
 from flyswarm._rows import each
 
 
-class Network(WarningClassifier, BaseEstimator):
+class Network(SessionClassifier):
     """Network that a session of the task "fedavg" has trained.
 
-    It is fitted from the start and cannot be fitted again.
+    It is fitted from the start and cannot be fitted again. Wrappers of scikit-learn that fit their estimator,
+    such as `Pipeline` and `CalibratedClassifierCV`, need `sklearn.frozen.FrozenEstimator(network)`.
 
     Parameters
     ----------
     file : bytes
         Result file of a session, in the safetensors format.
+    classes : array-like of shape (n_classes,) or None
+        Labels in the order of the network's classes, to use instead of their names.
 
     Attributes
     ----------
@@ -37,7 +43,7 @@ class Network(WarningClassifier, BaseEstimator):
     Raises
     ------
     ValueError
-        If the bytes are not such a file.
+        If the bytes are not such a file, or the number of classes differs from that of the network.
 
     Examples
     --------
@@ -50,17 +56,159 @@ class Network(WarningClassifier, BaseEstimator):
     ValueError: not a flyswarm network: no header of safetensors
     """
 
-    def __init__(self, file):
+    def __init__(self, file, classes=None):
         """Reads the file of a network. Raises ValueError if it is not such a file."""
         self.file = file
-        self._learnt = None
+        self.classes = classes
         self._layers = Layers.decode(file)
-        self.classes_ = np.asarray(self._layers.classes)
+        names = self._layers.classes
+        self.classes_ = np.asarray(names if classes is None else classes)
+        if self.classes_.shape != (len(names),):
+            raise ValueError(f"{self.classes_.size} classes, expected {len(names)}")
         self.n_features_in_ = self._layers.features
         if self._layers.columns:
             self.feature_names_in_ = np.asarray(self._layers.columns, dtype=object)
         tensors = _tensors.read(file)
         self.weights_ = {name: array for name, array in tensors.items() if not name.startswith("scaler.")}
+
+    @classmethod
+    def load(cls, path, classes=None):
+        """Reads the file of a network.
+
+        Parameters
+        ----------
+        path : path
+            Result file of a session, such as "wards.safetensors".
+        classes : array-like of shape (n_classes,) or None
+            As in `Network`.
+
+        Returns
+        -------
+        network : Network
+
+        Raises
+        ------
+        ValueError
+            If the file is not such a file.
+        OSError
+            If the file cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     network.save(f"{folder}/wards.safetensors")
+        ...     Network.load(f"{folder}/wards.safetensors").digest == network.digest
+        True
+        """
+        return cls(Path(path).read_bytes(), classes)
+
+    def save(self, path):
+        """Writes the file of the network, which the commands of the program read.
+
+        Parameters
+        ----------
+        path : path
+            The file. An existing file is replaced.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> network.save("missing/wards.safetensors")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        FileNotFoundError: ...
+        """
+        Path(path).write_bytes(self.file)
+
+    def to_onnx(self, path):
+        """Writes the network with its scaling as a graph of ONNX. `docs/python.md` describes it.
+
+        Parameters
+        ----------
+        path : path
+            File to write, which must not exist yet and ends with ".onnx".
+
+        Raises
+        ------
+        ValueError
+            If the file exists or has another ending.
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     network.to_onnx(f"{folder}/wards.onnx")
+        ...     os.path.getsize(f"{folder}/wards.onnx") > 100
+        True
+        """
+        with temporary(lambda file: file.write_bytes(self.file), "network.safetensors") as file:
+            call("export", file, f"--out={os.fspath(path)}")
+
+    def fit(self, X, y=None):
+        """Refuses, because a network is fitted from the start.
+
+        Parameters
+        ----------
+        X, y
+            Not used.
+
+        Raises
+        ------
+        NotImplementedError
+            Always.
+
+        Examples
+        --------
+        >>> network.fit([[0.0, 1.0]], ["low"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        NotImplementedError: a Network is trained by a session: FrozenEstimator(network) keeps it as it is...
+        """
+        raise NotImplementedError(
+            "a Network is trained by a session: FrozenEstimator(network) keeps it as it is in a pipeline, "
+            "network.personalise(X, y) fits it to own rows"
+        )
+
+    def personalise(self, X, y, groups=None, **given):
+        """Makes a classifier for a user from this network and the user's own rows (kNN-Per).
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            Own rows, as in `decision_function`.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        groups : array-like of shape (n_samples,) or None
+            As in `KNNPerClassifier.fit`.
+        **given
+            Parameters of `KNNPerClassifier`, such as `k=5`.
+
+        Returns
+        -------
+        personal : KNNPerClassifier
+            A fitted classifier. Its neighbours are found in the hidden layer.
+
+        Raises
+        ------
+        ValueError
+            As `KNNPerClassifier.fit`.
+
+        Examples
+        --------
+        >>> own = network.personalise([[0.0, 0.0], [1.0, 1.0]] * 5, ["high", "low"] * 5, k=1)
+        >>> own.predict([[0.0, 0.0], [1.0, 1.0]])
+        array(['high', 'low'], dtype='<U4')
+        """
+        from flyswarm._personal import KNNPerClassifier
+
+        return KNNPerClassifier(FrozenEstimator(self), **given).fit(X, y, groups=groups)
 
     @property
     def digest(self):
@@ -87,8 +235,9 @@ class Network(WarningClassifier, BaseEstimator):
 
         Returns
         -------
-        scores : ndarray of shape (n_samples, n_classes)
-            Scores. The class with the highest score is the prediction.
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) if there are two classes
+            Scores. The class with the highest score is the prediction. Of two classes, it is the second one
+            if the number is above 0.
 
         Raises
         ------
@@ -98,13 +247,12 @@ class Network(WarningClassifier, BaseEstimator):
         Examples
         --------
         >>> network.decision_function([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]).shape
-        (3, 2)
+        (3,)
         """
-        X = self._taken(X)
-        return np.concatenate(each(X, lambda rows, at: self._layers.scores(rows))).astype(float)
+        return as_decision(self._ranked(X))
 
-    def predict(self, X):
-        """Predicts the label of each row: the class with the highest score.
+    def transform(self, X):
+        """Computes the values of the last hidden layer; of a network without one the scaled features.
 
         Parameters
         ----------
@@ -113,7 +261,7 @@ class Network(WarningClassifier, BaseEstimator):
 
         Returns
         -------
-        y : ndarray of shape (n_samples,)
+        hidden : ndarray of shape (n_samples, n_units), float32
 
         Raises
         ------
@@ -122,10 +270,11 @@ class Network(WarningClassifier, BaseEstimator):
 
         Examples
         --------
-        >>> network.predict([[0.0, 0.0], [1.0, 1.0]])
-        array(['low', 'high'], dtype='<U4')
+        >>> network.transform([[0.0, 0.0], [1.0, 1.0]])
+        array([[0., 0.],
+               [1., 1.]], dtype=float32)
         """
-        return self.classes_[self.decision_function(X).argmax(axis=1)]
+        return self._hidden(self._features(X))
 
     def predict_proba(self, X):
         """Predicts the probability of each class: the softmax of the scores.
@@ -151,21 +300,25 @@ class Network(WarningClassifier, BaseEstimator):
         >>> p.shape, bool((abs(p.sum(axis=1) - 1) < 1e-9).all())
         ((2, 2), True)
         """
-        scores = self.decision_function(X)
+        scores = self._ranked(X).astype(float)
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    def _taken(self, X):
-        if self._layers.described and hasattr(X, "columns") and list(X.columns) != self._layers.columns:
-            return prepared(X, self._layers.prepare)
-        return validate_data(self, X, reset=False)
+    def _ranked(self, X):
+        return np.concatenate(each(self._features(X), lambda rows, at: self._layers.scores(rows)))
 
-    def _compared(self, X):
-        return self._taken(X), self._layers.classes
+    def _hidden(self, X):
+        return np.concatenate(each(X, lambda rows, at: self._layers.represent(rows)))
+
+    def _made(self):
+        return self._layers
+
+    def __repr__(self, N_CHAR_MAX=700):
+        classes, features = len(self.classes_), self.n_features_in_
+        return f"Network(features={features}, classes={classes}, digest='{self.digest[:16]}')"
 
     def __getstate__(self):
-        # Leaves out the hashes of rows, because they must stay at this peer.
-        return {"file": self.file}
+        return {"file": self.file, "classes": self.classes}
 
     def __setstate__(self, state):
-        self.__init__(state["file"])
+        self.__init__(state["file"], state["classes"])

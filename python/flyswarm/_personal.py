@@ -1,16 +1,21 @@
 """kNN-Per as an estimator."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from flyswarm._arguments import whole
+from flyswarm._base import Classifier
 from flyswarm._classifier import FlyNNClassifier
 from flyswarm._flyswarm import Datastore, best_part, folds
-from flyswarm._rows import each, grouped, seed_bytes
+from flyswarm._network import Network
+from flyswarm._rows import each, grouped
 
 
-class KNNPerClassifier(ClassifierMixin, BaseEstimator):
+class KNNPerClassifier(Classifier):
     """Classifier personalised with a user's own rows (Marfoq et al., kNN-Per, ICML 2022, section 3).
 
     The probabilities of the k nearest own rows are mixed with those of a classifier: part x neighbours +
@@ -20,10 +25,12 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier or None, default=None
-        Classifier with `predict_proba`, which is fitted to the rows. None means a `FlyNNClassifier`.
+        Classifier with `predict_proba`, which is fitted to the rows. None means a `FlyNNClassifier`. A
+        `Network` is used as it is.
     represent : callable or None, default=None
         Function from an array of rows to an array of representations of shape (n_samples, width). None
-        subtracts the mean of each feature and divides by its standard deviation.
+        uses the hidden layer of a `Network`. For other classifiers it subtracts the mean of each feature and
+        divides by its standard deviation.
     k : int, default=10
         Number of neighbours that vote, 1 to 1024.
     scale : float, default=1.0
@@ -32,8 +39,10 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         Weight of the neighbours, 0 to 1. None chooses it by cross-validation.
     cv : int, default=5
         Number of folds of this cross-validation, at least 2.
-    seed : int or bytes, default=0
-        Seed that assigns rows to folds, an int from 0 to 2^256 - 1 or 32 bytes.
+    seed : int or bytes or None, default=0
+        Seed that assigns rows to folds, an int from 0 to 2^256 - 1 or 32 bytes. None draws one in each fit.
+    random_state : int, RandomState or None, default=None
+        If given, each fit draws its seed from it, and `seed` is not used.
 
     Attributes
     ----------
@@ -60,7 +69,20 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
     array([0, 1, 2])
     """
 
-    def __init__(self, estimator=None, represent=None, k=10, scale=1.0, part=None, cv=5, seed=0):
+    # `_restore` makes the store again from keys and codes.
+    _unpickled = ("_store",)
+
+    def __init__(
+        self,
+        estimator=None,
+        represent=None,
+        k=10,
+        scale=1.0,
+        part=None,
+        cv=5,
+        seed=0,
+        random_state=None,
+    ):
         self.estimator = estimator
         self.represent = represent
         self.k = k
@@ -68,6 +90,7 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         self.part = part
         self.cv = cv
         self.seed = seed
+        self.random_state = random_state
 
     def fit(self, X, y, groups=None):
         """Fits the classifier, stores the rows, and chooses the weight of the neighbours.
@@ -103,24 +126,24 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         if self.part is not None and not 0 <= self.part <= 1:
             raise ValueError(f"part is {self.part}, expected 0 to 1")
         base = FlyNNClassifier() if self.estimator is None else self.estimator
+        if isinstance(base, Network):
+            base = FrozenEstimator(base)
         # A frame keeps the column names from the classifier's training.
         rows = given if hasattr(given, "columns") else X
         pairs = grouped(groups, len(y))
         groups = None if groups is None else np.asarray(groups, dtype=object)
         self.estimator_ = self._fitted(base, rows, y, groups, slice(None))
         self.classes_ = self.estimator_.classes_
-        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        unknown = self.classes_[codes] != y
-        if unknown.any():
-            raise ValueError(f"y has the label {y[unknown][0]!r}, expected one of {self.classes_}")
-        codes = codes.astype(np.uint16)
+        codes = self._coded(y, self.classes_)
         wide = X.astype(np.float64)
         self._mean, deviation = wide.mean(axis=0), wide.std(axis=0)
         self._deviation = np.where(deviation > 0, deviation, 1)
         self._keys, self._codes = self._represented(X), codes
         self._store = Datastore(self._keys, codes, len(self.classes_))
-        self._store.said(self._keys[:1], self.k, self.scale)
-        self.part_ = self._chosen(base, X, y, codes, groups, pairs) if self.part is None else float(self.part)
+        self._store.said(self._keys[:1], whole("k", self.k), self.scale)
+        self.part_ = (
+            self._chosen(base, rows, y, codes, groups, pairs) if self.part is None else float(self.part)
+        )
         return self
 
     @staticmethod
@@ -134,20 +157,21 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
 
         The model for a row is fitted without the row and without the other rows of its group.
         """
+        whole("cv", self.cv, 2)
         units = len(X) if pairs is None else len(pairs[0])
         if units < 3:
             return 1.0
         near, network = np.zeros((2, len(X), len(self.classes_)))
         count = min(self.cv, units) if self.cv > 1 else self.cv
-        for test in folds(codes, count, seed_bytes(self.seed), pairs):
+        for test in folds(codes, count, self._seed_bytes(), pairs):
             rest = np.setdiff1d(np.arange(len(X)), test)
             store = Datastore(self._keys[rest], codes[rest], len(self.classes_))
             near[test] = store.said(self._keys[test], self.k, self.scale)
             if len(np.unique(y[rest])) < 2:
                 continue
-            fitted = self._fitted(base, X[rest], y, groups, rest)
-            columns = np.searchsorted(self.classes_, fitted.classes_)
-            network[np.ix_(test, columns)] = fitted.predict_proba(X[test])
+            fitted = self._fitted(base, _safe_indexing(X, rest), y, groups, rest)
+            columns = self._coded(fitted.classes_, self.classes_)
+            network[np.ix_(test, columns)] = fitted.predict_proba(_safe_indexing(X, test))
         return best_part(near, network, codes)
 
     def predict_proba(self, X):
@@ -182,42 +206,15 @@ class KNNPerClassifier(ClassifierMixin, BaseEstimator):
         rows = given if hasattr(given, "columns") else X
         return self.part_ * said + (1 - self.part_) * self.estimator_.predict_proba(rows)
 
-    def predict(self, X):
-        """Predicts the most likely label of each row.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `fit`.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            As `predict_proba`.
-
-        Examples
-        --------
-        >>> KNNPerClassifier(part=0.0).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"]).predict([[8.0]])
-        array(['b'], dtype='<U1')
-        """
-        p = self.predict_proba(X)
-        return self.classes_[p.argmax(axis=1)]
-
     def _represented(self, X):
         if self.represent is not None:
             return np.ascontiguousarray(self.represent(X), dtype=np.float32)
+        frozen = getattr(self.estimator_, "estimator", None)
+        if isinstance(frozen, Network):
+            return frozen._hidden(X)
         moved = each(X, lambda rows, at: ((rows - self._mean) / self._deviation).astype(np.float32))
         return np.concatenate(moved)
 
-    def __getstate__(self):
-        # `__setstate__` makes the store again from keys and codes.
-        return {name: value for name, value in super().__getstate__().items() if name != "_store"}
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if "_keys" in state:
+    def _restore(self):
+        if "_keys" in vars(self):
             self._store = Datastore(self._keys, self._codes, len(self.classes_))

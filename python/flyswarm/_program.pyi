@@ -1,4 +1,18 @@
+from collections.abc import Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, NoReturn
 
-def simulate(scenario: str | PathLike[str], **given: Any) -> dict[str, Any]: ...
+from flyswarm._session import Session
+
+def main() -> NoReturn: ...
+def simulate(
+    scenario: str | PathLike[str] | Mapping[str, Any] | Session[Any],
+    *,
+    rows: tuple[Any, Any] | None = None,
+    session: Session[Any] | str | PathLike[str] | None = None,
+    seed: int | None = None,
+    small: bool = False,
+    out: str | PathLike[str] | None = None,
+    force: bool = False,
+    calibrate: bool = False,
+) -> dict[str, Any]: ...

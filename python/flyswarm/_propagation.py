@@ -1,15 +1,16 @@
 """Label propagation as an estimator."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from flyswarm._arguments import whole
+from flyswarm._base import Classifier
 from flyswarm._flyswarm import Propagation
-from flyswarm._rows import each, seed_bytes
+from flyswarm._rows import each
 
 
-class LabelPropagation(ClassifierMixin, BaseEstimator):
+class LabelPropagation(Classifier):
     """Label propagation: labels a mostly unlabelled table from the labels of similar rows.
 
     Source: Scott, Yeo & Lampert, XCLP, Algorithm 1.
@@ -36,8 +37,10 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         Scaling of the features.
     bins : int, default=8
         Number of soft bins of each feature, 2 to 64. Used with the scaling "soft-bins".
-    seed : int or bytes, default=0
-        Public seed, an int from 0 to 2^256 - 1 or 32 bytes.
+    seed : int or bytes or None, default=0
+        Public seed, an int from 0 to 2^256 - 1 or 32 bytes. None draws one in each fit.
+    random_state : int, RandomState or None, default=None
+        If given, each fit draws its seed from it, and `seed` is not used.
 
     Attributes
     ----------
@@ -60,6 +63,9 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
     array([0, 0, 0, 1, 1, 1])
     """
 
+    # `_restore` makes the propagation again from its arguments.
+    _unpickled = ("_propagation",)
+
     def __init__(
         self,
         bits=4096,
@@ -71,6 +77,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         scaling="center",
         bins=8,
         seed=0,
+        random_state=None,
     ):
         self.bits = bits
         self.neighbours = neighbours
@@ -81,6 +88,7 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         self.scaling = scaling
         self.bins = bins
         self.seed = seed
+        self.random_state = random_state
 
     def fit(self, X, y):
         """Propagates the known labels to all rows.
@@ -120,15 +128,15 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
             [None if label < 0 else int(label) for label in labels],
             {
                 "classes": len(self.classes_),
-                "bits": self.bits,
-                "k": self.neighbours,
+                "bits": whole("bits", self.bits, 64),
+                "k": whole("neighbours", self.neighbours),
                 "alpha": float(self.alpha),
-                "steps": self.steps,
-                "power": self.power,
+                "steps": None if self.steps is None else whole("steps", self.steps),
+                "power": whole("power", self.power),
                 "balance": bool(self.balance),
                 "scaling": self.scaling,
-                "bins": self.bins,
-                "seed": seed_bytes(self.seed),
+                "bins": whole("bins", self.bins, 2, 2**16 - 1),
+                "seed": self._seed_bytes(),
             },
         )
         self._propagation = self._propagate()
@@ -173,41 +181,10 @@ class LabelPropagation(ClassifierMixin, BaseEstimator):
         p[p.sum(axis=1) == 0] = 1 / len(self.classes_)
         return p
 
-    def predict(self, X):
-        """Predicts the most likely label of each row, by `predict_proba`.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `predict_proba`.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            As `predict_proba`.
-
-        Examples
-        --------
-        >>> LabelPropagation(neighbours=1).fit([[0.0], [0.1], [5.0], [5.1]], [0, -1, 1, -1]).predict([[5.05]])
-        array([1])
-        """
-        p = self.predict_proba(X)
-        return self.classes_[p.argmax(axis=1)]
-
     def _propagate(self):
         X, labels, arguments = self._propagation_arguments
         return Propagation(X, labels, **arguments)
 
-    def __getstate__(self):
-        # `__setstate__` makes the propagation again from its arguments.
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_propagation"}
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if "_propagation_arguments" in state:
+    def _restore(self):
+        if "_propagation_arguments" in vars(self):
             self._propagation = self._propagate()

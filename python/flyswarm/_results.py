@@ -10,6 +10,7 @@ import numpy as np
 
 from flyswarm._classifier import FlyNNClassifier
 from flyswarm._flyswarm import Model
+from flyswarm._labels import with_gaps
 from flyswarm._network import Network
 
 
@@ -20,7 +21,8 @@ class Labels:
     Attributes
     ----------
     transduction_ : ndarray of shape (n_samples,)
-        Label of each row, by its name in the session; "" if no label reaches the row.
+        Label of each row, of the type of the labels in `join`. A row that no label reaches has "" among
+        texts, -1 among integers, NaN among floats, and None among other labels.
     confidence_ : ndarray of shape (n_samples,)
         Confidence of each label, 0 to 1.
     inferred_ : ndarray of shape (n_samples,), bool
@@ -45,14 +47,19 @@ class Labels:
     disputed_: np.ndarray
     classes_: np.ndarray
 
+    def __repr__(self):
+        reached = int((self.confidence_ > 0).sum())
+        return f"Labels(rows={len(self.transduction_)}, labelled={reached}, classes={len(self.classes_)})"
 
-def labels(file, classes):
-    """Reads the labels from a file of `flyswarm join`."""
+
+def labels(file, names, classes):
+    """Reads the labels from a file of `flyswarm join`. `classes` has the labels of the classes `names`."""
     rows = list(csv.DictReader(io.StringIO(file.decode())))
     column = lambda name: np.array([row[name] for row in rows], dtype=np.str_)
     inferred, disputed = column("source") == "inferred", column("disputed") == "yes"
     confidence = column("confidence").astype(float)
-    return Labels(column("label"), confidence, inferred, disputed, np.asarray(classes))
+    found = with_gaps([row["label"] for row in rows], names, classes)
+    return Labels(found, confidence, inferred, disputed, classes)
 
 
 def best(file):
@@ -61,30 +68,33 @@ def best(file):
     flynn, scaling = found["flynn"], found["scaling"]
     bins = {}
     if isinstance(scaling, dict):
-        (scaling, bins), = scaling.items()
+        ((scaling, bins),) = scaling.items()
     given = {name: flynn[name] for name in ("m", "s", "rho", "gamma")}
     return FlyNNClassifier(**given, readout=flynn["score"], scaling=scaling, densify=found["densify"], **bins)
 
 
-def result(task, file, classes, receipt, learnt=None):
+def result(task, file, names, classes, receipt, learnt=None, own=None):
     """Returns the estimator of a session of `task` and its figures, from the result file.
 
-    A peer without rows gets None and an empty dict. The estimator warns before it scores rows of `learnt`.
+    `classes` has the labels of the session's classes `names`, in the type of the labels in `join`. A peer
+    without rows gets None and an empty dict. The estimator warns before it scores rows of `learnt`.
+    `own` has this peer's own figures as JSON.
     """
     if not file:
         return None, {}
     match task:
         case "flynn":
-            made = FlyNNClassifier.from_model(Model.decode(file))
+            made = FlyNNClassifier.from_model(Model.decode(file), classes)
             made._learnt = learnt
             return made, receipt.get("evaluation") or {}
         case "fedavg" | "fedavg-xclp":
-            made = Network(file)
+            made = Network(file, classes)
             made._learnt = learnt
             said = {name: receipt[name] for name in ("rounds", "scores")}
             return made, said | (receipt.get("evaluation") or {})
         case "xclp":
-            return labels(file, classes), {}
+            found = {} if own is None else json.loads(own)
+            return labels(file, names, classes), {"held_out": found} if "swarm" in found else {}
         case "tune":
             made = best(file)
             return made, made.get_params()

@@ -10,18 +10,20 @@ from flyswarm._flyswarm import LearntRows
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    transduction_: NDArray[np.str_]
+    transduction_: NDArray[Any]
     confidence_: NDArray[np.float64]
     inferred_: NDArray[np.bool_]
     disputed_: NDArray[np.bool_]
-    classes_: NDArray[np.str_]
+    classes_: NDArray[Any]
 
-def labels(file: bytes, classes: Sequence[str]) -> Labels: ...
+def labels(file: bytes, names: Sequence[str], classes: NDArray[Any]) -> Labels: ...
 def best(file: bytes) -> FlyNNClassifier: ...
 def result(
     task: str,
     file: bytes,
-    classes: Sequence[str],
+    names: Sequence[str],
+    classes: NDArray[Any],
     receipt: dict[str, Any],
     learnt: LearntRows | None = None,
+    own: str | None = None,
 ) -> tuple[Any, dict[str, Any]]: ...

@@ -1,90 +1,21 @@
 """Makes, shows, checks and joins sessions."""
 
 import asyncio
-import contextlib
 import json
-import os
 import tempfile
 import threading
-import tomllib
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Generic
 
-import numpy as np
-
-from flyswarm import _flyswarm, _tensors
-from flyswarm._events import Event, Progress, SessionWarning
-from flyswarm._files import temporary, write_arrays, write_table
+from flyswarm._arguments import names, suggests, toml
+from flyswarm._files import temporary
 from flyswarm._identity import path_of
-from flyswarm._program import LOG, call, called, options
-from flyswarm._results import result
-from flyswarm._training import calls
-
-# Longest wait in seconds before Ctrl-C is handled.
-TICK = 0.1
+from flyswarm._joining import Result, join, rows_of
+from flyswarm._program import call, called, options
 
 
-@dataclass(frozen=True)
-class Joined:
-    """Result of a session. `estimator, receipt = session.join(...)` unpacks the first two attributes.
-
-    Attributes
-    ----------
-    estimator : FlyNNClassifier, Network, Labels or None
-        Depends on the task. "flynn": a fitted classifier. "fedavg" and "fedavg-xclp": the network. "xclp":
-        labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch": None.
-        Always None for a peer without rows.
-    receipt : dict
-        Record of this peer's part in the session.
-    file : bytes
-        Result file, as `flyswarm join` writes it; empty for a peer without rows.
-    figures : dict
-        Depends on the task. "flynn": quality of the model, with `headline` (a sentence), `warnings`, and
-        `pooled`, the figures of all held-out rows. "fedavg" and "fedavg-xclp": loss and accuracy in `rounds`
-        (a list) and `scores` (of the last weights), and the entries of "flynn" if the session holds rows out.
-        "tune": the best setting. "sketch": the common sketch and the distances, as in the result file.
-        Otherwise empty.
-
-    Examples
-    --------
-    >>> own = {"included": ["counts"], "left_out": [], "text": "your rows are in all sums: counts"}
-    >>> joined = Joined(None, {"own_rows": own}, b"")
-    >>> estimator, receipt = joined
-    >>> joined.own_rows
-    'your rows are in all sums: counts'
-    """
-
-    estimator: Any
-    receipt: dict[str, Any]
-    file: bytes = field(repr=False)
-    figures: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    def __iter__(self):
-        return iter((self.estimator, self.receipt))
-
-    @property
-    def own_rows(self):
-        """A sentence that names the opened sums with this peer's rows.
-
-        `receipt["own_rows"]` has the names of these sums.
-
-        Returns
-        -------
-        own_rows : str
-
-        Examples
-        --------
-        >>> own = {"included": [], "left_out": [], "text": "your rows are in all sums: counts"}
-        >>> Joined(None, {"own_rows": own}, b"").own_rows
-        'your rows are in all sums: counts'
-        """
-        return self.receipt["own_rows"]["text"]
-
-
-class Session:
+class Session(Generic[Result]):
     """A session file: the task, the peers, and the limits of the computation.
 
     Attributes
@@ -116,8 +47,55 @@ class Session:
             self._shown = json.loads(call("session", "show", "--json", path))
 
     @classmethod
-    def new(cls, name, peers, task="flynn", **given):
-        """Makes a session.
+    @suggests()
+    def new(
+        cls,
+        name,
+        peers,
+        task="flynn",
+        *,
+        features=None,
+        classes=None,
+        from_=None,
+        label=None,
+        group=None,
+        map=None,
+        min_rows=None,
+        epsilon=None,
+        network=None,
+        hidden=None,
+        rounds=None,
+        initial=None,
+        after=None,
+        refresh=None,
+        paper_settings=False,
+        settings=None,
+        tuning=None,
+        candidates=None,
+        no_evaluate=False,
+        hash=None,
+        open_distances=False,
+        pairwise=False,
+        choose=None,
+        hamming=None,
+        balance=False,
+        few_rows=False,
+        large_owner=False,
+        set=None,
+        data=None,
+        evaluate=None,
+        flynn=None,
+        tune=None,
+        xclp=None,
+        pseudo_labels=None,
+        sketch=None,
+        fedavg=None,
+        custom=None,
+        privacy=None,
+        timing=None,
+        limits=None,
+    ):
+        """Makes a session. Tasks have different arguments: `flyswarm session new TASK --help` explains them.
 
         Parameters
         ----------
@@ -126,11 +104,28 @@ class Session:
         peers : mapping of str to str or Identity
             Names of at least three peers with their peer ids; "ID@MULTIADDR" if an address is known.
         task : str
-            Name of the task. `flyswarm session new --help` lists the tasks.
-        **given
-            Options of `flyswarm session new TASK` with underscores, such as `features=30`, `classes=[...]` or
-            `epsilon=1`. A mapping sets the fields of the section of that name, such as
-            `timing={"start_wait_ms": 5000}`; `set={"min_peers": 3}` sets fields before the first section.
+            Name of the task: "flynn", "tune", "xclp", "sketch", "fedavg" or "fedavg-xclp".
+        features : int, iterable of names, or None
+            Number of features, or their names; rows with names must then use these.
+        classes : iterable of labels, str, or None
+            The labels of all peers. A text is a range such as "0..9", or has names between commas.
+        from_, label, group, map, min_rows
+            Description of the columns: a file like the rows of all peers, its label column, the column that
+            groups rows, a map file, and the least rows with a text before the others see the text.
+        epsilon : float or None
+            Budget of differential privacy.
+        network, hidden, rounds, initial, after, refresh
+            Task "fedavg": the network, the units of its hidden layers, the number of rounds, and the network
+            file to start from. Task "fedavg-xclp" also has `after` and `refresh`.
+        paper_settings, settings, tuning, candidates, no_evaluate
+            Tasks "flynn" and "tune": where settings come from, and whether rows are held out.
+        hash, open_distances, pairwise, choose
+            Task "sketch".
+        hamming, balance, few_rows, large_owner
+            Task "xclp".
+        set, data, evaluate, flynn, tune, xclp, pseudo_labels, sketch, fedavg, custom, privacy, timing, limits
+            Mappings with fields of the section of that name, such as `timing={"start_wait_ms": 5000}`.
+            `set={"min_peers": 3}` has fields before the first section.
 
         Returns
         -------
@@ -139,23 +134,41 @@ class Session:
         Raises
         ------
         ValueError
-            If an option is wrong, with the message of the command.
+            If an argument is out of range, does not fit the task, or a field is unknown.
+        TypeError
+            If there is no such argument, or it has another type.
 
         Examples
         --------
         >>> Session.new("wards", keys, features=4, classes=["ill", "well"])
         Session('wards', task='flynn')
         """
-        entries = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
-        sections = {key: given.pop(key) for key in list(given) if isinstance(given[key], Mapping)}
-        entries += [
-            f"--set={'' if section == 'set' else section + '.'}{key}={json.dumps(value)}"
-            for section, fields in sections.items()
-            for key, value in fields.items()
-        ]
+        sections = {
+            "": set, "data": data, "evaluate": evaluate, "flynn": flynn, "tune": tune, "xclp": xclp,
+            "pseudo_labels": pseudo_labels, "sketch": sketch, "fedavg": fedavg, "custom": custom,
+            "privacy": privacy, "timing": timing, "limits": limits,
+        }  # fmt: skip
+        given = {
+            "from": from_, "label": label, "group": group, "map": map, "min-rows": min_rows,
+            "epsilon": epsilon, "network": network, "hidden": hidden, "rounds": rounds, "initial": initial,
+            "after": after, "refresh": refresh, "paper-settings": paper_settings, "settings": settings,
+            "tuning": tuning, "candidates": candidates, "no-evaluate": no_evaluate, "hash": hash,
+            "open-distances": open_distances, "pairwise": pairwise, "choose": choose, "hamming": hamming,
+            "balance": balance, "few-rows": few_rows, "large-owner": large_owner,
+        }  # fmt: skip
+        fields = {}
+        for section, entries in sections.items():
+            if entries is not None and not isinstance(entries, Mapping):
+                problem = f"{section or 'set'} is {entries!r}, expected a mapping of fields"
+                raise TypeError(problem)
+            for key, value in (entries or {}).items():
+                fields[f"{section}.{key}" if section else key] = value
+        given |= listed(features, classes, fields, from_ is not None)
+        words = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
+        words += [f"--set={field}={toml(value)}" for field, value in fields.items()]
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "session.toml"
-            call("session", "new", task, f"--name={name}", *entries, *options(given), f"--out={out}")
+            call("session", "new", task, f"--name={name}", *words, *options(given), f"--out={out}")
             return cls(out.read_text("utf-8"))
 
     @classmethod
@@ -262,15 +275,37 @@ class Session:
     def __repr__(self):
         return f"Session({self.name!r}, task={self.task!r})"
 
-    def doctor(self, key=None, **given):
+    @suggests()
+    def doctor(
+        self,
+        key=None,
+        *,
+        wait=None,
+        listen=(),
+        no_mdns=False,
+        network_key=None,
+        state=None,
+        out=None,
+        data=None,
+        map=None,
+        label=None,
+    ):
         """Checks whether the session could start now, as `flyswarm doctor` does.
 
         Parameters
         ----------
         key : Identity or path or None
             Key of this peer. None means the default key of the program.
-        **given
-            Options of `flyswarm doctor`, such as `wait=15` (seconds) and `no_mdns=True`.
+        wait : float or None
+            Longest time in seconds to look for the other peers.
+        listen : sequence of str
+            Addresses to listen on.
+        no_mdns : bool, default=False
+            If True, does not look for peers by mDNS.
+        network_key, state, out : path or None
+            File of the network key, state folder and result file of `flyswarm join`.
+        data, map, label
+            File of rows to check, its map file and its label column.
 
         Returns
         -------
@@ -290,8 +325,12 @@ class Session:
         >>> findings[-1]["could_start"], findings[-1]["ready"], findings[-1]["needed"]
         (False, 1, 3)
         """
+        given = {
+            "key": path_of(key), "wait": wait, "listen": listen, "no-mdns": no_mdns, "state": state,
+            "network-key": network_key, "out": out, "data": data, "map": map, "label": label,
+        }  # fmt: skip
         with self._file() as path:
-            text, error = called("doctor", path, "--json", *options({"key": path_of(key), **given}))
+            text, error = called("doctor", path, "--json", *options(given))
         findings = [json.loads(line) for line in text.splitlines()]
         # The verdict that the session could not start is a finding, not an error.
         if error is not None and not (findings and findings[-1].get("check") == "verdict"):
@@ -325,6 +364,7 @@ class Session:
         with self._file() as path:
             return json.loads(call("session", "forecast", path, f"--rows={rows}", "--json"))
 
+    @suggests()
     def join(
         self,
         X=None,
@@ -343,6 +383,11 @@ class Session:
         strict=False,
         yes=False,
         addresses=None,
+        map=None,
+        drop=(),
+        initial=None,
+        hold_out=None,
+        metrics=None,
     ):
         """Joins the session until this peer has its result and no other peer needs this peer.
 
@@ -355,8 +400,9 @@ class Session:
         X : array or frame of shape (n_samples, n_features), path, or None
             Rows of this peer. A path names a file that `flyswarm join` can read. None joins without rows.
         y : array-like of shape (n_samples,) or None
-            Class of each row, by its name in the session. With the tasks "xclp" and "fedavg-xclp" the
-            values None, NaN and "" mean unknown, and so does -1 unless it is a class.
+            Class of each row: a label whose text is a name of the session's classes. The result has labels
+            of the same type. With the tasks "xclp" and "fedavg-xclp" the values None, NaN and "" mean
+            unknown, and so does -1 unless it is a class.
         key : Identity or path
             Identity of this peer.
         on_event : callable or None
@@ -385,6 +431,17 @@ class Session:
         addresses : mapping of str to str or None
             Addresses of peers by peer id, in addition to those of the session file. Entries that are added
             while the session runs are used too.
+        map : path or None
+            TOML file that describes how the rows of this site differ, as for `flyswarm join`.
+        drop : sequence of str
+            Names of columns to leave out.
+        initial : path or None
+            Network file that a session of the task "fedavg" with the field `initial` starts from.
+        hold_out : int or None
+            Task "xclp": percentage of this peer's labels that are hidden from the session, 1 to 50. `figures`
+            has the quality on these rows, which only this peer sees.
+        metrics : int, str or None
+            Port or "ADDRESS:PORT" that serves metrics for Prometheus while the session runs.
 
         Returns
         -------
@@ -430,8 +487,14 @@ class Session:
             strict=strict,
             yes=yes,
             addresses=addresses,
+            map=map,
+            drop=drop,
+            initial=initial,
+            hold_out=hold_out,
+            metrics=metrics,
         )
 
+    @suggests(join)
     async def join_async(self, X=None, y=None, *, key, on_event=None, **given):
         """As `join`, for programs on asyncio. `on_event` is called in the thread of the event loop.
 
@@ -462,6 +525,9 @@ class Session:
         ...
         ValueError: X...: ..."sick"...
         """
+        return await self._join_async(X, y, key=key, on_event=on_event, **given)
+
+    async def _join_async(self, X, y, *, key, on_event=None, **given):
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
         async def called(event):
@@ -481,101 +547,36 @@ class Session:
             await asyncio.wait([task])
             raise
 
-    def _join(
-        self, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(),
-        mdns=True, network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
-        trainer=None,
-    ):  # fmt: skip
-        """Joins as `join` does, until `stop` is set. `trainer` is the trainer of `FedAvg`."""
-        rows = None if X is None else self._rows(X, y, label)
-        if rows is not None and rows.said:
-            LOG.info("%s", rows.said)
-        running = _flyswarm.Running.start(
-            self.text,
-            path_of(key),
-            rows,
-            listen=list(listen),
-            mdns=mdns,
-            network_key=network_key,
-            state=state,
-            dataset=dataset,
-            budget=None if budget is None else str(budget),
-            strict=strict,
-            yes=yes,
-            trainer=None if trainer is None else calls(trainer),
-            weights=None if trainer is None else _tensors.write(trainer.get_weights()),
-        )
-        shown = Progress(self.name) if progress else contextlib.nullcontext()
-        callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
-        with leaving(running), shown:
-            told = set()
-            while True:
-                for place in set((addresses or {}).items()) - told:
-                    running.add_address(*place)
-                    told.add(place)
-                found = running.next(TICK)
-                if stop is not None and stop.is_set():
-                    raise _flyswarm.LeftError("stopped")
-                if found is None:
-                    continue
-                content, text, ended = found
-                if ended is not None:
-                    return self._joined(json.loads(content), *ended)
-                fields = json.loads(content)
-                event = Event(fields.pop("event"), fields.pop("time"), fields, text)
-                if event.kind == "warning":
-                    warnings.warn(event.fields["message"], SessionWarning, stacklevel=3)
-                LOG.info("%s", text, extra={"event": event.kind})
-                for callback in callbacks:
-                    callback(event)
+    def _join(self, stop, X, y, **given):
+        return join(self, stop, X, y, **given)
 
-    def _joined(self, receipt, file, learnt):
-        estimator, figures = result(self.task, file, self.classes, receipt, learnt)
-        return Joined(estimator, receipt, file, figures)
-
-    def _rows(self, X, y, label):
-        """Returns the rows after the checks that `flyswarm join` applies to a file."""
-        if isinstance(X, (str, os.PathLike)):
-            return _flyswarm.SessionRows.read(self.text, X, label, os.fspath(X), False)
-        labels = None if y is None else self._labels(y)
-        frame = hasattr(X, "columns")
-        table = tomllib.loads(self.text).get("table")
-        if frame and table is not None:
-            # The session describes the columns, so the frame is written unchanged, including texts and
-            # missing values.
-            named = table.get("label", "label")
-            write, name, label = lambda path: write_table(path, X, labels, named), "rows.csv", None
-        else:
-            columns = [str(column) for column in X.columns] if frame else None
-            write, name = lambda path: write_arrays(path, X, labels, columns), "rows.npz"
-            label = "none" if labels is None else "last"
-        with temporary(write, name) as path:
-            try:
-                return _flyswarm.SessionRows.read(self.text, path, label, "X", True)
-            except ValueError as error:
-                raise ValueError(str(error).replace(str(path), "X")) from None
-
-    def _labels(self, y):
-        """Returns labels as texts, with an empty text for an unknown label."""
-        known = set(self.classes)
-        unknown = lambda label: label is None or label != label or (str(label) == "-1" and "-1" not in known)
-        return ["" if unknown(label) else str(label) for label in np.asarray(y, dtype=object).tolist()]
+    def _rows(self, X, y, label, map=None, drop=()):
+        return rows_of(self, X, y, label, map, drop)
 
     def _file(self):
         """Returns a temporary file of this session."""
         return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")
 
 
-@contextlib.contextmanager
-def leaving(running):
-    """Leaves the session after an exception in the block, and waits until it has ended."""
-    try:
-        yield
-    except BaseException:
-        running.leave()
-        with contextlib.suppress(Exception):
-            while True:
-                found = running.next(TICK)
-                if found is not None and found[2] is not None:
-                    break
-        raise
+def listed(features, classes, fields, described):
+    """Returns the options for features and classes, and adds their names to the `fields` of the session.
+
+    The command splits names at commas, so it gets numbers, and the fields have the names.
+    """
+    given = {}
+    if classes is not None:
+        texts = classes if isinstance(classes, str) else names("classes", classes)
+        if isinstance(texts, str) or described:
+            given["classes"] = texts
+            if described and any("," in text for text in texts if not isinstance(texts, str)):
+                raise ValueError("classes has a comma in a name, which does not work with from_")
+        else:
+            given["classes"] = ["0", "1"]
+            fields["data.classes"] = texts
+    if isinstance(features, str) or hasattr(features, "__index__") or features is None:
+        given["features"] = features
+    else:
+        texts = names("features", features)
+        given["features"] = len(texts)
+        fields["data.columns"] = texts
+    return given

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from flyswarm import _tensors
+from flyswarm import _joining, _tensors
+from flyswarm._arguments import suggests
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ class FedAvg:
         self.session = session
         self.trainer = trainer
 
+    @suggests(_joining.join)
     def join(self, X, y=None, *, key, **given):
         """Joins the session and trains until this peer has its result, as `Session.join`.
 
@@ -184,8 +186,12 @@ class FedAvg:
         ...
         ValueError: ...dense1.bias...
         """
-        return self._finished(self.session._join(None, X, y, key=key, trainer=self.trainer, **given))
+        return self._join(None, X, y, key=key, **given)
 
+    def _join(self, stop, X, y, **given):
+        return self._finished(self.session._join(stop, X, y, **self._asked(), **given))
+
+    @suggests(_joining.join)
     async def join_async(self, X, y=None, *, key, **given):
         """As `join`, for programs on asyncio; see `Session.join_async`.
 
@@ -218,7 +224,11 @@ class FedAvg:
         ...
         ArithmeticError: no weights yet
         """
-        return self._finished(await self.session.join_async(X, y, key=key, trainer=self.trainer, **given))
+        return self._finished(await self.session._join_async(X, y, key=key, **self._asked(), **given))
+
+    def _asked(self):
+        """Returns the arguments of `_joining.join` for this trainer."""
+        return {"trainer": calls(self.trainer), "weights": _tensors.write(self.trainer.get_weights())}
 
     def _finished(self, joined):
         self.trainer.set_weights({name: array.copy() for name, array in joined.estimator.weights_.items()})

@@ -1,11 +1,15 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flyswarm._session import Joined, Session
+from flyswarm._events import Event
+from flyswarm._identity import Identity
+from flyswarm._joining import Joined
+from flyswarm._network import Network
+from flyswarm._session import File, Session, TrainingOptions
 
 @dataclass(frozen=True)
 class Round:
@@ -33,21 +37,39 @@ class TorchModule(Protocol):
     def parameters(self) -> Any: ...
 
 class FedAvg:
-    session: Session
+    session: Session[Network]
     trainer: Any
     @overload
-    def __init__(self, session: Session, trainer: Trainer) -> None: ...
+    def __init__(self, session: Session[Network], trainer: Trainer) -> None: ...
     @overload
     def __init__(
         self,
-        session: Session,
+        session: Session[Network],
         trainer: TorchModule,
         *,
         loss: Callable[[Any, Any], Any],
         optimizer: Callable[[Any], Any],
     ) -> None: ...
-    def join(self, X: Any, y: ArrayLike | None = None, *, key: Any, **given: Any) -> Joined: ...
-    async def join_async(self, X: Any, y: ArrayLike | None = None, *, key: Any, **given: Any) -> Joined: ...
+    def join(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        key: Identity | File,
+        on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
+        **given: Unpack[TrainingOptions],
+    ) -> Joined[Network]: ...
+    async def join_async(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        key: Identity | File,
+        on_event: Callable[[Event], object] | None = None,
+        progress: bool = False,
+        **given: Unpack[TrainingOptions],
+    ) -> Joined[Network]: ...
 
 def calls(
     trainer: Trainer,

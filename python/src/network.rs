@@ -39,6 +39,16 @@ impl Layers {
         Ok(py.detach(|| self.0.scores(rows)).map_err(value)?.into_pyarray(py))
     }
 
+    /// Returns the values before the last layer, rows x units; for logistic regression the scaled rows.
+    fn represent<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let rows: ArrayView2<'_, f32> = x.as_array();
+        Ok(py.detach(|| self.0.represent(rows)).map_err(value)?.0.into_pyarray(py))
+    }
+
     /// True if the session describes how a table becomes the rows.
     #[getter]
     fn described(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Takes part in a session, and runs commands in this process.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -41,6 +42,21 @@ pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<Str
     (String::from_utf8_lossy(&out).into_owned(), said, error)
 }
 
+/// Runs a command as the program does, with the program's name first. Returns the exit code.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
+    py.detach(|| cli::program(&words))
+}
+
+/// Returns the page of a session for the browser, as HTML. `receipt` and `own` are JSON.
+#[pyfunction]
+#[pyo3(signature = (receipt, own, warnings))]
+pub(crate) fn page(receipt: &str, own: Option<&str>, warnings: Vec<String>) -> PyResult<String> {
+    let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).map_err(value);
+    let own = own.map(parsed).transpose()?;
+    Ok(cli::page(&parsed(receipt)?, own.as_ref(), warnings))
+}
+
 /// Returns the libp2p name of the identity in a key file.
 #[pyfunction]
 pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
@@ -64,8 +80,11 @@ pub(crate) struct SessionRows {
 #[pymethods]
 impl SessionRows {
     /// Reads a file as `flyswarm join` does. If this package has `written` the file from rows in memory,
-    /// its numbers have a decimal point.
+    /// its numbers have a decimal point. `map` is the map file of `flyswarm join --map`, and `drop` names
+    /// columns to leave out.
     #[staticmethod]
+    #[allow(clippy::too_many_arguments, reason = "one call, in one place")]
+    #[pyo3(signature = (session, file, label, name, written, map=None, drop=Vec::new()))]
     fn read(
         py: Python<'_>,
         session: &str,
@@ -73,11 +92,14 @@ impl SessionRows {
         label: Option<String>,
         name: String,
         written: bool,
+        map: Option<String>,
+        drop: Vec<String>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
         let label = label.map(|label| label.parse().map_err(value)).transpose()?;
-        let (rows, said) =
-            py.detach(|| cli::rows(&session, &file, label.as_ref(), written)).map_err(failed)?;
+        let (rows, said) = py
+            .detach(|| cli::rows(&session, &file, label.as_ref(), written, map.as_deref(), &drop))
+            .map_err(failed)?;
         let count = rows.data.rows();
         Ok(Self { rows, name, said, count })
     }
@@ -91,8 +113,8 @@ impl SessionRows {
 /// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", [`Ended`]).
 type Next<'py> = (String, String, Option<Ended<'py>>);
 
-/// The file of the result, and the rows used to train it.
-type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>);
+/// The file of the result, the rows used to train it, and this peer's own figures as JSON.
+type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>, Option<String>);
 
 /// A peer of a running session.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
@@ -118,7 +140,8 @@ impl Running {
     #[pyo3(
         signature = (
             session, key, rows, *,
-            listen, mdns, network_key, state, dataset, budget, strict, yes, trainer, weights
+            listen, mdns, network_key, state, dataset, budget, strict, yes, trainer, weights,
+            initial=None, hold_out=None, metrics=None
         )
     )]
     fn start(
@@ -136,19 +159,39 @@ impl Running {
         yes: bool,
         trainer: Option<Py<PyAny>>,
         weights: Option<&[u8]>,
+        initial: Option<PathBuf>,
+        hold_out: Option<u8>,
+        metrics: Option<String>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
         let count = rows.map_or(0, |rows| rows.count);
         let builder = cli::builder(session.clone(), key, count, yes).map_err(failed)?;
         let mut builder = builder.mdns(mdns).strict(strict);
         let raised = Raised::default();
+        let trains = trainer.is_some();
         if let Some(trainer) = trainer {
             let train = training::calls(trainer, raised.clone());
-            builder =
-                cli::trained_by(builder, &session, weights.unwrap_or_default(), train).map_err(failed)?;
+            let (weights, initial) = (weights.unwrap_or_default(), initial.as_deref());
+            builder = cli::trained_by(builder, &session, weights, initial, train).map_err(failed)?;
+            if hold_out.is_some() {
+                return Err(value("hold_out: not with a trainer"));
+            }
+        } else if rows.is_none() && (initial.is_some() || hold_out.is_some()) {
+            return Err(value("initial and hold_out need rows"));
         }
         if let Some(rows) = rows {
-            builder = builder.rows(rows.rows.clone(), rows.name.clone());
+            let mut own = rows.rows.clone();
+            if !trains {
+                builder = cli::own_part(builder, &session, &mut own, initial.as_deref(), hold_out)
+                    .map_err(failed)?;
+            }
+            builder = builder.rows(own, rows.name.clone());
+        }
+        if let Some(address) = metrics {
+            let port = address.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+            let parsed = port.or_else(|_| address.parse());
+            let problem = || value(format!("metrics is {address:?}, expected a port or ADDRESS:PORT"));
+            builder = builder.metrics(parsed.map_err(|_| problem())?);
         }
         for address in listen {
             let parsed = address.parse().map_err(|error| value(format!("listen: {address}: {error}")))?;
@@ -203,10 +246,11 @@ impl Running {
                 let finished = result.map_err(|error| raised().unwrap_or_else(|| failed(error.into())))?;
                 let receipt = serde_json::to_string(&finished.receipt)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
-                let outcome = finished.outcome.map(|outcome| (outcome.file, outcome.learnt_rows));
-                let (file, learnt) = outcome.unwrap_or_default();
+                let outcome = finished.outcome.map(|found| (found.file, found.learnt_rows, found.own));
+                let (file, learnt, own) = outcome.unwrap_or_default();
+                let own = own.map(|own| own.to_string());
                 let learnt = learnt.as_deref().map(LearntRows::parse).transpose()?;
-                Ok(Some((receipt, String::new(), Some((PyBytes::new(py, &file), learnt)))))
+                Ok(Some((receipt, String::new(), Some((PyBytes::new(py, &file), learnt, own)))))
             }
         }
     }

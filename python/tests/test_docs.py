@@ -1,6 +1,8 @@
 """Tests that every public name has a docstring with an example, and that the examples are right."""
 
 import doctest
+import importlib.util
+import re
 import types
 
 import flyswarm
@@ -21,7 +23,9 @@ MEMBERS = {
     f"{name}.{member}": getattr(thing, member)
     for name, thing in PUBLIC.items()
     if isinstance(thing, type)
-    for member, found in vars(thing).items()
+    for owner in thing.__mro__
+    if owner.__module__.startswith("flyswarm")
+    for member, found in vars(owner).items()
     if not member.startswith("_") and isinstance(found, METHODS)
 }
 
@@ -59,3 +63,20 @@ def test_everything_public_has_a_docstring(thing):
     methods = [name for name, member in named if callable(getattr(thing, name))]
     assert thing.__doc__
     assert [name for name in methods if not getattr(thing, name).__doc__] == []
+
+
+def test_the_readme_has_at_most_40_lines_and_its_notebook_runs(tmp_path, monkeypatch, request):
+    text = (request.config.rootpath / "README.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert len(text.splitlines()) <= 40 and len(blocks) == 3
+    for block in blocks:
+        compile(block, "README.md", "exec")
+    monkeypatch.chdir(tmp_path)
+    if importlib.util.find_spec("matplotlib") is None:
+        blocks[0] = blocks[0].replace("results[0].plot()", "")
+    else:
+        monkeypatch.setenv("MPLBACKEND", "agg")
+    names = {}
+    exec(blocks[0], names)
+    results = names["results"]
+    assert (results[0].estimator.predict(names["X"]) == names["y"]).mean() > 0.9

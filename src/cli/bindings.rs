@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
-use flyswarm_learn::learner::Trained;
+use flyswarm_learn::learner::{Classifier, Trained};
+use serde_json::Value;
 
 use super::data::{DataArguments, Map};
-use super::{Arguments, Failure, SAID, join, one_line, run};
-use crate::data::{Dataset, LabelColumn};
+use super::{Arguments, Failure, SAID, code_of, join, one_line, run};
+use crate::data::{Column, Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
+use crate::report::Page;
 use crate::session::Session;
 use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_weights};
-use crate::tasks::{self, Rows};
+use crate::tasks::{self, OwnWishes, Rows};
 use crate::{Identity, cli};
 
 /// Runs a command in this process, such as `["session", "check", "wards.toml"]`. `out` receives its
@@ -41,9 +43,20 @@ fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
     run(parsed.command, out)
 }
 
+/// Runs the command with these words, the program's name first, as the program does: it prints to standard
+/// output and error, and wrong arguments end the process. Returns the exit code.
+#[must_use]
+pub fn program(words: &[OsString]) -> u8 {
+    let code = code_of(Arguments::parse_from(words));
+    // A library's buffer is not written when the process ends.
+    let _ = std::io::stdout().flush();
+    code
+}
+
 /// Reads the rows from a file for the session's task, as `join` does; the label is the last column if
 /// the task uses labels. Also returns a note on how the columns were matched. A file that was `written`
-/// from rows in memory has commas between columns and points in numbers, regardless of the session.
+/// from rows in memory has commas between columns and points in numbers, regardless of the session. `map`
+/// is the map file of `join --map`, and `drop` names further columns to leave out.
 ///
 /// # Errors
 /// [`Failure::Input`] if the file does not fit the session, [`Failure::Environment`] if it cannot be
@@ -53,11 +66,62 @@ pub fn rows(
     file: &Path,
     label: Option<&LabelColumn>,
     written: bool,
+    map: Option<&str>,
+    drop: &[String],
 ) -> Result<(Rows, Option<String>), Failure> {
     let kind = tasks::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
-    let (delimiter, decimal_comma) = if written { (Some(b','), Some(false)) } else { (None, None) };
-    let reading = Map { delimiter, decimal_comma, ..Map::default() }.into();
-    join::load(session, &kind, &DataArguments::new(file.to_owned(), reading), label)
+    let map = map.map(|path| Map::load(path).map_err(|problem| Failure::Input(format!("{path}: {problem}"))));
+    let mut map = map.transpose()?.unwrap_or_default();
+    if map.hold_out.is_some() {
+        return Err(Failure::Input("hold_out in the map file: give it to join as an argument".into()));
+    }
+    map.drop.extend(drop.iter().cloned().map(Column::Name));
+    if written {
+        (map.delimiter, map.decimal_comma) = (Some(b','), Some(false));
+    }
+    join::load(session, &kind, &DataArguments::new(file.to_owned(), map.into()), label)
+}
+
+/// Returns the same peer with its own part of the session: `hold_out` percent of the labels of `rows` are
+/// hidden from a session of the task xclp, and `initial` is the network file that a session of the task
+/// fedavg starts from.
+///
+/// # Errors
+/// [`Failure::Input`] if the session does not support it, or the network is another.
+pub fn own_part(
+    builder: Builder,
+    session: &Session,
+    rows: &mut Rows,
+    initial: Option<&Path>,
+    hold_out: Option<u8>,
+) -> Result<Builder, Failure> {
+    let wishes = OwnWishes { file: Path::new(""), trainer: None, hold_out };
+    let build = match (initial, hold_out) {
+        (Some(path), None) => {
+            let spec = fedavg(session, "initial")?;
+            Some(tasks::fedavg::build(spec.clone(), None, Some(first_weights(session, spec, path)?)))
+        }
+        (_, Some(_)) => (session.task.kind().build_own)(session, wishes, rows).map_err(Failure::Input)?,
+        (None, None) => None,
+    };
+    Ok(match build {
+        Some(build) => builder.built_by(build),
+        None => builder,
+    })
+}
+
+/// Returns the settings of a session of the task `fedavg`; `what` needs this task.
+fn fedavg<'a>(session: &'a Session, what: &str) -> Result<&'a tasks::FedavgSpec, Failure> {
+    session.task.get::<tasks::FedavgSpec>().ok_or_else(|| {
+        Failure::Input(format!("{what} works only with the task fedavg, not with {}", session.task))
+    })
+}
+
+/// Reads the network file that the session starts from.
+fn first_weights(session: &Session, spec: &tasks::FedavgSpec, path: &Path) -> Result<Arc<[f32]>, Failure> {
+    let failed = |text: String| Failure::Input(format!("{}: {text}", path.display()));
+    let network = Classifier::load(path).map_err(|error| failed(error.to_string()))?;
+    tasks::fedavg::initial::weights(session, spec, &network).map_err(failed)
 }
 
 /// Builds a peer of a session with the key of a file, with the same checks as `join`. A private session
@@ -72,11 +136,19 @@ pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result
     Ok(Peer::builder(session, identity).key_file(key).before_charge(ask))
 }
 
+/// Returns the page about a session for the browser, as `join` writes it next to the `receipt`. `own` has
+/// this peer's own figures, and `warnings` its warnings, a sentence each.
+#[must_use]
+pub fn page(receipt: &Value, own: Option<&Value>, warnings: Vec<String>) -> String {
+    let title = receipt["name"].as_str().unwrap_or_default();
+    Page { title, receipt: Some(receipt), own, warnings, ..Page::default() }.render()
+}
+
 /// New weights as a file, and mean loss and accuracy of the rows if the trainer reports them.
 type Answer = (Vec<u8>, Option<(f64, f64)>);
 
 /// Returns the same peer of a session of the task `fedavg`, for which `train` replaces the built-in
-/// learner; `weights` is the present file of weights.
+/// learner; `weights` is the present file of weights. `initial` is as in [`own_part`].
 ///
 /// `train` is called in each round on a thread of the node. It receives the fields of a round from
 /// `docs/networks.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from.
@@ -89,17 +161,14 @@ pub fn trained_by(
     builder: Builder,
     session: &Session,
     weights: &[u8],
+    initial: Option<&Path>,
     train: impl Fn(&str, &Dataset, &[u8]) -> Result<Answer, String> + Send + Sync + 'static,
 ) -> Result<Builder, Failure> {
-    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else {
-        return Err(Failure::Input(format!(
-            "a trainer works only with the task fedavg, not with {}",
-            session.task
-        )));
-    };
+    let spec = fedavg(session, "a trainer")?;
     let network = spec.build(&session.data).map_err(|error| Failure::Input(error.to_string()))?;
     read_weights(&network, weights).map_err(|problem| Failure::Input(format!("the trainer {problem}")))?;
-    Ok(builder.built_by(tasks::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), None)))
+    let first = initial.map(|path| first_weights(session, spec, path)).transpose()?;
+    Ok(builder.built_by(tasks::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), first)))
 }
 
 /// Trainer that calls a function.

@@ -137,7 +137,7 @@ impl Default for Map {
 }
 
 impl Map {
-    fn load(name: &str) -> Result<Self, String> {
+    pub(super) fn load(name: &str) -> Result<Self, String> {
         let path = Path::new(name);
         let failed = |error: std::io::Error| error.to_string();
         let file = std::fs::File::open(path).map_err(failed)?;

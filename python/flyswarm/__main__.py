@@ -1,0 +1,5 @@
+"""`python -m flyswarm` is the program `flyswarm`."""
+
+from flyswarm._program import main
+
+main()

@@ -1,0 +1,210 @@
+"""The parts that all classifiers share."""
+
+import inspect
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    check_is_fitted,
+    validate_data,
+)
+
+from flyswarm._events import SessionWarning
+from flyswarm._files import prepared
+from flyswarm._flyswarm import LearntRows
+from flyswarm._labels import codes_of
+from flyswarm._rows import each, seed_bytes
+
+# Code of a label that is not among the classes of the result.
+UNKNOWN = 2**16 - 1
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that predicts the class with the highest probability."""
+
+    # Attributes that a pickle does not contain.
+    _unpickled: ClassVar[tuple[str, ...]] = ()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predicts the label of each row: the class with the highest probability or score.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict_proba`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict_proba`.
+
+        Examples
+        --------
+        >>> network.predict([[0.0, 0.0], [1.0, 1.0]])
+        array(['low', 'high'], dtype='<U4')
+        >>> KNNPerClassifier(part=0.0).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"]).predict([[8.0]])
+        array(['b'], dtype='<U1')
+        >>> LabelPropagation(neighbours=1).fit([[0.0], [0.1], [5.0], [5.1]], [0, -1, 1, -1]).predict([[5.05]])
+        array([1])
+        """
+        best = self._ranked(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Computes the logarithm of the probability of each class; minus infinity for a probability of 0.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict_proba`.
+
+        Returns
+        -------
+        logarithms : ndarray of shape (n_samples, n_classes)
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict_proba`.
+
+        Examples
+        --------
+        >>> p = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).predict_log_proba([[1.0]])
+        >>> p.shape, bool((p < 0).all())
+        ((1, 2), True)
+        """
+        with np.errstate(divide="ignore"):
+            logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logarithms
+
+    def _ranked(self, X: Any) -> NDArray[Any]:
+        """Returns the numbers of each row, of which the highest is the prediction."""
+        p: NDArray[Any] = self.predict_proba(X)
+        return p
+
+    def _coded(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint16]:
+        """Returns the index of each label among `classes`, in any order. Raises ValueError for another."""
+        order = np.argsort(classes, kind="stable")
+        codes: NDArray[Any] = order[np.searchsorted(classes, y, sorter=order).clip(max=len(classes) - 1)]
+        unknown = classes[codes] != y
+        if unknown.any():
+            raise ValueError(f"y has the label {y[unknown][0]!r}, expected one of the classes {classes}")
+        small: NDArray[np.uint16] = codes.astype(np.uint16)
+        return small
+
+    def _seed_bytes(self) -> bytes:
+        """Returns the seed of a fit. `seed` None draws one; a `random_state` draws it instead of `seed`."""
+        if self.random_state is None and self.seed is not None:
+            return seed_bytes(self.seed)
+        drawn: bytes = check_random_state(self.random_state).bytes(32)
+        return drawn
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        # One line, also with a seed of 32 bytes.
+        usual = inspect.signature(type(self)).parameters
+        given = sorted(self.get_params(deep=False).items())
+        changed = [(name, value) for name, value in given if repr(value) != repr(usual[name].default)]
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in changed)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in self._unpickled}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        super().__setstate__(state)
+        self._restore()
+
+    def _restore(self) -> None:
+        """Makes again what the pickle did not contain."""
+
+
+class Made(Protocol):
+    """The result of a session: a model or a network."""
+
+    @property
+    def described(self) -> bool: ...
+    @property
+    def classes(self) -> list[str]: ...
+    @property
+    def columns(self) -> list[str]: ...
+    def prepare(self, file: Any) -> NDArray[np.float32]: ...
+
+
+class SessionClassifier(Classifier):
+    """A classifier that a session can make. It warns before it scores training rows of its session."""
+
+    # Leaves out the hashes of rows, because they must stay at this peer.
+    _unpickled: ClassVar[tuple[str, ...]] = ("_learnt",)
+    _learnt: LearntRows | None = None
+
+    def _made(self) -> Made:
+        """Returns the model or network."""
+        raise NotImplementedError
+
+    def _features(self, X: Any) -> NDArray[Any]:
+        """Returns the features of rows. A frame can be one of the table that the session describes."""
+        check_is_fitted(self)
+        made = self._made()
+        if made.described and hasattr(X, "columns") and list(X.columns) != made.columns:
+            return prepared(X, made.prepare)
+        rows: NDArray[Any] = validate_data(self, X, reset=False)
+        return rows
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Returns the accuracy on labelled rows. Warns if some are this peer's training rows in the session.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict`.
+        y : array-like of shape (n_samples,)
+            The labels.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weights of the rows.
+
+        Returns
+        -------
+        accuracy : float
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
+
+        Examples
+        --------
+        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).score([[1.0], [8.0]], [0, 1])
+        1.0
+        """
+        if self._learnt is not None:
+            warn(self._learnt, self._features(X), codes_of(y, self._made().classes, UNKNOWN))
+        return float(super().score(X, y, sample_weight))
+
+
+def warn(learnt: LearntRows, X: NDArray[Any], labels: NDArray[np.uint16]) -> None:
+    """Warns if rows of the array `X` with these codes of labels equal training rows."""
+    found = each(X, lambda rows, at: learnt.overlap(rows, labels[at : at + len(rows)]))
+    text = LearntRows.warning(len(X), sum(part[0] for part in found), sum(part[1] for part in found))
+    if text is not None:
+        warnings.warn(text, SessionWarning, stacklevel=3)
+
+
+def shown(value: Any) -> str:
+    """Returns a parameter as an expression of one line."""
+    return f"bytes.fromhex({value.hex()!r})" if isinstance(value, bytes) else repr(value)
+
+
+def as_decision(scores: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns the scores of classes as scikit-learn expects them: of two classes only their difference."""
+    scores = scores.astype(np.float64)
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

@@ -1,0 +1,251 @@
+"""Takes part in a session, and reads this peer's rows."""
+
+import contextlib
+import json
+import os
+import tomllib
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from flyswarm import _flyswarm
+from flyswarm._arguments import arguments_named, whole
+from flyswarm._events import Event, Progress, SessionWarning
+from flyswarm._files import temporary, write_arrays, write_table
+from flyswarm._identity import path_of
+from flyswarm._labels import named, typed
+from flyswarm._plots import Page, plot
+from flyswarm._program import LOG
+from flyswarm._results import result
+
+# Longest wait in seconds before Ctrl-C is handled.
+TICK = 0.1
+# Type of the estimator that a session makes.
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Joined(Generic[Result]):
+    """Result of a session. `estimator, receipt = session.join(...)` unpacks the first two attributes.
+
+    Attributes
+    ----------
+    estimator : FlyNNClassifier, Network, Labels or None
+        Depends on the task. "flynn": a fitted classifier. "fedavg" and "fedavg-xclp": the network. "xclp":
+        labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch": None.
+        Always None for a peer without rows.
+    receipt : dict
+        Record of this peer's part in the session.
+    file : bytes
+        Result file, as `flyswarm join` writes it; empty for a peer without rows.
+    figures : dict
+        Depends on the task. "flynn": quality of the model, with `headline` (a sentence), `warnings`, and
+        `pooled`, the figures of all held-out rows. "fedavg" and "fedavg-xclp": loss and accuracy in `rounds`
+        (a list) and `scores` (of the last weights), and the entries of "flynn" if the session holds rows out.
+        "xclp" with `hold_out`: the quality on the hidden labels in `held_out`. "tune": the best setting.
+        "sketch": the common sketch and the distances, as in the result file. Otherwise empty.
+    own : str or None
+        This peer's own figures as JSON, for the page.
+    warnings : list of str
+        Warnings of this peer, a sentence each.
+
+    Examples
+    --------
+    >>> own = {"included": ["counts"], "left_out": [], "text": "your rows are in all sums: counts"}
+    >>> joined = Joined(None, {"own_rows": own}, b"")
+    >>> estimator, receipt = joined
+    >>> joined.own_rows
+    'your rows are in all sums: counts'
+    """
+
+    estimator: Result
+    receipt: dict[str, Any] = field(repr=False)
+    file: bytes = field(repr=False)
+    figures: dict[str, Any] = field(default_factory=dict, repr=False)
+    own: str | None = field(default=None, repr=False)
+    warnings: list[str] = field(default_factory=list, repr=False)
+
+    def plot(self, kind=None, ax=None):
+        """Draws the rounds, the confusion matrix or the calibration. Needs matplotlib.
+
+        Parameters
+        ----------
+        kind : {"rounds", "confusion", "calibration"} or None
+            "rounds": loss and accuracy of each round. "confusion" and "calibration": figures of the held-out
+            rows of all peers. None draws the rounds if there are any, otherwise the confusion matrix.
+        ax : matplotlib.axes.Axes or None
+            Where to draw. None makes a figure.
+
+        Returns
+        -------
+        ax : matplotlib.axes.Axes
+
+        Raises
+        ------
+        ValueError
+            If the result does not have these figures.
+        ImportError
+            If matplotlib is not installed.
+
+        Examples
+        --------
+        >>> Joined(None, {}, b"").plot("curves")
+        Traceback (most recent call last):
+        ...
+        ValueError: kind is 'curves', expected one of rounds, confusion, calibration
+        """
+        return plot(self.figures, kind, ax)
+
+    def report(self):
+        """Returns the page about the session, which a notebook shows in the cell.
+
+        Returns
+        -------
+        page : Page
+            `page.html` has the text, and `page.save("wards.html")` writes it.
+
+        Examples
+        --------
+        >>> own = {"included": ["counts"], "left_out": [], "text": "your rows are in all sums: counts"}
+        >>> page = Joined(None, {"name": "wards", "peer": "north", "own_rows": own}, b"").report()
+        >>> "<title>" in page.html and "north" in page.html
+        True
+        """
+        return Page(_flyswarm.page(json.dumps(self.receipt), self.own, self.warnings))
+
+    def __iter__(self):
+        return iter((self.estimator, self.receipt))
+
+    @property
+    def own_rows(self):
+        """A sentence that names the opened sums with this peer's rows.
+
+        `receipt["own_rows"]` has the names of these sums.
+
+        Returns
+        -------
+        own_rows : str
+
+        Examples
+        --------
+        >>> own = {"included": [], "left_out": [], "text": "your rows are in all sums: counts"}
+        >>> Joined(None, {"own_rows": own}, b"").own_rows
+        'your rows are in all sums: counts'
+        """
+        return self.receipt["own_rows"]["text"]
+
+
+def join(
+    session, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(),
+    mdns=True, network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
+    map=None, drop=(), initial=None, hold_out=None, metrics=None, trainer=None, weights=None,
+    quiet=False,
+):  # fmt: skip
+    """Joins as `Session.join` does, until `stop` is set. `trainer` trains instead of the built-in learner.
+
+    If `quiet`, warnings are events only.
+    """
+    with arguments_named():
+        rows = None if X is None else rows_of(session, X, y, label, map, drop)
+    classes = typed(session.classes, labels_of(session, X, y))
+    if rows is not None and rows.said:
+        LOG.info("%s", rows.said)
+    with arguments_named():
+        running = _flyswarm.Running.start(
+            session.text,
+            path_of(key),
+            rows,
+            listen=list(listen),
+            mdns=mdns,
+            network_key=network_key,
+            state=state,
+            dataset=dataset,
+            budget=None if budget is None else str(budget),
+            strict=strict,
+            yes=yes,
+            trainer=trainer,
+            weights=weights,
+            initial=initial,
+            hold_out=None if hold_out is None else whole("hold_out", hold_out, 1, 50, strict=True),
+            metrics=None if metrics is None else str(metrics),
+        )
+    shown = Progress(session.name) if progress else contextlib.nullcontext()
+    callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
+    with leaving(running), shown:
+        told, said = set(), []
+        while True:
+            for place in set((addresses or {}).items()) - told:
+                running.add_address(*place)
+                told.add(place)
+            found = running.next(TICK)
+            if stop is not None and stop.is_set():
+                raise _flyswarm.LeftError("stopped")
+            if found is None:
+                continue
+            content, text, ended = found
+            if ended is not None:
+                return joined(session, classes, said, json.loads(content), *ended)
+            fields = json.loads(content)
+            event = Event(fields.pop("event"), fields.pop("time"), fields, text)
+            if event.kind == "warning":
+                said.append(event.fields["message"])
+                if not quiet:
+                    warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
+            LOG.info("%s", text, extra={"event": event.kind})
+            for callback in callbacks:
+                callback(event)
+
+
+def joined(session, classes, said, receipt, file, learnt, own):
+    """Returns the result of a session. `classes` has the labels of its classes, `said` the warnings."""
+    estimator, figures = result(session.task, file, session.classes, classes, receipt, learnt, own)
+    return Joined(estimator, receipt, file, figures, own, said)
+
+
+def rows_of(session, X, y, label, map=None, drop=()):
+    """Returns the rows after the checks that `flyswarm join` applies to a file."""
+    map = None if map is None else os.fspath(map)
+    drop = [drop] if isinstance(drop, str) else [str(column) for column in drop]
+    read = _flyswarm.SessionRows.read
+    if isinstance(X, (str, os.PathLike)):
+        return read(session.text, X, label, os.fspath(X), False, map, drop)
+    labels = None if y is None else named(y, session.classes)
+    frame = hasattr(X, "columns")
+    table = tomllib.loads(session.text).get("table")
+    if frame and table is not None:
+        # The session describes the columns, so the frame is written unchanged, including texts and
+        # missing values.
+        column = table.get("label", "label")
+        write, name, label = lambda path: write_table(path, X, labels, column), "rows.csv", None
+    else:
+        columns = [str(column) for column in X.columns] if frame else None
+        write, name = lambda path: write_arrays(path, X, labels, columns), "rows.npz"
+        label = "none" if labels is None else "last"
+    with temporary(write, name) as path:
+        try:
+            return read(session.text, path, label, "X", True, map, drop)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), "X")) from None
+
+
+def labels_of(session, X, y):
+    """Returns `y`, or the label column of the frame `X`, or None."""
+    if y is not None or not hasattr(X, "columns"):
+        return y
+    column = tomllib.loads(session.text).get("table", {}).get("label", "label")
+    return X[column] if column in list(X.columns) else None
+
+
+@contextlib.contextmanager
+def leaving(running):
+    """Leaves the session after an exception in the block, and waits until it has ended."""
+    try:
+        yield
+    except BaseException:
+        running.leave()
+        with contextlib.suppress(Exception):
+            while True:
+                found = running.next(TICK)
+                if found is not None and found[2] is not None:
+                    break
+        raise
