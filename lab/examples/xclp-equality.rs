@@ -10,6 +10,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use flyswarm_data::digits::digits;
 use flyswarm_data::scaling::{Scaler, Scaling};
@@ -136,7 +137,7 @@ impl Draw {
                 context.enter(Stage::Degrees);
                 let found = reciprocals(context, plan, &degrees, &labels).await;
                 context.enter(Stage::Propagation);
-                let scores = propagate(context, plan, &graph, &found, &labels).await;
+                let scores = propagate(context, plan, &Arc::new(graph), &found, &labels).await;
                 [degrees, found.inverses, found.roots, scores]
             })
         });

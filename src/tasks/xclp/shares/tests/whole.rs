@@ -1,6 +1,7 @@
 //! The whole computation by three parties, and the machines that carry it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use zeroize::Zeroizing;
@@ -190,7 +191,7 @@ fn every_stage_is_the_references_bit_for_bit() {
                 context.enter(Stage::Degrees);
                 let found = reciprocals(context, &plan, &degrees, &labels).await;
                 context.enter(Stage::Propagation);
-                let scores = propagate(context, &plan, &graph, &found, &labels).await;
+                let scores = propagate(context, &plan, &Arc::new(graph), &found, &labels).await;
                 context.enter(Stage::Output);
                 let sealed = seal(context, &plan, &scores).await;
                 (opened, weights, [degrees, found.inverses, found.roots, scores], sealed)
