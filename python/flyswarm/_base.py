@@ -88,7 +88,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return logarithms
 
     def _ranked(self, X: Any) -> NDArray[Any]:
-        """Returns the numbers of each row, of which the highest is the prediction."""
+        """Returns the numbers of each row. The class with the highest number is the prediction."""
         p: NDArray[Any] = self.predict_proba(X)
         return p
 

@@ -17,7 +17,7 @@ def name_of(label: Any, names: Collection[str]) -> str:
 
 
 def is_unknown(label: Any, names: Collection[str]) -> bool:
-    """Whether the label means that the class is not known: None, NaN, "", or -1 unless it is a class."""
+    """True if the label means that the class is not known: None, NaN, "", or -1 unless it is a class."""
     if label is None or not isinstance(label, str) and str(label) in ("nan", "<NA>", "NaT"):
         return True
     return str(label) == "" or str(label) in ("-1", "-1.0") and name_of(label, names) not in names

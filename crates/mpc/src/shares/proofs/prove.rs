@@ -56,9 +56,9 @@ pub struct Batch<R: Gates> {
     pub terms: Vec<Terms<R::Word>>,
     /// Linear statements, each with the length of its vectors.
     pub linear: Vec<(usize, Make<R>)>,
-    /// Number that a cheating prover adds to each value of its first step.
+    /// Changes of a prover that cheats.
     #[cfg(test)]
-    pub constant: R,
+    pub(super) cheat: super::tests::CheatingProver<R>,
 }
 
 impl<R: Gates> Default for Batch<R> {
@@ -67,7 +67,7 @@ impl<R: Gates> Default for Batch<R> {
             terms: Vec::new(),
             linear: Vec::new(),
             #[cfg(test)]
-            constant: R::zero(),
+            cheat: Default::default(),
         }
     }
 }
@@ -276,7 +276,7 @@ pub enum Refused {
 }
 
 /// Returns a power.
-fn power<R: Extension>(x: R, exponent: usize) -> R {
+pub(super) fn power<R: Extension>(x: R, exponent: usize) -> R {
     (0..exponent).fold(R::exceptional(1), |power, _| power.times(x))
 }
 
@@ -321,9 +321,9 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
     });
     let points = context.step();
     let [of_upper, of_prover] = [Side::Before, Side::After].map(|side| R::draw(&mut points.stream(side)));
-    #[cfg(test)]
-    let constant = [batches[0].constant, R::zero()];
     let [mine, after, before] = batches;
+    #[cfg(test)]
+    let mut cheat = mine.cheat.clone();
     let zero = R::zero();
     let mut prover = Running::new(Place::Prover, steps, mine, [own[all], of_prover]);
     let mut lower_of = Running::new(Place::Lower, steps, after, [lower[all], zero]);
@@ -347,8 +347,7 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
         let count = values::<R>(step, steps);
         let product = prover.product(step);
         #[cfg(test)]
-        let product: Vec<R> =
-            product.iter().map(|value| value.plus(constant[usize::from(step > 0)])).collect();
+        let product = cheat.change((step, steps), if step == 0 { 0 } else { coin[0] }, product);
         let share: Vec<R> =
             product.iter().zip(&own[start..]).map(|(value, &mask)| value.minus(mask)).collect();
         // The prover follows what L must show.

@@ -11,10 +11,10 @@ use super::super::nearest::nearest;
 use super::super::primitives::{multiply, multiply_all, reshare_proved};
 use super::super::round::Part;
 use super::super::{Bits, Context, Ring, Shared, Xor};
-use super::extension::{Extension, Galois, Gf64};
-use super::gates::Gates;
+use super::extension::{Extension, Galois, Gf64, inner};
+use super::gates::{FOLD, Gates};
 use super::log::{Alongside, Log};
-use super::prove::{Batch, Refused, Vectors, prove};
+use super::prove::{Batch, Refused, Vectors, power, prove};
 use super::statements::{self, Step};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -213,9 +213,44 @@ fn products_of_matrices_are_proved() {
     every_message_is_proved("graph", &program, 2);
 }
 
-/// Proves 1 x 1 = 1 + `error` at party 0, and that 1 x 1 = 1 at the others. Party 0 adds `constant` to all
-/// values of its first step.
-fn proves<R: Gates>(error: R, constant: R) -> [Result<(), Refused>; 3] {
+/// Changes that a prover makes to the values that it shares.
+#[derive(Clone)]
+pub(super) struct CheatingProver<R> {
+    /// Number that it adds to each value of its first step.
+    constant: Option<R>,
+    /// Sum of the claims of its linear statements. It changes a value of each step so that the sum of the
+    /// values is the claim.
+    claim: Option<R>,
+    shared: Vec<R>,
+}
+
+impl<R> Default for CheatingProver<R> {
+    fn default() -> Self {
+        Self { constant: None, claim: None, shared: Vec::new() }
+    }
+}
+
+impl<R: Gates> CheatingProver<R> {
+    pub(super) fn change(&mut self, (step, steps): (usize, usize), coin: u64, mut product: Vec<R>) -> Vec<R> {
+        if let Some(constant) = self.constant.filter(|_| step == 0) {
+            product.iter_mut().for_each(|value| *value = value.plus(constant));
+        }
+        if let Some(later) = self.claim.filter(|_| step > 0) {
+            let challenge = R::exceptional(coin);
+            let mut claim = inner(&R::tables().of(step - 1, steps)[1].weights(challenge), &self.shared);
+            if step == 1 {
+                claim = claim.plus(later.times(power(challenge, 2 * R::GROUPS - 1)));
+            }
+            let sum = product[..FOLD].iter().fold(R::zero(), |sum, &value| sum.plus(value));
+            product[0] = product[0].plus(claim.minus(sum));
+        }
+        self.shared = product.clone();
+        product
+    }
+}
+
+/// Proves 1 x 1 = 1 + `error` at party 0, which cheats, and that 1 x 1 = 1 at the others.
+fn proves<R: Gates>(error: R, cheat: CheatingProver<R>) -> [Result<(), Refused>; 3] {
     let run = in_memory(7, |mut context: Context| {
         let party = context.role();
         let one = R::exceptional(1);
@@ -228,8 +263,8 @@ fn proves<R: Gates>(error: R, constant: R) -> [Result<(), Refused>; 3] {
                 claim: if place == 1 { R::zero() } else { claim },
             };
             let make = Box::new(|_: &mut Stream| vectors) as super::prove::Make<R>;
-            let constant = if (prover, place) == (0, 0) { constant } else { R::zero() };
-            Batch { terms: Vec::new(), linear: vec![(1, make)], constant }
+            let cheat = if (prover, place) == (0, 0) { cheat.clone() } else { CheatingProver::default() };
+            Batch { terms: Vec::new(), linear: vec![(1, make)], cheat }
         };
         let batches = [party, (party + 1) % 3, (party + 2) % 3].map(batch);
         Box::pin(async move { prove::<R>(&mut context, batches).await })
@@ -238,14 +273,18 @@ fn proves<R: Gates>(error: R, constant: R) -> [Result<(), Refused>; 3] {
 }
 
 #[test]
-fn a_constant_in_the_first_step_does_not_make_up_for_a_false_linear_statement() {
+fn no_change_of_the_shared_values_makes_up_for_a_false_statement() {
     fn tries<R: Gates>(error: R) {
-        let zero = R::zero();
-        assert_eq!(proves(zero, zero), [Ok(()); 3]);
+        let (zero, honest) = (R::zero(), CheatingProver::default());
+        assert_eq!(proves(zero, honest.clone()), [Ok(()); 3]);
         let refused = refused(0).map(|result| result.map(|_| ()));
-        assert_eq!(proves(error, zero), refused);
+        assert_eq!(proves(error, honest.clone()), refused);
         // The sum over all groups of the first step does not change, because it is a multiple of 2.
-        assert_eq!(proves(error, zero.minus(error)), refused);
+        let constant = CheatingProver { constant: Some(zero.minus(error)), ..honest.clone() };
+        assert_eq!(proves(error, constant), refused);
+        // All sums are right, but the values are those of no product.
+        let claim = CheatingProver { claim: Some(R::exceptional(1).plus(error)), ..honest };
+        assert_eq!(proves(error, claim), refused);
     }
     tries(Gf64(5));
     tries(Galois::<u16>::embed(1 << 12));
