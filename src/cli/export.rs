@@ -17,7 +17,7 @@ use crate::files;
 /// its scaling as ONNX
 ///
 /// docs/python.md describes the arrays and has twenty lines of NumPy that predict from them. A personal
-/// model needs --with-private-rows; docs/networks.md describes its arrays.
+/// model needs --with-private-rows; lab/tables/networks.md describes its arrays.
 #[derive(Debug, Args)]
 pub(super) struct Export {
     #[command(flatten)]

@@ -283,7 +283,7 @@ impl PersonalModel {
     }
 
     /// Writes keys, classes and network as an NPZ archive, for use without this program.
-    /// `docs/networks.md` describes its arrays.
+    /// `lab/tables/networks.md` describes its arrays.
     ///
     /// # Errors
     /// Errors of the writer.
