@@ -255,7 +255,7 @@ fn peers_that_are_drawn_are_asked_for_by_name_and_shown() {
         (&["tune", "--set", "select=sketch"], "task is tune, must be flynn if there is a select"),
         (
             &["--set", "select=sketch", "--set", "sketch.chosen=3", "--epsilon", "1"],
-            "select is sketch, must be left out where",
+            "select is sketch, must be left out with",
         ),
         (&["--set", "sketch.chosen=3"], "task is flynn, must be sketch if there is a [sketch]"),
     ] {

@@ -65,11 +65,11 @@ fn a_custom_task_is_bounded_and_goes_with_no_other() {
         ),
         (
             name("a").replacen("\"custom\"", "\"sketch\"", 1),
-            "task is sketch, must be custom where there".into(),
+            "task is sketch, must be custom if there".into(),
         ),
         (
             name("a").replacen("[custom]", flynn, 1),
-            "task is custom, must be flynn or tune where there".into(),
+            "task is custom, must be flynn or tune if there".into(),
         ),
         (
             name("a").replacen("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]", 1),

@@ -89,7 +89,7 @@ fn every_word_of_a_described_table_changes_the_id_in_its_field_only() {
 #[test]
 fn tables_that_cannot_be_are_refused_by_name() {
     for (from, to, expected) in [
-        ("classes", "features = 6\nclasses", "data.features or data.columns is given, must be absent where"),
+        ("classes", "features = 6\nclasses", "data.features or data.columns is given, must be absent if"),
         ("kind = \"ordinal\"", "kind = \"text\"", "unknown"),
         ("levels = [\"I\", \"II\"]\n", "", "levels of column \"stage\" is absent"),
         ("kind = \"number\"", "kind = \"number\"\nlevels = [\"a\"]", "levels of column \"age\" is given"),
@@ -104,7 +104,7 @@ fn tables_that_cannot_be_are_refused_by_name() {
         (
             "classes",
             "columns = [\"a\"]\nclasses",
-            "data.features or data.columns is given, must be absent where",
+            "data.features or data.columns is given, must be absent if",
         ),
         (
             "fill = 50",

@@ -128,10 +128,8 @@ def members_of(session: Session, ballot: Any, reached: dict[int, set[int]], mark
     """Returns the parent of each member, parents first; None if this leader can have no view."""
     units = known_at(len(session.roster), marks, now)
     pairs, candidates = pairs_of(units), candidates_of(session, units, reached)
-    left = candidates - set(left_out(session, units, candidates, set(reached)))
     claims = [p for of in reached.values() for p in of]
     trusted = {p for p in candidates if claims.count(p) > borne(len(session.committee))}
-    marked = [(b, x, y) for b, x, y in pairs if x in left and y in left]
 
     def allowed(x: int, y: int, bad: set[tuple[int, int]]) -> bool:
         if (min(x, y), max(x, y)) in bad:
@@ -140,12 +138,20 @@ def members_of(session: Session, ballot: Any, reached: dict[int, set[int]], mark
             return x in trusted and y in trusted
         return y in reached.get(x, {y}) and x in reached.get(y, {x})
 
-    for dropped in range(len(marked) + 1):
-        bad = {(x, y) for _, x, y in marked[dropped:]}
-        members = largest(left, lambda x, y, bad=bad: allowed(x, y, bad))
-        enough = len(members & set(reached)) >= session.quorum
-        if enough and len(members) >= len(candidates) - most_out(session, candidates):
+    out = left_out(session, units, candidates, set(reached))
+    while True:
+        left = candidates - set(out)
+        marked = [(b, x, y) for b, x, y in pairs if x in left and y in left]
+        for dropped in range(len(marked) + 1):
+            bad = {(x, y) for _, x, y in marked[dropped:]}
+            members = largest(left, lambda x, y, bad=bad: allowed(x, y, bad))
+            quorum = len(members & set(reached)) >= session.quorum
+            if quorum and len(members) >= len(candidates) - most_out(session, candidates):
+                break
+        usable = quorum and len(members) >= needed(session) and session.enough(members)
+        if usable or not out:
             break
+        out.pop()
     leader = ballot.proposer
     if leader not in members - set(barred(session, units, candidates)) or len(members) < needed(session) or not session.enough(members):
         return None

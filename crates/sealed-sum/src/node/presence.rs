@@ -179,6 +179,9 @@ impl Presence {
         self.greeted.insert(peer, committed);
         if committed >= self.whole {
             self.finished.insert(peer);
+        } else {
+            // It has lost its disk since, or has not told the truth.
+            self.finished.remove(&peer);
         }
         Ok(())
     }

@@ -41,10 +41,17 @@ impl Claims {
         if barred(session, &self.marks, &candidates).contains(&ballot.proposer) {
             return None;
         }
-        let out = self.left_out(session, &candidates);
-        let left: BTreeSet<_> = candidates.iter().copied().filter(|peer| !out.contains(peer)).collect();
+        let mut out = self.left_out(session, &candidates);
         let least = candidates.len() - most_out(session, &candidates);
-        let (members, allowed) = self.together(session, &left, least)?;
+        let (left, members, allowed) = loop {
+            let left: BTreeSet<_> = candidates.iter().copied().filter(|peer| !out.contains(peer)).collect();
+            let (members, allowed) = self.together(session, &left, least)?;
+            let usable = enough(session, &members) && self.authors(&members) >= session.quorum;
+            // An author that the others do not reach does not replace a peer that is left out.
+            if usable || out.pop().is_none() {
+                break (left, members, allowed);
+            }
+        };
         if !members.contains(&ballot.proposer) || !enough(session, &members) {
             return None;
         }
@@ -90,6 +97,10 @@ impl Claims {
         out
     }
 
+    fn authors(&self, members: &BTreeSet<Peer>) -> usize {
+        self.reached.keys().filter(|author| members.contains(author)).count()
+    }
+
     /// Returns the largest set of candidates that is connected by allowed edges. While it has fewer than
     /// `least` peers, or its authors are not a quorum, the oldest mark is ignored.
     fn together(
@@ -104,8 +115,8 @@ impl Claims {
         for dropped in 0..=marked.len() {
             allowed.marked = marked[dropped..].iter().copied().collect();
             let members = allowed.component(left);
-            let authors = self.reached.keys().filter(|author| members.contains(author)).count();
-            if (members.len() >= least && authors >= session.quorum) || dropped == marked.len() {
+            let quorum = self.authors(&members) >= session.quorum;
+            if (members.len() >= least && quorum) || dropped == marked.len() {
                 return Some((members, allowed));
             }
         }

@@ -146,10 +146,10 @@ fn weights_that_leave_no_room_for_the_noise_end_a_private_session_by_name() {
 fn what_makes_no_sense_beside_the_noise_of_rounds_is_refused_by_field() {
     let text = private_text(5);
     for (from, to, reason) in [
-        ("weighting = \"equal\"", "weighting = \"rows\"", "fedavg.weighting is rows, must be equal where"),
+        ("weighting = \"equal\"", "weighting = \"rows\"", "fedavg.weighting is rows, must be equal with"),
         ("clip = 1.0", "clip = 0.0", "fedavg.clip is 0, must be 0.001 to 4 with privacy.epsilon"),
         ("clip = 1.0", "clip = 4.5", "fedavg.clip is 4.5"),
-        ("clip = 1.0", "clip = 1.0\nheld_out = 20", "fedavg.held_out is 20, must be 0 where"),
+        ("clip = 1.0", "clip = 1.0\nheld_out = 20", "fedavg.held_out is 20, must be 0 with"),
         ("delta = 0.01\n", "", "privacy.delta is missing, must be given with the task fedavg"),
         ("delta = 0.01", "delta = 0.5", "privacy.delta is 0.5, must be 1e-12 to 0.01"),
         ("delta = 0.01", "delta = 0.01\ntop = 3", "privacy.top is 3, must be left out with the task fedavg"),

@@ -281,6 +281,13 @@ fn who_is_charged_with_too_much_does_not_lead_and_stays_where_its_promise_makes_
     };
     assert_eq!(members(&claims, first), Some([first, third, silent].into()), "the others are a quorum");
     assert_eq!(members(&claims, charged), None);
+    // The two others do not reach the last one, so its promise does not make up for the one left out.
+    let mut unreached = claims.clone();
+    for author in [first, third] {
+        unreached.reached.get_mut(&author).unwrap().remove(&silent);
+    }
+    assert_eq!(members(&unreached, first), Some([first, charged, third].into()));
+    assert_eq!(members(&unreached, charged), None);
     // One member has not promised: it may have lost its state, and then does not vote.
     claims.reached.remove(&silent);
     assert_eq!(members(&claims, first), Some([first, charged, third, silent].into()));

@@ -156,6 +156,13 @@ fn a_lost_disk_does_not_stop_those_who_vote() {
     }
 }
 
+/// The liar finishes, loses its disk, and promises again. Marks bar an honest peer, because its connections
+/// were cut. The others do not reach the liar, so its promise does not replace that of the barred peer.
+#[test]
+fn a_promise_of_a_peer_that_others_do_not_reach_gets_nobody_left_out() {
+    run(Kind::Leader, 7_088_832);
+}
+
 #[test]
 fn deviating_schedules_with_a_server_are_safe_and_end() {
     (0..PARTS).for_each(|part| all(part, SCHEDULES, "deviating_schedules", |seed| run(Kind::Server, seed)));
