@@ -57,7 +57,7 @@ pub(super) struct Join {
     no_data: bool,
     #[command(flatten)]
     reading: Reading,
-    /// Label column: a name, a number from 1, last or none [default: last; none if the session has no
+    /// Label column: its name, its number from 1, `last` or `none` [default: last; none if the session has no
     /// classes]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,

@@ -27,10 +27,9 @@ pub(super) struct NoiseArguments {
     /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
-    /// Difference that the budget protects: per-party (the paper's: one row at every peer), parallel
-    /// (one row at one peer, in each release) or central (one row at one peer, in the total); with the
-    /// task fedavg member (all rows of one peer, in the totals of all rounds) [default: per-party, with
-    /// fedavg member]
+    /// What the budget protects: one row at every peer (per-party, as in the paper), one row at one peer,
+    /// from everybody who sees the peer's own release (parallel) or only the total (central); with the
+    /// task fedavg all rows of one peer (member) [default: per-party; with fedavg member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
     /// With --mode central or member: number of peers that may collude [default: 1]

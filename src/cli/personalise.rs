@@ -34,14 +34,14 @@ pub(super) struct Personalise {
     model: PathBuf,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, or last
+    /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
     /// Personal model to write [default: the network's name with .personal]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Rows to choose lambda and to compare with; the network must not be trained on them [default: the
-    /// rows of --data by cross-validation]
+    /// Rows to test on and to choose lambda, the weight of the stored rows; the network must not be
+    /// trained on them [default: the rows of --data by cross-validation]
     #[arg(long, value_name = "FILE")]
     validate: Option<PathBuf>,
     /// Labels of --validate, if they are in another file

@@ -16,15 +16,15 @@ pub static KIND: TaskKind = TaskKind {
             "hamming",
             "WAY",
             "xclp.hamming",
-            "Make distances from shares (replicated) or by every two peers (ot, phe) [default: replicated]",
+            "Method for distances: among three members (replicated) or every two peers (ot, phe) [default: replicated]",
         ),
         TaskOption::field(
             "balance",
             "",
             "xclp.balance",
-            "Count each label as one over the labels of its class",
+            "Weight each label by 1 / number of labels of its class",
         ),
-        TaskOption::field("few-rows", "", "xclp.few_rows", "Allow fewer than 5 (k + 1) rows together"),
+        TaskOption::field("few-rows", "", "xclp.few_rows", "Allow fewer than 5 (k + 1) rows of all peers together"),
         TaskOption::field(
             "large-owner",
             "",
