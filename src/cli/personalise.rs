@@ -235,7 +235,7 @@ impl Personalise {
             (
                 "kNN-Per",
                 Some(found.personal),
-                "lambda chosen without the rows that it is judged by".to_owned(),
+                "lambda chosen on other rows than those of this figure".to_owned(),
             ),
         ];
         let methods: Vec<_> =

@@ -508,7 +508,7 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
             "the length of data.classes is 2, must be 0 with the task sketch",
         ),
         (&["sketch", "--set", "flynn.m=64"], "task is sketch, must be flynn or tune"),
-        (&["sketch", "--choose", "1"], "sketch.open_distances is false, must be true where peers are chosen"),
+        (&["sketch", "--choose", "1"], "sketch.open_distances is false, must be true if peers are chosen"),
         (&["flynn", "--classes", "a,b", "--set", "sketch.rows=5"], "task is flynn, must be sketch"),
         (&["xclp", "--classes", "a,b", "--open-distances"], "unexpected argument '--open-distances'"),
         (&["flynn"], "the length of data.classes is 0, must be 2 to 1000"),

@@ -112,8 +112,8 @@ impl Plan {
         let reveals = match self.spec.patience {
             0 => "weights after every round, which are sums over its members",
             _ => {
-                "weights after every round, which are sums over its members; behind the round with which \
-                 training ends early, once, what predictions reveals"
+                "weights after every round, which are sums over its members; if training ends early, the last \
+                 round also reveals the same as `predictions`"
             }
         };
         let round = |round| {

@@ -274,7 +274,7 @@ impl Spec for FedavgSpec {
                 return refuse("fedavg.image", format!("{own:?}"), "the network's");
             }
             (_, None) if self.flip || self.shift > 0 => {
-                return refuse("fedavg.image", "missing", "given where images are turned over or moved");
+                return refuse("fedavg.image", "missing", "given if images are flipped or shifted");
             }
             (_, Some(image)) => {
                 let pixels = image.iter().map(|&side| u64::from(side)).product::<u64>();
@@ -347,8 +347,8 @@ impl Spec for FedavgSpec {
             (self.weighting == Weighting::Equal, "every member counts the same".into()),
             (self.held_out > 0, format!("{} % of the rows are held out", self.held_out)),
             (self.patience > 0, format!("ends after {} rounds without a better one", self.patience)),
-            (self.flip, "images are turned over".into()),
-            (self.shift > 0, format!("images are moved by up to {} pixels", self.shift)),
+            (self.flip, "images are flipped at random".into()),
+            (self.shift > 0, format!("images are shifted at random by up to {} pixels", self.shift)),
         ];
         lines.extend(self.initial.map(|digest| ("starts from", format!("network {}", hex::encode(digest)))));
         lines.extend(options.into_iter().filter(|(given, _)| *given).map(|(_, line)| ("", line)));
@@ -380,7 +380,7 @@ impl Section {
             }
         };
         if has("filters") && shape != Shape::Cnn {
-            return refuse("fedavg.filters", "given", "left out but with the network cnn");
+            return refuse("fedavg.filters", "given", "left out unless the network is cnn");
         }
         Ok(FedavgSpec { network, image, ..spec })
     }

@@ -64,15 +64,21 @@ impl Whose {
     /// Returns the name of the predictor, and the two predictions that it is compared with.
     fn words(self) -> (&'static str, [&'static str; 2]) {
         match self {
-            Self::Pool => {
-                ("swarm", ["what each peer learns from its own rows alone", "each peer's nearest own rows"])
-            }
-            Self::Peer => {
-                ("swarm", ["what this peer learns from its own rows alone", "its nearest own rows"])
-            }
-            Self::File => {
-                ("model", ["one that learns from the other rows alone", "the nearest of the other rows"])
-            }
+            Self::Pool => (
+                "swarm",
+                [
+                    "what each peer learns from its own rows alone",
+                    "nearest neighbours among each peer's own rows",
+                ],
+            ),
+            Self::Peer => (
+                "swarm",
+                ["what this peer learns from its own rows alone", "nearest neighbours among its own rows"],
+            ),
+            Self::File => (
+                "model",
+                ["one that learns from the other rows alone", "nearest neighbours among the other rows"],
+            ),
         }
     }
 }

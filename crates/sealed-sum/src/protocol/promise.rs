@@ -139,7 +139,7 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     let sound =
         |mark: &Option<Mark>| mark.is_some_and(|mark| mark.suspect.0 < ctx.peers() && mark.ballot < ballot);
     if !shown_marks.is_sorted_by(|a, b| a < b) || !shown_marks.iter().all(sound) {
-        return inconsistent("shows what is no mark of an earlier view");
+        return inconsistent("shows a mark that is not of an earlier view");
     }
     if !signed.verify(ctx) {
         return Err(Fault::BadSignature("promise"));
