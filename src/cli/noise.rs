@@ -27,8 +27,8 @@ pub(super) struct NoiseArguments {
     /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
-    /// Rows that the budget protects: one row at every peer (per-party, as in the paper), one row at one peer,
-    /// from everybody who sees the peer's own release (parallel) or only the total (central); with the
+    /// Rows that the budget protects: one row at every peer (per-party, as in the paper), or one row at one
+    /// peer, against all who see the peer's own numbers (parallel) or only the total (central); with the
     /// task fedavg all rows of one peer (member) [default: per-party; with fedavg member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,

@@ -27,7 +27,7 @@ use crate::data::{Dataset, LabelColumn};
 /// The model is a network that the task fedavg has trained. Anyone who has it can do this, without
 /// having been in its session. Prints the accuracy of the network alone, of the network after training
 /// on these rows (fine-tuned) and of kNN-Per on unseen rows, and names the best. If a personal model is
-/// given instead of a network, its datastore takes the new rows. docs/networks.md has the details.
+/// given instead of a network, the new rows are added to its rows. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file, or a personal model to update with new rows

@@ -16,7 +16,7 @@ pub static KIND: TaskKind = TaskKind {
             "hamming",
             "WAY",
             "xclp.hamming",
-            "Method for distances: among three members (replicated) or every two peers (ot, phe) [default: replicated]",
+            "Method for distances: by three members (replicated) or by every two peers (ot, phe) [default: replicated]",
         ),
         TaskOption::field(
             "balance",

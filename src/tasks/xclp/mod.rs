@@ -312,7 +312,7 @@ impl Plan {
         if slot != ROWS {
             return Ok(());
         }
-        // A peer that was not counted takes no part: if too few were, no later view has enough.
+        // A peer that was not counted cannot take part: if too few are counted, no later view has enough.
         self.view(history, history.members(ROWS))?;
         parties::trio(&self.candidates(history)?, history.members(ROWS), |_, _| false).map(drop)
     }
