@@ -62,7 +62,7 @@ pub(super) struct Join {
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
     /// Result file; receipt and report are written next to it [default: the session's name with .model,
-    /// .settings.toml, .labels.csv or .sketch.json]. With --no-data: the receipt
+    /// .settings.toml, .labels.csv or .sketch.json]. With --no-data this is the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Leave before any rows are counted if a column looks wrong compared with the other peers: other

@@ -60,8 +60,8 @@ impl NoiseArguments {
     }
 }
 
-/// Print the privacy budget that each data set of this identity has spent, and its number of sessions of
-/// the task xclp
+/// Print the privacy budget that each data set of this identity has spent, and the number of sessions of
+/// the task xclp that have used it
 #[derive(Debug, Args)]
 pub(super) struct Spent {
     /// Key file [default: the key of `flyswarm id`]

@@ -20,7 +20,12 @@ use crate::tasks::{BuiltIn, TaskKind};
 
 /// Options of `session new` for a task that trains a network.
 pub(crate) const NETWORK: [TaskOption; 3] = [
-    TaskOption::field("network", "NETWORK", "fedavg.network", "logistic, mlp or cnn [default: logistic]"),
+    TaskOption::field(
+        "network",
+        "NETWORK",
+        "fedavg.network",
+        "Network to train: logistic, mlp or cnn [default: logistic]",
+    ),
     TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
     TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
 ];
