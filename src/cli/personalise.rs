@@ -113,7 +113,9 @@ impl Personalise {
         }
         if !(self.rate > 0.0 && self.rate <= 10.0 && (1..=1000).contains(&self.epochs)) {
             let (epochs, rate) = (self.epochs, self.rate);
-            let text = format!("--epochs {epochs} --rate {rate}: 1 to 1000, and above 0, at most 10");
+            let text = format!(
+                "--epochs is {epochs}, must be 1 to 1000; --rate is {rate}, must be above 0 and at most 10"
+            );
             return Err(Failure::Input(text));
         }
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("personal"));

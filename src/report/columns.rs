@@ -40,7 +40,7 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
             }
             @if let Some(next) = beside.columns.get(MOST) {
                 p {
-                    (beside.columns.len() - MOST) " columns more are not shown: they lie no farther than "
+                    (beside.columns.len() - MOST) " more columns are not shown; their distance is at most "
                     (number(next.distance())) " deviations."
                 }
             }

@@ -389,7 +389,9 @@ fn top_of_every(task: &TaskSpec, top: impl fmt::Display) -> SessionError {
 
 fn mode_of_rounds(task: &TaskSpec, mode: NoiseMode, release: Release) -> SessionError {
     let limit = match release {
-        Release::Rounds => format!("member with the task {task}: every round tells of all of a peer's rows"),
+        Release::Rounds => {
+            format!("member with the task {task}: every round reveals something about all rows of a peer")
+        }
         Release::Top(_) => format!("per-party, parallel or central with the task {task}"),
         _ => format!("per-party or parallel with the task {task}"),
     };

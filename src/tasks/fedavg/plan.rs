@@ -285,7 +285,7 @@ impl Plan {
     /// Returns the share of a peer with n_m of n, rounded down.
     pub(super) fn share(&self, own: u32, all: u32) -> Result<u32, FedavgError> {
         if own > all || all == 0 {
-            let text = format!("this peer's {own} rows are more than the {all} that were counted");
+            let text = format!("this peer has {own} rows, but only {all} rows of all peers were counted");
             return Err(FedavgError::Data(text));
         }
         let share = u64::from(own) * u64::from(ONE) / u64::from(all);

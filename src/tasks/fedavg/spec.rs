@@ -351,7 +351,7 @@ impl Spec for FedavgSpec {
             (self.members < 1.0, format!("{} of the members train in a round", self.members)),
             (self.weighting == Weighting::Equal, "every member counts the same".into()),
             (self.held_out > 0, format!("{} % of the rows are held out", self.held_out)),
-            (self.patience > 0, format!("ends after {} rounds without a better one", self.patience)),
+            (self.patience > 0, format!("ends after {} rounds in a row without a lower loss", self.patience)),
             (self.flip, "images are flipped at random".into()),
             (self.shift > 0, format!("images are shifted at random by up to {} pixels", self.shift)),
         ];

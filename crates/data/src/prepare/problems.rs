@@ -215,7 +215,7 @@ impl Problem {
                      `decimal_comma` in the map file".into()
                 }
                 NoNumber::Limit => {
-                    "a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that".into()
+                    "a number; agree on a number for values that are too small or too large to be measured (half the limit is usual), and write that number".into()
                 }
                 NoNumber::Percent => "a number; write it without the sign, and let all peers write percent or shares alike".into(),
                 NoNumber::Unit => "a number; take the unit out, and make sure that all rows and peers use the same".into(),

@@ -154,7 +154,7 @@ unknown,f,I,31.12.1999,b,ill
     assert_eq!(
         lines(bad.as_bytes(), &expected),
         [
-            "line 2, column \"age\": found \"<0.5\", expected a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that",
+            "line 2, column \"age\": found \"<0.5\", expected a number; agree on a number for values that are too small or too large to be measured (half the limit is usual), and write that number",
             "line 2, column \"seen\": found \"1969-12-31\", expected 1970-01-01 to 2024-10-04, the limits of the session; correct it (other units?), or leave such rows out",
             "line 2, column \"sex\": found \"F\" (2), \"x\" (1) in 3 rows, expected one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it",
             "line 2, column \"stage\": found \"IV\", expected one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it",

@@ -166,7 +166,7 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
     }
     promises.iter().try_for_each(|signed| check(ctx, ballot, signed))?;
     basis(ctx, ballot, promises)
-        .ok_or_else(|| Fault::Inconsistent("promises from which no view of this leader follows".into()))
+        .ok_or_else(|| Fault::Inconsistent("promises that do not justify a view of this leader".into()))
 }
 
 /// Returns the data that follow from sound promises, or `None` if their proposer may not lead a view.
