@@ -133,7 +133,7 @@ impl Plan {
     }
 
     /// Returns the slot whose members' rows are the n of `slot`, which is a round or `scores`. It is the
-    /// earlier slot with the most members, the last of equal ones. The slot of the moments does not
+    /// earlier slot with the most members, the last in a tie. The slot of the moments does not
     /// count.
     pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
         let rounds = (self.first()..slot).take_while(|&before| before < self.last());

@@ -124,31 +124,32 @@ static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
     filters at filters: list(1, 4096), "";
     image at image: list(1, 65_536), "Channels, height and width of a row.";
     rounds at spec.rounds: whole(1, 10_000),
-        "In each round a member makes `epochs` passes over its rows, in batches of `batch` rows; or \
-         `steps` steps (0: `epochs` counts).";
+        "In each round a member makes `epochs` passes over its rows, in batches of `batch` rows. If `steps` is \
+         above 0, it makes this number of steps instead.";
     epochs at spec.epochs: whole(1, 1_000), "";
     steps at spec.steps: whole(0, 1_000_000), "";
     batch at spec.batch: whole(1, 65_536), "";
     schedule at spec.schedule: word(Schedule),
-        "Schedule of the learning rate over the rounds, \"constant\" or \"cosine\"; and the first rate.";
+        "The learning rate: it begins with `rate`, and is \"constant\" or falls over the rounds (\"cosine\").";
     rate at spec.rate: number(f64::MIN_POSITIVE, 10.0, "above 0, at most 10"), "";
     momentum at spec.momentum: number(0.0, 0.999, "0 to 0.999"), "";
     weight_decay at spec.weight_decay: number(0.0, 1.0, "0 to 1"), "";
     proximal at spec.proximal: number(0.0, 1000.0, "0 to 1000"),
-        "FedProx's mu; and the longest update of a member (0: any).";
+        "`proximal` is FedProx's mu; `clip` is the largest length of a member's update (0: no limit).";
     clip at spec.clip: number(0.0, 1e6, "0 to 1000000"), "";
     members at spec.members: number(0.001, 1.0, "0.001 to 1"),
-        "The share of the members that train in a round; each counts by its \"rows\" or \"equal\".";
+        "Share of the members that train in a round. Each counts by its number of \"rows\", or all count \"equal\".";
     weighting at spec.weighting: word(Weighting), "";
     held_out at spec.held_out: within(Limit::new("fedavg.held_out", 0, 50).saying(" percent")),
         "Percent of each member's rows that are kept for tests: 0 to 50.";
     flip at spec.flip: flag,
-        "true if images are flipped at random; and the largest shift in pixels.";
+        "`flip`: true if images are flipped at random. `shift`: largest random shift in pixels.";
     shift at spec.shift: whole(0, 64), "";
     patience at spec.patience: whole(0, 10_000),
-        "Training ends after this number of rounds in a row without a lower loss on the held-out rows, \
-         and the best round's weights are the result (0: all rounds, the last). With the task \
-         fedavg-xclp rounds count from the first that learns from found labels.";
+        "Training ends after this number of rounds in a row without a lower loss on the held-out rows. \
+         The result has the weights of the best round. With 0 all rounds are made, and the result has the \
+         weights of the last. With the task fedavg-xclp rounds count from the first that learns from found \
+         labels.";
     initial at spec.initial: digest,
         "Digest of the network that the session starts from; its file is next to this one.";
 };
