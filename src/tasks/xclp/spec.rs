@@ -155,7 +155,7 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
          together then see distances, but no codes. This is slower, and owners are not checked.";
     compute at compute: names,
         "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
-         distances or labels. Any two together see all. If the list is empty, they are drawn at random.";
+         distances or labels. Any two together see all. If the list is empty, the members are drawn at random.";
     few_rows at few_rows: flag,
         "true if there may be fewer than 5 (k + 1) rows together; and true if one owner may have more than half of \
          them. In both cases the answers show more about single rows.";
