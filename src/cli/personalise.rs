@@ -54,7 +54,7 @@ pub(super) struct Personalise {
     /// Number of neighbours that vote, 1 to 1024
     #[arg(long, default_value_t = 10)]
     k: usize,
-    /// Divide distances by this
+    /// Divide distances by this number
     #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
     scale: f64,
     /// Share of the rows that is stored, above 0, at most 1
@@ -285,7 +285,8 @@ impl Personalise {
             "rows_learnt_from": compared.overlap.map(|overlap| overlap.learnt),
             "warnings": compared.warning.into_iter().collect::<Vec<_>>(),
         });
-        let mut text = format!("accuracy on {} new rows, before they came in: {accuracy:.4}\n", rows.rows());
+        let mut text =
+            format!("accuracy on {} new rows, before they were added: {accuracy:.4}\n", rows.rows());
         if drift != Drift::Fixed {
             output::write_private(path, &model.encode(), self.force)?;
             learnt::write(path, model.digest(), known, rows)?;

@@ -229,7 +229,7 @@ pub(super) const BY_CHILD: [Kind; 32] = [
         "section 9, M9.2",
         |case| change_keys(case, |keys| keys[0].author = other(case)),
     ),
-    by_child("key-left-out", "a report without the key of one below", "section 9, M9.2", |case| {
+    by_child("key-left-out", "a report without the key of a peer below it", "section 9, M9.2", |case| {
         change_keys(case, |keys| {
             keys.pop();
         })
