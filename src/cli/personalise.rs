@@ -184,7 +184,7 @@ impl Personalise {
                     && in_both(own, others) > 0
                 {
                     let text = format!(
-                        "--validate: {} groups have rows in --data too: leave them out of one",
+                        "--validate: {} groups have rows in --data too: leave them out of one of the two files",
                         in_both(own, others)
                     );
                     return Err(Failure::Input(text));
