@@ -255,9 +255,9 @@ impl Spec for XclpSpec {
     fn protections(&self) -> Protections {
         Protections {
             contributors: Protection::ByTask(
-                "opens how many rows each member has and how many members have labels of each class, and needs \
-                 privacy.min_contributors members with rows, at least 2; a class with labels of fewer \
-                 members counts as having no labels",
+                "needs rows at privacy.min_contributors members (at least 2), and treats a class with labels of fewer \
+                 members as having no labels. It opens the number of rows of each member, and for each class \
+                 the number of members with labels",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL
