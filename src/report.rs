@@ -93,7 +93,7 @@ impl Page<'_> {
                 (aggregates::decided(receipt))
                 (aggregates::learnt(receipt, self.ledger.as_deref()))
             }
-            (facts("The personal model, by this peer's own rows in turn", &self.personal))
+            (facts("The personal model, tested on this peer's own rows", &self.personal))
             (facts("The model", &self.model))
             @if !self.left_out.is_empty() {
                 section {

@@ -196,7 +196,7 @@ impl Personalise {
             None => {
                 let splits = folds(&rows, self.folds.into(), SEED);
                 let splits = splits.into_iter().filter(|split| !split.test.is_empty()).collect();
-                (rows, splits, format!("rows in turn, {} parts", self.folds))
+                (rows, splits, format!("cross-validation in {} parts", self.folds))
             }
         };
         let tuning = settings(self.epochs, self.rate);

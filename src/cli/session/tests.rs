@@ -317,8 +317,8 @@ fn distances_are_made_as_the_option_says_and_the_file_the_id_and_the_summary_hav
 #[test]
 fn a_session_of_labels_warns_of_copies_of_a_known_person() {
     let folder = tempfile::tempdir().unwrap();
-    let sentence = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
-                    session); xclp.most_rows limits the rows of an owner";
+    let sentence = "a peer that knows a person's features and brings eleven copies of them can read that person's \
+                    label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner";
     for more in ["xclp", "xclp --hamming ot", "fedavg-xclp --network logistic"] {
         let words = format!("{more} --force");
         let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();

@@ -89,8 +89,8 @@ impl std::str::FromStr for Hamming {
 }
 
 /// Warning to every owner about the other owners.
-const COPIES: &str = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
-                      session); xclp.most_rows limits the rows of an owner (docs/labels.md)";
+const COPIES: &str = "a peer that knows a person's features and brings eleven copies of them can read that person's \
+                      label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner (docs/labels.md)";
 /// The same warning if owners make shares of distances.
 const UNCHECKED: &str = "distances in pairs are not checked: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/labels.md)";
