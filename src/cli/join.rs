@@ -88,8 +88,8 @@ pub(super) struct Join {
     /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Folder for promises, pads and results until the session is over [default: `state` next to the key
-    /// file]. A peer that loses them loses its vote in that session
+    /// Folder for what this peer must remember until the session is over [default: `state` next to the key
+    /// file]. A peer that loses this state has no vote in that session any more
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]

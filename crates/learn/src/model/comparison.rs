@@ -2,9 +2,9 @@
 //! Python repeat it.
 //!
 //! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of the
-//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval on one side. One
-//! interval is that of balanced accuracy against always predicting the largest class. The other is that
-//! of the paired difference against another prediction of the same rows.
+//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval that lies on one
+//! side. There are two intervals: of balanced accuracy, compared with always predicting the largest class,
+//! and of the paired difference to another prediction of the same rows.
 
 use serde::{Deserialize, Serialize};
 
