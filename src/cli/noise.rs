@@ -27,9 +27,9 @@ pub(super) struct NoiseArguments {
     /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
-    /// Rows that the budget protects: one row at every peer (per-party, as in the paper), or one row at one
-    /// peer, against all who see the peer's own numbers (parallel) or only the total (central); with the
-    /// task fedavg all rows of one peer (member) [default: per-party; with fedavg member]
+    /// Rows that the budget protects. per-party: one row at every peer (as in the paper); parallel: one row
+    /// at one peer; central: the same, but only in the total of all peers; member (task fedavg): all rows of
+    /// one peer [default: per-party; with fedavg member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
     /// With --mode central or member: number of peers that may collude [default: 1]

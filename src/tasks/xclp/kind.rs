@@ -28,7 +28,7 @@ pub static KIND: TaskKind = TaskKind {
             "few-rows",
             "",
             "xclp.few_rows",
-            "Allow fewer than 5 (k + 1) rows of all peers together",
+            "Allow fewer than 5 (k + 1) rows of all peers together (k: neighbours of a row)",
         ),
         TaskOption::field(
             "large-owner",

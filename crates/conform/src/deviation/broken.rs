@@ -139,7 +139,7 @@ pub(super) const BY_LEADER: [Kind; 22] = [
         long: true,
         ..by_leader(
             "total-too-early",
-            "no credit, and the total before its own part has left",
+            "no credit, and the total before the peer's own part has left",
             "section 13, M13.1",
             total_ahead,
         )
