@@ -201,7 +201,7 @@ impl Problem {
                 "a value; leave these rows out, or agree on a value to fill in: `fill = ...` for \
                  {column} in the session file"
             ),
-            Trouble::NoLabel => "a label; leave rows without one out".into(),
+            Trouble::NoLabel => "a label; leave out rows without a label".into(),
             Trouble::NoGroup => {
                 "the row's group, such as the patient; give each row without one a group of its own, or leave it out".into()
             }

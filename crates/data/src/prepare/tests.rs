@@ -161,7 +161,7 @@ unknown,f,I,31.12.1999,b,ill
             "line 3, column \"age\": found \"unknown\", expected a number; if it stands for a missing value, `flyswarm schema check --amend` adds it to `missing` in the session file",
             "line 3, column \"kind\": found \"ill\", expected one of the 2 classes sick, well",
             "line 3, column \"seen\": found \"31.12.1999\", expected a date written year-month-day, such as 2026-01-31",
-            "line 4, column \"kind\": found nothing, expected a label; leave rows without one out",
+            "line 4, column \"kind\": found nothing, expected a label; leave out rows without a label",
             "line 4, column \"stage\": found nothing, expected a value; leave these rows out, or agree \
              on a value to fill in: `fill = ...` for \"stage\" in the session file",
             "line 5: 4 columns, expected 6 as in the header; a delimiter inside a value needs quotes around the value",
