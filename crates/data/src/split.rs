@@ -72,7 +72,7 @@ pub fn folds<'a>(rows: impl Into<Rows<'a>>, folds: usize, seed: &[u8]) -> Vec<Sp
 /// except for the last two rules.
 ///
 /// A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key || values as f32 LE). The rows
-/// in the first `percent` of all places are held out, but at most the `most` first of them. Of a class
+/// in the first `percent` of all places are held out, but only the first `most` of them. Of a class
 /// with two or more rows, at least the first row is held out and at least the last is not. The row of a
 /// class with one row is not held out. Rows with equal places count in their order.
 ///
